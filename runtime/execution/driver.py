@@ -20,13 +20,12 @@ from ..host.effect_context import TICK, Context, Exited, Interrupt, Interrupted,
 from ..host.errors import UserError
 from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal
-from ..journal.outcome import Outcome
+from ..journal.outcome import BudgetLimitReached, FuelLimitReached, Outcome
 from ..journal.position import QUANTUM, Progress, Where
 from ..journal.run_folder import RunFolder
 from ..project.limits import FUEL
 from ..runs.checkpoints import Checkpoints
 from .effect_log import EffectLog
-from .limits_reached import BudgetLimitReached, FuelLimitReached
 from .observer import Display
 from .run_record import RunRecord
 

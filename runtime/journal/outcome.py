@@ -1,15 +1,21 @@
-"""Outcome of a run: how its program ended, the event for it, and the exit code."""
+"""Outcome of a run: how its program ended, the event for it, and the exit code.
+
+A run that has used up its fuel or its budget stops too; it can be resumed.
+"""
 
 from __future__ import annotations
 
 from ...vm.machine.outcomes import Done
 from ...vm.values.faults import Fault, Place, show_place
+from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 from .events import ABSENT, RunEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from ...vm.machine.machine import Machine
 
 
 EXIT_CODES = {
@@ -140,3 +146,41 @@ class Outcome:
             outcome.status = "error"
         outcome.duration_ms = event.get("duration_ms") or 0
         return outcome
+
+
+class FuelLimitReached(Interrupted):
+    """The program has used all its fuel."""
+
+    def __init__(self, fuel: int) -> None:
+        self.fuel = fuel
+        super().__init__()
+
+    def describe(self, outcome: Outcome, machine: Machine) -> str:
+        """Describe it in the outcome; the reason for the journal."""
+        outcome.terminated_by = "fuel"
+        outcome.place = machine.frames(1)[-1].place
+        outcome.error = {
+            "kind": "out-of-fuel",
+            "message": f"the program has used all its fuel ({self.fuel:,} ticks) and runs on",
+            "span": show_place(outcome.place),
+            "help": f"if it should go on: llc resume {outcome.run} --fuel N",
+        }
+        return "fuel"
+
+
+class BudgetLimitReached(Interrupted):
+    """The budget is used up, or what was used is unknown: the run stops before its next call.
+
+    help: how to resume it, with `{run}` for the run.
+    """
+
+    def __init__(self, why: str, help: str) -> None:
+        self.help = help
+        super().__init__(why)
+
+    def describe(self, outcome: Outcome, machine: Machine) -> str:
+        """Describe it in the outcome; the reason for the journal."""
+        outcome.terminated_by = "budget"
+        help = self.help.replace("{run}", outcome.run or "")
+        outcome.error = {"kind": "over-budget", "message": str(self), "span": None, "help": help}
+        return "budget"

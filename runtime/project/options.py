@@ -5,8 +5,6 @@ Must not contain what the options do, nor how a command line is read (`cli.parse
 
 from __future__ import annotations
 
-from math import isfinite
-
 from ..host.errors import UserError
 
 TYPE_CHECKING = False
@@ -35,6 +33,9 @@ _PAIRS = {
     "arguments": ("--arg", "K=V", "target=src/"),
     "budget": ("--budget", "UNIT=N", "usd=2"),
 }
+
+
+_INFINITY = float("inf")
 
 
 class CommandParameter:
@@ -86,7 +87,7 @@ class CommandParameter:
             value = int(text) if is_integer else float(text)
         except ValueError:
             value = float("nan")
-        if not isfinite(value):
+        if not -_INFINITY < value < _INFINITY:  # `math` would be loaded only for this
             raise ValueError("a whole number" if is_integer else "a number")
         if self.least is not None and value < self.least:
             raise ValueError(f"at least {self.least}")

@@ -14,7 +14,7 @@ from ...ir.records import frozen
 from ...ir.spans import Span
 from ...vm.code.image import Image
 from ...vm.jit.runtime.tiered import Machine
-from ...vm.machine.views import FrameView
+from ...vm.machine.frames import FrameView
 from ...vm.values.values import show, to_host
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError

@@ -1,4 +1,4 @@
-"""Loaded functions and stack frames.
+"""Loaded functions, stack frames, and views of frames for displays.
 
 A loaded function is a function of an image with its states decoded to steps; a frame is an active
 function: a state and the values of its slots. The steps themselves are given (`steps`).
@@ -134,3 +134,39 @@ class Frame:
         if target <= self.state:
             meter.ticks += 1
         self.state = target
+
+
+class FrameView:
+    """One active function, for displays: its name, its state's name and its slots."""
+
+    __slots__ = ("_frame",)
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    @property
+    def function(self) -> str:
+        return self._frame.function.code.name
+
+    @property
+    def origin(self) -> Place | None:
+        """Source place of its function."""
+        return self._frame.function.image.place(self._frame.function.code.span)
+
+    @property
+    def state(self) -> str:
+        return self._frame.function.code.states[self._frame.state]
+
+    @property
+    def slots(self) -> dict[str, Value]:
+        """The slots that are set, by name. Values of the machine, not in host form."""
+        names = self._frame.function.code.slots
+        return {
+            name: value for name, value in zip(names, self._frame.slots, strict=True) if value is not None
+        }
+
+    @property
+    def place(self) -> Place | None:
+        """Source place of control: the exit of its state, or else the state."""
+        function, state = self._frame.function, self._frame.state
+        return function.exit_place(state) or function.image.place(function.code.state_spans[state])

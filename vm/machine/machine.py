@@ -22,11 +22,10 @@ from ..values import bounds
 from ..values.faults import Fault, PrimitiveFault
 from ..values.values import from_host
 from .control import Control
-from .frames import Functions
+from .frames import FrameView, Functions
 from .outcomes import NO_ANSWER, Done, Effect, Outcome, OutOfFuel, Waiting
 from .steps import STEPS
-from .strands import Strand, walk
-from .views import FrameView, StrandView
+from .strands import Strand, StrandView, walk
 
 __all__ = [
     "NO_ANSWER",

@@ -4,7 +4,7 @@ A machine runs one strand until it requests an effect, forks or ends, then the o
 longest. The order of execution therefore depends only on the order of the host's answers
 (`spec/machine.md`, Strands). The first strand is the run itself.
 
-Must not contain: steps, scheduling (`control`), views for hosts.
+Must not contain: steps, scheduling (`control`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from ..values.faults import TRACE_ENDS, Place, PrimitiveFault, fault_map, show_place
 from ..values.values import Value
-from .frames import Frame, FuelMeter, LoadedFunction
+from .frames import Frame, FrameView, FuelMeter, LoadedFunction
 from .outcomes import Effect
 
 
@@ -151,3 +151,29 @@ def chain(strand: Strand) -> list[Strand]:
         strand = strand.within.parent
         found.append(strand)
     return found[::-1]
+
+
+class StrandView:
+    """One of several concurrent calls, for displays.
+
+    `items` is its path: the index of the item in the first fork, in the fork inside it, and so on; empty
+    for the main strand. `effect` is the effect that it waits for.
+    """
+
+    __slots__ = ("_strand",)
+
+    def __init__(self, strand: Strand) -> None:
+        self._strand = strand
+
+    @property
+    def items(self) -> tuple[int, ...]:
+        return tuple(strand.item for strand in chain(self._strand)[1:])
+
+    @property
+    def effect(self) -> Effect | None:
+        return self._strand.effect
+
+    @property
+    def frames(self) -> list[FrameView]:
+        """Its own active functions, innermost last."""
+        return [FrameView(frame) for frame in self._strand.calls]
