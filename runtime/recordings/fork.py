@@ -41,7 +41,7 @@ from ..project.load import load_program
 from ..project.options import Values, given
 from ..runs import locks, program_file
 from ..runs.loop_names import resolve_loop
-from . import diff
+from . import diff, diff_text
 from .find import RunFiles, find_run
 from .re_execution import ReExecution
 from .recording import Note, Recording, bounded
@@ -198,8 +198,8 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
     comparison = diff.compare(past, image)
     if comparison.difference is not None:
         shown = (
-            diff.describe(comparison.difference.recorded),
-            diff.describe(comparison.difference.now),
+            diff_text.describe(comparison.difference.recorded),
+            diff_text.describe(comparison.difference.now),
         )
         raise UserError(
             "incompatible-fork",

@@ -12,7 +12,7 @@ from ...vm.code.image import Image
 from ..project.load import load_program
 from ..project.options import Values, given
 from ..runs.loop_names import resolve_loop
-from . import case_reader, cases, diff
+from . import case_reader, cases, diff, diff_text
 from .cases import Case, is_case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
 from .find import find_run
@@ -39,7 +39,7 @@ class Replayed:
             "run": self.recording.name,
             "program": self.image.name,
             "against": self.against,
-            **diff.as_json(self.comparison),
+            **diff_text.as_json(self.comparison),
             "identical": self.is_identical,
             "left_out": self.recording.left_out or None,
         }
@@ -48,7 +48,7 @@ class Replayed:
         name, comparison = self.recording.name, self.comparison
         whom = f"{self.against}, told {name}," if self.against else name
         if comparison.difference is not None:
-            shown = diff.as_text(comparison, diff.sources_of(self.image), color)
+            shown = diff_text.as_text(comparison, diff_text.sources_of(self.image), color)
             return f"{shown}\n{whom} differs\n"
         effects = len(self.recording.answers)
         events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
@@ -57,7 +57,7 @@ class Replayed:
             return f"{whom} is identical as far as its record is sound: {count}\n"
         if not comparison.is_ended:
             return f"{whom} is identical as far as it is recorded: {count}; it had not ended\n"
-        end = diff.describe(diff.ending(self.recording.end or {}))
+        end = diff_text.describe(diff.ending(self.recording.end or {}))
         return f"{whom} is identical: {count}; {end}\n"
 
 

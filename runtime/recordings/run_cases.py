@@ -17,7 +17,7 @@ from ...ir.records import define
 from ...vm.code.image import Image
 from ..host import clock
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
-from . import case_reader, case_writer, cases, diff
+from . import case_reader, case_writer, cases, diff, diff_text
 from .cases import Case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
 from .make_case import compile_case, happened, pack_map
@@ -60,7 +60,7 @@ class Tested:
         elif (
             self.comparison is not None and self.image is not None and self.comparison.difference is not None
         ):
-            lines.append(diff.as_text(self.comparison, diff.sources_of(self.image), color))
+            lines.append(diff_text.as_text(self.comparison, diff_text.sources_of(self.image), color))
         if self.obstacle is not None:
             lines.append(f"  not updated: {clean(self.obstacle, 2000)}")
         return "\n".join(lines)
@@ -79,7 +79,7 @@ class Tested:
         elif self.error is not None:
             told["error"] = {"kind": self.error.id, "message": self.error.message, "diagnostics": []}
         if self.comparison is not None:
-            told |= diff.as_json(self.comparison)
+            told |= diff_text.as_json(self.comparison)
         return told
 
 
@@ -158,7 +158,7 @@ def execute_again(
                 if recording.end is None and known.is_used_up:
                     return told, ""
                 asked = next(asked for asked in waiting.values() if asked.kind != "exit")
-                return None, f"effect {asked.seq} is not recorded: {diff.describe(asked)}"
+                return None, f"effect {asked.seq} is not recorded: {diff_text.describe(asked)}"
             del waiting[answer.seq]
             told.give(answer)
             execution.give(answer.seq, told.result(answer))

@@ -21,7 +21,7 @@ from ..host.errors import EXIT_FAILURE, UserError
 from ..journal import journal
 from ..journal.events import Evaluate, StateEnter
 from ..journal.position import Progress
-from . import diff
+from . import diff, diff_text
 from .re_execution import ReExecution
 from .recording import Answer, Asked, Changed, Note, Recording, each_text, unpacked
 
@@ -101,7 +101,7 @@ class Point:
 
 def shown(packed: Any) -> Any:
     """A recorded value for people: no secrets, long texts shortened."""
-    return shortened(diff.shown_value(packed))
+    return shortened(diff_text.shown_value(packed))
 
 
 def shortened(value: Any) -> Any:
@@ -213,7 +213,7 @@ class Timeline:
         try:
             plain = unpacked(parts, self.recording.fetch, secrets.hidden)
         except journal.BlobError:
-            plain = diff.shown_value(parts)
+            plain = diff_text.shown_value(parts)
         return "\n".join(_texts(plain))
 
     # --- with the machine ---------------------------------------------------------------------

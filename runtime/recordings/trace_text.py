@@ -12,7 +12,7 @@ from typing import Any
 from ...ir.spans import Source, Span
 from ..host.screen import printable
 from ..journal.events import Evaluate
-from . import diff
+from . import diff_text
 from .recording import Asked
 from .timeline import Point, Timeline, shown
 
@@ -33,13 +33,13 @@ def page(point: Point, timeline: Timeline, sources: Mapping[str, Source]) -> lis
         lines += _source(point.place, sources.get(point.place.path))
     for note in point.notes:
         is_bad = note.kind == Evaluate.name and Evaluate.of(note.fields).verdict != "success"
-        lines.append((f"  {diff.describe(note)}", "yellow" if is_bad else "dim"))
+        lines.append((f"  {diff_text.describe(note)}", "yellow" if is_bad else "dim"))
     lines += _effect(point)
     for asked in point.waiting:
-        lines.append((f"waits     effect {asked.seq}  {diff.describe(asked)}", "dim"))
+        lines.append((f"waits     effect {asked.seq}  {diff_text.describe(asked)}", "dim"))
     if point.outcome is not None:
         status = point.outcome.get("status")
-        lines.append((diff.describe(point.outcome), "green" if status == "success" else "red"))
+        lines.append((diff_text.describe(point.outcome), "green" if status == "success" else "red"))
         value = point.outcome.get("value")
         if value is not None:
             lines += _value("value", shown(value), "  ")
@@ -66,7 +66,7 @@ def as_text(point: Point, timeline: Timeline) -> str:
     """A point for a pipe or a file."""
     lines = [
         head(point, timeline),
-        *(text for text, _ in page(point, timeline, diff.sources_of(timeline.image))),
+        *(text for text, _ in page(point, timeline, diff_text.sources_of(timeline.image))),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -86,7 +86,7 @@ def _effect(point: Point) -> Iterator[Line]:
     asked = point.asked
     if asked is None:
         return
-    yield f"effect {asked.seq}  {diff.describe(asked)}", "bold"
+    yield f"effect {asked.seq}  {diff_text.describe(asked)}", "bold"
     for name, packed in asked.args.items():
         value = shown(packed)
         if name not in ("schema",) and not _is_told(asked, name, value):
@@ -106,7 +106,7 @@ def _effect(point: Point) -> Iterator[Line]:
 
 def _is_told(asked: Asked, name: str, value: Any) -> bool:
     """Whether the line of an effect says an argument already."""
-    return name in ("command", "seconds") and str(value) in diff.describe(asked)
+    return name in ("command", "seconds") and str(value) in diff_text.describe(asked)
 
 
 def _summary(result: dict[str, Any]) -> str:

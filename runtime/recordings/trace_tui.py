@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from ..host import files, pipes, signals, terminal
 from ..host.screen import STYLES, Screen, fit
-from . import diff, trace_text
+from . import diff_text, trace_text
 from .timeline import Timeline
 
 _HELP = "n next  p back  g go to  f/F failure  / search  ↑↓ scroll  0/G ends  ? help  q quit"
@@ -41,7 +41,7 @@ class TraceView:
         self.searched = ""
         self.is_helping = False
         self.screen = Screen(sys.stdout)
-        self.sources = diff.sources_of(timeline.image)
+        self.sources = diff_text.sources_of(timeline.image)
         self.room = 1
         self.total = 0
 

@@ -23,7 +23,7 @@ from llc.runtime.journal import journal, reader
 from llc.runtime.journal.events import Event
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
-from llc.runtime.recordings import diff, find, fork, make_case, run_cases, trace_text
+from llc.runtime.recordings import diff, diff_text, find, fork, make_case, run_cases, trace_text
 from llc.runtime.recordings.recording import bounded
 from llc.runtime.recordings.timeline import Timeline
 
@@ -105,8 +105,8 @@ def test_a_forged_journal_is_told_or_refused(
         recording, image = files.recording(), files.load_image()
         with contextlib.suppress(*REFUSALS):
             comparison = diff.compare(recording, image)
-            assert diff.as_text(comparison, diff.sources_of(image)) is not None
-            json.dumps(diff.as_json(comparison))
+            assert diff_text.as_text(comparison, diff_text.sources_of(image)) is not None
+            json.dumps(diff_text.as_json(comparison))
         with contextlib.suppress(*REFUSALS), bounded(recording.about):
             timeline = Timeline(recording, image)
             for point in timeline:

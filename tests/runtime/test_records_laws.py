@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from llc.frontend.core.nodes import Core
 from llc.frontend.lower.program import lower_flow
 from llc.runtime.journal import codec
-from llc.runtime.recordings import case_reader, case_writer, diff, make_case, run_cases
+from llc.runtime.recordings import case_reader, case_writer, diff, diff_text, make_case, run_cases
 from llc.runtime.recordings.cases import Case
 from llc.runtime.recordings.re_execution import ReExecution
 from llc.runtime.recordings.recording import Answer, Asked, Recording
@@ -106,7 +106,7 @@ def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: in
         case_writer.write(Case(path, "x.sexp", None, {}, (), 0, told))
         again = case_reader.read(path).recording
     comparison = diff.compare(again, image)
-    assert comparison.difference is None, diff.as_text(comparison, {})
+    assert comparison.difference is None, diff_text.as_text(comparison, {})
     if told.end is not None:
         updated, obstacle = run_cases.execute_again(again, image)
         assert updated is not None, obstacle

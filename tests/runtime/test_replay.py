@@ -16,7 +16,7 @@ from llc.frontend.compile import compile_text
 from llc.runtime.journal.reader import EventFile
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
-from llc.runtime.recordings import diff, find
+from llc.runtime.recordings import diff, diff_text, find
 from llc.runtime.recordings.diff import Comparison
 from llc.runtime.recordings.recording import Asked, Note, Recording, Stored
 from llc.vm.code.emit import emit
@@ -173,7 +173,7 @@ def test_of_long_commands_the_place_is_shown_where_they_differ(then: str, now: s
     """The line of several, the part of a long one; the commands themselves in a line each."""
     recorded, asked = (Asked(1, "shell", {"command": command}) for command in (then, now))
     found = diff.Difference(1, recorded, asked)
-    text = diff.as_text(Comparison(0, 1, 0, found, True), {})
+    text = diff_text.as_text(Comparison(0, 1, 0, found, True), {})
     assert f"    {shown}\n" in text
     assert len(text.splitlines()) == 5
 
@@ -217,7 +217,7 @@ def test_a_changed_limit_differs_where_it_strikes(llc: Llc, tmp_path: Path) -> N
     found = compared(history(tmp_path), LOOP.replace("max_iterations: 5", "max_iterations: 1")).difference
     assert found is not None
     assert isinstance(found.recorded, Note)
-    assert diff.describe(found.recorded) == "enters `check` (iteration 2)"
+    assert diff_text.describe(found.recorded) == "enters `check` (iteration 2)"
 
 
 def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> None:
