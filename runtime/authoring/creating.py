@@ -21,6 +21,8 @@ from . import drafts, pinning, ready_creation, wizard
 from .author import Author
 from .describing import Described
 from .drafts import Draft
+from .ready_loops import check_of
+from .wizard import action_of
 
 # What belongs to which paradigm; all else belongs to every loop.
 OWN = {
@@ -281,7 +283,8 @@ def data_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _goal(given: dict[str, Any]) -> dict[str, Any]:
-    return _present(goal=given["goal"], tools=list(given["tool"] or ()))
+    tools = list(given["tool"] or ())
+    return _present(goal=given["goal"], tools=[*map(check_of, tools[:1]), *map(action_of, tools[1:])])
 
 
 def _convergence(given: dict[str, Any]) -> dict[str, Any]:
@@ -289,7 +292,7 @@ def _convergence(given: dict[str, Any]) -> dict[str, Any]:
     return _present(
         check=given["check"],
         toward=_scalar(toward) if toward is not None else None,
-        using=given["using"],
+        using=action_of(given["using"]) if given["using"] is not None else None,
         tolerance=_scalar(tolerance) if tolerance is not None else None,
         direction=given["direction"],
     )
@@ -301,7 +304,7 @@ def _invariants(given: dict[str, Any]) -> dict[str, Any]:
     for name, check in _pairs("--constraint", given["constraint"]):
         if name not in fixes:
             raise UserError("bad-option", f"nothing repairs `{name}`", f"add --fix {name}=COMMAND")
-        found.append({"name": name, "check": check, "fix": fixes.pop(name)})
+        found.append({"name": name, "check": check_of(check), "fix": action_of(fixes.pop(name))})
     if fixes:
         name = next(iter(fixes))
         raise UserError("bad-option", f"no constraint is called `{name}`", f"add --constraint {name}=COMMAND")
@@ -309,12 +312,12 @@ def _invariants(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _imperative(given: dict[str, Any]) -> dict[str, Any]:
-    until: dict[str, Any] | None = {"check": given["until"]} if given["until"] is not None else None
+    until: dict[str, Any] | None = {"check": check_of(given["until"])} if given["until"] is not None else None
     if given["until_fails"]:
         if until is None:
             raise UserError("bad-option", "--until-fails says how --until COMMAND is meant")
         until["passes"] = False
-    return _present(steps=list(given["step"] or ()), until=until)
+    return _present(steps=[action_of(step) for step in given["step"] or ()], until=until)
 
 
 def _fsm(given: dict[str, Any]) -> dict[str, Any]:
@@ -332,6 +335,9 @@ def _fsm(given: dict[str, Any]) -> dict[str, Any]:
             states[name][verdict if verdict == "next" else f"on_{verdict}"] = target
         else:
             states[name].setdefault("route", {})[verdict] = target
+    for name, state in states.items():
+        if "action" in state:
+            states[name] = wizard.state_of(state.pop("action"), state)
     return _present(initial=given["initial"] or next(iter(states), None), states=states)
 
 

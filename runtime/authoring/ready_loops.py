@@ -178,6 +178,16 @@ def _given(ready: ReadyLoop, parameter: Parameter, text: str) -> Any:
     return Command(run=text, failure=same.failure if same is not None else (1,))
 
 
+def check_of(command: str) -> str | dict[str, Any]:
+    """A check as a loop states it: with exit codes, if its program is known and has others than 1."""
+    ready = [load(name) for name in ("lint", "types", "tests")]
+    known = (row for one in ready for row in _commands(one, one.parameters["check"]))
+    same = next((row for row in known if _program(row.run) == _program(command)), None)
+    if same is None or same.failure == (1,):
+        return command
+    return {"run": command, "failure": list(same.failure)}
+
+
 def _commands(ready: ReadyLoop, parameter: Parameter) -> Iterator[Command]:
     """The commands that are known for a parameter."""
     owner, name = (load(parameter.like), "check") if parameter.like else (ready, parameter.name)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from ...ir.scalars import read_scalar
 from ..host import environment, files
 from . import drafts
+from .ready_loops import check_of
 
 Data = dict[str, Any]
 # What is wrong with an answer, None if nothing is.
@@ -41,36 +42,31 @@ class Asker(Protocol):
 
 
 class Known(NamedTuple):
-    """A check that projects have: what the agent is asked where it fails, and the file that says so.
-
-    failure: the exit codes that mean that it fails, if they are others than 1.
-    """
+    """A check that projects have: what the agent is asked where it fails, and the file that says so."""
 
     label: str
     name: str
     check: str
     prompt: str
-    failure: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
 
     def constraint(self, name: str) -> Data:
-        check = {"run": self.check, "failure": list(self.failure)} if self.failure else self.check
-        return {"name": name, "check": check, "fix": {"prompt": self.prompt}}
+        return {"name": name, "check": check_of(self.check), "fix": {"prompt": self.prompt}}
 
 
 _TYPES, _LINT, _TESTS = "Fix the type errors", "Fix the lint errors", "Make the tests pass"
 # The seed's three first; the others where their project's file is.
 CHECKS = (
-    Known("Type errors (mypy)", "types-valid", "mypy src/", _TYPES, (1, 2)),
+    Known("Type errors (mypy)", "types-valid", "mypy src/", _TYPES),
     Known("Lint errors (ruff)", "lint-clean", "ruff check src/", _LINT),
-    Known("Test failures (pytest)", "tests-pass", "pytest", _TESTS, (1, 2)),
-    Known("Type errors (tsc)", "types-valid", "npx tsc --noEmit", _TYPES, (1, 2), ("tsconfig.json",)),
-    Known("Lint errors (eslint)", "lint-clean", "npx eslint .", _LINT, (), ("package.json",)),
-    Known("Test failures (npm test)", "tests-pass", "npm test", _TESTS, (), ("package.json",)),
-    Known("Compiler errors (cargo)", "builds", "cargo check", "Make it compile", (101,), ("Cargo.toml",)),
-    Known("Test failures (cargo)", "tests-pass", "cargo test", _TESTS, (101,), ("Cargo.toml",)),
-    Known("Vet errors (go)", "vet-clean", "go vet ./...", "Fix the vet errors", (1, 2), ("go.mod",)),
-    Known("Test failures (go)", "tests-pass", "go test ./...", _TESTS, (1, 2), ("go.mod",)),
+    Known("Test failures (pytest)", "tests-pass", "pytest", _TESTS),
+    Known("Type errors (tsc)", "types-valid", "npx tsc --noEmit", _TYPES, ("tsconfig.json",)),
+    Known("Lint errors (eslint)", "lint-clean", "npx eslint .", _LINT, ("package.json",)),
+    Known("Test failures (npm test)", "tests-pass", "npm test", _TESTS, ("package.json",)),
+    Known("Compiler errors (cargo)", "builds", "cargo check", "Make it compile", ("Cargo.toml",)),
+    Known("Test failures (cargo)", "tests-pass", "cargo test", _TESTS, ("Cargo.toml",)),
+    Known("Vet errors (go)", "vet-clean", "go vet ./...", "Fix the vet errors", ("go.mod",)),
+    Known("Test failures (go)", "tests-pass", "go test ./...", _TESTS, ("go.mod",)),
 )
 _PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 OTHER = "other"
@@ -163,20 +159,30 @@ def _others(asker: Asker, names: set[str]) -> list[Data]:
     found = []
     while True:
         check = asker.text("Which command checks it? It exits with 0 where all is well.", check=_something)
-        fix = _action(asker.text(f"What repairs it: {_SENTENCE}?", check=_something))
+        fix = action_of(asker.text(f"What repairs it: {_SENTENCE}?", check=_something))
         proposed = _distinct(drafts.fit_name(_program(check)) or "check", set(names))
         name = asker.text("What is the check called?", proposed, _constraint_name(names))
         names.add(name)
-        found.append({"name": name, "check": check, "fix": fix})
+        found.append({"name": name, "check": check_of(check), "fix": fix})
         if not asker.confirm("Another check?", default=False):
             return found
 
 
-def _action(text: str) -> str | Data:
+def action_of(text: str) -> str | Data:
     """A command as it is; a sentence, which begins with a capital, is a prompt for the agent."""
     first, _, more = text.strip().partition(" ")
     is_sentence = first[:1].isupper() and more and "=" not in first and environment.which(first) is None
     return {"prompt": text.strip()} if is_sentence else text
+
+
+def state_of(text: str, routes: Data) -> Data:
+    """A state with an action, a command or a sentence, and its routes."""
+    action, check = action_of(text), check_of(text)
+    if isinstance(action, dict):
+        return {"action": action["prompt"], "action_type": "prompt", "feedback": True, **routes}
+    if isinstance(check, dict) and "next" not in routes:
+        return {"action": text, "evaluate": {"type": "exit_code", "failure": check["failure"]}, **routes}
+    return {"action": text, **routes}
 
 
 def _maintain(asker: Asker, data: Data) -> Data:
@@ -193,7 +199,7 @@ def _convergence(asker: Asker, data: Data) -> Data:
     if "toward" not in data:
         data["toward"] = read_scalar(asker.text("Toward which number?", "0", _number_from(None)))
     if "using" not in data:
-        data["using"] = _action(asker.text(f"What moves it: {_SENTENCE}?", check=_something))
+        data["using"] = action_of(asker.text(f"What moves it: {_SENTENCE}?", check=_something))
     if "tolerance" not in data:
         near = read_scalar(asker.text("How near is near enough?", "0", _number_from(0)))
         data |= {"tolerance": near} if near else {}
@@ -206,10 +212,10 @@ def _convergence(asker: Asker, data: Data) -> Data:
 
 def _imperative(asker: Asker, data: Data) -> Data:
     if "steps" not in data:
-        data["steps"] = _list(asker, "What is the first step?", _MORE)
+        data["steps"] = [*map(action_of, _list(asker, "What is the first step?", _MORE))]
     if "until" not in data:
         check = asker.text("Which command tells that it is done?", check=_something)
-        data["until"] = {"check": check}
+        data["until"] = {"check": check_of(check)}
     return _attempts(asker, data)
 
 
@@ -219,7 +225,7 @@ def _goal(asker: Asker, data: Data) -> Data:
     if "tools" not in data:
         first = "Which command checks it? It exits with 0 where it is true."
         check, *repairs = _list(asker, first, "What repairs it? (Enter: that is all)")
-        data["tools"] = [check, *map(_action, repairs)]
+        data["tools"] = [check_of(check), *map(action_of, repairs)]
     return _attempts(asker, data)
 
 
@@ -252,7 +258,7 @@ def _fsm(asker: Asker, data: Data) -> Data:
 
 
 def _state(asker: Asker, name: str, known: list[str]) -> Data:
-    action = asker.text(f"What does `{name}` do: a command, a slash command? (Enter: the loop ends here)")
+    action = asker.text(f"What does `{name}` do: {_SENTENCE}? (Enter: the loop ends here)")
     if not action.strip():
         ways = (Choice(None, "success"), Choice("failure", "failure"))
         status = asker.choose(f"How does the loop end in `{name}`?", ways)
@@ -262,8 +268,8 @@ def _state(asker: Asker, name: str, known: list[str]) -> Data:
     )
     failure = asker.text("And failure? (Enter: the same)", "", _optional(_state_name))
     if not failure or failure == success:
-        return {"action": action, "next": success}
-    return {"action": action, "on_success": success, "on_failure": failure}
+        return state_of(action, {"next": success})
+    return state_of(action, {"on_success": success, "on_failure": failure})
 
 
 _PARADIGMS = {"fix": "invariants", "maintain": "invariants"}

@@ -110,8 +110,20 @@ def process(*words: str) -> Done:
     ("words", "yaml"),
     [
         (
-            ("-p", "goal", "--goal", "No errors", "--tool", "mypy", "--tool", "/ll:fix"),
-            'paradigm: goal\nname: "no-errors"\ngoal: "No errors"\ntools: ["mypy", "/ll:fix"]\n',
+            (
+                "-p",
+                "goal",
+                "--goal",
+                "No errors",
+                "--tool",
+                "mypy",
+                "--tool",
+                "Fix them",
+                "--tool",
+                "/ll:fix",
+            ),
+            'paradigm: goal\nname: "no-errors"\ngoal: "No errors"\ntools:\n  - run: "mypy"\n    failure: [1, 2]\n'
+            '  - prompt: "Fix them"\n  - "/ll:fix"\n',
         ),
         (
             (
@@ -131,8 +143,40 @@ def process(*words: str) -> Done:
         ),
         (
             ("-p", "invariants", "--constraint", "t=pytest", "--fix", "t=/ll:fix a=b", "--maintain"),
-            'paradigm: invariants\nname: "keep-t"\nconstraints:\n  - name: "t"\n    check: "pytest"\n'
-            '    fix: "/ll:fix a=b"\nmaintain: true\n',
+            'paradigm: invariants\nname: "keep-t"\nconstraints:\n  - name: "t"\n    check:\n      run: "pytest"\n'
+            '      failure: [1, 2]\n    fix: "/ll:fix a=b"\nmaintain: true\n',
+        ),
+        (
+            ("-p", "invariants", "--constraint", "t=ruff check", "--fix", "t=Fix the lint errors"),
+            'paradigm: invariants\nname: "fix-t"\nconstraints:\n  - name: "t"\n    check: "ruff check"\n'
+            '    fix:\n      prompt: "Fix the lint errors"\n',
+        ),
+        (
+            ("-p", "imperative", "--step", "Update the docs", "--until", "cargo test"),
+            'paradigm: imperative\nname: "until-cargo"\nsteps:\n  - prompt: "Update the docs"\nuntil:\n  check:\n'
+            '    run: "cargo test"\n    failure: [101]\n',
+        ),
+        (
+            (
+                "-p",
+                "fsm",
+                "--state",
+                "a=pytest -q",
+                "--state",
+                "b=Make the tests pass",
+                "--state",
+                "z=",
+                "--route",
+                "a.success=z",
+                "--route",
+                "a.failure=b",
+                "--route",
+                "b.next=a",
+            ),
+            'paradigm: fsm\nname: "a-loop"\ninitial: "a"\nstates:\n  a:\n    action: "pytest -q"\n    evaluate:\n'
+            '      type: exit_code\n      failure: [1, 2]\n    on_success: "z"\n    on_failure: "b"\n'
+            '  b:\n    action: "Make the tests pass"\n    action_type: prompt\n    feedback: true\n    next: "a"\n'
+            "  z:\n    terminal: true\n",
         ),
         (
             ("-p", "imperative", "--step", "a", "--until", "b", "--until-fails", "--backoff", "2"),

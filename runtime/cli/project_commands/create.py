@@ -169,8 +169,8 @@ def create(
         llc create
         llc create --from
         llc create --from tests --set check='npm test'
-        llc create -p goal --goal 'No type errors' --tool 'mypy src/' --tool '/ll:fix types' --yes
-        llc create -p invariants --constraint tests=pytest --fix tests='/ll:manage_issue bug fix' --print
+        llc create -p goal --goal 'No type errors' --tool 'mypy src/' --tool 'Fix the type errors' --yes
+        llc create -p invariants --constraint tests=pytest --fix tests='Make the tests pass' --print
         llc create --describe 'run the tests until they pass, at most 5 times'
         llc create --pin --yes
     """
