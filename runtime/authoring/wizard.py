@@ -126,7 +126,8 @@ def propose_name(data: Data) -> str:
 
 
 def _program(command: Any) -> str:
-    words = str(command or "").split()
+    """The program of a check, which is a command or a mapping with one; `it` if there is none."""
+    words = str((command.get("run") if isinstance(command, dict) else command) or "").split()
     return os.path.basename(words[0]) if words else "it"
 
 

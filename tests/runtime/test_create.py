@@ -122,8 +122,8 @@ def process(*words: str) -> Done:
                 "--tool",
                 "/ll:fix",
             ),
-            'paradigm: goal\nname: "no-errors"\ngoal: "No errors"\ntools:\n  - run: "mypy"\n    failure: [1, 2]\n'
-            '  - prompt: "Fix them"\n  - "/ll:fix"\n',
+            'paradigm: goal\nname: "no-errors"\ngoal: "No errors"\ntools:\n  - run: "mypy"\n'
+            '    failure: [1, 2]\n  - prompt: "Fix them"\n  - "/ll:fix"\n',
         ),
         (
             (
@@ -143,8 +143,8 @@ def process(*words: str) -> Done:
         ),
         (
             ("-p", "invariants", "--constraint", "t=pytest", "--fix", "t=/ll:fix a=b", "--maintain"),
-            'paradigm: invariants\nname: "keep-t"\nconstraints:\n  - name: "t"\n    check:\n      run: "pytest"\n'
-            '      failure: [1, 2]\n    fix: "/ll:fix a=b"\nmaintain: true\n',
+            'paradigm: invariants\nname: "keep-t"\nconstraints:\n  - name: "t"\n    check:\n'
+            '      run: "pytest"\n      failure: [1, 2]\n    fix: "/ll:fix a=b"\nmaintain: true\n',
         ),
         (
             ("-p", "invariants", "--constraint", "t=ruff check", "--fix", "t=Fix the lint errors"),
@@ -153,8 +153,8 @@ def process(*words: str) -> Done:
         ),
         (
             ("-p", "imperative", "--step", "Update the docs", "--until", "cargo test"),
-            'paradigm: imperative\nname: "until-cargo"\nsteps:\n  - prompt: "Update the docs"\nuntil:\n  check:\n'
-            '    run: "cargo test"\n    failure: [101]\n',
+            'paradigm: imperative\nname: "until-cargo"\nsteps:\n  - prompt: "Update the docs"\n'
+            'until:\n  check:\n    run: "cargo test"\n    failure: [101]\n',
         ),
         (
             (
@@ -173,10 +173,10 @@ def process(*words: str) -> Done:
                 "--route",
                 "b.next=a",
             ),
-            'paradigm: fsm\nname: "a-loop"\ninitial: "a"\nstates:\n  a:\n    action: "pytest -q"\n    evaluate:\n'
-            '      type: exit_code\n      failure: [1, 2]\n    on_success: "z"\n    on_failure: "b"\n'
-            '  b:\n    action: "Make the tests pass"\n    action_type: prompt\n    feedback: true\n    next: "a"\n'
-            "  z:\n    terminal: true\n",
+            'paradigm: fsm\nname: "a-loop"\ninitial: "a"\nstates:\n  a:\n    action: "pytest -q"\n'
+            '    evaluate:\n      type: exit_code\n      failure: [1, 2]\n    on_success: "z"\n'
+            '    on_failure: "b"\n  b:\n    action: "Make the tests pass"\n    action_type: prompt\n'
+            '    feedback: true\n    next: "a"\n  z:\n    terminal: true\n',
         ),
         (
             ("-p", "imperative", "--step", "a", "--until", "b", "--until-fails", "--backoff", "2"),
@@ -306,7 +306,7 @@ def test_a_model_writes_the_loop(project: Path, create: Create, model: Any, answ
     assert tool["input_schema"] == describing.schema()
     assert not {"allOf", "anyOf", "oneOf"} & tool["input_schema"].keys()
     assert "run the tests until they pass" in json.dumps(request["messages"])
-    assert "(150 tokens" in done.stderr
+    assert "(0.0003 USD, 150 tokens" in done.stderr
 
 
 def test_a_broken_loop_is_repaired(project: Path, create: Create, model: Any, answers: Any) -> None:
@@ -318,7 +318,7 @@ def test_a_broken_loop_is_repaired(project: Path, create: Create, model: Any, an
     assert "the reply holds no loop" in second
     assert "has no key `tool`" in third
     assert "repair 2" in done.stderr
-    assert "(450 tokens" in done.stderr
+    assert ", 450 tokens)" in done.stderr
 
 
 def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any, answers: Any) -> None:
@@ -328,7 +328,7 @@ def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any,
     assert done.returncode == 1
     assert len(model.requests) == 3
     assert "has no key `tool`" in done.stderr
-    assert "in 3 tries (450 tokens" in done.stderr
+    assert "in 3 tries (0.0008 USD, 450 tokens" in done.stderr
     assert list(project.iterdir()) == []
 
 
