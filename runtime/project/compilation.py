@@ -18,7 +18,6 @@ from ...vm.code.emit import emit
 from ...vm.code.image import Image
 from ..host.paths import ROOT
 from . import configuration, models
-from .agents import known_names
 from .prices import Prices
 from .settings import Configuration
 
@@ -73,6 +72,8 @@ class Project:
         return self._known
 
     def agents(self) -> Sequence[str] | None:
+        from .agents import known_names  # few loops name an agent
+
         found = self._configuration
         return None if found is None else (*known_names(), *found.agents)
 

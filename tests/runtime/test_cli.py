@@ -247,6 +247,14 @@ def test_a_run_s_own_program_is_known(llc: Llc) -> None:
     assert not {"llc.vm.code.verify", "llc.ir.verify"} & modules
 
 
+def test_a_loop_without_an_agent_loads_no_schema_of_agents(llc: Llc) -> None:
+    """Its first run compiles it; the schema of agents takes as long to load as a third of the compiler."""
+    code, modules = imported_by("run", "good", "-q")
+    assert code == 0
+    assert "llc.frontend.compile" in modules
+    assert "llc.runtime.project.agent_schema" not in modules
+
+
 def test_an_image_that_is_unsound_is_never_taken(llc: Llc, tmp_path: Path) -> None:
     """Not the second time either: only what was found sound is remembered."""
     from llc.vm.code.image import Image
