@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +20,11 @@ records.freeze()
 settings.register_profile("llc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("llc")
 
+
+# The ledger of the user who runs the tests is not touched. Not in the system's folder for temporary files by
+# name: two runs of the tests do not share it.
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="llc-data-")
+atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 # For root, agents are started as for any other user.
 os.environ["IS_SANDBOX"] = "1"

@@ -64,8 +64,8 @@ ORDER = {
         *("jit.model", "jit.analysis", "jit.codegen", "jit.runtime"),
     ),
     "runtime": (
-        *("host", "journal", "runs", "project", "models", "memory", "trees", "effects", "execution"),
-        *("recovery", "recordings", "terminal", "inspection", "launch", "authoring", "cli"),
+        *("host", "journal", "runs", "ledger", "project", "models", "memory", "trees", "effects"),
+        *("execution", "recovery", "recordings", "terminal", "inspection", "launch", "authoring", "cli"),
     ),
 }
 

@@ -99,6 +99,23 @@ def complete_step(args: list[str], incomplete: str) -> list[str]:
     return _starting(states, incomplete)
 
 
+def complete_budget_action(incomplete: str) -> list[str]:
+    """The actions of `llc budget`."""
+    return _starting(["set"], incomplete)
+
+
+def complete_ledger(incomplete: str) -> list[str]:
+    """The ledgers that can have a limit."""
+    from ..inspection import ledgers
+
+    return _starting(ledgers.ledger_names(), incomplete)
+
+
+def complete_amount(incomplete: str) -> list[str]:
+    """Examples of amounts."""
+    return _starting(["5usd", "20usd", "1000000tokens", "50calls", "none"], incomplete)
+
+
 def _starting(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 

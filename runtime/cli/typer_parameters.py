@@ -9,10 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from .completers import complete_amount as complete_amount
 from .completers import complete_answer as complete_answer
 from .completers import complete_any_run as complete_any_run
+from .completers import complete_budget_action as complete_budget_action
 from .completers import complete_case as complete_case
 from .completers import complete_case_or_run as complete_case_or_run
+from .completers import complete_ledger as complete_ledger
 from .completers import complete_loop as complete_loop
 from .completers import complete_question as complete_question
 from .completers import complete_ready_loop as complete_ready_loop

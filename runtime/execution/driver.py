@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ..project.budget import Spending
+    from ..project.budget import Refusal, Spending
     from .effect_pool import EffectPool, Message, RunEffects
 
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 # Default limit of concurrently performed effects.
 JOBS = 8
+# Seconds until an effect is asked for again that waits for what other runs have reserved, and the number of
+# this pause among the effects, which count from 1.
+_RETRY_S = 0.5
+_RETRY_SEQ = -1
 
 
 class Driver:
@@ -53,7 +57,8 @@ class Driver:
     jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
     once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for
     it. checkpoints: where to keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel:
-    how many ticks the program may use in all. spending: what the run may spend, None for what it likes.
+    how many ticks the program may use in all. spending(): what the run may spend, asked for at the first
+    effect that may use it; None for what it likes.
     """
 
     __slots__ = (
@@ -80,7 +85,6 @@ class Driver:
         "_refusals",
         "_run",
         "_settles",
-        "_spending",
         "_world",
     )
 
@@ -103,10 +107,9 @@ class Driver:
         checkpoints: Checkpoints | None = None,
         doubtful: Callable[[], list[list[Any]]] = list,
         fuel: int = FUEL,
-        spending: Spending | None = None,
+        spending: Callable[[], Spending] | None = None,
     ) -> None:
         self._fuel = fuel
-        self._spending = spending
         self._settles = settle
         self._refusals = refusals
         self._machine = machine
@@ -192,6 +195,7 @@ class Driver:
             return (yield from self._end(self.outcome("failure").take(exit.code)))
         finally:
             yield from self._close_effects()
+            self._log.close()
             self._record.close()
         assert isinstance(stop, Done | Fault)
         return (yield from self._end(self.outcome("error").take(stop)))
@@ -263,7 +267,10 @@ class Driver:
         settled = self._settled(effect)
         if settled is not None:
             return settled
-        self._refuse_over_budget(effect)
+        while (refusal := self._refusal(effect)) is not None:
+            if refusal.is_final:
+                raise BudgetLimitReached(refusal.message, refusal.help, refusal.renews_at)
+            self._interrupt.wait(_RETRY_S, self._tick)
         self._log.start(effect, self._progress.state)
         if row.acts:
             self._record.sync()
@@ -323,9 +330,12 @@ class Driver:
                 later.append(effect)
                 continue
             settled = self._settles(effect) if self._settles is not None else None
-            if settled is None and self._is_over_budget(effect):
-                if not effects.busy and not begun:
-                    self._refuse_over_budget(effect)
+            refusal = self._refusal(effect) if settled is None else None
+            if refusal is not None:
+                if not refusal.is_final:
+                    effects.sleep(_RETRY_SEQ, _RETRY_S, dict)
+                elif not effects.busy and not begun:
+                    raise BudgetLimitReached(refusal.message, refusal.help, refusal.renews_at)
                 # What is performed now is paid for: its results are waited for.
                 later.append(effect)
                 continue
@@ -365,15 +375,10 @@ class Driver:
         for effect, context in begun:
             self._effects.start(effect, context)
 
-    def _is_over_budget(self, effect: Effect) -> bool:
-        return self._spending is not None and self._spending.refusal(effect.kind, effect.args) is not None
-
-    def _refuse_over_budget(self, effect: Effect) -> None:
-        if self._spending is None:
-            return
-        why = self._spending.refusal(effect.kind, effect.args)
-        if why is not None:
-            raise BudgetLimitReached(*why)
+    def _refusal(self, effect: Effect) -> Refusal | None:
+        """Why an effect does not start; None if it does, with what it may use reserved."""
+        spending = self._log.spending(effect.kind)
+        return None if spending is None else spending.admit(effect.seq, effect.kind, effect.args)
 
     def _wait(self) -> Steps[Answered | None]:
         """The next event of an effect in the pool; its result if it has finished."""
@@ -388,6 +393,8 @@ class Driver:
         return None if message is None else self._take(*message)
 
     def _take(self, seq: int, what: str, about: Any) -> Answered | None:
+        if seq == _RETRY_SEQ:
+            return None
         effect, display = self._performed[seq]
         if what == "output":
             display.output(*about)
@@ -453,6 +460,7 @@ class Driver:
         run, seq = self._run, effect.seq
         state, iteration = self._log.places[seq]
         may_prompt = EFFECTS[effect.kind].may_prompt
+        spending = self._log.spending(effect.kind)
         return Context(
             run_id=run.id,
             effect_id=f"{run.id}/{seq}",
@@ -468,6 +476,7 @@ class Driver:
             on_tick=self._tick,
             folder=run.path,
             on_prompt=self._display.prompt if may_prompt and self._display.has_person else None,
+            cap_usd=None if spending is None else spending.cap(seq),
         )
 
     def _tick(self) -> float:

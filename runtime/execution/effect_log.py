@@ -5,7 +5,7 @@ Owns the fields of these events (`spec/events.md`). The driver decides when they
 
 from __future__ import annotations
 
-from ...ir.effects import EFFECTS
+from ...ir.effects import EFFECTS, SPENDERS
 from ...vm.machine.machine import Effect
 from ..host import secrets
 from ..journal.events import ABSENT, ActionComplete, ActionStart, EffectComplete, EffectStart, Event, Process
@@ -14,6 +14,7 @@ from ..journal.position import Where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..project.budget import Spending
@@ -25,27 +26,42 @@ LONGEST_ACTION = 4096
 class EffectLog:
     """Writes the events of effects to a journal.
 
-    spending: counts what effects use, None without a budget.
-    places: where the program was when it asked for each
+    open_spending(): makes what counts what effects use, at the first one that may use a budget; None for
+    a run that counts nothing. places: where the program was when it asked for each
     effect that waits. last: the highest number of an effect that began.
     """
 
-    __slots__ = ("_journal", "_open", "_spending", "last", "places")
+    __slots__ = ("_journal", "_open", "_open_spending", "_spending", "last", "places")
 
-    def __init__(self, journal: Journal, spending: Spending | None) -> None:
+    def __init__(self, journal: Journal, open_spending: Callable[[], Spending] | None) -> None:
         self._journal = journal
-        self._spending = spending
+        self._open_spending = open_spending
+        self._spending: Spending | None = None
         # Those that started and have no result: their processes.
         self._open: dict[int, list[tuple[int, str]]] = {}
         self.places: dict[int, Where] = {}
         self.last = 0
 
+    def spending(self, kind: str) -> Spending | None:
+        """What counts what an effect uses; None for one that uses nothing."""
+        if kind not in SPENDERS or self._open_spending is None:
+            return None
+        if self._spending is None:
+            self._spending = self._open_spending()
+        return self._spending
+
+    def close(self) -> None:
+        """The run ends or stops."""
+        if self._spending is not None:
+            self._spending.close()
+
     def start(self, effect: Effect, entered: str | None) -> None:
         """An effect begins; `entered` is the state that was entered last."""
         args, seq, kind = effect.args, effect.seq, effect.kind
         self._open[seq] = []
-        if self._spending is not None:
-            self._spending.begin(seq, kind)
+        spending = self.spending(kind)
+        if spending is not None:
+            spending.begin(seq, kind)
         self.last = max(self.last, seq)
         state, _ = self.places[seq]
         if not EFFECTS[kind].is_action:
@@ -80,8 +96,9 @@ class EffectLog:
         else:
             event = EffectComplete(seq=seq, kind=kind, result=result)
         self._journal.record(event)
-        if self._spending is not None:
-            self._spending.take(effect.kind, result)
+        spending = self.spending(kind)
+        if spending is not None:
+            spending.take(seq, kind, result)
         self._open.pop(effect.seq, None)
         self.places.pop(effect.seq, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import (
     gmtime,
     localtime,
+    mktime,
     monotonic,
     monotonic_ns,
     perf_counter,

@@ -160,9 +160,11 @@ class Context:
     on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
     on_prompt(text): prompts at the terminal; None without one. on_agent(activity): what an agent does, as
     `journal.agent_activity.AgentActivity`. on_event(event): journal events about the effect, written at once.
+    cap_usd: the most that an agent may spend, None without a limit.
     """
 
     __slots__ = (
+        "cap_usd",
         "effect_id",
         "elapsed_ms",
         "folder",
@@ -198,6 +200,7 @@ class Context:
         on_prompt: Callable[[str], object] | None = None,
         on_agent: Callable[[Any], object] | None = None,
         on_event: Callable[[Any], object] | None = None,
+        cap_usd: float | None = None,
     ) -> None:
         self.run_id = run_id
         self.effect_id = effect_id
@@ -214,6 +217,7 @@ class Context:
         self.on_prompt = on_prompt
         self.on_agent = on_agent
         self.on_event = on_event
+        self.cap_usd = cap_usd
 
     @property
     def seq(self) -> int:

@@ -171,11 +171,13 @@ class FuelLimitReached(Interrupted):
 class BudgetLimitReached(Interrupted):
     """The budget is used up, or what was used is unknown: the run stops before its next call.
 
-    help: how to resume it, with `{run}` for the run.
+    help: how to resume it, with `{run}` for the run. renews_at: seconds since 1970 when the ledger that is
+    used up is renewed, None for never; a wait until then may begin here.
     """
 
-    def __init__(self, why: str, help: str) -> None:
+    def __init__(self, why: str, help: str, renews_at: float | None = None) -> None:
         self.help = help
+        self.renews_at = renews_at
         super().__init__(why)
 
     def describe(self, outcome: Outcome, machine: Machine) -> str:

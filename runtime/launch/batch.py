@@ -246,7 +246,7 @@ class Batch:
         report = Report(values, is_silent=True, errors=base.report.errors)
         command = Command(values, report, scheduler=self.scheduler)
         command.keep, command.older_than, command.tier = base.keep, base.older_than, base.tier
-        command.bounds, command.budget = base.bounds, base.budget
+        command.bounds, command.budget, command.settings = base.bounds, base.budget, base.settings
         wanted.command = command
         scheduled = ScheduledRun(command, wanted)
         try:

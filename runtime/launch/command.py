@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..execution.scheduler import Scheduler
     from ..journal.run_history import Used
     from ..project.budget import Spending
+    from ..project.settings import Configuration
     from .background import Detachment
 
     Action = Callable[["Command"], Outcome | None]
@@ -85,6 +86,7 @@ class Command:
         self.older_than: int | None = None
         self.bounds = Bounds()
         self.budget: dict[str, float] = {}
+        self.settings: Configuration | None = None
         self.record_files = ("agents", False)
         self.tier = "auto"
         self.is_scripted = False
@@ -183,7 +185,7 @@ class Command:
 
             found = configuration.load(ROOT)
             names, self.keep, self.older_than = found.secrets, found.keep, found.older_than
-            self.budget = found.budget
+            self.settings, self.budget = found, found.budget
             self.record_files = found.record_files, found.tasks.runner == "agent"
         secrets.begin(names)
 
@@ -306,7 +308,7 @@ class Command:
             pool=self.scheduler.pool if self.scheduler is not None else None,
             checkpoints=checkpoints,
             fuel=self.bounds.fuel,
-            spending=self._spending(used),
+            spending=lambda: self._spending(used),
             **past,
         )
         if not self.report.is_silent:
@@ -348,11 +350,14 @@ class Command:
             return meter.machine(machine), meter.journal(journal)
         return machine, journal
 
-    def _spending(self, used: Used | None) -> Spending | None:
-        """What the run may spend; None without a budget. used: what a resumed run has spent."""
-        if not self.budget:
-            return None
+    def _spending(self, used: Used | None) -> Spending:
+        """What the run may spend. used: what a resumed run has spent."""
         from ..project import budget
 
-        # A scripted world asks no model.
-        return budget.Spending(self.budget, None if self.is_scripted else budget.unpriced, used)
+        if self.is_scripted:  # a scripted world asks no model
+            return budget.Spending(self.budget, None, used)
+        from ..project.run_ledgers import RunLedgers
+
+        assert self.folder is not None
+        ledgers = RunLedgers(self.folder.id, self.settings, self.warn)
+        return budget.Spending(self.budget, budget.unpriced, used, ledgers)

@@ -211,7 +211,10 @@ class Command:
     def __init__(
         self, agent: AgentSpec, args: Mapping[str, Any], is_root: bool, env: Mapping[str, str]
     ) -> None:
-        """args: those of the effect, and `new_session`, the id of a session that is to be created."""
+        """args: those of the effect, and `new_session`, the id of a session that is to be created.
+
+        `cap_usd` of them is the most that the agent may spend.
+        """
         self.note = ""
         wanted = args.get("permissions")
         words = list(agent.argv)
@@ -240,6 +243,7 @@ class Command:
             "effort": args.get("effort"),
             "allowed_tools": ",".join(tools) if tools else None,
             "append_prompt": args.get("append_prompt"),
+            "cap_usd": None if args.get("cap_usd") is None else f"{args['cap_usd']:.6f}",
             "permissions": list(mode.argv)
             if mode is not None and (wanted or agent.default_permissions)
             else [],

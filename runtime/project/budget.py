@@ -2,7 +2,8 @@
 
 Given with `--budget UNIT=N`, else in `.loops/config.yaml`; a run records what it began with. A call
 that would start over budget does not start: the run stops where it is and can be resumed with more.
-What a loop's own `budget:` allows is in its program, and none of this. See `spec/tasks.md`, Budgets.
+What a loop's own `budget:` allows is in its program, and none of this. The user's ledgers are asked after
+the budget of the run. See `spec/tasks.md`, Budgets, and `spec/budget.md`.
 """
 
 from __future__ import annotations
@@ -17,34 +18,56 @@ from ..journal.run_history import Used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from typing import Any, Protocol
+
+    class Ledgers(Protocol):
+        """The claims of a run on the user's ledgers; `ledgers.RunLedgers` is the implementation."""
+
+        def claim(
+            self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float]
+        ) -> Refusal | dict[str, float]: ...
+        def settle(self, seq: int, result: Mapping[str, Any]) -> None: ...
+        def close(self) -> None: ...
+
+
+# The part of a reservation that is kept for the turn in which an agent exceeds its cap.
+LAST_TURN = 0.2
 
 
 class Refusal(NamedTuple):
-    """Why an effect is not performed, and what to do, with `{run}` for the run."""
+    """Why an effect is not performed, and what to do, with `{run}` for the run.
+
+    is_final: False if it can be performed once other calls have ended. renews_at: seconds since 1970 when
+    the ledger that refused it is renewed, None for never.
+    """
 
     message: str
     help: str
+    is_final: bool = True
+    renews_at: float | None = None
 
 
 class Spending:
     """limits: by unit; other units are not limited. An amount that no result says counts as the whole limit.
 
     total: what the run has used so far. unpriced(kind, args): the model that an effect will ask, where its
-    price is not known.
+    price is not known. ledgers: the claims of the run on the user's ledgers, None where it makes none.
     """
 
-    __slots__ = ("_unpriced", "limits", "total")
+    __slots__ = ("_caps", "_ledgers", "_unpriced", "limits", "total")
 
     def __init__(
         self,
         limits: Mapping[str, float],
         unpriced: Callable[[str, Mapping[str, Any]], str | None] | None = None,
         total: Used | None = None,
+        ledgers: Ledgers | None = None,
     ) -> None:
         self.limits = dict(limits)
         self.total = total or Used()
         self._unpriced = unpriced
+        self._ledgers = ledgers
+        self._caps: dict[int, float] = {}
 
     @property
     def used(self) -> dict[str, float]:
@@ -61,9 +84,37 @@ class Spending:
         """An effect is about to be performed; one that is performed again is one call."""
         self.total.begin(seq, kind)
 
-    def take(self, kind: str, result: Mapping[str, Any]) -> None:
+    def take(self, seq: int, kind: str, result: Mapping[str, Any]) -> None:
         """An effect has its result."""
         self.total.add(kind, result)
+        self._caps.pop(seq, None)
+        if self._ledgers is not None:
+            self._ledgers.settle(seq, result)
+
+    def cap(self, seq: int) -> float | None:
+        """The most that an agent may spend in an effect that was admitted, in USD; None without a limit."""
+        return self._caps.get(seq)
+
+    def close(self) -> None:
+        """The run ends or stops: give back what is reserved for calls without a result."""
+        if self._ledgers is not None:
+            self._ledgers.close()
+
+    def admit(self, seq: int, kind: str, args: Mapping[str, Any]) -> Refusal | None:
+        """Why an effect is not performed; None if it is: then what it may use is reserved."""
+        refusal = self.refusal(kind, args)
+        if refusal is not None or kind not in SPENDERS:
+            return refusal
+        used = self.used
+        bounds = {unit: limit - used[unit] for unit, limit in self.limits.items()}
+        if self._ledgers is not None:
+            answer = self._ledgers.claim(seq, kind, args, bounds)
+            if isinstance(answer, Refusal):
+                return answer
+            bounds |= answer
+        if "usd" in bounds:
+            self._caps[seq] = bounds["usd"] * (1 - LAST_TURN)
+        return None
 
     def _is_unknown(self, unit: str) -> bool:
         return (unit == "usd" and self.total.unpriced > 0) or (unit == "tokens" and self.total.is_uncounted)

@@ -104,13 +104,28 @@ class TaskSpec(Spec):
 
 
 @frozen(kw_only=True)
-class RunBudget(Spec):
-    """What agent and model calls of a run may use."""
+class Amounts(Spec):
+    """What agent and model calls may use."""
 
     usd: float | None = optional(_AMOUNT, "US dollars at most.")
     tokens: int | None = optional(_WHOLE, "Tokens at most, in and out.")
     calls: int | None = optional(_WHOLE, "Calls at most.")
     seconds: float | None = optional(_AMOUNT, "Seconds of calls at most.")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The amounts that are given, by unit."""
+        bounds = {unit: getattr(self, unit) for unit in UNITS}
+        return {unit: bound for unit, bound in bounds.items() if bound is not None}
+
+
+@frozen(kw_only=True)
+class RunBudget(Amounts):
+    """What agent and model calls of a run may use, and those of all runs of the project."""
+
+    day: Amounts = optional(block(Amounts), "What all runs may use in a day.", factory=Amounts)
+    month: Amounts = optional(block(Amounts), "What all runs may use in a month.", factory=Amounts)
+    project: Amounts = optional(block(Amounts), "What all runs may ever use.", factory=Amounts)
 
 
 @frozen(kw_only=True)
@@ -177,8 +192,8 @@ class _Reader(AgentReader):
         found.agents = programs
         found.mcp = dict(given.mcp)
         found.record_files = given.record_files
-        bounds = {unit: getattr(given.budget, unit) for unit in UNITS}
-        found.budget = {unit: bound for unit, bound in bounds.items() if bound is not None}
+        found.budget = given.budget.limits
+        found.ledgers = {name: getattr(given.budget, name).limits for name in ("day", "month", "project")}
         return found
 
     def check_task_agent(self, given: ConfigurationFile) -> None:

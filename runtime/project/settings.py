@@ -73,13 +73,15 @@ class TaskSettings:
 class Configuration:
     """secrets: names of environment variables. keep: how many finished runs of a loop are kept.
     older_than: seconds; only runs that started longer ago are removed, None for any. agents, mcp,
-    models: by name. budget: what a run may use, by unit. record_files: one of `ir.effects.RECORD_FILES`.
+    models: by name. budget: what a run may use, by unit. ledgers: what all runs of the project may use in a
+    `day`, in a `month` or ever (`project`), by unit. record_files: one of `ir.effects.RECORD_FILES`.
     """
 
     __slots__ = (
         "agents",
         "budget",
         "keep",
+        "ledgers",
         "mcp",
         "models",
         "older_than",
@@ -99,6 +101,7 @@ class Configuration:
         self.models: dict[str, ModelEntry] = {}
         self.tasks = TaskSettings()
         self.budget: dict[str, float] = {}
+        self.ledgers: dict[str, dict[str, float]] = {}
         self.record_files = "agents"
 
 

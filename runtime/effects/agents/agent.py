@@ -70,7 +70,7 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     env = {
         key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in runner.env.items()
     }
-    command = agents.Command(agent, args, environment.geteuid() == 0, env)
+    command = agents.Command(agent, {**args, "cap_usd": context.cap_usd}, environment.geteuid() == 0, env)
     if command.note and context.on_output is not None:
         context.on_output("stderr", command.note)
     stream, listening = _listen(agent, args, context)

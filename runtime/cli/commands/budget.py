@@ -1,0 +1,75 @@
+"""The subcommand `budget`."""
+
+from __future__ import annotations
+
+import sys
+
+from ...host.errors import EXIT_OK, UserError
+from ...host.screen import Screen
+from ...inspection import ledgers
+from .. import parameters as shared
+from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def budget(
+    action: Annotated[
+        str | None,
+        typer.Argument(
+            help="Set a limit; without it, the limits are shown.",
+            metavar="[set]",
+            autocompletion=shared.complete_budget_action,
+        ),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Argument(
+            help="`day`, `month`, `project` or `account:NAME`.",
+            metavar="[LEDGER]",
+            autocompletion=shared.complete_ledger,
+        ),
+    ] = None,
+    amount: Annotated[
+        str | None,
+        typer.Argument(
+            help="Such as 20usd, 500000tokens, 50calls or 100usd/month; `none` removes the limits.",
+            metavar="[AMOUNT]",
+            autocompletion=shared.complete_amount,
+        ),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", metavar="N", min=1, help="Show what was used in the last N days.")
+    ] = None,
+    json: shared.Json = False,
+) -> int:
+    """Show or set what agents and models may use per day, project and account.
+
+    Examples:
+        llc budget
+        llc budget set day 20usd
+        llc budget set project 50usd
+        llc budget set account:claude 100usd/month
+        llc budget --days 7 --json
+    """
+    if action is not None:
+        if action != "set" or ledger is None or amount is None:
+            raise UserError(
+                "bad-option",
+                "`llc budget` shows the limits, `llc budget set` sets one",
+                "llc budget set day 20usd",
+            )
+        told = ledgers.change(ledger, amount)
+        if not json:
+            write(told)
+            return EXIT_OK
+    found = ledgers.look(days)
+    if json:
+        write_json(found)
+    else:
+        write(ledgers.as_text(found, Screen(sys.stdout)))
+    return EXIT_OK

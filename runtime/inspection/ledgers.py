@@ -1,0 +1,108 @@
+"""`llc budget`: limits and balances of the user's ledgers, and what calls have used by day.
+
+See `spec/budget.md`.
+"""
+
+from __future__ import annotations
+
+from ..host import clock, files
+from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.paths import ROOT
+from ..host.screen import Screen
+from ..journal.quantities import amount_text, usd_text
+from ..ledger import claims, database, ledger
+from ..ledger.ledger import Balance
+from ..ledger.limits import ACCOUNT, DAY, Limit, first_day, parse_amount, parse_ledger, renewal_text
+from ..project import configuration
+from ..project.run_ledgers import limits_of
+from .tables import columns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def change(name: str, text: str) -> str:
+    """Set the limit of a ledger, or remove its limits with `none`; a sentence about it.
+
+    Raises UserError.
+    """
+    project = files.realpath(ROOT or ".")
+    try:
+        if text == "none":
+            scope, owner, period = parse_ledger(name, project, None)
+            count = ledger.remove_limits(scope, owner, period if scope == "all" else None)
+            return f"{name} has no limit now\n" if count else f"{name} had no limit\n"
+        unit, amount, wanted = parse_amount(text)
+        limit = Limit(*parse_ledger(name, project, wanted), unit, amount)
+        ledger.set_limit(limit)
+    except OSError as error:
+        what = f"cannot write {database.place()}: {reason(error)}"
+        raise UserError("cannot-write", what, exit_code=EXIT_FAILURE) from None
+    return f"{limit.title}: {amount_text(unit, amount)} at most\n"
+
+
+def look(days: int | None) -> dict[str, Any]:
+    """The ledgers, and with `days` what was used in the last days. Raises UserError and CompileError."""
+    project = files.realpath(ROOT or ".")
+    claims.settle_dead()
+    now = clock.time()
+    own = limits_of(configuration.load(ROOT), project)
+    found: dict[str, Any] = {
+        "file": database.place(),
+        "project": project,
+        "ledgers": [balance.to_json(now) for balance in ledger.balances(own)],
+    }
+    today = ledger.usage_by_day(first_day(DAY, now))
+    found["today"] = {unit: sum(row[unit] for row in today) for unit in ("calls", "usd", "tokens", "unknown")}
+    if days is not None:
+        found["days"] = ledger.usage_by_day(first_day(DAY, now - (days - 1) * 86_400))
+    return found
+
+
+def as_text(found: dict[str, Any], screen: Screen) -> str:
+    """The ledgers and the days as tables."""
+    now = clock.time()
+    rows = [["LEDGER", "LIMIT", "SPENT", "RESERVED", "LEFT", "RENEWS"]]
+    for row in found["ledgers"]:
+        limit = Limit(*(row[name] for name in ("scope", "name", "period", "unit", "limit")))
+        balance = Balance(limit, row["spent"], row["reserved"], row["is_least"])
+        shown = limit.name if limit.scope == "project" and limit.name != found["project"] else ""
+        rows.append(
+            [
+                f"{limit.title} {shown}",
+                amount_text(limit.unit, limit.amount),
+                amount_text(limit.unit, balance.spent, None, balance.is_least),
+                amount_text(limit.unit, balance.held),
+                amount_text(limit.unit, balance.left),
+                renewal_text(limit.period, now),
+            ]
+        )
+    today = found["today"]
+    used = amount_text("usd", today["usd"], None, today["unknown"] > 0)
+    text = (
+        columns(rows, screen) if len(rows) > 1 else "no limit is set; to set one: llc budget set day 20usd\n"
+    )
+    text += (
+        f"today: {used}, {amount_text('tokens', today['tokens'])}, {amount_text('calls', today['calls'])}\n"
+    )
+    if "days" in found:
+        text += "\n" + _days(found["days"], screen)
+    return text
+
+
+def _days(rows: list[dict[str, Any]], screen: Screen) -> str:
+    if not rows:
+        return "nothing was used in these days\n"
+    table = [["DAY", "PROJECT", "AGENT", "MODEL", "ACCOUNT", "CALLS", "USD", "TOKENS", "SECONDS"]]
+    for row in rows:
+        names = [row["day"], row["project"], row["agent"] or "-", row["model"] or "-", row["account"]]
+        amounts = [usd_text(row["usd"], row["unknown"] > 0), f"{row['tokens']:,}", f"{row['seconds']:,.1f}"]
+        table.append([*names, str(row["calls"]), *amounts])
+    return columns(table, screen, ("SECONDS", "TOKENS", "ACCOUNT", "MODEL"))
+
+
+def ledger_names() -> list[str]:
+    """The ledgers that `llc budget set` can name."""
+    accounts = ledger.accounts() if database.exists() else []
+    return ["day", "month", "project", *(f"{ACCOUNT}:{name}" for name in accounts)]

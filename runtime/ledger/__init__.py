@@ -1,0 +1,1 @@
+"""Ledgers of what agents and models use: per day, project and account of one user (`spec/budget.md`)."""

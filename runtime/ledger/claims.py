@@ -1,0 +1,140 @@
+"""Claims of one run on the user's ledgers: reserve before a call, settle after it.
+
+Owns what happens to a run when the database cannot be used, and the reservations of runs that died: they are
+settled by the journal. Of a call without a result nothing is counted, because what it used is unknown.
+"""
+
+from __future__ import annotations
+
+import os.path
+from typing import NamedTuple
+
+from ..host import files, processes
+from ..host.paths import HISTORY, RUNNING
+from ..journal import run_history
+from ..journal.reader import ReadError
+from ..journal.run_folder import RunFolder
+from ..runs import locks
+from . import database, ledger
+from .ledger import Call, Denied, Grant
+from .limits import Limit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
+class Unavailable(NamedTuple):
+    """The database cannot be used, and there is a limit: why, and what to do."""
+
+    message: str
+    help: str
+
+
+class Claims:
+    """The claims of one run.
+
+    own: limits of the project's configuration. warn: gets a sentence when amounts are not recorded.
+    """
+
+    __slots__ = ("_calls", "_has_warned", "_is_reconciled", "_own", "_rows", "_warn")
+
+    def __init__(self, own: tuple[Limit, ...], warn: Callable[[str], None]) -> None:
+        self._own = own
+        self._warn = warn
+        self._rows: dict[int, int] = {}
+        self._calls: dict[int, bool] = {}
+        self._is_reconciled = False
+        self._has_warned = False
+
+    def claim(self, call: Call, bounds: Mapping[str, float]) -> Grant | Denied | Unavailable | None:
+        """Reserve what a call may use, at most `bounds`; None if that cannot be recorded and need not be."""
+        try:
+            if not self._is_reconciled:
+                self._is_reconciled = True
+                for left in ledger.open_reservations(call.project, call.run):
+                    if left.row not in self._rows.values():
+                        settle_by_journal(left)
+            answer = ledger.reserve(call, self._own, bounds)
+            if isinstance(answer, Denied) and not answer.is_used_up and settle_dead():
+                answer = ledger.reserve(call, self._own, bounds)
+        except database.LedgerError as error:
+            if self._own or database.has_limits():
+                return Unavailable(f"{error.message}, and a limit is set", str(error.help))
+            self._note(error)
+            return None
+        if isinstance(answer, Grant):
+            self._rows[call.seq] = answer.row
+            self._calls[call.seq] = call.is_call
+        return answer
+
+    def settle(self, seq: int, result: Mapping[str, Any]) -> None:
+        """A call has its result. The run continues if that cannot be recorded: its journal has it."""
+        row = self._rows.pop(seq, None)
+        if row is None:
+            return
+        try:
+            ledger.settle(row, self._calls.pop(seq), result)
+        except database.LedgerError as error:
+            self._note(error)
+
+    def close(self) -> None:
+        """Give back what is reserved and was not settled: the calls were stopped."""
+        for row in self._rows.values():
+            try:
+                ledger.release(row, True)
+            except database.LedgerError as error:
+                self._note(error)
+        self._rows.clear()
+
+    def _note(self, error: database.LedgerError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            self._warn(f"note: what agents and models use is not recorded: {error.message}; {error.help}")
+
+
+def settle_dead() -> int:
+    """Settle the reservations of processes that have died; how many there were. Raises `LedgerError`."""
+    dead = [left for left in ledger.open_reservations() if not _is_alive(left)]
+    for left in dead:
+        settle_by_journal(left)
+    return len(dead)
+
+
+def settle_run(project: str, run: str) -> None:
+    """Settle the reservations of a run that no process executes. Raises `LedgerError`."""
+    if database.exists():
+        for left in ledger.open_reservations(project, run):
+            settle_by_journal(left)
+
+
+def settle_by_journal(left: ledger.Open) -> None:
+    """Settle a reservation by what the journal of its run contains. Raises `LedgerError`."""
+    effect = None
+    folder = _folder(left)
+    if folder is not None:
+        try:
+            effect = run_history.load(folder.journal).effects.get(left.seq)
+        except (OSError, ReadError):
+            effect = None
+    if effect is not None and effect.is_finished and effect.result is not None:
+        ledger.settle(left.row, effect.kind in run_history.CALLS, effect.result)
+    else:
+        ledger.release(left.row, folder is None or effect is not None)
+
+
+def _is_alive(left: ledger.Open) -> bool:
+    if processes.is_alive(left.pid, left.started):
+        return True
+    # Its process may be out of sight, in another container.
+    folder = _folder(left)
+    return folder is not None and locks.is_live(folder)
+
+
+def _folder(left: ledger.Open) -> RunFolder | None:
+    for kind in (RUNNING, HISTORY):
+        path = os.path.join(left.project, kind, left.run)
+        if files.isdir(path):
+            return RunFolder(left.project, path)
+    return None

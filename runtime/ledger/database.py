@@ -1,0 +1,140 @@
+"""The user's database of calls: where it is, its tables, and transactions on it.
+
+The file is `llc/ledger.sqlite` in `XDG_DATA_HOME` (`~/.local/share`), readable by its owner only. A
+connection lives for one transaction: nothing is open while an agent works, and processes can be forked.
+The rows are read and written by `ledger`. See `spec/budget.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+import sqlite3
+from collections.abc import Iterator
+
+from ..host import environment, files
+from ..host.errors import EXIT_FAILURE, UserError, reason
+
+FILE = "ledger.sqlite"
+FORMAT = 1
+# Seconds to wait for the transactions of other processes.
+PATIENCE = 10.0
+# Present while the database contains a limit, for runs that cannot read the database.
+_MARK = "ledger.limits"
+_SCHEMA = f"""
+CREATE TABLE limits (
+  scope TEXT NOT NULL, name TEXT NOT NULL, period TEXT NOT NULL, unit TEXT NOT NULL,
+  amount REAL NOT NULL CHECK (amount >= 0), PRIMARY KEY (scope, name, period, unit)) WITHOUT ROWID;
+CREATE TABLE calls (
+  id INTEGER PRIMARY KEY, project TEXT NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, day TEXT NOT NULL,
+  account TEXT NOT NULL, agent TEXT NOT NULL, model TEXT NOT NULL,
+  usd REAL NOT NULL DEFAULT 0 CHECK (usd >= 0), tokens INTEGER NOT NULL DEFAULT 0 CHECK (tokens >= 0),
+  calls INTEGER NOT NULL DEFAULT 0, seconds REAL NOT NULL DEFAULT 0 CHECK (seconds >= 0),
+  unknown INTEGER NOT NULL DEFAULT 0,
+  held_usd REAL, held_tokens REAL, held_calls REAL, held_seconds REAL, pid INTEGER, started TEXT);
+CREATE INDEX calls_of_day ON calls (day);
+CREATE INDEX calls_of_project ON calls (project, day);
+CREATE INDEX calls_of_account ON calls (account, day);
+CREATE INDEX calls_open ON calls (project, run) WHERE pid IS NOT NULL;
+PRAGMA user_version = {FORMAT};
+"""
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_READ_ONLY = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+
+
+class LedgerError(UserError):
+    """The database cannot be used: why, and what to do."""
+
+    def __init__(self, message: str, help: str) -> None:
+        super().__init__("unusable-ledger", message, help, EXIT_FAILURE)
+
+
+def place() -> str:
+    """The path of the database."""
+    return os.path.join(_folder(), FILE)
+
+
+def has_limits() -> bool:
+    """Whether the database contains a limit, also if it cannot be read."""
+    return files.lexists(os.path.join(_folder(), _MARK))
+
+
+def mark_limits(has_any: bool) -> None:
+    """Record whether the database contains a limit. Raises OSError."""
+    path = os.path.join(_folder(), _MARK)
+    if has_any:
+        files.close(files.open_handle(path, files.O_WRONLY | files.O_CREAT, 0o600))
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(path)
+
+
+def exists() -> bool:
+    """Whether there is a database."""
+    return files.exists(place())
+
+
+@contextlib.contextmanager
+def transaction(is_writing: bool = True) -> Iterator[sqlite3.Connection]:
+    """A transaction on the database, which is created if it does not exist. Raises `LedgerError`."""
+    path = place()
+    try:
+        files.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        # Created here for its mode: SQLite would let other users read it.
+        files.close(files.open_handle(path, files.O_RDWR | files.O_CREAT, 0o600))
+    except OSError as error:
+        help = "make the folder writable, or set XDG_DATA_HOME to another one"
+        raise LedgerError(f"the ledger {path} cannot be opened: {reason(error)}", help) from None
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        _prepare(connection, path)
+        connection.execute("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+        yield connection
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise _refusal(path, error) from None
+    finally:
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    """Create the tables in a new file, and check the format of any other."""
+    format = connection.execute("PRAGMA user_version").fetchone()[0]
+    if format == 0:
+        with contextlib.suppress(sqlite3.OperationalError):  # another process does the same now
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        format = connection.execute("PRAGMA user_version").fetchone()[0]
+        if format == 0:
+            for statement in _SCHEMA.strip().split(";\n"):
+                connection.execute(statement)
+            format = FORMAT
+        connection.execute("COMMIT")
+    if format != FORMAT:
+        what = f"the ledger {path} has format {format}; this llc reads format {FORMAT}"
+        raise LedgerError(what, "update llc, or set XDG_DATA_HOME to another folder")
+
+
+def _refusal(path: str, error: sqlite3.Error) -> LedgerError:
+    """What is wrong with the file, for an error of SQLite."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _BUSY:
+        what = f"the ledger {path} is locked by another process"
+        return LedgerError(what, "try again; `fuser` shows which process has opened it")
+    if code in _READ_ONLY:
+        return LedgerError(f"the ledger {path} cannot be written", f"make it writable: chmod u+w {path}")
+    if code == sqlite3.SQLITE_FULL:
+        return LedgerError(f"the ledger {path} cannot be written: the disk is full", "make room")
+    what = f"the ledger {path} is damaged: {error}"
+    help = f"move it away, and set the limits again with `llc budget set`: mv {path} {path}.damaged"
+    return LedgerError(what, help)
+
+
+def _folder() -> str:
+    home = environment.environ.get("XDG_DATA_HOME") or ""
+    if not os.path.isabs(home):  # as the specification of XDG requires
+        home = os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(home, "llc")

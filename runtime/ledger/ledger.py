@@ -1,0 +1,271 @@
+"""Reservations, amounts and balances of ledgers: all reading and writing of the database.
+
+An amount is reserved before a call starts and settled with what the call reports. What is reserved counts as
+used until then, so concurrent runs cannot exceed a limit together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ...ir.effects import UNITS
+from ..host import clock, processes
+from . import database
+from .limits import ACCOUNT, ALL, PROJECT, Limit, first_day, renewal
+
+# A call without a limit of its own reserves this part of a limit: an agent 1/4, a call of a model 1/100.
+AGENT_SHARE, MODEL_SHARE = 4, 100
+# What one call can have used at most; a report of more is not believed.
+BELIEVED = {"usd": 10_000.0, "tokens": 1e10, "calls": 1.0, "seconds": 1e8}
+_ROUNDING = 1e-9
+_NAMES = {ALL: "''", PROJECT: "project", ACCOUNT: "account"}
+
+
+class Call(NamedTuple):
+    """One call of an agent or a model.
+
+    project: the path of the project. run, seq: its effect. agent: name of an agent program, "" for a model.
+    model: "" if it is not known. is_call: whether it counts in the unit `calls`.
+    """
+
+    project: str
+    run: str
+    seq: int
+    account: str
+    agent: str
+    model: str
+    is_call: bool = True
+
+
+class Grant(NamedTuple):
+    """A reservation. row: its number in the database. held: what is reserved, by the units with a limit."""
+
+    row: int
+    held: dict[str, float]
+
+
+class Denied(NamedTuple):
+    """Why nothing was reserved.
+
+    limit: of the ledger. spent: what it has counted. is_used_up: False where other calls hold the rest.
+    """
+
+    limit: Limit
+    spent: float
+    is_used_up: bool
+
+
+class Balance(NamedTuple):
+    """What a ledger has counted in its current period. is_least: the amounts of some calls are unknown."""
+
+    limit: Limit
+    spent: float
+    held: float
+    is_least: bool
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.limit.amount - self.spent - self.held)
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """The balance as `llc budget --json` has it."""
+        limit = self.limit
+        moment = renewal(limit.period, now)
+        return {
+            **{name: getattr(limit, name) for name in ("scope", "name", "period", "unit")},
+            "limit": limit.amount,
+            "spent": round(self.spent, 9),
+            "reserved": round(self.held, 9),
+            "left": round(self.left, 9),
+            "is_least": self.is_least,
+            "renews_at": None if moment is None else clock.timestamp(moment),
+        }
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+
+def limits() -> list[Limit]:
+    """The limits that the user has set."""
+    with database.transaction(is_writing=False) as db:
+        return _limits(db)
+
+
+def set_limit(limit: Limit) -> None:
+    """Set a limit. Raises `LedgerError`, and OSError."""
+    with database.transaction() as db:
+        db.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?)", limit)
+        database.mark_limits(True)
+
+
+def remove_limits(scope: str, name: str, period: str | None) -> int:
+    """Remove the limits of a ledger, in all units; how many there were. period: None for any."""
+    with database.transaction() as db:
+        found = db.execute(
+            "DELETE FROM limits WHERE scope = ? AND name = ? AND period = ifnull(?, period)",
+            (scope, name, period),
+        ).rowcount
+        database.mark_limits(bool(_limits(db)))
+        return found
+
+
+def _limits(db: sqlite3.Connection) -> list[Limit]:
+    rows = db.execute("SELECT * FROM limits ORDER BY scope = 'account', scope, period, name, unit")
+    return [Limit(*row) for row in rows]
+
+
+# --- reservations -----------------------------------------------------------------------------
+
+
+def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Grant | Denied:
+    """Reserve what a call may use.
+
+    own: limits of the project's configuration. bounds: the most that the call may use anyway, by unit. What
+    is reserved is a share of the smallest limit, or the rest of it. Raises `LedgerError`.
+    """
+    now = clock.time()
+    share = AGENT_SHARE if call.agent else MODEL_SHARE
+    names = {ALL: "", PROJECT: call.project, ACCOUNT: call.account}
+    with database.transaction() as db:
+        wanted: dict[str, float] = {}
+        balances = [
+            _balance(db, limit, now) for limit in (*_limits(db), *own) if limit.name == names[limit.scope]
+        ]
+        for limit, spent, _, _ in balances:
+            if limit.unit == "calls" and not call.is_call:
+                continue
+            left = limit.amount - spent
+            if left <= _ROUNDING:
+                return Denied(limit, spent, True)
+            most = 1.0 if limit.unit == "calls" else min(left, limit.amount / share)
+            bound = bounds.get(limit.unit, most)
+            wanted[limit.unit] = min(wanted.get(limit.unit, most), most, bound if bound > 0 else most)
+        for balance in balances:
+            if wanted.get(balance.limit.unit, 0) > balance.left + _ROUNDING:
+                return Denied(balance.limit, balance.spent, False)
+        pid = processes.getpid()
+        row = db.execute(
+            "INSERT INTO calls (project, run, seq, day, account, agent, model, calls, pid, started,"
+            " held_usd, held_tokens, held_calls, held_seconds) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                *(call.project, call.run, call.seq, first_day("day", now)),
+                *(call.account, call.agent, call.model, 0, pid, processes.start_time(pid)),
+                *(wanted.get(unit) for unit in UNITS),
+            ),
+        ).lastrowid
+        assert row is not None
+        return Grant(row, wanted)
+
+
+def settle(row: int, is_call: bool, result: Mapping[str, Any]) -> None:
+    """Replace a reservation by what the result of the call reports; no effect on one that is settled.
+
+    An amount that is not reported, or is not believable, counts as what was reserved.
+    """
+    with database.transaction() as db:
+        held = db.execute(
+            "SELECT held_usd, held_tokens FROM calls WHERE id = ? AND pid IS NOT NULL", (row,)
+        ).fetchone()
+        if held is None:
+            return
+        usage = result.get("usage")
+        amounts: list[float] = []
+        unknown = 0
+        for unit, reserved in zip(("usd", "tokens"), held, strict=True):
+            amount = believed(unit, usage.get(unit)) if isinstance(usage, dict) else 0
+            unknown += unit == "usd" and amount is None
+            amounts.append((reserved or 0) if amount is None else amount)
+        seconds = believed("seconds", result.get("duration_ms"))
+        db.execute(
+            "UPDATE calls SET usd = ?, tokens = ?, calls = ?, seconds = ?, unknown = ?," + _CLOSED,
+            (amounts[0], int(amounts[1]), is_call, (seconds or 0) / 1000 if is_call else 0, unknown, row),
+        )
+
+
+def release(row: int, is_begun: bool) -> None:
+    """Give a reservation back. is_begun: the call has started, and what it used is unknown."""
+    with database.transaction() as db:
+        if is_begun:
+            db.execute("UPDATE calls SET calls = 1, unknown = 1," + _CLOSED, (row,))
+        else:
+            db.execute("DELETE FROM calls WHERE id = ? AND pid IS NOT NULL", (row,))
+
+
+_CLOSED = (
+    " held_usd = NULL, held_tokens = NULL, held_calls = NULL, held_seconds = NULL, pid = NULL,"
+    " started = NULL WHERE id = ? AND pid IS NOT NULL"
+)
+
+
+class Open(NamedTuple):
+    """A reservation that is not settled, and the process that made it."""
+
+    row: int
+    project: str
+    run: str
+    seq: int
+    pid: int
+    started: str
+
+
+def open_reservations(project: str | None = None, run: str | None = None) -> list[Open]:
+    """The reservations that are not settled, of one run if it is given."""
+    with database.transaction(is_writing=False) as db:
+        rows = db.execute(
+            "SELECT id, project, run, seq, pid, started FROM calls WHERE pid IS NOT NULL"
+            " AND project = ifnull(?, project) AND run = ifnull(?, run)",
+            (project, run),
+        )
+        return [Open(*row) for row in rows]
+
+
+def believed(unit: str, value: Any) -> float | None:
+    """A reported amount; None for what no call can have used: text, negative, not finite, too large."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 <= value <= BELIEVED[unit] * (1000 if unit == "seconds" else 1) else None
+
+
+# --- views ------------------------------------------------------------------------------------
+
+
+def balances(own: Iterable[Limit] = ()) -> list[Balance]:
+    """The balance of each limit, first of those that the user has set, then of `own`."""
+    now = clock.time()
+    with database.transaction(is_writing=False) as db:
+        return [_balance(db, limit, now) for limit in (*_limits(db), *own)]
+
+
+def accounts() -> list[str]:
+    """The accounts of all recorded calls."""
+    with database.transaction(is_writing=False) as db:
+        return [name for (name,) in db.execute("SELECT DISTINCT account FROM calls ORDER BY account")]
+
+
+def usage_by_day(first: str) -> list[dict[str, Any]]:
+    """What calls have used since a local day, by day, project, account, agent and model; latest day first."""
+    keys = "day, project, account, agent, model"
+    with database.transaction(is_writing=False) as db:
+        rows = db.execute(
+            f"SELECT {keys}, sum(calls), total(usd), sum(tokens), total(seconds), sum(unknown) FROM calls"
+            f" WHERE day >= ? AND pid IS NULL GROUP BY {keys} ORDER BY day DESC, {keys}",
+            (first,),
+        )
+        names = (*keys.split(", "), "calls", "usd", "tokens", "seconds", "unknown")
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+    for row in found:
+        row |= {"usd": round(row["usd"], 9), "seconds": round(row["seconds"], 3)}
+    return found
+
+
+def _balance(db: sqlite3.Connection, limit: Limit, now: float) -> Balance:
+    unit = limit.unit
+    assert unit in UNITS
+    spent, held, unknown = db.execute(
+        f"SELECT total({unit}), total(held_{unit}), total(unknown) FROM calls"
+        f" WHERE day >= ? AND {_NAMES[limit.scope]} = ?",
+        (first_day(limit.period, now), limit.name),
+    ).fetchone()
+    return Balance(limit, spent, held, bool(unknown) and unit in ("usd", "tokens"))

@@ -1,0 +1,77 @@
+"""Accounts: who is charged for a call of an agent or a model.
+
+An account is named by its provider or agent, with a fingerprint of the API key or of the login where one is
+known: `anthropic:1f3a9c02`. Keys themselves are never stored or shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from ..host import environment, files
+from . import agents, models
+from .providers import PROVIDERS
+from .settings import Configuration
+
+_LARGEST = 16 << 20
+
+
+class Payer(NamedTuple):
+    """account: its name. agent: "" for a call of a model. model: "" if it is not known."""
+
+    account: str
+    agent: str
+    model: str
+
+
+def of_effect(kind: str, args: Mapping[str, Any], settings: Configuration) -> Payer | None:
+    """Who is charged for an effect; None if it asks neither an agent nor a model."""
+    model = models.asked(kind, args, settings)
+    if model is not None:
+        row = PROVIDERS[model.provider]
+        return Payer(_named(model.provider, _value(model.key or row.key)), "", model.name)
+    if kind == "context":
+        return None
+    asked: Any = settings.tasks.agent if kind == "task" else args.get("agent") or args.get("argv")
+    if not asked:
+        asked = environment.environ.get("LLC_AGENT", "").split() or agents.DEFAULT
+    agent = asked if isinstance(asked, str) else os.path.basename(str(asked[0]))
+    return Payer(_of_agent(agent, settings), agent, str(args.get("model") or ""))
+
+
+def _of_agent(agent: str, settings: Configuration) -> str:
+    entry = settings.agents.get(agent)
+    if entry is None and agent in agents.known_names():
+        entry = agents.known(agent)
+    if entry is None:
+        return agent
+    for variable in entry.login.variables if entry.login is not None else ():
+        if key := _value(variable):
+            provider = next((name for name, row in PROVIDERS.items() if row.key == variable), agent)
+            return _named(provider, key)
+    return _named(agent, _claude_login() if os.path.basename(str(entry.argv[0])) == "claude" else None)
+
+
+def _claude_login() -> str | None:
+    """The id of the account that Claude Code is logged in to; None if it is not known."""
+    folder = _value("CLAUDE_CONFIG_DIR") or os.path.expanduser("~")
+    try:
+        with files.open(os.path.join(folder, ".claude.json"), "rb") as file:
+            account = json.loads(file.read(_LARGEST)).get("oauthAccount")
+        return str(account["accountUuid"])
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError):
+        return None
+
+
+def _value(variable: str) -> str | None:
+    return environment.environ.get(variable)
+
+
+def _named(name: str, secret: str | None) -> str:
+    if not secret:
+        return name
+    return f"{name}:{sha256(b'llc account ' + secret.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

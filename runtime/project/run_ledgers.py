@@ -1,0 +1,82 @@
+"""The ledgers of one run: which calls it charges to whom, and why a ledger refuses a call.
+
+Imported when the first call of an agent or a model is about to start. See `spec/budget.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..host import clock, files
+from ..host.paths import ROOT
+from ..journal.quantities import amount_text
+from ..journal.run_history import CALLS
+from ..ledger.claims import Claims, Unavailable
+from ..ledger.ledger import Call, Denied
+from ..ledger.limits import DAY, EVER, MONTH, PROJECT, Limit, renewal, used_up
+from . import accounts
+from .budget import Refusal
+from .settings import Configuration
+
+_PERIODS = {"day": DAY, "month": MONTH, "project": EVER}
+
+
+def limits_of(settings: Configuration, project: str) -> tuple[Limit, ...]:
+    """The limits that a project's configuration sets to its own calls. project: its path."""
+    return tuple(
+        Limit(PROJECT, project, _PERIODS[period], unit, amount)
+        for period, amounts in settings.ledgers.items()
+        for unit, amount in amounts.items()
+    )
+
+
+class RunLedgers:
+    """The claims of one run.
+
+    run: its id. settings: of its project, if it has any. warn: gets notes for people.
+    """
+
+    __slots__ = ("_claims", "_has_waited", "_project", "_run", "_settings", "_warn")
+
+    def __init__(self, run: str, settings: Configuration | None, warn: Callable[[str], None]) -> None:
+        self._run = run
+        self._warn = warn
+        self._project = files.realpath(ROOT or ".")
+        self._settings = settings or Configuration()
+        self._claims = Claims(limits_of(self._settings, self._project), warn)
+        self._has_waited = False
+
+    def claim(
+        self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float]
+    ) -> Refusal | dict[str, float]:
+        """Reserve what an effect may use, at most `bounds`: what is reserved, or why it is refused."""
+        payer = accounts.of_effect(kind, args, self._settings)
+        if payer is None:
+            return {}
+        call = Call(self._project, self._run, seq, *payer, kind in CALLS)
+        answer = self._claims.claim(call, bounds)
+        if answer is None:
+            return {}
+        if isinstance(answer, Unavailable):
+            return Refusal(answer.message, f"{answer.help}; then: llc resume {{run}}")
+        if not isinstance(answer, Denied):
+            return answer.held
+        limit = answer.limit
+        if answer.is_used_up:
+            now = clock.time()
+            help = "see `llc budget`; to raise it: llc budget set LEDGER AMOUNT, then: llc resume {run}"
+            return Refusal(used_up(limit, answer.spent, now), help, True, renewal(limit.period, now))
+        what = (
+            f"the rest of {amount_text(limit.unit, limit.amount)} of {limit.title} is reserved by other calls"
+        )
+        if not self._has_waited:
+            self._has_waited = True
+            self._warn(f"note: {what}; waiting until one of them ends")
+        return Refusal(what, "see `llc budget`", is_final=False)
+
+    def settle(self, seq: int, result: Mapping[str, Any]) -> None:
+        self._claims.settle(seq, result)
+
+    def close(self) -> None:
+        self._claims.close()
