@@ -99,7 +99,7 @@ def _parameter(x: Context, item: Datum, scope: Scope) -> Binding | None:
     if identifier_of(item) is None:
         x.error("bad-parameter", "a parameter is a name", item.span, help=f"write {LAMBDA}")
         return None
-    identifier = x.may_bind(item, scope)
+    identifier = x.may_bind(item)
     if identifier is None or is_repeated(x, identifier, item, scope):
         return None
     return x.bind(identifier, item.span, scope)
@@ -165,7 +165,7 @@ def expand_define(x: Context, datum: Form, scope: Scope) -> Steps:
 @form("bind", "(bind name value)", "Define a variable from here on, or change it; gives the value.", 2, 2)
 def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
     """Inside another form: the variable belongs to the function or `let` around it."""
-    identifier = x.may_bind(datum.items[1], scope)
+    identifier = x.may_bind(datum.items[1])
     if identifier is None:
         return (yield datum.items[2], scope)
     # A function sees the name it gets; any other value is computed before there is the variable.
@@ -221,7 +221,7 @@ def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
         and not isinstance(target.span, type(None))
         and is_internal(x, identifier)
     ):
-        config = x.loop_config(scope)
+        config = x.loop_config()
         return Assign(config, value, span=datum.span)
     if known is None:
         x.report_unbound(identifier, target.span, scope)
@@ -246,7 +246,7 @@ def is_internal(x: Context, identifier: Identifier) -> bool:
 # --- let and its variants --------------------------------------------------------------------------
 
 
-def read_bindings(x: Context, datum: Form, clause: Datum, usage: str) -> list[tuple[Datum, Datum]]:
+def read_bindings(x: Context, clause: Datum, usage: str) -> list[tuple[Datum, Datum]]:
     """The (name, value) pairs of a binding list; reports the items that are none."""
     pairs: list[tuple[Datum, Datum]] = []
     if not isinstance(clause, Form) or clause.tail is not None:
@@ -278,7 +278,7 @@ def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = T
     """A variable for each name; None for what cannot be bound."""
     bindings: list[Binding | None] = []
     for name in names:
-        identifier = x.may_bind(name, scope)
+        identifier = x.may_bind(name)
         if identifier is None or is_repeated(x, identifier, name, scope):
             bindings.append(None)
         else:
@@ -350,7 +350,7 @@ def expand_let(x: Context, datum: Form, scope: Scope) -> Steps:
         if len(datum.items) < 4:
             return x.refuse_operands(datum, LET)
         return (yield _named_let(x, datum, scope))
-    pairs = read_bindings(x, datum, datum.items[1], LET)
+    pairs = read_bindings(x, datum.items[1], LET)
     values: Any = yield expand_inits(x, pairs, scope, "let")
     inside = Scope(scope)
     bindings = bind_all(x, [name for name, _ in pairs], inside)
@@ -362,7 +362,7 @@ def expand_let(x: Context, datum: Form, scope: Scope) -> Steps:
 
 def _named_let(x: Context, datum: Form, scope: Scope) -> Steps:
     name = datum.items[1]
-    pairs = read_bindings(x, datum, datum.items[2], LET)
+    pairs = read_bindings(x, datum.items[2], LET)
     values: Any = yield expand_inits(x, pairs, scope, "let")
     outside = Scope(scope)
     binding = bind_all(x, [name], outside)[0] or Binding("")
@@ -379,12 +379,12 @@ def _named_let(x: Context, datum: Form, scope: Scope) -> Steps:
 
 @form("let*", LET_STAR, "Bind names to values one after another; each value sees the names before it.", 2)
 def expand_let_star(x: Context, datum: Form, scope: Scope) -> Steps:
-    pairs = read_bindings(x, datum, datum.items[1], LET_STAR)
+    pairs = read_bindings(x, datum.items[1], LET_STAR)
     inside = Scope(scope)
     bound: list[tuple[Binding, Core]] = []
     for name, init in pairs:
         value = yield init, inside
-        identifier = x.may_bind(name, inside)
+        identifier = x.may_bind(name)
         binding = x.bind(identifier, name.span, inside, is_local=True) if identifier else Binding("")
         bound.append((binding, named(value, binding)))
     body = yield Body(datum.items[2:], Scope(inside), datum.span)
@@ -393,7 +393,7 @@ def expand_let_star(x: Context, datum: Form, scope: Scope) -> Steps:
 
 @form("letrec", LETREC, "Bind names to functions that may call one another.", 2)
 def expand_letrec(x: Context, datum: Form, scope: Scope) -> Steps:
-    pairs = read_bindings(x, datum, datum.items[1], LETREC)
+    pairs = read_bindings(x, datum.items[1], LETREC)
     inside = Scope(scope)
     unit = Unit(inside)
     bindings = bind_all(x, [name for name, _ in pairs], inside)

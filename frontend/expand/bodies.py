@@ -170,7 +170,7 @@ def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[A
         elif name == "defatom":
             found.append(_declare_task(x, unit, datum))
         elif name == "bind":
-            identifier = x.may_bind(datum.items[1], scope)
+            identifier = x.may_bind(datum.items[1])
             found.append(Bind(datum, identifier) if identifier is not None else datum.items[2])
         elif unit.is_top:
             for operand in datum.items[1:]:
@@ -182,7 +182,7 @@ def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[A
 
 def _declare_variable(x: Context, unit: Unit, datum: Form, found: list[Any]) -> None:
     target, value = definition(x, datum)
-    identifier = x.may_bind(target, unit.scope)
+    identifier = x.may_bind(target)
     if identifier is None or not _is_new(x, unit, identifier, target):
         found.append(Atom(None, datum.place))
         return

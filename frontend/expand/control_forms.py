@@ -281,7 +281,7 @@ def _checked_count(count: Core, scope: Scope, clause: Datum) -> Core:
 
 
 def _loop_with_variables(x: Context, datum: Form, clause: Form, scope: Scope) -> Steps:
-    pairs = read_bindings(x, datum, clause, LOOP)
+    pairs = read_bindings(x, clause, LOOP)
     values: Any = yield expand_inits(x, pairs, scope, "loop")
     inside = Scope(scope, loop=len(pairs))
     bindings = bind_all(x, [name for name, _ in pairs], inside, is_local=False)
@@ -341,7 +341,7 @@ def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
         shortened = Form(tuple(starts), clause.place, "(", clause.tail)
     if not isinstance(ending, Form) or not ending.items or ending.tail is not None:
         return x.error("bad-clause", "`do` ends by (test value…)", ending.span, help=f"write {DO}")
-    pairs = read_bindings(x, datum, shortened, DO)
+    pairs = read_bindings(x, shortened, DO)
     values: Any = yield expand_inits(x, pairs, scope, "do")
     inside = Scope(scope, loop=-1)
     bindings = bind_all(x, [name for name, _ in pairs], inside, is_local=False)

@@ -14,7 +14,7 @@ USAGE = "(define-syntax name (syntax-rules (literal…) (pattern template)…))"
 def define_macro(x: Context, datum: Form, scope: Scope) -> Identifier | None:
     """Define a macro in a scope; return its name, None where the definition is wrong."""
     target = datum.items[1]
-    identifier = x.may_bind(target, scope)
+    identifier = x.may_bind(target)
     if identifier is None:
         return None
     rules = _rules(x, datum.items[2], identifier.name, scope)

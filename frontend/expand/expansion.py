@@ -247,7 +247,7 @@ class Context:
             return meaning
         return self.declared.find(base_symbol(identifier).name, meaning)
 
-    def task_function(self, signature: Signature, span: Span | None, scope: Scope) -> Variable:
+    def task_function(self, signature: Signature, span: Span | None) -> Variable:
         """A tool or task as a value: the function that calls it."""
         called = self.called.get(signature.name)
         if called is None:
@@ -272,7 +272,7 @@ class Context:
         """A name as a value."""
         meaning = self.find(identifier, scope)
         if type(meaning) is Signature:
-            return self.task_function(meaning, span, scope)
+            return self.task_function(meaning, span)
         if type(meaning) is Binding:
             meaning.references += 1
             self.check_use(meaning, span, scope)
@@ -280,7 +280,7 @@ class Context:
         if type(meaning) is LibraryName:
             return Library(meaning.name, span=span)
         if type(meaning) is LoopConfigName:
-            return Variable(self.loop_config(scope), span=span)
+            return Variable(self.loop_config(), span=span)
         if meaning is None:
             if self.session is not None and self.may_promise(identifier, scope):
                 return Variable(self._promised(self.session, identifier, span, scope), span=span)
@@ -318,7 +318,7 @@ class Context:
             )
         return session.promise(base_symbol(identifier), span)
 
-    def loop_config(self, scope: Scope) -> Binding:
+    def loop_config(self) -> Binding:
         """The variable of the whole program that `*loop-config*` is."""
         if self.config is None:
             self.config = Binding(CONFIG, None, self.main)
@@ -366,7 +366,7 @@ class Context:
             return True
         return len(name) > 3 and self.suggestions < MAX_SUGGESTIONS and nearest(name, FORMS) is not None
 
-    def may_bind(self, datum: Datum, scope: Scope) -> Identifier | None:
+    def may_bind(self, datum: Datum) -> Identifier | None:
         """The identifier a datum binds, None (and a finding) where it cannot."""
         identifier = identifier_of(datum)
         if identifier is None:

@@ -93,7 +93,7 @@ def expand_definitions(data: Sequence[Datum], source: Source, environment: Envir
     return Definitions(tuple(entries), names, tuple(found[:MAX_FINDINGS]), tuple(x.sources))
 
 
-def expand_library(data: Sequence[Datum], source: Source) -> tuple[dict[str, Lambda], list[Diagnostic]]:
+def expand_library(data: Sequence[Datum]) -> tuple[dict[str, Lambda], list[Diagnostic]]:
     """The functions that a file of `stdlib/` defines, by name.
 
     They refer to one another, and to the rest of the library, by `Library` nodes, so each can be lowered

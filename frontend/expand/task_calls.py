@@ -72,7 +72,7 @@ def expand_call(x: Context, datum: Form, scope: Scope, signature: Signature) -> 
             yield _named(x, key, operand, scope, signature, arguments)
     _take_from_around(x, datum, scope, signature, arguments)
     _check_missing(x, datum, signature, arguments)
-    callee = x.task_function(signature, datum.items[0].span, scope)
+    callee = x.task_function(signature, datum.items[0].span)
     return _apply(signature, callee, arguments, datum, scope) if arguments.is_sound else Literal(None)
 
 

@@ -102,7 +102,7 @@ def definition(name: str) -> core.Lambda:
 def _library_file(file: str) -> dict[str, core.Lambda]:
     source = text_source(read_text(file), f"stdlib/{file}")
     data, found = read(source)
-    functions, more = expand_library(data, source)
+    functions, more = expand_library(data)
     errors = [diagnostic for diagnostic in (*found, *more) if diagnostic.is_error]
     if errors:
         raise CompileError(errors, [source])

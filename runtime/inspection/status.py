@@ -271,7 +271,7 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         lines += _tail_lines(action["tail"], screen, width, more)
         if action["kind"] == "ask":
             row("", f"answer with: llc answer {status['run']}", "yellow")
-    _about_values(status, row, screen.unicode)
+    _about_values(status, row)
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
     if status["log"]:
@@ -298,7 +298,7 @@ def _budget(history: RunHistory, limits: dict[str, Any]) -> dict[str, Any]:
     return budget
 
 
-def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
+def _about_values(status: dict[str, Any], row: Any) -> None:
     verdict = status["last_verdict"]
     if verdict is not None:
         details = verdict.get("details")

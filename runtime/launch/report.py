@@ -73,7 +73,7 @@ class Report:
     def answer(self, outcome: Outcome, exit_code: int, profile: dict[str, Any] | None = None) -> int:
         """Write the result of the run; the exit code, which is a failure where it cannot be written."""
         try:
-            self.write_result(outcome, exit_code, profile)
+            self.write_result(outcome, profile)
         except BrokenPipeError:
             pass  # the reader has gone, the run's work is done
         except UserError as error:
@@ -81,7 +81,7 @@ class Report:
             return exit_code or error.exit_code
         return exit_code
 
-    def write_result(self, outcome: Outcome, exit_code: int, profile: dict[str, Any] | None) -> None:
+    def write_result(self, outcome: Outcome, profile: dict[str, Any] | None) -> None:
         """The outcome as JSON, else the value of a flow. Raises UserError and BrokenPipeError."""
         if self.as_json:
             found = outcome.to_json() | ({"profile": profile} if profile else {})

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..host import secrets
-from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
+from ..host.errors import EXIT_FAILURE, EXIT_OK
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
 from ..project.load import load_expression
@@ -69,21 +69,17 @@ class TaskReport(Report):
         result = task_result.result_of(outcome, exit_code)
         if exit_code == EXIT_OK and result["status"] == "FAILED":
             exit_code = EXIT_FAILURE
-        result = secrets.known.mask_all(result)
+        self.result = secrets.known.mask_all(result)
+        return super().answer(outcome, exit_code, profile)
+
+    def write_result(self, outcome: Outcome, profile: dict[str, Any] | None) -> None:
         out = Screen(sys.stdout)
-        try:
-            if self.as_json:
-                out.deliver(task_result.as_json(result).encode("utf-8", "replace"))
-            else:
-                if not self.values.quiet:
-                    self.errors.write(task_result.headline(result, self.errors))
-                # A failure of the run itself has been shown with its place.
-                text = task_result.content_of(result) if outcome.error is None else ""
-                if text:
-                    out.deliver(out.encode(task_result.shown(text, out.is_terminal)))
-        except BrokenPipeError:
-            pass  # the reader has gone, the run's work is done
-        except UserError as error:
-            self.show_failure(error)
-            return exit_code or error.exit_code
-        return exit_code
+        if self.as_json:
+            out.deliver(task_result.as_json(self.result).encode("utf-8", "replace"))
+            return
+        if not self.values.quiet:
+            self.errors.write(task_result.headline(self.result, self.errors))
+        # A failure of the run itself has been shown with its place.
+        text = task_result.content_of(self.result) if outcome.error is None else ""
+        if text:
+            out.deliver(out.encode(task_result.shown(text, out.is_terminal)))

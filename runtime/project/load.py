@@ -72,12 +72,10 @@ def load_expression(text: str, values: Values, warn: Callable[[str], None], name
     return image_of_text(text, "<expression>", compile_options(values), warn, name)
 
 
-def load_image(
-    path: str, advice: str = "compile it again with `llc compile`", root: str | None = None
-) -> Image:
+def load_image(path: str, root: str | None = None) -> Image:
     """A verified image from a file. Raises UserError and CompileError.
 
-    advice: the help for a damaged image. root: the folder whose cache knows verified images; None: verify
+    root: the folder whose cache knows verified images; None: verify
     in any case.
     """
     try:
@@ -88,7 +86,7 @@ def load_image(
     try:
         image = Image.from_bytes(data)
     except ImageError as error:
-        raise UserError("bad-image", f"{path}: {error}", advice) from None
+        raise UserError("bad-image", f"{path}: {error}", "compile it again with `llc compile`") from None
     if root is None or not image_cache.is_sound(root, data):
         from .verify import verify_image
 

@@ -260,7 +260,7 @@ class _Comparing:
         if execution.stop is not None:
             fault_place = getattr(execution.stop, "span", None)
             return Span(*fault_place) if fault_place else None
-        return place_of_machine(execution.image, execution.machine)
+        return place_of_machine(execution.machine)
 
 
 def compare(recording: Recording, image: Image, exact: bool = False, most: int | None = None) -> Comparison:
@@ -273,7 +273,7 @@ def compare(recording: Recording, image: Image, exact: bool = False, most: int |
         return _Comparing(recording, ReExecution(image, most, recording), exact).run()
 
 
-def place_of_machine(image: Image, machine: Machine) -> Span | None:
+def place_of_machine(machine: Machine) -> Span | None:
     """Where in the author's source a machine stands: the innermost state that is not the library's."""
     for frame in reversed(machine.frames(_NEAR)):
         place = frame.place or frame.origin

@@ -61,17 +61,17 @@ class RunFiles:
         return recording
 
 
-def find_run(target: str, root: str = ROOT) -> RunFiles:
+def find_run(target: str) -> RunFiles:
     """The run with that id or in that folder, else the last one of that loop that was no scripted one.
 
     Raises UserError.
     """
-    path = os.path.join(root, target)
+    path = os.path.join(ROOT, target)
     if os.path.sep in target and files.isdir(path):
         return run_at(path)
-    found = find_run_folder(target, root)
+    found = find_run_folder(target)
     if found.id != target:
-        same = [run for folder in (RUNNING, HISTORY) for run in runs_in(root, folder)]
+        same = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
         same = [run for run in same if not run.is_husk() and is_run_of(run, target)]
         found = max(same, key=lambda run: (not run.is_scripted(), run.id[-20:]), default=found)
     return RunFiles.of(found)

@@ -180,10 +180,10 @@ class Timeline:
         """The next point after (or before) one where something went wrong."""
         return next((at for at in self._others(number, step) if self.is_failure(at)), None)
 
-    def find_text(self, number: int, text: str, step: int = 1) -> int | None:
-        """The next point after (or before) one that has a text in its notes, its effect or the result."""
+    def find_text(self, number: int, text: str) -> int | None:
+        """The next point after one that has a text in its notes, its effect or the result."""
         wanted = text.lower()
-        return next((at for at in self._others(number, step) if wanted in self._text(at).lower()), None)
+        return next((at for at in self._others(number, 1) if wanted in self._text(at).lower()), None)
 
     def find_place(self, word: str) -> int | None:
         """The point that is meant by an effect's number, `iN` for an iteration, or a state's name."""

@@ -26,7 +26,7 @@ _VALUE = 400
 Line = tuple[str, str]
 
 
-def page(point: Point, timeline: Timeline, sources: Mapping[str, Source]) -> list[Line]:
+def page(point: Point, sources: Mapping[str, Source]) -> list[Line]:
     """All that is to be seen at a point."""
     lines: list[Line] = []
     if point.place is not None:
@@ -66,7 +66,7 @@ def as_text(point: Point, timeline: Timeline) -> str:
     """A point for a pipe or a file."""
     lines = [
         head(point, timeline),
-        *(text for text, _ in page(point, timeline, diff_text.sources_of(timeline.image))),
+        *(text for text, _ in page(point, diff_text.sources_of(timeline.image))),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

@@ -31,11 +31,11 @@ _ESCAPE = 0.05
 
 
 class TraceView:
-    """A look through a timeline, from `number` on."""
+    """A look through a timeline, from its beginning on."""
 
-    def __init__(self, timeline: Timeline, number: int = 0) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        self.number = number
+        self.number = 0
         self.scroll = 0
         self.message = ""
         self.searched = ""
@@ -121,7 +121,7 @@ class TraceView:
         if self.is_helping:
             lines: list[trace_text.Line] = [(f"  {keys:<12} {what}", "") for keys, what in _LONG_HELP]
         else:
-            lines = trace_text.page(point, self.timeline, self.sources)
+            lines = trace_text.page(point, self.sources)
         self.room = max(1, height - 3)
         self.total = len(lines)
         self.scroll = max(0, min(self.scroll, self.total - self.room))

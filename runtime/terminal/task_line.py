@@ -20,6 +20,7 @@ from ...frontend.tasks.names import is_parameter_name
 from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits
 from ...ir.diagnostics import CompileError, clean, suggest
+from ...ir.spelling import spell_string
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS
 from ..project.options import FLAG, CommandParameter
@@ -333,9 +334,6 @@ def _check_choice(parameter: Parameter | None, value: Any) -> None:
 
 # --- values as the language writes them -------------------------------------------------------
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
-_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
-
 
 def written(value: Any) -> str:
     """Plain data as an expression that gives it. UserError for what the language cannot hold."""
@@ -351,7 +349,7 @@ def _written(value: Any) -> str:
             value.encode()
         except UnicodeEncodeError:
             raise _refused(f"`{_short(value)}` is not UTF-8", None) from None
-        return '"' + _ESCAPED.sub(lambda f: _ESCAPES.get(f[0]) or f"\\u{ord(f[0]):04x}", value) + '"'
+        return spell_string(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
