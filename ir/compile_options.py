@@ -21,6 +21,12 @@ class Project(Protocol):
     def agents(self) -> Sequence[str] | None:
         """The names of the agents; None if they cannot be read."""
 
+    def lacking(self, agent: str | tuple[str, ...], needed: Sequence[str]) -> Mapping[str, str]:
+        """The capabilities of `needed` that an agent, by name or by its words, lacks.
+
+        Each with the names of agents that have it, as words of a message.
+        """
+
     def is_priced(self, model: str) -> bool:
         """Whether the price of a model is known."""
 

@@ -54,6 +54,7 @@ NOT_SHOWN = {
     "damaged-lock": "it stands in another file",
     "nul-in-command": "YAML refuses the character first",
     "unknown-agent": "a case has no project",
+    "missing-capability": "a case has no project",
     "unpriced-model": "a case has no project",
 }
 

@@ -22,7 +22,7 @@ from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured,
 from .foreign_keys import explain_key
 from .graph import Graph
 from .project_checks import is_judged_by_model
-from .schema import CURRENT, DEFAULT_MODEL_TEXT, FAILURE_NAMES, Loop, StateSpec
+from .schema import AGENT_OPTIONS, CURRENT, DEFAULT_MODEL_TEXT, FAILURE_NAMES, Loop, StateSpec
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
@@ -217,7 +217,7 @@ class _Checker:
                 why = "the state has no " + ("call" if key == "args" else "action")
                 yield self.unused(state.span_of(f"key:{key}"), key, why)
         if state.action is None or self.loop.kind_of(state) != "slash":
-            for key in ("feedback", "permissions", "model", "allowed_tools"):
+            for key in ("feedback", "agent", *AGENT_OPTIONS):
                 if f"key:{key}" in state.spans:
                     why = "the action does not go to an agent"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")

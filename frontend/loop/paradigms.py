@@ -31,7 +31,7 @@ from ..source.schema import (
     optional,
 )
 from .evaluator_schema import Convergence, ExitCode
-from .schema import Loop, LoopSettings, StateSpec
+from .schema import AGENT_OPTIONS, AgentOptions, Loop, LoopSettings, StateSpec
 
 
 @frozen(kw_only=True)
@@ -63,13 +63,14 @@ class CheckSpec(Spec):
 
 
 @frozen(kw_only=True)
-class PromptSpec(Spec):
+class PromptSpec(AgentOptions):
     """An instruction for the agent where a paradigm takes an action."""
 
     prompt: str = attrs.field(metadata=of(TEMPLATE, "What the agent should do, in words."))
     feedback: bool | None = optional(
         BOOLEAN, "Whether the last check's result follows the prompt; absent: in repairs, not in checks."
     )
+    agent: str | None = optional(NAME, "The agent, by a name of the project or of llc; absent: the loop's.")
 
 
 ActionSpec = str | CallSpec | CommandSpec | PromptSpec
@@ -228,6 +229,7 @@ def _state(
         case PromptSpec():
             told = action.feedback if action.feedback is not None else "next" in fields
             fields |= {"action": action.prompt, "action_type": "prompt", "feedback": told}
+            fields |= {key: getattr(action, key) for key in ("agent", *AGENT_OPTIONS)}
             found |= _moved(found, "prompt", "action")
         case str():
             fields["action"] = action

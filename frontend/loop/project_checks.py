@@ -9,20 +9,14 @@ from collections.abc import Iterator
 
 from ...ir.compile_options import Project
 from ...ir.diagnostics import Diagnostic, suggest
-from .schema import Loop, StateSpec, model_name
+from .schema import AGENT_OPTIONS, Loop, StateSpec, model_name
 
 
 def check_project(loop: Loop, project: Project | None, default_model: str) -> Iterator[Diagnostic]:
     """Agents that the project does not have, and budgets in USD for models without a price."""
     if project is None or loop.flawed:
         return
-    if isinstance(loop.agent, str):
-        known = project.agents()
-        if known is not None and loop.agent not in known:
-            help = suggest(loop.agent, known, "`agents` in .loops/config.yaml and llc itself have")
-            yield Diagnostic(
-                "unknown-agent", f"no agent is called `{loop.agent[:80]}`", loop.span_of("agent"), "", help
-            )
+    yield from _check_agents(loop, project)
     judged = [state for state in loop.states.values() if is_judged_by_model(loop, state)]
     model = model_name(loop, default_model)
     for budget in (loop.budget, *(state.budget for state in judged)) if judged else ():
@@ -30,6 +24,50 @@ def check_project(loop: Loop, project: Project | None, default_model: str) -> It
             message = f"the price of `{model[:80]}` is not known, so one call of it uses up all of `usd`"
             help = "give it a `price` under `models` in .loops/config.yaml, or bound `tokens` or `calls`"
             yield Diagnostic("unpriced-model", message, budget.span_of("usd"), "", help, "warning")
+
+
+def _check_agents(loop: Loop, project: Project) -> Iterator[Diagnostic]:
+    """Agents that exist, and that can do what the loop asks of them."""
+    known = project.agents()
+    if known is None:
+        return
+    unknown: set[str] = set()
+    for block, agent in ((loop, loop.agent), *((state, state.agent) for state in loop.states.values())):
+        if isinstance(agent, str) and agent not in known and agent not in unknown:
+            unknown.add(agent)
+            help = suggest(agent, known, "`agents` in .loops/config.yaml and llc itself have")
+            message = f"no agent is called `{agent[:80]}`"
+            yield Diagnostic("unknown-agent", message, block.span_of("agent"), "", help)
+    reported: set[tuple[str, str]] = set()
+    for state in loop.states.values():
+        agent = state.agent if state.agent is not None else loop.agent
+        if agent is None or agent in unknown or state.action is None or loop.kind_of(state) != "slash":
+            continue
+        needed = dict(_needed(loop, state))
+        words = agent if isinstance(agent, str) else (agent.program, *agent.args)
+        for capability, others in project.lacking(words, tuple(needed)).items() if needed else ():
+            block, key = needed[capability]
+            name = agent if isinstance(agent, str) else agent.program
+            # A key of the loop is reported once for each agent.
+            if block is loop and (name, capability) in reported:
+                continue
+            reported.add((name, capability))
+            message = f"the agent `{name[:80]}` has no `{capability}`"
+            help = f"{others} {'have' if ',' in others else 'has'} it" if others else f"leave out `{key}`"
+            yield Diagnostic("missing-capability", message, block.span_of(key), "", help)
+
+
+def _needed(loop: Loop, state: StateSpec) -> Iterator[tuple[str, tuple[Loop | StateSpec, str]]]:
+    """The capabilities that a state requires of its agent, with the block and the key that require them."""
+    for key in AGENT_OPTIONS:
+        block = state if getattr(state, key) is not None else loop
+        value = getattr(block, key)
+        if key == "permissions" and value is not None:
+            yield f"permissions: {value}", (block, key)
+        elif key == "session" and value == "continue":
+            yield "session", (block, key)
+        elif key in ("model", "effort", "allowed_tools", "append_prompt") and value is not None:
+            yield key, (block, key)
 
 
 def is_judged_by_model(loop: Loop, state: StateSpec) -> bool:

@@ -29,6 +29,7 @@ from ..source.schema import (
     Type,
     block,
     choice,
+    fields_of,
     of,
     optional,
 )
@@ -100,7 +101,30 @@ def _misspelt(*verdicts: str) -> str:
 
 
 @frozen(kw_only=True)
-class StateSpec(Spec):
+class AgentOptions(Spec):
+    """What a loop, or a state in place of its loop, asks of an agent."""
+
+    model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")
+    effort: str | None = optional(TEXT, "How much the model reasons, in the agent's words, such as `high`.")
+    permissions: str | None = optional(
+        choice(*PERMISSIONS),
+        "What the agent may do without asking: all, edits, plans only, or as set; absent: `skip`.",
+    )
+    allowed_tools: tuple[str, ...] | None = optional(
+        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
+    )
+    append_prompt: str | None = optional(TEXT, "Text that follows the agent's system prompt.")
+    session: str | None = optional(
+        choice("new", "continue"), "Whether the agent continues its last session of the run; absent: `new`."
+    )
+    idle_timeout: float | None = optional(DURATION, "Seconds without output until the agent is stopped.")
+
+
+AGENT_OPTIONS = tuple(fields_of(AgentOptions))
+
+
+@frozen(kw_only=True)
+class StateSpec(AgentOptions):
     """A state: at most one action or call, a judgement of it, where to go."""
 
     keyed: ClassVar[bool] = True
@@ -170,14 +194,7 @@ class StateSpec(Spec):
         choice("rerun", "ask", "fail"),
         "What a resumed run does with an action that may have run; absent: `rerun`.",
     )
-    permissions: str | None = optional(
-        choice(*PERMISSIONS),
-        "What the agent may do without asking: all, edits, plans only, or as set; absent: the loop's.",
-    )
-    model: str | None = optional(TEXT, "The agent's model; absent: the loop's.")
-    allowed_tools: tuple[str, ...] | None = optional(
-        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
-    )
+    agent: str | None = optional(NAME, "The agent, by a name of the project or of llc; absent: the loop's.")
     budget: Budget | None = optional(
         block(Budget), "What the state's own agent and model calls may use; see `budget`."
     )
@@ -230,7 +247,7 @@ class StateSpec(Spec):
 
 
 @frozen(kw_only=True)
-class LoopSettings(Spec):
+class LoopSettings(AgentOptions):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
     description: str | None = optional(Type("text"), "What the loop is for.")
@@ -254,14 +271,6 @@ class LoopSettings(Spec):
     agent: str | AgentSettings | None = optional(
         Type("either", options=(TEXT, block(AgentSettings)), says="a text or a mapping"),
         "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
-    )
-    permissions: str | None = optional(
-        choice(*PERMISSIONS),
-        "What agents may do without asking: all, edits, plans only, or as set; absent: `skip`.",
-    )
-    model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")
-    allowed_tools: tuple[str, ...] | None = optional(
-        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
     )
     on_handoff: str = optional(
         choice("end", "pause", "continue"), "What the loop does when an agent says `CONTEXT_HANDOFF:`.", "end"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...ir.builder import prim, store
 from ...ir.nodes import Branch, Const, Expr, Goto, Note, Slot
-from ..loop.schema import StateSpec
+from ..loop.schema import AGENT_OPTIONS, StateSpec
 from . import calls, templates
 from .budgets import check_budget, spend
 from .chain import Chain
@@ -22,6 +22,8 @@ HANDED = prim("get", Slot("last"), "handoff")
 ASKED = Slot("asked")
 # The command of a check, where it holds variables.
 RAN = Slot("ran")
+# Arguments of an `agent` effect whose name differs from the key's.
+_ARGUMENTS = {"idle_timeout": "idle_timeout_s"}
 CARRIED = "\n\nThe session before this one ran out of context, and handed over with:\n\n"
 
 
@@ -50,13 +52,17 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         args["default"] = default
     if kind == "agent":
         check_budget(context, chain, state, "act")
-        if isinstance(context.loop.agent, str):
-            args["agent"] = context.loop.agent
-        elif context.loop.agent is not None:
-            args["argv"] = (context.loop.agent.program, *context.loop.agent.args)
-        for key in ("model", "permissions", "allowed_tools"):
+        agent = state.agent if state.agent is not None else context.loop.agent
+        if isinstance(agent, str):
+            args["agent"] = agent
+        elif agent is not None:
+            args["argv"] = (agent.program, *agent.args)
+        for key in AGENT_OPTIONS:
             own = getattr(state, key)
-            args[key] = own if own is not None else getattr(context.loop, key)
+            args[_ARGUMENTS.get(key, key)] = own if own is not None else getattr(context.loop, key)
+        continues = args.pop("session") == "continue"
+        if continues:
+            args["session"], args["thread"] = _session_slots(context, state)
         if context.loop.on_handoff != "end":
             chain.add(store(ASKED.name, command))
             args["command"] = ASKED
@@ -66,11 +72,22 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         args["on_unknown"] = state.on_unknown
     chain.perform(kind, args, "last", f"{state.name}/acted")
     if kind == "agent":
+        if context.continues_sessions:
+            session, thread = _session_slots(context, state)
+            chain.add(store(session.name, prim("get", Slot("last"), "session")))
+            chain.add(store(thread.name, prim("get", Slot("last"), "thread")))
         spend(context, chain, state, "last")
         _hand_over(context, chain, state, args)
     if state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
     context.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+
+def _session_slots(context: LoopContext, state: StateSpec) -> tuple[Slot, Slot]:
+    """The last session of a state's agent in this run, and what that session has used."""
+    agent = state.agent if state.agent is not None else context.loop.agent
+    name = agent if isinstance(agent, str) else ""
+    return Slot(f"session.{name}"), Slot(f"thread.{name}")
 
 
 def _hand_over(context: LoopContext, chain: Chain, state: StateSpec, args: dict[str, Any]) -> None:
@@ -92,7 +109,8 @@ def _hand_over(context: LoopContext, chain: Chain, state: StateSpec, args: dict[
             further.perform("pause", {"reason": "handoff"}, "paused", f"{name}/resumed_{number}")
         command = prim("concat", ASKED, CARRIED, HANDED)
         after = f"{name}/session_{number + 1}"
-        further.perform("agent", {**args, "command": command}, "last", after)
+        fresh = {key: value for key, value in args.items() if key not in ("session", "thread")}
+        further.perform("agent", {**fresh, "command": command}, "last", after)
         spend(context, further, state, "last")
         further.close(Branch(HANDED, f"{name}/handed_over_{number + 1}", done, span=state.span))
     last = context.chain(state)

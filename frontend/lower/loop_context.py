@@ -102,6 +102,10 @@ class LoopContext:
         used = [v for template in self.templates.values() for v in template.variables]
         self.reads_prev = any(variable.namespace == "prev" for variable in used)
         self.reads_checked = any(state.feedback for state in loop.states.values())
+        self.continues_sessions = any(
+            (state.session if state.session is not None else loop.session) == "continue"
+            for state in loop.states.values()
+        )
         # The commands of states that are judged, for prompts that include the last check.
         self.commands: dict[str, Expr] = {}
         read = {variable.path[0] for variable in used if variable.namespace == "loop"}

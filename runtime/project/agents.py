@@ -121,7 +121,7 @@ class AgentReader(SchemaReader):
                 re.compile(text)
             except (re.error, RecursionError, OverflowError) as error:
                 message = f"`{text[:80]}` is not a regular expression: {error}"
-                self.error("bad-pattern", message, span)
+                self.error("invalid-regex", message, span)
 
 
 def _inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:

@@ -7,6 +7,7 @@ cache, options of the command line.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 import attrs
 
@@ -72,10 +73,19 @@ class Project:
         return self._known
 
     def agents(self) -> Sequence[str] | None:
-        from .agents import known_names  # few loops name an agent
-
         found = self._configuration
-        return None if found is None else (*known_names(), *found.agents)
+        return None if found is None else (*_agents().known_names(), *found.agents)
+
+    def lacking(self, agent: str | tuple[str, ...], needed: Sequence[str]) -> dict[str, str]:
+        agents, found = _agents(), self._configuration
+        if isinstance(agent, tuple):
+            entry = agents.of_words(agent)
+        elif found is not None and agent in found.agents:
+            entry = found.agents[agent]
+        else:
+            entry = agents.known(agent)
+        able = agents.capabilities_of(entry)
+        return {name: agents.agents_with([name]) for name in needed if name not in able}
 
     def is_priced(self, model: str) -> bool:
         found = self._configuration
@@ -83,3 +93,10 @@ class Project:
             return True
         chosen = models.choose(model, found.models)
         return Prices().row(chosen.name, chosen.price) is not None
+
+
+def _agents() -> ModuleType:
+    """The module of agents; imported here because few loops name one."""
+    from . import agents
+
+    return agents

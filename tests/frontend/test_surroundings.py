@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -16,6 +16,10 @@ class Project:
 
     def agents(self) -> Sequence[str] | None:
         return ("claude", "codex")
+
+    def lacking(self, agent: str | tuple[str, ...], needed: Sequence[str]) -> Mapping[str, str]:
+        lacks = ("effort", "permissions: ask") if agent in ("codex", ("codex",)) else ()
+        return {name: "`claude`" for name in needed if name in lacks}
 
     def is_priced(self, model: str) -> bool:
         return model == "priced"
@@ -58,6 +62,33 @@ def test_an_agent_that_is_not_there_is_an_error() -> None:
 def test_other_agents_are_fine(head: str) -> None:
     """Those of the project, that of llc, a program by itself."""
     assert not findings(head)
+
+
+@pytest.mark.parametrize(
+    ("head", "state", "place", "capability"),
+    [
+        ("agent: codex\neffort: high", "", (4, 9), "effort"),
+        ("agent: codex", "permissions: ask,", (5, 36), "permissions: ask"),
+        ("permissions: ask", "agent: codex,", (3, 14), "permissions: ask"),
+        ("agent: {program: codex, args: []}\neffort: high", "", (4, 9), "effort"),
+    ],
+)
+def test_an_agent_that_lacks_a_capability_is_an_error(
+    head: str, state: str, place: tuple[int, int], capability: str
+) -> None:
+    """At the key that requires it, with the agents that have it."""
+    (found,) = findings(head, state)
+    assert (found.id, found.severity) == ("missing-capability", "error")
+    assert found.message == f"the agent `codex` has no `{capability}`"
+    assert found.help == "`claude` has it"
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == place
+
+
+def test_an_unknown_agent_of_a_state_is_an_error() -> None:
+    """At the state's key."""
+    (found,) = findings("", "agent: codx,")
+    assert (found.id, found.help) == ("unknown-agent", "did you mean `codex`?")
 
 
 def test_a_project_that_cannot_be_read_finds_nothing() -> None:

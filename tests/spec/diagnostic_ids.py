@@ -106,6 +106,7 @@ MEANINGS = {
     "misplaced-definition": "a definition is not at the top of a file or body",
     "misplaced-import": "`import` is not at the top of a file",
     "missing-argument": "a required argument is missing",
+    "missing-capability": "a loop asks an agent for what it cannot do",
     "missing-attribute": "XML: a required attribute is missing",
     "missing-clause": "a form lacks a required clause",
     "missing-element": "XML: a required element is missing",
