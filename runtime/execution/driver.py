@@ -406,6 +406,8 @@ class Driver:
             self._log.process(seq, *about)
         elif what == "event":
             self._log.record(about)
+        elif what == "agent":
+            self._log.agent(seq, about)
         elif what == "failed":
             raise about
         else:
@@ -471,6 +473,7 @@ class Driver:
             interrupt=self._interrupt,
             output_dir=run.outputs,
             on_output=self._display.output,
+            on_agent=lambda activity: self._log.agent(seq, activity),
             on_event=self._log.record,
             on_process=lambda pid, begun: self._log.process(seq, pid, begun),
             on_tick=self._tick,

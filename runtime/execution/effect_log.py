@@ -8,7 +8,16 @@ from __future__ import annotations
 from ...ir.effects import EFFECTS, SPENDERS
 from ...vm.machine.machine import Effect
 from ..host import secrets
-from ..journal.events import ABSENT, ActionComplete, ActionStart, EffectComplete, EffectStart, Event, Process
+from ..journal.events import (
+    ABSENT,
+    ActionComplete,
+    ActionStart,
+    AgentActed,
+    EffectComplete,
+    EffectStart,
+    Event,
+    Process,
+)
 from ..journal.journal import Journal
 from ..journal.position import Where
 
@@ -17,10 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..journal.agent_activity import AgentActivity
     from ..project.budget import Spending
 
 # Length from which `action` is shortened; the arguments contain the whole command.
 LONGEST_ACTION = 4096
+# Events of one agent's effect, and characters in them, that are recorded at most.
+MOST_EVENTS = 10_000
+MOST_TEXT = 16 << 20
 
 
 class EffectLog:
@@ -31,7 +44,7 @@ class EffectLog:
     effect that waits. last: the highest number of an effect that began.
     """
 
-    __slots__ = ("_journal", "_open", "_open_spending", "_spending", "last", "places")
+    __slots__ = ("_journal", "_open", "_open_spending", "_spending", "_told", "last", "places")
 
     def __init__(self, journal: Journal, open_spending: Callable[[], Spending] | None) -> None:
         self._journal = journal
@@ -39,6 +52,8 @@ class EffectLog:
         self._spending: Spending | None = None
         # Those that started and have no result: their processes.
         self._open: dict[int, list[tuple[int, str]]] = {}
+        # Of each agent at work: the number of its events, and the characters in them.
+        self._told: dict[int, tuple[int, int]] = {}
         self.places: dict[int, Where] = {}
         self.last = 0
 
@@ -82,6 +97,18 @@ class EffectLog:
         self._journal.record(Process(seq=seq, pid=pid, start_time=start_time))
         self._journal.flush()
 
+    def agent(self, seq: int, activity: AgentActivity) -> None:
+        """What an agent does; it is in the file at once, and bounded for an agent that floods."""
+        event = AgentActed.of_activity(seq, activity)
+        count, size = self._told.get(seq, (0, 0))
+        if count > MOST_EVENTS or size > MOST_TEXT:
+            return
+        size += len(activity.text) + len(activity.target) + sum(map(len, activity.files))
+        self._told[seq] = count + 1, size
+        if count == MOST_EVENTS or size > MOST_TEXT:
+            event = AgentActed(seq=seq, what="bound")
+        self.record(event)
+
     def record(self, event: Event) -> None:
         """An event about an effect in progress; it is in the file at once."""
         self._journal.record(event)
@@ -100,6 +127,7 @@ class EffectLog:
         if spending is not None:
             spending.take(seq, kind, result)
         self._open.pop(effect.seq, None)
+        self._told.pop(effect.seq, None)
         self.places.pop(effect.seq, None)
 
     def under_way(self) -> dict[str, Any]:

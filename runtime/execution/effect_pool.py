@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     # The effect's number, what happened, and what belongs to that.
     Message = tuple[int, str, Any]
 
-OUTPUT, PROMPT, PROCESS, EVENT = "output", "prompt", "process", "event"
+OUTPUT, PROMPT, PROCESS, EVENT, AGENT = "output", "prompt", "process", "event", "agent"
 DONE, CUT, FAILED = "done", "cut", "failed"
 _LAST = (DONE, CUT, FAILED)
 # Parts of output that wait at most: an action that writes faster than it can be shown has to wait.
@@ -78,7 +78,7 @@ class EffectPool:
 
     def say(self, effects: RunEffects, message: Message) -> None:
         """In a thread: tell what happened."""
-        if message[1] == OUTPUT:
+        if message[1] in (OUTPUT, AGENT):
             self._room.acquire()
         self._messages.put((effects, message))
         self.wake()
@@ -111,7 +111,7 @@ class EffectPool:
             effects, message = self._messages.get_nowait()
         except threads.Empty:
             return None
-        if message[1] == OUTPUT:
+        if message[1] in (OUTPUT, AGENT):
             self._room.release()
         elif message[1] in _LAST:
             worker = effects.leave(message[0])
@@ -234,6 +234,7 @@ class RunEffects:
         context.on_output = lambda stream, text: pool.say(self, (seq, OUTPUT, (stream, text)))
         context.on_process = lambda pid, begun: pool.say(self, (seq, PROCESS, (pid, begun)))
         context.on_event = lambda event: pool.say(self, (seq, EVENT, event))
+        context.on_agent = lambda activity: pool.say(self, (seq, AGENT, activity))
         context.on_tick = None
         if context.on_prompt is not None:
             context.on_prompt = lambda text: pool.say(self, (seq, PROMPT, text))

@@ -13,10 +13,12 @@ from ...vm.values.text_form import duration_text
 from ..host import clock, secrets
 from ..host.errors import EXIT_OK
 from ..host.screen import Screen, printable
+from ..journal import agent_text
 from ..journal.codec import to_json
 from ..journal.events import (
     ActionComplete,
     ActionStart,
+    AgentActed,
     Cycle,
     EffectComplete,
     EffectStart,
@@ -33,6 +35,7 @@ from ..journal.events import (
     RunResume,
     RunStart,
     StateEnter,
+    TreeTaken,
 )
 from ..journal.quantities import local_time, usage_texts, zone_name
 from ..journal.reader import Damage, ReadError, read, tail_offset
@@ -44,6 +47,8 @@ from .stop import how_it_was_left
 
 # Lines of an output that are shown; `--verbose` shows all.
 MAX_LINES = 20
+# Activities of an agent that need attention.
+_WARNINGS = ("refusal", "error", "retry", "rate-limit", "bound")
 # Events that are written at once.
 _BATCH = 1000
 # Seconds between two reads of a journal that is followed.
@@ -63,7 +68,7 @@ class LogFormatter:
         self._marks = MARKS[screen.unicode]
 
     def lines(self, event: Event) -> Iterator[str]:
-        if isinstance(event, Process) and not self._is_verbose:
+        if not self._is_verbose and _is_detail(event):
             return
         day, clock = local_time(event.ts)
         if day != self._day:
@@ -123,6 +128,10 @@ class LogFormatter:
                 yield printable(f"  #{event.seq} {event.kind} {_short(event.args)}")
             case EffectComplete():
                 yield printable(f"  #{event.seq} result {_short(event.result)}")
+            case AgentActed() | TreeTaken():
+                style = "yellow" if isinstance(event, AgentActed) and event.what in _WARNINGS else "dim"
+                lines = agent_text.describe(event, self._is_verbose)
+                yield from (paint(printable(f"     {line}"), style) for line in lines)
             case _:
                 yield printable(f"{event.kind_name} {_short(event.own_fields())}")
 
@@ -176,7 +185,12 @@ def _in_state(state: str | None) -> str:
 
 def _shown(events: Iterator[Event], is_whole: bool) -> Iterator[Event]:
     """The events that are shown."""
-    return events if is_whole else (event for event in events if not isinstance(event, Process))
+    return events if is_whole else (event for event in events if not _is_detail(event))
+
+
+def _is_detail(event: Event) -> bool:
+    """Whether an event is shown only with `--verbose`."""
+    return isinstance(event, Process) or agent_text.is_detail(event)
 
 
 def _tail_offset(run: RunFolder, last: int, is_whole: bool) -> int:

@@ -17,6 +17,7 @@ from ..host import clock, files
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
+from ..journal.agent_history import shortened
 from ..journal.codec import json_text, seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
 from ..journal.quantities import amount_text
@@ -99,6 +100,8 @@ class Look:
             "elapsed_ms": history.active_ms(now if alive else None),
             "timeout_ms": limits.get("timeout_ms"),
             "actions": self._actions(now, tails) if alive else [],
+            "agent": self._agent(),
+            "files": [[letter, path] for path, letter in history.changed_files.items()],
             "captured": state.get("captured") or {},
             "last_verdict": self._verdict(),
             "budget": _budget(history, limits),
@@ -126,6 +129,14 @@ class Look:
         if alive and self.history.end is None:
             return "queued" if self.about.get("queued") else "running"
         return self.history.status
+
+    def _agent(self) -> dict[str, Any] | None:
+        """What the agent did that worked last; None without one."""
+        if self.history.agent is None:
+            return None
+        found: dict[str, Any] = self._follower.whole(self.history.agent.to_json())
+        found["answer"] = shortened(str(found["answer"]))
+        return found
 
     def _verdict(self) -> dict[str, Any] | None:
         event = self.history.verdict
@@ -271,6 +282,12 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         lines += _tail_lines(action["tail"], screen, width, more)
         if action["kind"] == "ask":
             row("", f"answer with: llc answer {status['run']}", "yellow")
+    if status["agent"] is not None:
+        _about_agent(status["agent"], row)
+    if status["files"]:
+        changes = [f"{letter} {path}" for letter, path in status["files"]]
+        more_files = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
+        row("files", f"{', '.join(changes[:5])}{more_files}; see: llc diff {status['run']}")
     _about_values(status, row)
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
@@ -284,6 +301,22 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
             again = f"Remove it with: llc clean {status['run']} --unfinished"
         lines.append(fit(again, width, more))
     return "".join(line + "\n" for line in lines)
+
+
+def _about_agent(agent: dict[str, Any], row: Any) -> None:
+    """Rows about an agent: its session and tools, what it is using, what it was refused, its answer."""
+    facts = [f"{name} {agent[name]}" for name in ("session", "model") if agent[name]]
+    facts += [f"{agent['tools']} tool{'' if agent['tools'] == 1 else 's'}"] if agent["tools"] else []
+    if facts:
+        row("agent", ", ".join(facts))
+    for tool in agent["running"]:
+        row("uses", tool)
+    if agent["files"]:
+        row("wrote", ", ".join(agent["files"]))
+    for tool in agent["refusals"][:5]:
+        row("refused", tool, "yellow")
+    if agent["answer"].strip():
+        row("answer", agent["answer"])
 
 
 def _budget(history: RunHistory, limits: dict[str, Any]) -> dict[str, Any]:

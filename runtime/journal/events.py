@@ -11,6 +11,7 @@ No module outside this one spells the name of an event or of a field.
 from __future__ import annotations
 
 from ...ir.effects import NOTES
+from .agent_activity import AgentActivity
 from .codec import KIND, RESERVED, TIME, seconds
 
 TYPE_CHECKING = False
@@ -280,6 +281,46 @@ class TreeTaken(EffectEvent, name="tree"):
     duration_ms: float | None
 
 
+class AgentActed(EffectEvent, name="agent"):
+    """What an agent does, as it states it while it works; fields that say nothing are left out. `what` is
+    `session`, `model`, `text`, `tool`, `tool-end`, `files`, `usage`, `rate-limit`, `retry`, `refusal`,
+    `error` or `final`, whose fields `journal/agent_activity.py` lists; `bound`: more than 10,000 events or
+    16 MiB of this effect are not recorded."""
+
+    seq: int
+    what: str
+    id: str = ABSENT
+    name_: str = ABSENT
+    target: str = ABSENT
+    text: str = ABSENT
+    files: list[Any] = ABSENT
+    is_error: bool = ABSENT
+    status: int | None = ABSENT
+    resets_at: float | None = ABSENT
+    attempt: int | None = ABSENT
+    delay_s: float | None = ABSENT
+    usage: dict[str, Any] = ABSENT
+
+    @staticmethod
+    def of_activity(seq: int, activity: AgentActivity) -> AgentActed:
+        """The event for what an agent states."""
+        return AgentActed(
+            seq=seq,
+            what=activity.kind,
+            id=activity.id or ABSENT,
+            name_=activity.name or ABSENT,
+            target=activity.target or ABSENT,
+            text=activity.text or ABSENT,
+            files=list(activity.files) or ABSENT,
+            is_error=activity.is_error or ABSENT,
+            status=_given(activity.status),
+            resets_at=_given(activity.resets_at),
+            attempt=_given(activity.attempt),
+            delay_s=_given(activity.delay_s),
+            usage=_given(activity.usage),
+        )
+
+
 class ActionComplete(EffectFinished, name="action_complete"):
     """A command has ended, or could not start; `result` is what the program gets."""
 
@@ -470,6 +511,10 @@ def read_marks(rows: Any) -> dict[int, Mark | None]:
             case [int(seq), str(kind), int(crc)]:
                 found[seq] = (kind, crc)
     return found
+
+
+def _given(value: Any) -> Any:
+    return ABSENT if value is None else value
 
 
 def _milliseconds(value: Any) -> int | None:

@@ -13,11 +13,13 @@ import os.path
 from ...ir.effects import EFFECTS
 from . import active_time
 from .active_time import ActiveTime
+from .agent_history import AgentHistory
 from .codec import seconds
 from .events import (
     LARGEST,
     ActionComplete,
     ActionStart,
+    AgentActed,
     EffectComplete,
     EffectFinished,
     EffectStart,
@@ -34,6 +36,7 @@ from .events import (
     RunResume,
     RunStart,
     StateEnter,
+    TreeTaken,
     read_marks,
 )
 from .position import Progress
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
 
 # How a run is left that has no end and that no process executes.
 CRASHED, INTERRUPTED = "crashed", "interrupted"
+# Changed files that are kept.
+_MOST_FILES = 1000
 # Kinds of effects that always call a model or an agent.
 CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
 
@@ -205,6 +210,8 @@ class RunHistory:
     active time that it shares with its parent. lines: lines of the journal so far. saved_ms: active
     time that was saved outside of the journal.
 
+    agent: what the agent did that worked last. changed_files: the letter of each file that changed, by path.
+
     A detailed history also keeps `events` and, for each result, how many of them came before
     (`result_at`); without it memory does not grow with the run. effects: all of a detailed history, else the
     pending ones.
@@ -225,6 +232,8 @@ class RunHistory:
         self.order: list[int] = []
         self.events: list[Event] = []
         self.result_at: list[int] = []
+        self.agent: AgentHistory | None = None
+        self.changed_files: dict[str, str] = {}
         self.changes: list[tuple[int, ProgramChanged]] = []
         self.doubtful: dict[int, Mark | None] = {}
         self.damage: list[Damage] = []
@@ -351,9 +360,27 @@ class RunHistory:
         if event.pid and event.start_time:
             self._effect(event.seq).processes.append((event.pid, event.start_time))
 
+    def _agent_of(self, seq: int) -> AgentHistory:
+        if self.agent is None or self.agent.seq != seq:
+            self.agent = AgentHistory(seq)
+        return self.agent
+
+    def _add_activity(self, event: AgentActed, moment: float | None) -> None:
+        self._agent_of(event.seq).add(event)
+
+    def _add_tree(self, event: TreeTaken, moment: float | None) -> None:
+        for change in event.changes or ():
+            match change:
+                case [str(letter), str(path)] if len(self.changed_files) < _MOST_FILES:
+                    # A file that was added by the run, and changed later, is an added one.
+                    known = self.changed_files.get(path)
+                    self.changed_files[path] = "A" if known == "A" and letter == "M" else letter
+
     def _finish_effect(self, event: EffectFinished, moment: float | None) -> None:
         result = event.result
         effect = self._effect(event.seq)
+        if event.kind == "agent" and result is not None:
+            self._agent_of(event.seq).finish(result)
         self.pending.pop(effect.seq, None)
         if result is None:
             return
@@ -455,6 +482,8 @@ _FOLD: dict[type[Event], Callable[[RunHistory, Any, float | None], None]] = {
     ActionStart: RunHistory._start_effect,
     EffectStart: RunHistory._start_effect,
     Process: RunHistory._start_process,
+    AgentActed: RunHistory._add_activity,
+    TreeTaken: RunHistory._add_tree,
     ActionComplete: RunHistory._finish_effect,
     EffectComplete: RunHistory._finish_effect,
 }

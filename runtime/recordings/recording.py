@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import attrs
@@ -19,6 +19,7 @@ from ...vm.code.image import Image
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.codec import digest_only, unpack
 from ..journal.events import (
+    AgentActed,
     EffectFinished,
     EffectStarted,
     Event,
@@ -26,6 +27,7 @@ from ..journal.events import (
     ProgramChanged,
     RunEnd,
     RunStart,
+    TreeTaken,
 )
 from ..journal.journal import BlobError
 from ..journal.reader import Damage, EventFile
@@ -113,7 +115,8 @@ class Recording:
     they were given, which determines all else; given[i] is how many events were there before answer i.
     changes: those of the program. end: its `run_end`; None for a run that had not ended. fetch: a long text
     by its hash and size. programs: the programs it went on with, by the names of their files. left_out: a
-    sentence on what is not in here because the journal is damaged, "" where it is sound.
+    sentence on what is not in here because the journal is damaged, "" where it is sound. activity: by effect,
+    what an agent did and which files changed.
     """
 
     name: str
@@ -126,6 +129,7 @@ class Recording:
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
+    activity: Mapping[int, Sequence[AgentActed | TreeTaken]] = attrs.Factory(dict)
 
     def as_one(self) -> Recording:
         """As if it had had one program all the time: each effect as it was asked for last."""
@@ -192,7 +196,8 @@ def recording_of(
     answers: Stored[Answer] = Stored(file, _as_answer)
     changes: list[Changed] = []
     given = array("Q")
-    recording = Recording(name, {}, fetch, events, answers, given, changes)
+    activity: dict[int, Stored[AgentActed | TreeTaken]] = {}
+    recording = Recording(name, {}, fetch, events, answers, given, changes, activity=activity)
     asked: set[int] = set()
     answered: set[int] = set()
     damage = None
@@ -212,6 +217,8 @@ def recording_of(
                 asked.discard(seq)
                 given.append(len(events))
                 answers.add(event)
+            case AgentActed() | TreeTaken():
+                activity.setdefault(event.seq, Stored(file, _as_activity)).add(event)
             case RunEnd():
                 recording.end = event.wire
             case ProgramChanged():
@@ -229,6 +236,11 @@ def _as_recorded(event: Any) -> Note | Asked:
     if isinstance(event, EffectStarted):
         return Asked(event.seq, event.kind, event.arguments)
     return Note(event.kind_name, event.own_fields())
+
+
+def _as_activity(event: Any) -> AgentActed | TreeTaken:
+    assert isinstance(event, AgentActed | TreeTaken)
+    return event
 
 
 def _as_answer(event: Any) -> Answer:

@@ -19,7 +19,7 @@ from ...vm.values.values import show, to_host
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal import journal
-from ..journal.events import Evaluate, StateEnter
+from ..journal.events import AgentActed, Evaluate, StateEnter, TreeTaken
 from ..journal.position import Progress
 from . import diff, diff_text
 from .re_execution import ReExecution
@@ -51,8 +51,9 @@ class Point:
     """A run after a number of results.
 
     number: how many. notes: what the program noted since the point before. asked: the effect whose result
-    comes next, with that result, where it is on record. waiting: the others that wait. outcome: how the
-    run ended, at its last point. frames: innermost last, those of the effect's own call.
+    comes next, with that result, where it is on record. activity: what its agent did, and which files
+    changed. waiting: the others that wait. outcome: how the run ended, at its last point. frames: innermost
+    last, those of the effect's own call.
     """
 
     number: int
@@ -61,6 +62,7 @@ class Point:
     notes: list[Note]
     asked: Asked | None
     result: dict[str, Any] | None
+    activity: list[AgentActed | TreeTaken]
     waiting: list[Asked]
     frames: list[Frame]
     items: tuple[int, ...]
@@ -95,6 +97,7 @@ class Point:
                 "kind": asked.kind,
                 "args": shown(asked.args),
                 "result": shown(self.result) if self.result is not None else None,
+                "activity": [{"event": event.name, **event.own_fields()} for event in self.activity],
             }
         return told
 
@@ -235,6 +238,7 @@ class Timeline:
             self.notes(number),
             asked,
             answer.result if answer is not None else None,
+            [event.of(shown(event.wire)) for event in self.recording.activity.get(seq or 0, ())],
             [found for one in machine.waiting if one != seq and (found := self.effect(one)) is not None],
             [_frame(frame) for frame in own[-_FRAMES:]],
             items,

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...ir.spans import Source, Span
 from ..host.screen import printable
+from ..journal import agent_text
 from ..journal.events import Evaluate
 from . import diff_text
 from .recording import Asked
@@ -91,6 +92,9 @@ def _effect(point: Point) -> Iterator[Line]:
         value = shown(packed)
         if name not in ("schema",) and not _is_told(asked, name, value):
             yield from _value(name, value, "  ")
+    for event in point.activity:
+        if not agent_text.is_detail(event):
+            yield from ((f"  {line}", "dim") for line in agent_text.describe(event))
     if point.result is None:
         yield "no result on record", "yellow"
         return

@@ -212,8 +212,8 @@ class EventStream:
         if id and len(self._tools) < _MANY:
             self._tools[id] = name, target
         self._is_delta = False
-        self._show_line(f"[{name} {target}]" if target else f"[{name}]")
         self._tell("tool", id=id, name=name, target=target)
+        self._show_line(f"[{name} {target}]" if target else f"[{name}]")
 
     def _tool_end(self, rule: ToolRule, place: Any) -> None:
         id = str(_first(place, rule.id) or "")
@@ -254,9 +254,9 @@ class EventStream:
         if len(self._said[0]) > 2 * _KEPT:
             self._said[0] = self._said[0][-_KEPT:]
             self._said_size = sum(map(len, self._said))
+        self._tell("text", text=text[:_KEPT])
         if self._show is not None:
             self._show(text if is_delta or text.endswith("\n") else text + "\n")
-        self._tell("text", text=_clip(text))
 
     def _show_line(self, text: str) -> None:
         if self._show is not None:

@@ -1,0 +1,77 @@
+"""What an agent did in one effect: its events, folded."""
+
+from __future__ import annotations
+
+from .events import AgentActed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Entries of a list, and characters of an answer, that are kept.
+_MANY = 100
+_LONGEST = 4096
+
+
+class AgentHistory:
+    """running: tools that have started and not ended, by id. answer: the final one, else the last text."""
+
+    __slots__ = ("answer", "files", "model", "refusals", "running", "seq", "session", "tools")
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+        self.session: str | None = None
+        self.model: str | None = None
+        self.tools = 0
+        self.running: dict[str, str] = {}
+        self.files: dict[str, None] = {}
+        self.refusals: list[str] = []
+        self.answer: Any = ""
+
+    def add(self, event: AgentActed) -> None:
+        """The next event of the effect."""
+        match event.what:
+            case "session":
+                self.session = event.id
+            case "model":
+                self.model = event.name_
+            case "tool":
+                self.tools += 1
+                self.running[event.id or f"#{self.tools}"] = f"{event.name_} {event.target}".strip()
+                if len(self.running) > _MANY:
+                    del self.running[next(iter(self.running))]
+            case "tool-end":
+                self.running.pop(event.id, None)
+            case "files":
+                for file in event.files:
+                    if len(self.files) < _MANY and isinstance(file, str):
+                        self.files[file] = None
+            case "refusal":
+                if len(self.refusals) < _MANY:
+                    self.refusals.append(f"{event.name_} {event.target}".strip())
+            case "text" | "final":
+                self.answer = event.wire.get("text", "")
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """The effect has its result."""
+        self.running.clear()
+        self.session = self.session or result.get("session")
+        self.answer = result.get("output") or self.answer
+
+    def to_json(self) -> dict[str, Any]:
+        """Its facts as on the lines; long texts and secrets as references."""
+        return {
+            "effect": self.seq,
+            "session": self.session,
+            "model": self.model,
+            "tools": self.tools,
+            "running": list(self.running.values()),
+            "files": list(self.files),
+            "refusals": self.refusals,
+            "answer": self.answer,
+        }
+
+
+def shortened(answer: str) -> str:
+    """The end of an answer, as far as displays show it."""
+    return answer if len(answer) <= _LONGEST else "…" + answer[-_LONGEST:]

@@ -1,0 +1,251 @@
+"""What an agent does is in the journal while it works, and `logs`, `status`, `trace` and `attach` show it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+LOOP = """
+name: l
+initial: fix
+agent: stub
+states:
+  fix: {action: "/fix it", next: done}
+  done: {terminal: true}
+"""
+
+
+def agent(place: Path, *steps: dict[str, Any] | str) -> None:
+    """Write the loop and its agent, which prints these events; a text is a line of shell."""
+    (place / ".loops/l.yaml").write_text(LOOP)
+    (place / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"]}}')
+    lines = ["#!/bin/sh"]
+    for number, step in enumerate(steps):
+        if isinstance(step, str):
+            lines.append(step)
+        else:
+            (place / f".loops/event-{number}").write_text(json.dumps(step) + "\n")
+            lines.append(f"cat .loops/event-{number}")
+    (place / "stub").write_text("\n".join(lines) + "\n")
+    (place / "stub").chmod(0o755)
+
+
+def says(*blocks: dict[str, Any]) -> dict[str, Any]:
+    """A message of the agent with these parts."""
+    return {"type": "assistant", "session_id": "s-1", "message": {"id": "m", "content": list(blocks)}}
+
+
+def uses(id: str, name: str, **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": given}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def result(words: str, **more: Any) -> dict[str, Any]:
+    told = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 2, "session_id": "s-1"}
+    return {**told, "result": words, "total_cost_usd": 0.25, "usage": {"input_tokens": 9}, **more}
+
+
+INIT = {"type": "system", "subtype": "init", "session_id": "s-1", "model": "m-1"}
+ENDED = {
+    "type": "user",
+    "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]},
+}
+
+
+def journal(place: Path) -> list[dict[str, Any]]:
+    (path,) = place.glob(".loops/.*/l-*/*.events.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def activities(place: Path) -> list[dict[str, Any]]:
+    """The agent's events without the fields of every line."""
+    common = ("event", "seq", "ts", "crc")
+    return [
+        {name: value for name, value in event.items() if name not in common}
+        for event in journal(place)
+        if event["event"] == "agent"
+    ]
+
+
+def test_every_activity_is_an_event(llc: Run, place: Path) -> None:
+    agent(
+        place,
+        INIT,
+        says(text("I look.\nThen I fix."), uses("t1", "Edit", file_path="a.py")),
+        {**ENDED, "tool_use_result": {"filePath": "a.py"}},
+        {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 2_000_000_000}},
+        result("Fixed.", permission_denials=[{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}]),
+    )
+    llc("run", "l")
+    assert [event for event in activities(place) if event["what"] != "usage"] == [
+        {"what": "session", "id": "s-1"},
+        {"what": "model", "name": "m-1"},
+        {"what": "text", "text": "I look.\nThen I fix."},
+        {"what": "tool", "id": "t1", "name": "Edit", "target": "a.py"},
+        {"what": "tool-end", "id": "t1", "name": "Edit", "target": "a.py", "text": "ok"},
+        {"what": "files", "files": ["a.py"]},
+        {"what": "rate-limit", "name": "rejected", "resets_at": 2_000_000_000},
+        {"what": "final", "text": "Fixed."},
+        {"what": "refusal", "name": "Bash", "target": "rm -rf /"},
+    ]
+    shown = llc("logs", "l").stdout
+    assert "  I look. Then I fix.\n" in shown
+    assert "  [Edit a.py]\n" in shown
+    assert "  rate limit: rejected, resets at 2033-05-18 03:33 UTC\n" in shown
+    assert "  refused: Bash rm -rf /\n" in shown
+    assert "│ Fixed.\n" in shown
+    assert "0.2500 USD" in shown
+    whole = llc("logs", "l", "-v").stdout
+    assert re.search(r"  I look\.\n +Then I fix\.\n", whole)
+    assert "  [Edit a.py] ended: ok\n" in whole
+    told = [json.loads(line) for line in llc("logs", "l", "--json").stdout.splitlines()]
+    assert [event["what"] for event in told if event["event"] == "agent"][:2] == ["session", "model"]
+    assert llc("replay", "l").returncode == 0
+
+
+def test_hostile_texts_are_harmless(llc: Run, place: Path) -> None:
+    """Escape sequences in names, targets and texts do not reach the terminal, in no view."""
+    bad = "\x1b]0;title\x07\x1b[2Jx\x9b31m\u202ey\r"
+    agent(place, INIT, says(text(bad), uses("t1", bad, file_path=f"{bad}\nz")), result(bad))
+    llc("run", "l")
+    targets = [event["target"] for event in activities(place) if "target" in event]
+    assert targets[0] == f"{bad.strip()} z"
+    for words in (
+        ("logs", "l"),
+        ("logs", "l", "-v"),
+        ("trace", "l"),
+        ("status", "l"),
+        ("status", "l", "--json"),
+    ):
+        done = llc(*words)
+        assert done.returncode == 0, done.stderr
+        assert not set(done.stdout) & set("\x1b\x07\x9b\u202e\r"), words
+
+
+def test_an_agent_that_floods_is_bounded(llc: Run, place: Path) -> None:
+    agent(
+        place,
+        INIT,
+        "i=0; while [ $i -lt 120 ]; do cat .loops/many; i=$((i+1)); done",
+        result("Done."),
+    )
+    line = json.dumps(says(text("word"))) + "\n"
+    (place / ".loops/many").write_text(line * 100)
+    assert llc("run", "l", "-q").returncode == 0
+    found = activities(place)
+    assert len(found) == 10_001
+    assert found[-1] == {"what": "bound"}
+    assert [event["result"]["output"] for event in journal(place) if event["event"] == "action_complete"] == [
+        "Done."
+    ]
+
+
+def test_long_texts_are_kept_by_their_content(llc: Run, place: Path) -> None:
+    words = "many words " * 10_000
+    agent(place, INIT, says(text(words)), says(text(words)), result("Done."))
+    llc("run", "l", "-q")
+    kept = [event["text"] for event in activities(place) if event["what"] == "text"]
+    assert kept[0] == kept[1]
+    assert kept[0]["size"] == len(words)
+    assert words.strip() in llc("logs", "l", "-v").stdout
+
+
+def test_secrets_are_masked(llc: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
+    agent(place, INIT, says(text("I use hunter2-hunter2"), uses("t1", "Bash", command="x hunter2-hunter2")))
+    llc("run", "l")
+    (path,) = place.glob(".loops/.*/l-*/*.events.jsonl")
+    assert "hunter2-hunter2" not in path.read_text()
+    shown = llc("logs", "l").stdout
+    assert "  I use ***\n" in shown
+    assert "  [Bash x ***]\n" in shown
+
+
+def test_what_was_shown_survives_kill_9(place: Path) -> None:
+    """Of llc and of its agent; the session, the tool in flight and the tree before are on record."""
+    subprocess.run(["git", "init", "-q", "."], cwd=place, check=True)
+    agent(
+        place,
+        INIT,
+        says(text("I look."), uses("t1", "Bash", command="sleep 60")),
+        "echo x > new",
+        "exec sleep 60",
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "l"], stdout=subprocess.PIPE, text=True, cwd=place
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "[Bash sleep 60]" in line:
+            break
+    process.kill()
+    process.communicate()
+    found = journal(place)
+    (child,) = [event["pid"] for event in found if event["event"] == "process"]
+    os.killpg(child, signal.SIGKILL)
+    whats = [event["what"] for event in found if event["event"] == "agent" and event["what"] != "usage"]
+    assert whats == ["session", "model", "text", "tool"]
+    assert [event["when"] for event in found if event["event"] == "tree"] == ["before"]
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, cwd=place
+        )
+
+    status = json.loads(llc("status", "l", "--json").stdout)
+    assert status["status"] == "crashed"
+    assert status["agent"]["session"] == "s-1"
+    assert status["agent"]["running"] == ["Bash sleep 60"]
+    agent(place, INIT, "echo y > other", result("Done."))
+    assert llc("resume", "l").returncode == 0
+    assert llc("diff", "--name-only").stdout.splitlines()[-2:] == ["other", "stub"]
+    assert "new" in llc("diff", "--name-only").stdout.splitlines()
+
+
+def test_attach_shows_tools_and_the_final_answer(llc: Run, place: Path) -> None:
+    agent(place, INIT, says(uses("t1", "Edit", file_path="a.py")), "sleep 3", result("All is fixed."))
+    started = llc("run", "l", "--background")
+    assert started.returncode == 0, started.stderr
+    time.sleep(1)
+    live = json.loads(llc("status", "l", "--json").stdout)
+    assert live["agent"]["running"] == ["Edit a.py"]
+    attached = llc("attach", "l")
+    assert "[Edit a.py]" in attached.stdout
+    assert "All is fixed." in attached.stdout
+
+
+def test_status_and_trace_show_what_the_agent_did(llc: Run, place: Path) -> None:
+    (place / "kept.py").write_text("x")
+    agent(
+        place,
+        INIT,
+        says(uses("t1", "Edit", file_path="a.py")),
+        ENDED,
+        says(uses("t2", "Bash", command="pytest")),
+        "echo x > a.py",
+        result("All is fixed."),
+    )
+    llc("run", "l")
+    status = llc("status", "l").stdout
+    assert re.search(r"  agent +session s-1, model m-1, 2 tools", status)
+    assert re.search(r"  answer +All is fixed\.", status)
+    told = json.loads(llc("status", "l", "--json").stdout)["agent"]
+    assert (told["tools"], told["answer"]) == (2, "All is fixed.")
+    trace = llc("trace", "l", "--at", "1").stdout
+    assert "  [Edit a.py]\n" in trace
+    assert "  [Bash pytest]\n" in trace
+    assert "All is fixed." in trace
