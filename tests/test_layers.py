@@ -65,7 +65,8 @@ ORDER = {
     ),
     "runtime": (
         *("host", "journal", "runs", "ledger", "project", "models", "memory", "trees", "effects"),
-        *("execution", "recovery", "recordings", "terminal", "inspection", "launch", "authoring", "cli"),
+        *("execution", "recovery", "recordings", "graph", "terminal", "inspection", "launch"),
+        *("authoring", "cli"),
     ),
 }
 

@@ -47,6 +47,11 @@ def complete_any_run(incomplete: str) -> list[str]:
     return _starting(_names(found), incomplete)
 
 
+def complete_loop_or_run(incomplete: str) -> list[str]:
+    """Loops, paths and runs."""
+    return list(dict.fromkeys([*complete_loop(incomplete), *complete_any_run(incomplete)]))
+
+
 def complete_case(incomplete: str) -> list[str]:
     """Cases by their names in `.loops/tests/`, and paths."""
     from ..recordings import cases

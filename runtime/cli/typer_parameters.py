@@ -17,6 +17,7 @@ from .completers import complete_case as complete_case
 from .completers import complete_case_or_run as complete_case_or_run
 from .completers import complete_ledger as complete_ledger
 from .completers import complete_loop as complete_loop
+from .completers import complete_loop_or_run as complete_loop_or_run
 from .completers import complete_question as complete_question
 from .completers import complete_ready_loop as complete_ready_loop
 from .completers import complete_run as complete_run

@@ -127,6 +127,7 @@ MEANINGS = {
     "no-exit": "a code image has a state without an exit",
     "no-files": "there are no files to format",
     "no-index": "there is no index to report on",
+    "no-layout": "a picture needs Graphviz, which is missing or has failed",
     "no-locks": "the file system does not support locks",
     "no-loop": "the model produced no usable loop",
     "no-loops": "the project has no loops",

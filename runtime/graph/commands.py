@@ -1,0 +1,126 @@
+"""`llc graph`: the graph of a loop, a flow, IR text, an image or a run, in the form that is asked for."""
+
+from __future__ import annotations
+
+import os.path
+
+from ...frontend.loop.load import load
+from ...frontend.source.files import read_source, text_source
+from ...ir.diagnostics import CompileError, suggest
+from ...ir.project_paths import LOOP_SUFFIXES
+from ...ir.spans import Source
+from ...vm.code.image import Image
+from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
+from ..host.paths import IMAGE_SUFFIX
+from ..host.screen import Screen
+from ..journal.journal import JournalError, write_file
+from ..project.compilation import compile_text
+from ..project.load import compile_options, load_image
+from ..recordings.find import RunFiles, find_run
+from ..runs.loop_names import is_path, loop_files, resolve_loop
+from . import diagram, layout, picture, text_forms
+from .loop_graph import graph_of_loop
+from .model import Graph
+from .program_graph import graph_of_functions, graph_of_ir
+from .run_overlay import add_run
+from .simplify import simplify
+
+LEVELS = ("loop", "functions", "ir")
+# By how the name of the output ends.
+FORMS = (".svg", ".html", ".png", ".mmd", ".dot", ".json")
+
+
+def graph_of(target: str, run: str | None, level: str | None, all_edges: bool) -> Graph:
+    """The graph of a loop or a run, as it is drawn. Raises UserError, CompileError and JournalError."""
+    if level is not None and level not in LEVELS:
+        raise UserError("bad-option", f"--level cannot be `{level}`", suggest(level, LEVELS, "levels"))
+    found = None if run is None else find_run(run)
+    if found is not None or is_path(target) or target in loop_files():
+        path = resolve_loop(target)
+        source = _source_of(load_image(path), path) if path.endswith(IMAGE_SUFFIX) else read_source(path)
+    else:
+        found = _run(target)
+        source = _source_of(found.load_image(), found.name)
+    graph = _graph(source, level)
+    if found is not None and graph.level == "loop":
+        add_run(graph, found.name, found.journal)
+    return simplify(graph, all_edges)
+
+
+def _run(target: str) -> RunFiles:
+    try:
+        return find_run(target)
+    except UserError as error:
+        if error.id != "unknown-run":
+            raise
+        message = f"there is neither a loop nor a run `{target}`"
+        raise UserError(error.id, message, suggest(target, loop_files(), "loops here")) from None
+
+
+def _source_of(image: Image, name: str) -> Source:
+    """The source of an image."""
+    source = image.sources[0] if image.sources else None
+    if source is None or source.text is None:
+        raise UserError("no-sources", f"{name} was compiled without its sources", "give the source instead")
+    return text_source(source.text, source.path)
+
+
+def _graph(source: Source, level: str | None) -> Graph:
+    is_loop = source.path.endswith(LOOP_SUFFIXES)
+    if level == "loop" and not is_loop:
+        raise UserError("bad-option", f"{source.path} has no states", "--level functions or --level ir")
+    options = compile_options()
+    if is_loop and level in (None, "loop"):
+        # States and routes can be shown of a loop that has errors, too.
+        loop, document, found = load(source, options, lambda made: (made, []))
+        if loop is None or not loop.states:
+            raise CompileError(found, document.sources)
+        graph = graph_of_loop(loop)
+        errors = sum(diagnostic.is_error for diagnostic in found)
+        if errors:
+            graph.notes.append(f"the loop has {errors} error{'s' * (errors > 1)}: llc validate {source.path}")
+        return graph
+    program = compile_text(source.text or "", source.path, options).program
+    is_ir = level == "ir" or (level is None and len(program.functions) == 1)
+    return graph_of_ir(program) if is_ir else graph_of_functions(program)
+
+
+def shown(graph: Graph, screen: Screen) -> str:
+    """The diagram for a terminal, or for a file of text."""
+    title = f"{graph.name}" + (f" · run {graph.run}" if graph.run else "")
+    width = screen.width if screen.is_live else 100
+    return f"{title}\n\n" + diagram.as_diagram(graph, screen, width)
+
+
+def write(graph: Graph, output: str) -> None:
+    """Write the graph to a file in the form of its suffix. Raises UserError."""
+    refuse_missing_folder(output)
+    data = written(graph, output)
+    try:
+        write_file(output, data, durable=False)
+    except JournalError as error:
+        raise UserError("cannot-write", error.message, exit_code=EXIT_FAILURE) from None
+
+
+def written(graph: Graph, output: str) -> bytes:
+    """The graph in the form that the name of a file asks for. Raises UserError."""
+    suffix = os.path.splitext(output)[1]
+    match suffix:
+        case ".svg":
+            return picture.as_svg(graph).encode()
+        case ".html":
+            return picture.as_html(graph).encode()
+        case ".png":
+            return layout.run_graphviz(text_forms.as_dot(graph), "png")
+        case ".mmd":
+            return text_forms.as_mermaid(graph).encode()
+        case ".dot":
+            return text_forms.as_dot(graph).encode()
+        case ".json":
+            return text_forms.as_json(graph).encode()
+        case _:
+            raise UserError(
+                "bad-option",
+                f"the name `{output}` does not say what to write",
+                f"end it in {', '.join(FORMS[:-1])} or {FORMS[-1]}",
+            )

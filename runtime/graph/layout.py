@@ -1,0 +1,151 @@
+"""Positions of nodes and courses of edges, computed by Graphviz.
+
+Graphviz is the program `dot` of the package `graphviz-pure`, whose output is the same everywhere, or else the
+one on PATH. Sizes are in points; y grows downwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import sys
+from typing import Any
+
+import attrs
+
+from ...ir.records import define, frozen
+from ..host import environment, processes
+from ..host.errors import EXIT_FAILURE, UserError
+from ..host.screen import columns
+from .model import Graph
+from .text_forms import lines_of
+
+# Size of a character of the monospaced font, and of the space around the lines of a node.
+FONT_SIZE = 12.0
+CHARACTER_WIDTH = 0.602 * FONT_SIZE
+LINE_HEIGHT = 16.0
+PADDING = 9.0
+LABEL_SIZE = 10.5
+_LONGEST_LINE = 46
+_TIMEOUT_S = 60
+_MANY_EDGES = 250
+
+
+@frozen
+class Box:
+    """A node: its centre, its size and its lines."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    lines: tuple[str, ...]
+
+
+@frozen
+class Course:
+    """An edge: the points of a chain of cubic curves, where its arrow ends, and the place of its label."""
+
+    points: tuple[tuple[float, float], ...]
+    end: tuple[float, float]
+    label: tuple[float, float] | None
+
+
+@define
+class Layout:
+    """Boxes by the names of nodes, and courses in the order of the graph's edges."""
+
+    width: float = 0
+    height: float = 0
+    boxes: dict[str, Box] = attrs.field(factory=dict)
+    courses: list[Course] = attrs.field(factory=list)
+
+
+def lay_out(graph: Graph) -> Layout:
+    """The layout of a graph. Raises UserError where Graphviz is missing or fails."""
+    sizes = {node.name: _measured(lines_of(node)) for node in graph.nodes}
+    ids = {node.name: f"n{number}" for number, node in enumerate(graph.nodes)}
+    # Bounds of Graphviz's iterations: without them a few hundred states with many routes take minutes.
+    bounds = ", nslimit=2, nslimit1=2, mclimit=0.5" if len(graph.edges) > _MANY_EDGES else ""
+    lines = ["digraph {", f"  graph [rankdir=TB, nodesep=0.45, ranksep=0.5, splines=true{bounds}];"]
+    lines.append('  node [shape=box, fixedsize=true, label=""];')
+    lines.append(f'  edge [fontname="Helvetica", fontsize={LABEL_SIZE}];')
+    for name, (width, height, _) in sizes.items():
+        lines.append(f"  {ids[name]} [width={width / 72:.4f}, height={height / 72:.4f}];")
+    if graph.initial in ids:
+        lines.append(f"  {{ rank=source; {ids[graph.initial]}; }}")
+    for edge in graph.edges:
+        # A row of letters is as wide as the label; the text itself could be anything.
+        width = round(columns(edge.label_with_count) * 0.75)
+        label = f' [label="{"m" * width}"]' if width else ""
+        lines.append(f"  {ids[edge.source]} -> {ids[edge.target]}{label};")
+    answer = json.loads(run_graphviz("\n".join([*lines, "}"]), "json0"))
+    return _read(graph, sizes, answer)
+
+
+def _measured(lines: list[str]) -> tuple[float, float, tuple[str, ...]]:
+    """The size of a node in points, and its lines in limited length."""
+    shown = tuple(line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…" for line in lines)
+    width = max(columns(line) for line in shown) * CHARACTER_WIDTH + 2 * PADDING + 6
+    return max(width, 60.0), len(shown) * LINE_HEIGHT + 2 * PADDING, shown
+
+
+def _read(graph: Graph, sizes: dict[str, Any], answer: dict[str, Any]) -> Layout:
+    left, bottom, right, top = (float(number) for number in answer["bb"].split(","))
+    layout = Layout(right - left, top - bottom)
+
+    def place(text: str) -> tuple[float, float]:
+        x, y = text.split(",")[-2:]
+        return float(x) - left, top - float(y)
+
+    placed = [found for found in answer["objects"] if "pos" in found]  # a rank is an object, too
+    for node, found in zip(graph.nodes, placed, strict=True):
+        x, y = place(found["pos"])
+        width, height, lines = sizes[node.name]
+        layout.boxes[node.name] = Box(x, y, width, height, lines)
+    for found in answer.get("edges", ()):
+        points = found["pos"].split()
+        end = place(points.pop(0)) if points[0].startswith("e") else place(points[-1])
+        label = place(found["lp"]) if "lp" in found else None
+        layout.courses.append(Course(tuple(place(point) for point in points), end, label))
+    return layout
+
+
+def run_graphviz(source: str, form: str) -> bytes:
+    """What Graphviz makes of a graph in its language. Raises UserError."""
+    program = _program()
+    process = processes.Popen(
+        [program, f"-T{form}"],
+        stdin=processes.PIPE,
+        stdout=processes.PIPE,
+        stderr=processes.PIPE,
+    )
+    try:
+        output, errors = process.communicate(source.encode(), timeout=_TIMEOUT_S)
+    except processes.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise UserError(
+            "no-layout",
+            f"Graphviz has not finished within {_TIMEOUT_S} s",
+            "choose a smaller part with --level, or -o with .mmd, .dot or .json",
+            EXIT_FAILURE,
+        ) from None
+    if process.returncode != 0:
+        said = errors.decode("utf-8", "replace").strip().split("\n")[0]
+        raise UserError("no-layout", f"{program} failed: {said[:200]}", exit_code=EXIT_FAILURE)
+    return output
+
+
+def _program() -> str:
+    beside = os.path.join(os.path.dirname(sys.executable), "graphviz-pure")
+    found = environment.which(beside) or environment.which("graphviz-pure") or environment.which("dot")
+    if found is None:
+        raise UserError(
+            "no-layout",
+            "pictures need Graphviz",
+            "pip install 'llc-loops[graph]', or install the package graphviz; "
+            "-o with .mmd, .dot or .json works without it",
+            EXIT_FAILURE,
+        )
+    return str(found)

@@ -1,0 +1,77 @@
+"""The graph of a loop: its states and their routes, as the author wrote them."""
+
+from __future__ import annotations
+
+from ...frontend.loop.schema import CURRENT, Loop, StateSpec
+from .model import ERROR, PLAIN, Edge, Graph, Node, kind_of_verdict
+
+_LONGEST_DETAIL = 60
+_KINDS = {"shell": "action", "slash": "agent", "ask": "ask", "call": "call"}
+
+
+def graph_of_loop(loop: Loop) -> Graph:
+    """The graph of a loop of states, with every route."""
+    graph = Graph(loop.name, "loop", [], [], loop.initial)
+    for state in loop.states.values():
+        graph.nodes.append(_node(loop, state))
+    known = graph.by_name
+    for state in loop.states.values():
+        _add_routes(graph, known, loop, state)
+    if loop.on_error is not None:
+        graph.notes.append(f"errors of all other states → {loop.on_error}")
+    if loop.maintain:
+        graph.notes.append("the loop starts again after it ends")
+    return graph
+
+
+def _node(loop: Loop, state: StateSpec) -> Node:
+    span = state.span_of("name")
+    return Node(
+        state.name,
+        _kind(loop, state),
+        short(state.call or state.action or ""),
+        line=None if span is None else span.line,
+    )
+
+
+def _kind(loop: Loop, state: StateSpec) -> str:
+    if state.is_terminal:
+        return state.status or "success"
+    return _KINDS[loop.kind_of(state)] if state.acts else "check"
+
+
+def _add_routes(graph: Graph, known: dict[str, Node], loop: Loop, state: StateSpec) -> None:
+    """The edges of a state; routes to the same state are one edge, unless one of them is of errors."""
+    if state.is_terminal:
+        again = loop.restart_of(state)
+        routes = [("again", again, PLAIN)] if again is not None else []
+    else:
+        routes = [
+            (_said(verdict), target, kind_of_verdict(verdict)) for verdict, target in state.routes.items()
+        ]
+        if state.next is not None:
+            routes.insert(0, ("", state.next, PLAIN))
+    edges: dict[tuple[str, bool], Edge] = {}
+    for label, target, kind in routes:
+        target = state.name if target == CURRENT else target
+        if target not in known:  # known only at run time
+            known[state.name].chips.append(f"{label or 'next'} → {short(target)}")
+            continue
+        edge = edges.setdefault((target, kind == ERROR), Edge(state.name, target, [], kind))
+        if edge.kind != kind:
+            edge.kind = PLAIN
+        if label:
+            edge.labels.append(label)
+    graph.edges += edges.values()
+
+
+def _said(verdict: str) -> str:
+    return {"_": "else", "_error": "error"}.get(verdict, verdict)
+
+
+def short(text: str) -> str:
+    """The first line of a text, in limited length."""
+    first, *more = text.strip().split("\n", 1)
+    if len(first) > _LONGEST_DETAIL:
+        return first[: _LONGEST_DETAIL - 1] + "…"
+    return first + (" …" if more else "")

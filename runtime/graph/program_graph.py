@@ -1,0 +1,115 @@
+"""Graphs of a compiled program: its functions and whom they call, or the states of its IR."""
+
+from __future__ import annotations
+
+from ...ir.analysis import expressions
+from ...ir.nodes import (
+    Branch,
+    Call,
+    Closure,
+    Expr,
+    Fail,
+    Function,
+    Goto,
+    Parallel,
+    Perform,
+    Prim,
+    Program,
+    Return,
+    State,
+    Switch,
+    TailCall,
+)
+from .model import BAD, ERROR, GOOD, PLAIN, Edge, Graph, Node, kind_of_verdict
+
+_LIBRARY = "stdlib/"
+
+
+def graph_of_functions(program: Program) -> Graph:
+    """Its functions and the functions that they name; those of the library are left out."""
+    own = [function for function in program.functions if not _is_library(function)]
+    names = {function.name for function in own}
+    graph = Graph(program.name, "functions", [], [], program.entry if program.entry in names else None)
+    for function in own:
+        effects = sorted({state.exit.kind for state in function.states if isinstance(state.exit, Perform)})
+        line = function.span.line if function.span is not None else None
+        graph.nodes.append(Node(function.name, "function", ", ".join(effects), line=line))
+        called: dict[str, None] = {}
+        for state in function.states:
+            for part in (*state.body, state.exit):
+                for expr in expressions(part):
+                    called.update(dict.fromkeys(_closures(expr)))
+        graph.edges += [Edge(function.name, name) for name in called if name in names]
+    return graph
+
+
+def graph_of_ir(program: Program) -> Graph:
+    """The states of its functions; those of the library are left out."""
+    own = [function for function in program.functions if not _is_library(function)]
+    graph = Graph(program.name, "ir", [], [])
+    for function in own:
+        prefix = f"{function.name}: " if len(own) > 1 else ""
+        if function.name == program.entry:
+            graph.initial = prefix + function.states[0].name
+        for state in function.states:
+            line = state.span.line if state.span is not None else None
+            graph.nodes.append(Node(prefix + state.name, *_work(state), line=line))
+            graph.edges += [
+                Edge(prefix + state.name, prefix + target, [label] if label else [], kind)
+                for label, target, kind in _ways(state)
+            ]
+    return graph
+
+
+def _is_library(function: Function) -> bool:
+    return function.span is not None and function.span.path.startswith(_LIBRARY)
+
+
+def _closures(expr: Expr) -> list[str]:
+    found = []
+    todo = [expr]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Closure):
+            found.append(item.function)
+            todo += item.captures
+        elif isinstance(item, Prim):
+            todo += reversed(item.args)
+    return found
+
+
+def _work(state: State) -> tuple[str, str]:
+    """The kind of the node of an IR state, and what its exit does."""
+    match state.exit:
+        case Perform(kind=kind):
+            return "effect", kind
+        case Call() | TailCall():
+            return "call", "call"
+        case Parallel():
+            return "call", "parallel"
+        case Return():
+            return "success", "return"
+        case Fail():
+            return "failure", "fail"
+        case _:
+            return "state", ""
+
+
+def _ways(state: State) -> list[tuple[str, str, str]]:
+    """The ways out of an IR state: label, target and kind."""
+    match state.exit:
+        case Goto(target=target):
+            ways = [("", target, PLAIN)]
+        case Branch(then=then, otherwise=otherwise):
+            ways = [("true", then, GOOD), ("false", otherwise, BAD)]
+        case Switch(cases=cases, default=default):
+            ways = [(case, target, kind_of_verdict(case)) for case, target in cases]
+            if default is not None:
+                ways.append(("else", default, PLAIN))
+        case Call() | Perform() | Parallel() as exit:
+            ways = [("", exit.next, PLAIN)]
+        case _:
+            ways = []
+    if state.handler is not None:
+        ways.append(("fault", state.handler.target, ERROR))
+    return ways

@@ -1,0 +1,343 @@
+"""`llc graph`: nothing of a loop is lost in any form, and every form is well formed, whatever it contains."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from golden_cases import CASES
+
+from llc.frontend.compile import compile_file
+from llc.frontend.loop.schema import CURRENT, Loop
+from llc.ir.diagnostics import CompileError
+from llc.runtime.graph import commands, diagram, layout, picture, text_forms
+from llc.runtime.graph.loop_graph import graph_of_loop
+from llc.runtime.graph.model import Edge, Graph, Node
+from llc.runtime.graph.simplify import MOST_NODES, simplify
+from llc.runtime.host.errors import UserError
+from llc.runtime.host.screen import Screen, columns
+
+LOOPS = [case / "loop.yaml" for case in CASES if case.parent.name in ("loops", "rules")]
+IDS = [f"{path.parent.parent.name}/{path.parent.name}" for path in LOOPS]
+HOSTILE = (
+    "\x1b[31mred\x1b[0m <script>alert(1)</script> \"q\" 'q' \\ ]]> -- & \u202egnp.exe #quot; {rank=same} \n x"
+)
+
+
+def loop_of(path: Path) -> Loop:
+    try:
+        loop = compile_file(str(path)).loop
+    except CompileError:
+        pytest.skip("refused by the compiler")
+    if loop is None:
+        pytest.skip("no loop of states")
+    return loop
+
+
+def screen(unicode: bool = True) -> Screen:
+    found = Screen(None)
+    found.unicode = unicode
+    return found
+
+
+def routes_of(loop: Loop) -> Iterator[tuple[str, str]]:
+    """Source and target of every route of a loop."""
+    for state in loop.states.values():
+        if state.is_terminal:
+            again = loop.restart_of(state)
+            targets = [] if again is None else [again]
+        else:
+            targets = [*state.routes.values(), *([state.next] if state.next is not None else [])]
+        yield from ((state.name, state.name if target == CURRENT else target) for target in targets)
+
+
+def drawn(graph: Graph) -> set[tuple[str, str]]:
+    """Source and target of every route that a graph shows, as a line, a chip or a badge."""
+    found = {(edge.source, edge.target) for edge in graph.edges}
+    for node in graph.nodes:
+        found |= {(node.name, chip.rpartition(" → ")[2]) for chip in node.chips}
+        found |= {(node.name, node.name)} if node.badges else set()
+    return found
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", LOOPS, ids=IDS)
+def test_every_route_is_shown(path: Path) -> None:
+    """All states in the order of the file, each route once, with and without chips."""
+    loop = loop_of(path)
+    for all_edges in (False, True):
+        graph = simplify(graph_of_loop(loop), all_edges)
+        assert [node.name for node in graph.nodes] == list(loop.states)
+        assert {(a, b if b in loop.states else b[:60]) for a, b in routes_of(loop)} == drawn(graph)
+
+
+def test_crowded_targets_and_errors_are_chips() -> None:
+    """Of five routes to one state one is a line, and an error route never is, unless all are asked for."""
+    graph = crowd(6)
+    assert [edge.source for edge in graph.edges if edge.target == "end"] == ["s0"]
+    assert graph.node("s3").chips == ["error → end", "success → end"]
+    assert len(crowd(6, all_edges=True).edges) == 17
+    assert [edge.source for edge in crowd(4).edges if edge.target == "end"] == ["s0", "s1", "s2", "s3"]
+
+
+def crowd(count: int, all_edges: bool = False) -> Graph:
+    names = [f"s{number}" for number in range(count)]
+    graph = Graph("crowd", "loop", [Node(name, "action") for name in [*names, "end"]], [], "s0")
+    for name, after in zip(names, [*names[1:], None], strict=True):
+        graph.edges += [Edge(name, "end", ["success"], "good"), Edge(name, "end", ["error"], "error")]
+        graph.edges += [Edge(name, after, ["failure"], "bad")] if after else []
+    return simplify(graph, all_edges)
+
+
+@pytest.mark.parametrize("inner", [3, 10])
+def test_large_graphs_are_folded(inner: int) -> None:
+    """Inner loops become one node each until at most 80 are visible; no way between the others is lost."""
+    names = [f"s{number}" for number in range(300)]
+    graph = Graph("large", "loop", [Node(name, "action") for name in names], [], "s0")
+    for number, name in enumerate(names):
+        if number + 1 < len(names):
+            graph.edges.append(Edge(name, names[number + 1], ["success"]))
+        if number % inner == inner - 1:
+            graph.edges.append(Edge(name, names[number - inner + 1], ["failure"]))
+    graph.edges.append(Edge(names[-1], "s0", ["again"]))
+    whole = simplify(graph)
+    assert len(whole.nodes) <= MOST_NODES
+    assert whole.initial == "s0"
+    assert {edge.source for edge in whole.edges} | {edge.target for edge in whole.edges} == set(whole.by_name)
+    assert sum(node.states for node in whole.nodes) == 300
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", LOOPS, ids=IDS)
+def test_a_picture_is_readable(path: Path) -> None:
+    """Boxes do not overlap, no label covers one, the first state is in the top row; twice the same bytes."""
+    graph = simplify(graph_of_loop(loop_of(path)))
+    found = layout.lay_out(graph)
+    boxes = list(found.boxes.values())
+    for number, one in enumerate(boxes):
+        for other in boxes[:number]:
+            assert not (
+                abs(one.x - other.x) < (one.width + other.width) / 2
+                and abs(one.y - other.y) < (one.height + other.height) / 2
+            )
+    for edge, course in zip(graph.edges, found.courses, strict=True):
+        if course.label is not None:
+            width = columns(edge.label) * layout.LABEL_SIZE * 0.6
+            assert not any(
+                abs(box.x - course.label[0]) < (box.width + width) / 2 - 1
+                and abs(box.y - course.label[1]) < box.height / 2
+                for box in boxes
+            )
+    if graph.initial in found.boxes:
+        assert found.boxes[graph.initial].y == min(box.y for box in boxes)
+    svg = picture.as_svg(graph)
+    assert svg == picture.as_svg(simplify(graph_of_loop(loop_of(path))))
+    texts = "".join(ElementTree.fromstring(svg).itertext())
+    assert all(name[:40] in texts for name in graph.by_name)
+
+
+def test_300_states_are_laid_out_whole() -> None:
+    """With all edges, nothing folded."""
+    names = [f"state_{number}" for number in range(300)]
+    graph = Graph("large", "loop", [Node(name, "action", "pytest -q") for name in names], [], names[0])
+    for number, name in enumerate(names[1:], 1):
+        graph.edges.append(Edge(names[number // 3], name, ["success"]))
+        if number % 3 == 0:
+            graph.edges.append(Edge(name, names[number // 3], ["failure"]))
+    found = layout.lay_out(simplify(graph, all_edges=True))
+    assert (len(found.boxes), len(found.courses)) == (300, 398)
+
+
+# --- hostile contents -----------------------------------------------------------------------------
+
+
+def hostile() -> Graph:
+    nodes = [Node(HOSTILE, kind, HOSTILE, [f"{HOSTILE} → x"], [HOSTILE]) for kind in ("action",)]
+    nodes += [Node("b" * 5000, "agent", "d" * 10_000_000), Node("wide 漢字 é", "ask", "漢" * 300)]
+    edges = [Edge(nodes[0].name, nodes[1].name, [HOSTILE]), Edge(nodes[1].name, nodes[0].name, ["v" * 3000])]
+    return Graph(HOSTILE, "loop", nodes, edges, HOSTILE, [HOSTILE])
+
+
+def test_hostile_names_are_text_in_a_picture() -> None:
+    """Nothing of them becomes an element, a style, an escape or a reordering."""
+    plain = Graph("x", "loop", [Node("a", "action"), Node("b", "agent"), Node("c", "ask")], [], "a")
+    plain.edges = [Edge("a", "b", ["v"]), Edge("b", "a", ["w"])]
+    graph = hostile()
+    graph.nodes[1].detail = "d" * 100
+    for make in (picture.as_svg, picture.as_html):
+        text = make(graph)
+        assert "<script" not in text
+        assert not set("\x1b\u202e\x00") & set(text)
+    svg, known = (ElementTree.fromstring(picture.as_svg(one)) for one in (graph, plain))
+    assert {element.tag for element in svg.iter()} == {element.tag for element in known.iter()}
+    page = picture.as_html(graph)
+    assert "default-src 'none'" in page
+    assert "src=" not in page.replace("style-src", "")
+
+
+def test_hostile_names_are_text_in_text_forms() -> None:
+    """Graphviz reads the DOT as three nodes; JSON gives the names back; Mermaid has no active character."""
+    graph = hostile()
+    graph.nodes[1].detail = ""
+    read = json.loads(layout.run_graphviz(text_forms.as_dot(graph), "json0"))
+    assert sum("pos" in found for found in read["objects"]) == 3
+    assert json.loads(text_forms.as_json(graph))["nodes"][0]["name"] == HOSTILE
+    mermaid = text_forms.as_mermaid(graph)
+    assert not {"\x1b", "\u202e", "<script", "'", "\\"} & set(mermaid)
+    inside = [line.split('"')[1] for line in mermaid.splitlines() if '"' in line]
+    assert not any(set(text.replace("<br/>", "")) & set("<>[](){}|`&\n") for text in inside)
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_hostile_names_in_a_terminal(width: int, unicode: bool) -> None:
+    """No escape reaches it, and no line is wider than it."""
+    text = diagram.as_diagram(hostile(), screen(unicode), width)
+    assert not set("\x1b\u202e\x00") & set(text)
+    assert all(columns(line) <= width for line in text.splitlines())
+
+
+# --- terminal diagrams ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", LOOPS, ids=IDS)
+def test_a_diagram_fits_and_its_lines_lead_to_their_targets(path: Path) -> None:
+    """At three widths; each arrow is followed from the box that it leaves to the one that it enters."""
+    loop = loop_of(path)
+    for width in (60, 80, 160):
+        graph = simplify(graph_of_loop(loop))
+        lines = diagram.as_diagram(graph, screen(), width).splitlines()
+        assert all(columns(line) <= width for line in lines)
+        assert all(ord(ch) < 128 for ch in diagram.as_diagram(graph, screen(False), width) if ch in "┌│▸✓→")
+        if lines[0].startswith("┌"):
+            assert sorted(followed(lines)) == sorted((edge.source, edge.target) for edge in graph.edges)
+
+
+def followed(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Source and target of each line of a diagram, read off its characters."""
+    names, owner, name = {}, [], ""
+    for row, line in enumerate(lines):
+        if line.startswith("┌"):
+            words = [word for word in lines[row + 1].split() if word not in "│▸✓✗✎?ƒ├│"]
+            name = words[0]
+        owner.append(name)
+        names[row] = name
+    for row, line in enumerate(lines):
+        edge = line.find("├")
+        if edge <= 0 or line[edge : edge + 2] in ("├◀", "├"):
+            continue
+        at = edge + 1
+        while line[at] in "─┼":
+            at += 1
+        step = 1 if line[at] == "┐" else -1 if line[at] == "┘" else 0
+        for way in (step,) if step else (1, -1):
+            end = row + way
+            while 0 <= end < len(lines) and at < len(lines[end]) and lines[end][at] in "│┼┤┐┘":
+                if "◀" in lines[end] and lines[end][at] in "┤┐┘":
+                    yield owner[row], names[end]
+                    break
+                end += way
+            else:
+                continue
+            break
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+STEPS = """name: steps
+initial: check
+max_iterations: 9
+states:
+  check: {action: "test -e b", on_success: done, on_failure: fix, on_error: lost}
+  fix: {action: "test -e a && touch b; touch a", next: check}
+  lost: {terminal: true, status: failure}
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "steps.yaml").write_text(STEPS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def llc(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False)
+
+
+def test_a_run_shows_what_it_did(project: Path) -> None:
+    """Visits, the routes that it took, and those that it did not."""
+    assert llc("run", "steps", "-q").returncode == 0
+    found = json.loads(llc("graph", "steps", "--run", "steps", "--json").stdout)
+    visits = {node["name"]: node["visits"]["count"] for node in found["nodes"]}
+    assert visits == {"check": 3, "fix": 2, "lost": 0, "done": 1}
+    taken = {(edge["source"], edge["target"]): edge["taken"] for edge in found["edges"]}
+    assert taken == {("check", "done"): 1, ("check", "fix"): 2, ("fix", "check"): 2}
+    shown = llc("graph", found["run"]).stdout
+    assert "3× · " in shown
+    assert "not entered" in shown
+
+
+def test_an_unfinished_run_shows_where_it_is(project: Path) -> None:
+    """The state that it was interrupted in is marked."""
+    text = STEPS.replace("test -e a && touch b; touch a", "kill -9 $PPID")
+    (project / ".loops" / "steps.yaml").write_text(text)
+    llc("run", "steps", "-q")
+    found = json.loads(llc("graph", "steps", "--run", "steps", "--json").stdout)
+    assert [node["name"] for node in found["nodes"] if node["visits"].get("is_current")] == ["fix"]
+
+
+def test_files_are_written_in_the_form_of_their_names(project: Path) -> None:
+    starts = {"svg": b"<svg", "html": b"<!doctype", "png": b"\x89PNG", "mmd": b"flowchart", "dot": b"digraph"}
+    for suffix, start in starts.items():
+        done = llc("graph", "steps", "-o", f"x.{suffix}")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (project / f"x.{suffix}").read_bytes().startswith(start)
+    refused = llc("graph", "steps", "-o", "x.gif")
+    assert (refused.returncode, ".svg, .html" in refused.stderr) == (2, True)
+    missing = llc("graph", "steps", "-o", "no/x.svg")
+    assert (missing.returncode, "no" in missing.stderr, "Traceback" in missing.stderr) == (2, True, False)
+
+
+def test_other_programs_have_graphs_too(project: Path) -> None:
+    """Functions of a flow, states of the IR, an image, and a loop that has errors."""
+    flow = '(define (a x) (b x))\n(define (b x) (system:execute_shell_command x))\n(a "true")\n'
+    (project / "flow.sexp").write_text(flow)
+    found = json.loads(llc("graph", "flow.sexp", "--json").stdout)
+    assert {(edge["source"], edge["target"]) for edge in found["edges"]} >= {("a", "b")}
+    assert "check/enter" in llc("graph", "steps", "--level", "ir").stdout
+    assert llc("compile", "steps", "-o", "x.llb").returncode == 0
+    assert llc("graph", "x.llb").stdout == llc("graph", "steps").stdout
+    (project / ".loops" / "broken.yaml").write_text(STEPS.replace("on_error: lost", "on_eror: lost"))
+    broken = llc("graph", "broken")
+    assert (broken.returncode, "the loop has 1 error" in broken.stdout) == (0, True)
+    refused = llc("graph", "flow.sexp", "--level", "loop")
+    assert (refused.returncode, "has no states" in refused.stderr) == (2, True)
+    unknown = llc("graph", "stpes")
+    assert (unknown.returncode, "neither a loop nor a run `stpes`" in unknown.stderr) == (2, True)
+    assert "did you mean `steps`?" in unknown.stderr
+
+
+def test_without_graphviz_the_message_says_what_to_install(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text forms need nothing."""
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    graph = commands.graph_of("steps", None, None, False)
+    with pytest.raises(UserError, match="Graphviz") as refused:
+        commands.written(graph, "x.svg")
+    assert "llc-loops[graph]" in (refused.value.help or "")
+    assert commands.written(graph, "x.mmd").startswith(b"flowchart")
