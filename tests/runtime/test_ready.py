@@ -136,6 +136,19 @@ def test_scripted_ends(project: Path, llc: Llc, world: Path) -> None:
     assert ('"kind":"agent"' in journal.read_text()) == (case in ("repair", "give-up"))
 
 
+@pytest.mark.parametrize("name", ["tests", "types", "lint", "docs-drift", "dependency-bump"])
+def test_the_limit_is_reached_after_a_check(project: Path, llc: Llc, name: str) -> None:
+    """No repair is paid for and left unchecked; `rounds` is the number of repairs."""
+    create(llc, name, "--set", "rounds=4")
+    shutil.copy(GOLDEN / name / "give-up.world.yaml", project / "world.yaml")
+    assert llc("run", name, "--script", "world.yaml", "--quiet").returncode == 3
+    (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    entered = [event["state"] for event in events if event["event"] == "state_enter"]
+    assert entered[-1] == "verify"
+    assert entered.count("repair") == 4
+
+
 # --- parameters -----------------------------------------------------------------------------------
 
 

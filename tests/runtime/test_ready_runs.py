@@ -205,7 +205,7 @@ def test_dependency_bump(project: Project) -> None:
     )
     outcome = project.run("dependency-bump", edits, *words)
     assert outcome["status"] == "success", outcome["shown"]
-    assert states_of(outcome) == ["before", "bump", "test", "repair", "test"]
+    assert states_of(outcome) == ["before", "bump", "test", "repair", "verify"]
     assert "passed before" in outcome["prompts"][0]
 
 
@@ -233,7 +233,7 @@ def test_docs_drift(project: Project) -> None:
     ]
     outcome = project.run("docs-drift", edits)
     assert outcome["status"] == "success", outcome["shown"]
-    assert states_of(outcome) == ["drift", "update", "check", "repair", "check"]
+    assert states_of(outcome) == ["drift", "update", "check", "repair", "verify"]
     assert "| " in outcome["prompts"][0]
     again = project.run("docs-drift", [], "--force")
     assert again["status"] == "success"

@@ -149,3 +149,45 @@ def test_a_refused_tool_is_an_error(run: Llc, place: Path, messages_server: Mess
     assert done.returncode == 1
     assert "refused Bash(touch fixed)" in done.stderr + done.stdout
     assert not (place / "fixed").exists()
+
+
+def test_a_ready_loop_repairs_a_project(run: Llc, place: Path, messages_server: MessagesServer) -> None:
+    """`llc create --from tests`, then `llc run tests`: the agent reads, edits and tests."""
+    (place / "pyproject.toml").touch()
+    (place / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (place / "test_calc.py").write_text(
+        "from calc import add\n\n\ndef test_add():\n    assert add(2, 2) == 4\n"
+    )
+    created = run("create", "--from", "tests")
+    assert created.returncode == 0, created.stderr
+    path = str(place / "calc.py")
+    messages_server.then(
+        use("Read", file_path=path),
+        use("Edit", file_path=path, old_string="a - b", new_string="a + b"),
+        use("Bash", command="python -m pytest -q", description="Run the tests"),
+        text("Repaired."),
+    )
+    done = run("run", "tests", "--json")
+    assert done.returncode == 0, done.stderr
+    told = said_to(messages_server.requests[0])
+    assert "do not change, skip or delete tests" in told
+    assert "| E       assert 0 == 4" in told
+    assert "a + b" in (place / "calc.py").read_text()
+    outcome = json.loads(done.stdout)
+    assert (outcome["final_state"], outcome["iterations"]) == ("done", 1)
+
+
+@pytest.mark.parametrize("name", ["lint", "types"])
+def test_a_ready_loop_of_each_python_tool(
+    run: Llc, place: Path, messages_server: MessagesServer, name: str
+) -> None:
+    """The tool's finding is in the prompt; the loop ends when it finds nothing."""
+    (place / "a.py").write_text("def f(x: int) -> int:\n    return y\n")
+    assert run("create", "--from", name).returncode == 0
+    messages_server.then(use("Bash", command="sed -i s/y$/x/ a.py", description="Repair"), text("Repaired."))
+    done = run("run", name, "--json")
+    assert done.returncode == 0, done.stderr
+    told = said_to(messages_server.requests[0])
+    assert "a.py:2" in told
+    assert 'me "y" is not defined' in told or "Undefined name `y`" in told
+    assert json.loads(done.stdout)["final_state"] == "done"
