@@ -41,6 +41,8 @@ SHAPES = (
     " (begin ($g {t}) [$x|($g $x)|{t $x:t}]))",
     "{call}",
     "(try {t} (catch $e {t}))",
+    "(try {t} (catch $e (error $e)))",
+    "(try {t} (finally {t}))",
     "(loop (($i [0|0|1]) ($a {t}))"
     " (if ([<|<|<=] $i {digit}) (recur (+ $i [1|1|2]) {t $i:N $a:t}) [$a|{t $a:t}]))",
     "(let (($a {t})) (begin (for-each (lambda ($x) (set! $a {t $x:N $a:t})) {L}) $a))",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flow_runs import value_of
+from flow_runs import machine_of, value_of
 from flow_texts import findings, run, value_text
 
-from llc.vm.machine.machine import Done, Fault
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Done, Fault, OutOfFuel
 
 CLAUSES = {
     "max-iterations": "3",
@@ -291,3 +292,57 @@ def test_a_fault_in_loops_within_loops_says_each_place_once() -> None:
     (try (outer) (catch e (get e "message")))
     """
     assert value_of(text) == "in the executor, iteration 2: in the executor, iteration 1: no good"
+
+
+INNER = """
+(define (inner x) (+ x (error 'broken "no good")))
+(define (work n) (* 2 (inner n)))
+"""
+# What calls `work` so that its fault is caught and raised again, by the name of the function.
+AGAIN = {
+    "phase": loop(executor="(lambda (input n) (+ 1 (work n)))"),
+    "director": directed(evaluator="(lambda (result plan n) (+ 1 (work n)))"),
+    "last-phase": loop(controller="(lambda (result validation input n) (list 'stop (work n)))"),
+    "finally": "(try (+ 1 (work 1)) (finally (list 1)))",
+    "catch": "(try (+ 1 (work 1)) (catch f (error f)))",
+    "changed": '(try (+ 1 (work 1)) (catch f (error (put f "message" "worse"))))',
+    "twice": "(try (try (+ 1 (work 1)) (catch f (error f))) (catch g (error g)))",
+    "nested": loop(executor="(lambda (input n) (+ 1 (try (work n) (finally nil))))"),
+}
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "direct"])
+@pytest.mark.parametrize("form", AGAIN)
+def test_a_fault_that_is_raised_again_keeps_its_frames(form: str, tier: str) -> None:
+    """The backtrace is that of code outside a loop, with the frame of the phase."""
+    text = INNER + f"(define (go) (list {AGAIN[form]}))\n(list (go))"
+    machine = Machine(machine_of(text).image, tier=tier)
+    outcome: Any = None
+    while not machine.ended:
+        outcome = (
+            machine.resume() if outcome is None or isinstance(outcome, OutOfFuel) else machine.resume({})
+        )
+    assert isinstance(outcome, Fault)
+    functions = [function.partition("/")[0] for function, _, _ in outcome.backtrace]
+    assert functions[0] == "program"
+    assert functions[-2:] == ["work", "inner"]
+    assert set(functions) == {"program", "go", "work", "inner"}
+    assert outcome.backtrace[-1][2] == outcome.span
+    if "loop" in AGAIN[form]:
+        assert ", iteration 1: " in outcome.message
+
+
+def test_a_fault_that_was_handled_leaves_nothing_in_later_ones() -> None:
+    """One that is made by the program, or that happens elsewhere, has its own frames."""
+    caught = "(try (work 1) (catch f f))"
+    text = (
+        INNER
+        + f"(define (other f) (error f))\n(define (go) (let ((f {caught})) (list (other f))))\n(list (go))"
+    )
+    outcome = machine_of(text).resume()
+    assert isinstance(outcome, Fault)
+    assert [function for function, _, _ in outcome.backtrace] == ["program", "go", "other"]
+    made = '(error (dict ("kind" "broken") ("message" "made") ("span" "a.sexp:1:1")))'
+    outcome = machine_of(f"(define (go) (try {made} (catch f (error f))))\n(list (go))").resume()
+    assert isinstance(outcome, Fault)
+    assert [function for function, _, _ in outcome.backtrace] == ["program", "go"]

@@ -243,6 +243,13 @@ def test_a_snapshot_of_another_format_is_refused(stopped: Machine, version: int)
         (["heap", 1], ["function", "inner"]),
         (["heap", 1], ["function", "nothing", 1]),
         (["heap", 1], ["function", 1, 1]),
+        (["trails"], 5),
+        (["trails"], [5]),
+        (["trails"], [{"place": 1, "trace": [["main", "end"]], "at": 0, "omitted": 0}]),
+        (["trails"], [{"place": "a", "trace": [], "at": 0, "omitted": 0}]),
+        (["trails"], [{"place": "a", "trace": [["main", "end"]], "at": 99, "omitted": 0}]),
+        (["trails"], [{"place": "a", "trace": [["main", "nothing"]], "at": 0, "omitted": 0}]),
+        (["trails"], [{"place": "a", "trace": [["main", "end"]] * 17, "at": 0, "omitted": 0}]),
     ],
 )
 def test_a_malformed_snapshot_is_refused(stopped: Machine, path: list[Any], value: Any) -> None:

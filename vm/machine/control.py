@@ -12,20 +12,23 @@ from collections.abc import Sequence
 
 from ..code.image import FunctionCode, Image
 from ..values import bounds
-from ..values.faults import Fault, Place, PrimitiveFault, show_place
+from ..values.faults import Fault, Place, PrimitiveFault, fault_map, show_place
 from ..values.values import MAX_HOST_DEPTH, Box, DynamicBox, FunctionValue, Value, from_host, show, to_host
 from .frames import Frame, FuelMeter, Functions
 from .outcomes import Done, Waiting
-from .strands import Fork, Raised, Strand, catch
+from .strands import Fork, Raised, Strand, Trail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # Path prefix of library functions: a fault in one is reported at the author's call of it, which is
 # searched for at most NEAR calls outwards.
 LIBRARY = "stdlib/"
 NEAR = 32
+# Limit of the caught faults whose trails are kept, the latest ones.
+TRAILS = 32
 
 
 def plain(value: Value, what: str) -> Any:
@@ -45,7 +48,8 @@ class Control(FuelMeter):
     answer. `ready` are the other strands that can run, `asked` all that wait except the first, by effect
     number; both in order. `dynamic` are the dynamic boxes that were set, with their values before that.
     `outside` counts the frames of all strands but `strand`; `room` is how many
-    frames that strand may have. `limit` is the number of ticks after which the machine stops.
+    frames that strand may have. `limit` is the number of ticks after which the machine stops. `trails` are
+    those of caught faults, by their places: a fault that is raised again ends with its first backtrace.
     """
 
     __slots__ = (
@@ -63,6 +67,7 @@ class Control(FuelMeter):
         "seq",
         "stack",
         "strand",
+        "trails",
     )
 
     def __init__(self, image: Image, functions: Functions, args: Sequence[Any], fuel: int | None) -> None:
@@ -75,6 +80,7 @@ class Control(FuelMeter):
         self.ready: deque[Strand] = deque()
         self.asked: dict[int, Strand] = {}
         self.dynamic: list[tuple[Box, Value]] = []
+        self.trails: dict[str, Trail | Callable[[], Trail]] = {}
         self.outside = 0
         self.room = bounds.MAX_CALLS
         self.notes: list[tuple[str, dict[str, Any]]] = []
@@ -180,7 +186,7 @@ class Control(FuelMeter):
                 break
             raised = fork.raised
             before = len(strand.calls)
-            if catch(self, strand.calls, raised.fault, raised.place):
+            if self.catch(strand.calls, raised, raised.place):
                 self.outside -= before - len(strand.calls)
                 self.ready.append(strand)
                 break
@@ -214,10 +220,57 @@ class Control(FuelMeter):
         place = frame.function.place(frame.state, index)
         if fault.place is None and is_library(place):
             fault.place = show_place(self.author_place(self.calls[-2 : -2 - NEAR : -1]))
-        if catch(self, self.calls, fault, place):
+        raised = Raised(fault, (), index)
+        if self.catch(self.calls, raised, place):
             return None
-        raised = Raised(fault, (), index).under(self.calls)
+        raised = self.whole(raised.under(self.calls))
         return self.fail(raised) if self.strand.within is None else self.end_strand(None, raised)
+
+    def catch(self, calls: list[Frame], raised: Raised, place: Place | None) -> bool:
+        """Move control to the innermost handler in `calls`, dropping the frames inside it; False if none.
+
+        raised: the fault as it came to `calls`; place: where it happened.
+        """
+        for index in range(len(calls) - 1, -1, -1):
+            frame = calls[index]
+            handler = frame.function.code.handlers.get(frame.state)
+            if handler is not None:
+                raised = self.whole(raised.under(calls[index:]))
+                trail = raised.trail
+                del calls[index + 1 :]
+                target, slot = handler
+                frame.slots[slot] = self.caught(raised.fault, place, trail)
+                frame.go(self, target)
+                return True
+        return False
+
+    def caught(self, fault: PrimitiveFault, place: Place | None, trail: Trail | Callable[[], Trail]) -> Value:
+        """The map of a fault that is caught. Its trail is kept, unless the program made up its place.
+
+        trail: the frames that it left; or a function that gives them, which is called when they are needed.
+        """
+        where = fault.place or show_place(place)
+        if where is not None and (not fault.is_again or where in self.trails):
+            self.trails.pop(where, None)
+            self.trails[where] = trail
+            if len(self.trails) > TRAILS:
+                del self.trails[next(iter(self.trails))]
+        return fault_map(fault.kind, fault.message, where, fault.details)
+
+    def trail_of(self, place: str) -> Trail:
+        """The trail of the latest caught fault of a place."""
+        found = self.trails[place]
+        if callable(found):
+            found = self.trails[place] = found()
+        return found
+
+    def whole(self, raised: Raised) -> Raised:
+        """A fault with its first frames, where it is raised again by the function that caught it."""
+        fault = raised.fault
+        trail = self.trail_of(fault.place) if fault.is_again and fault.place in self.trails else None
+        if raised.is_whole or trail is None or trail[0][0][0] is not raised.trace[-1][0]:
+            return raised
+        return raised.after(trail)
 
     def author_place(self, frames: list[Frame]) -> Place | None:
         """Source place where the author's code called the running library function, or None if unknown.

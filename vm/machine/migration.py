@@ -43,6 +43,7 @@ def renew(machine: M, image: Image) -> tuple[M, list[str]]:
     if machine.ended or machine.is_ready:
         raise RenewalError("it does not stand at an action")
     data = machine.snapshot()
+    data.pop("trails", None)  # backtraces in the old program
     functions = _Functions(image)
     dropped: list[str] = []
     rows = [data, *data.get("strands", ())]

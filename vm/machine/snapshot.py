@@ -8,15 +8,17 @@ snapshot may of course say that a loop has only begun.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..code.image import FunctionCode
 from ..values.faults import TRACE_ENDS, PrimitiveFault
 from ..values.heap import HeapError, HeapReader, HeapWriter
 from ..values.values import DynamicBox, from_host, to_host
 from .control import Control
-from .frames import Frame, Functions
+from .frames import Frame, Functions, LoadedFunction
 from .outcomes import Effect
 from .steps import STEPS
-from .strands import Fork, Raised, Strand, walk
+from .strands import Fork, Raised, Strand, Trail, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +53,11 @@ def take(machine: Control) -> dict[str, Any]:
     if effect is not None:
         data["effect"] = {"kind": effect.kind, "args": heap.write(from_host(effect.args))}
     data["notes"] = [[kind, heap.write(from_host(fields))] for kind, fields in machine.notes]
+    if machine.trails:
+        data["trails"] = [
+            {"place": place, "trace": _trace(trace), "at": at, "omitted": omitted}
+            for place, (trace, at, omitted) in [(one, machine.trail_of(one)) for one in machine.trails]
+        ]
     if others:
         data |= _strands(machine, [first, *others], heap)
     return data
@@ -114,10 +121,15 @@ def _raised(raised: Raised, heap: HeapWriter) -> dict[str, Any]:
         "message": heap.write(fault.message),
         "span": heap.write(fault.place),
         "details": heap.write(fault.details),
-        "trace": [[function.code.name, function.code.states[state]] for function, state in raised.trace],
+        "trace": _trace(raised.trace),
         "omitted": raised.omitted,
         "at": raised.at,
+        **({"again": True} if fault.is_again else {}),
     }
+
+
+def _trace(trace: Sequence[tuple[LoadedFunction, int]]) -> list[list[str]]:
+    return [[function.code.name, function.code.states[state]] for function, state in trace]
 
 
 def restore(machine: Control, data: Any) -> None:
@@ -169,6 +181,10 @@ class _Restoring:
         effect = self.data.get("effect")
         if effect is not None:
             self.ask(machine, first, effect, machine.seq)
+        for row in self.rows("trails") if "trails" in self.data else ():
+            if type(row) is not dict or type(row.get("place")) is not str:
+                raise HeapError("a trail is malformed")
+            machine.trails[row["place"]] = self.trail(row, machine.functions)
         if "strands" in self.data:
             self.strands(machine, first)
 
@@ -262,16 +278,25 @@ class _Restoring:
         return fork
 
     def raised(self, row: Any, functions: Functions, items: int) -> Raised:
-        item, at, omitted = _count(row, "item"), _count(row, "at"), _count(row, "omitted")
+        item = _count(row, "item")
         kind, message, span, details = (
             self.heap.read(row.get(key)) for key in ("kind", "message", "span", "details")
         )
-        trace = row.get("trace")
-        if type(trace) is not list or not 0 < len(trace) <= 2 * TRACE_ENDS or item >= items:
+        if item >= items:
             raise HeapError("a fault is malformed")
         if type(kind) is not str or type(message) is not str or type(details) is not dict:
             raise HeapError("a fault is malformed")
         if span is not None and type(span) is not str:
+            raise HeapError("a fault is malformed")
+        trace, at, omitted = self.trail(row, functions)
+        fault = PrimitiveFault(kind, message, details, span)
+        fault.is_again = row.get("again") is True
+        return Raised(fault, trace, at, omitted, item, is_whole=True)
+
+    def trail(self, row: dict[str, Any], functions: Functions) -> Trail:
+        """The frames that a fault left."""
+        at, omitted, trace = _count(row, "at"), _count(row, "omitted"), row.get("trace")
+        if type(trace) is not list or not 0 < len(trace) <= 2 * TRACE_ENDS:
             raise HeapError("a fault is malformed")
         places = []
         for place in trace:
@@ -282,7 +307,7 @@ class _Restoring:
         function, state = places[-1]
         if at >= len(function.block(state)):
             raise HeapError("a fault happened at no instruction")
-        return Raised(PrimitiveFault(kind, message, details, span), places, at, omitted, item)
+        return tuple(places), at, omitted
 
     def frame(self, row: Any, functions: Functions) -> Frame:
         if type(row) is not dict or type(row.get("slots")) is not dict:

@@ -11,10 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..values.faults import TRACE_ENDS, Place, PrimitiveFault, fault_map, show_place
+from ..values.faults import TRACE_ENDS, Place, PrimitiveFault
 from ..values.values import Value
 from .frames import Frame, FrameView, FuelMeter, LoadedFunction
 from .outcomes import Effect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+# The frames that a fault left, at which instruction of the last one it happened, and how many are omitted.
+Trail: TypeAlias = "tuple[tuple[tuple[LoadedFunction, int], ...], int, int]"
 
 
 class CompiledStrand:
@@ -81,9 +88,10 @@ class Raised:
 
     `trace` has function and state of the frames that it left, at most TRACE_ENDS at each end and
     `omitted` between them; it happened at the instruction of index `at` of the last one's state.
+    is_whole: a fault that was raised again has its first frames in the trace (`Control.whole`).
     """
 
-    __slots__ = ("at", "fault", "item", "omitted", "trace")
+    __slots__ = ("at", "fault", "is_whole", "item", "omitted", "trace")
 
     def __init__(
         self,
@@ -92,10 +100,12 @@ class Raised:
         at: int,
         omitted: int = 0,
         item: int = 0,
+        is_whole: bool = False,
     ) -> None:
         # Without the traceback, which would keep Python frames alive.
         self.fault = fault.with_traceback(None)
         self.at = at
+        self.is_whole = is_whole
         self.item = item
         self.trace = tuple(trace)
         self.omitted = omitted
@@ -108,28 +118,26 @@ class Raised:
     def under(self, calls: Sequence[Frame]) -> Raised:
         """The same fault after it has left these frames, which are outside its own."""
         outer = calls if len(calls) <= 2 * TRACE_ENDS else [*calls[:TRACE_ENDS], *calls[-TRACE_ENDS:]]
-        trace = [*((frame.function, frame.state) for frame in outer), *self.trace]
-        shown = trace
-        if len(trace) > 2 * TRACE_ENDS:
-            shown = trace[:TRACE_ENDS] + trace[-TRACE_ENDS:]
+        shown = _ends([*((frame.function, frame.state) for frame in outer), *self.trace])
         omitted = self.omitted + len(calls) + len(self.trace) - len(shown)
-        return Raised(self.fault, shown, self.at, omitted, self.item)
+        return Raised(self.fault, shown, self.at, omitted, self.item, self.is_whole)
+
+    def after(self, trail: Trail) -> Raised:
+        """The same fault, raised again by its innermost frame, with the trail by which it came there."""
+        inner, at, omitted = trail
+        trace = [*self.trace[:-1], *inner]
+        shown = _ends(trace)
+        omitted += self.omitted + len(trace) - len(shown)
+        return Raised(self.fault, shown, at, omitted, self.item, is_whole=True)
+
+    @property
+    def trail(self) -> Trail:
+        return self.trace, self.at, self.omitted
 
 
-def catch(meter: FuelMeter, calls: list[Frame], fault: PrimitiveFault, place: Place | None) -> bool:
-    """Move control to the innermost handler in `calls`, dropping the frames inside it; False if none."""
-    for index in range(len(calls) - 1, -1, -1):
-        frame = calls[index]
-        handler = frame.function.code.handlers.get(frame.state)
-        if handler is not None:
-            del calls[index + 1 :]
-            target, slot = handler
-            frame.slots[slot] = fault_map(
-                fault.kind, fault.message, fault.place or show_place(place), fault.details
-            )
-            frame.go(meter, target)
-            return True
-    return False
+def _ends(trace: list[tuple[LoadedFunction, int]]) -> list[tuple[LoadedFunction, int]]:
+    """The frames of a trace that are kept."""
+    return trace if len(trace) <= 2 * TRACE_ENDS else trace[:TRACE_ENDS] + trace[-TRACE_ENDS:]
 
 
 def walk(strand: Strand) -> Iterator[Strand]:

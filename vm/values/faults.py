@@ -23,8 +23,8 @@ class PrimitiveFault(Exception):
     """Raised by a primitive for the program's error; the machine turns it into a fault.
 
     `kind` is kebab-case and stable, `message` one lower-case sentence, `details` extra facts as a
-    map of values. `place` is given for a fault that is raised again: where it first happened, as
-    its map says it; a primitive leaves it out.
+    map of values. `place` is given for a fault that is raised again (`is_again`): where it first
+    happened, as its map says it; a primitive leaves it out.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class PrimitiveFault(Exception):
         self.message = message
         self.details = details or {}
         self.place = place
+        self.is_again = place is not None
         super().__init__(kind, message)
 
 

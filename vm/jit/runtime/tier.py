@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType, TracebackType
 
 from greenlet import getcurrent, greenlet
@@ -23,14 +24,17 @@ from ...machine.frames import Frame, FuelMeter
 from ...machine.machine import DEEPER, SLICE, CompiledTier, Machine
 from ...machine.outcomes import Effect, OutOfFuel
 from ...machine.steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
-from ...machine.strands import CompiledStrand, Raised, Strand, catch, walk
+from ...machine.strands import CompiledStrand, Raised, Strand, Trail, walk
 from ...primitives.operands import items as items_of
-from ...values.faults import TRACE_ENDS, Place, PrimitiveFault, fault_map, show_place
+from ...values.faults import TRACE_ENDS, Place, PrimitiveFault, show_place
 from ...values.values import Value, small_map
 from ..analysis.uniqueness import grown
 from .fuel import DEEP, OUT, SETTLE, TAILCALL, Ticks
 from .functions import Library, Untranslatable
 from .process_state import RUNNING, SHALLOW
+
+# Frames that a caught fault left, from which on they are not kept as they are but cut to those of a trace.
+_MANY = 64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,9 +182,12 @@ class Direct(Ticks, CompiledTier):
         target, slot = handler
         self.returned += self.unused(trace)
         self.locate(fault, inner, trace.tb_frame.f_back)
-        value = fault_map(
-            fault.kind, fault.message, fault.place or show_place(library.place(*inner[-1])), fault.details
-        )
+        trail: Any = partial(self.trail, inner)
+        if fault.is_again:
+            trail = self.machine.whole(Raised(fault, *self.trail(inner))).trail
+        elif len(inner) > _MANY:
+            trail = self.trail(inner)
+        value = self.machine.caught(fault, library.place(*inner[-1]), trail)
         return target, slot, value, target <= state
 
     def unused(self, trace: TracebackType | None) -> int:
@@ -302,10 +309,16 @@ class Direct(Ticks, CompiledTier):
                 self.count()
                 trace = self.frames_of(fault.__traceback__)
                 self.locate(fault, trace, None)
-                if catch(machine, calls, fault, library.place(*trace[-1])):
+                raised = Raised(fault, *self.trail(trace))
+                if machine.catch(calls, raised, library.place(*trace[-1])):
                     self.restart()
                     continue
-                return _Failed(self.raised(fault, trace, calls))
+                whole = machine.whole(raised.under(calls))
+                for function, state in raised.trace:  # to be looked at
+                    frame = Frame(function, ())
+                    frame.state = state
+                    calls.append(frame)
+                return _Failed(whole)
             self.count()
             if not calls:
                 return _Returned(value)
@@ -322,23 +335,18 @@ class Direct(Ticks, CompiledTier):
         else:
             self.allow()
 
-    def raised(self, fault: PrimitiveFault, found: list[tuple[int, int]], calls: list[Frame]) -> Raised:
-        """A fault that no frame of its strand handles; `found` is where it came through.
-
-        Of the frames that it came through the ends are put with the machine's, to be looked at.
-        """
+    def trail(self, found: list[tuple[int, int]]) -> Trail:
+        """The frames that a fault left, which came through `found`."""
         codes = self.machine.image.functions
         last = len(found) - 1
         live = [where for index, where in enumerate(found) if index == last or not self.is_tail(*where)]
         ends = live if len(live) <= 2 * TRACE_ENDS else live[:TRACE_ENDS] + live[-TRACE_ENDS:]
-        frames = [self.frame_at(*where) for where in ends]
+        functions, state_of = self.machine.functions, self.library.state_of
+        trace = tuple((functions[function], state_of(function, offset)) for function, offset in ends)
         function, offset = found[last]
-        steps = decode(codes[function].code, *codes[function].bounds(frames[-1].state))
+        steps = decode(codes[function].code, *codes[function].bounds(trace[-1][1]))
         at = next(index for index, (place, _, _) in enumerate(steps) if place == offset)
-        raised = Raised(fault, [(frame.function, frame.state) for frame in frames], at, len(live) - len(ends))
-        raised = raised.under(calls)
-        calls += frames
-        return raised
+        return trace, at, len(live) - len(ends)
 
     def settle(self, strand: Strand, callee: Frame | None = None) -> None:
         """Make the frames of a strand the machine's own; `callee` is of a function that they just called."""
