@@ -1,4 +1,4 @@
-"""Running loops for the tests of the rules: in a scripted world, or as a process in the real one."""
+"""Running loops for the tests of the rules: in a scripted world, or in the real one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import run_llc
 
 from llc.runtime.cli import parse, verbs
 from llc.runtime.launch import run as launch_run
@@ -95,25 +95,13 @@ def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def llc(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`llc("validate", "loop.yaml")` as a process of its own."""
-
-    def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words],
-            text=True,
-            capture_output=True,
-            cwd=project,
-            env={**os.environ, **env},
-            timeout=60,
-            check=False,
-        )
-
-    return llc
+    """`llc("validate", "loop.yaml")` in this process."""
+    return run_llc
 
 
 @pytest.fixture
 def real(project: Path, llc: Callable[..., subprocess.CompletedProcess[str]]) -> Run:
-    """`real(loop, "--no-llm", PATH=…)`: `llc run` as a process, in the real world."""
+    """`real(loop, "--no-llm", PATH=…)`: `llc run` in the real world."""
 
     def real(loop: str, *words: str, **env: str) -> Ran:
         (project / "loop.yaml").write_text(loop)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import run_llc
 
 from llc.runtime.journal import reader
 from llc.runtime.journal.events import Event
@@ -67,9 +68,7 @@ def edit(*replacements: tuple[str, str]) -> None:
 
 
 def resume(*words: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "llc", "resume", "job", "--json", "-q", *words], capture_output=True, text=True
-    )
+    done = run_llc("resume", "job", "--json", "-q", *words)
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
     return {**answer, "exit": done.returncode, "shown": done.stderr}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import run_llc
 
 from llc.frontend.compile import compile_text
 from llc.vm.code.emit import emit
@@ -51,8 +52,7 @@ def cut(project: Path, *words: str) -> Path:
 
 def llc(*words: str) -> dict[str, Any]:
     """What a command answers, its exit code and what it shows beside that."""
-    command = [sys.executable, "-m", "llc", *words, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = run_llc(*words, "--json")
     answer = json.loads(done.stdout) if done.stdout else {}
     return {**answer, "exit": done.returncode, "shown": done.stderr}
 

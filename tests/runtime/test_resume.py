@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from in_process import run_llc
 
 from llc.frontend.compile import compile_text
 from llc.runtime.host.errors import UserError
@@ -73,12 +74,7 @@ def resume(
     target: str = "job", capture: pytest.CaptureFixture[str] | None = None, **given: Any
 ) -> dict[str, Any]:
     """What `llc resume --json` answers."""
-    done = subprocess.run(
-        [sys.executable, "-m", "llc", "resume", target, "--json", *(f"--{k}={v}" for k, v in given.items())],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_llc("resume", target, "--json", *(f"--{name}={value}" for name, value in given.items()))
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
     return {**answer, "exit": done.returncode, "shown": done.stderr}
