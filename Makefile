@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test crash fuzz bench clean
+.PHONY: demo quick test crash fuzz bench clean
 
 $(BIN)/llc: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,7 +18,12 @@ demo: $(BIN)/llc
 test: $(BIN)/llc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The tests that are not slow (tests/slow.txt), of every package: in less than a minute on two cores.
+quick: $(BIN)/llc
+	$(BIN)/ruff check --quiet .
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
 
 # Every accident at every write, and hundreds of random ones: about ten minutes.
 crash: $(BIN)/llc

@@ -1,4 +1,8 @@
-"""Shared by all tests: the `--update` switch for golden files, and how properties are tried."""
+"""Shared by all tests: the `--update` switch for golden files, how properties are tried, the slow tests.
+
+`slow.txt` lists the test functions that take longer than `SLOW_SECONDS`, all parameters together; they get
+the marker `slow`, and `make quick` leaves them out. `pytest -n auto --write-slow` writes the list.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,8 +40,44 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SLOW = Path(__file__).with_name("slow.txt")
+SLOW_SECONDS = 0.5
+_seconds: Counter[str] = Counter()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-slow", action="store_true", help="write the list of slow tests")
     parser.addoption("--update", action="store_true", help="rewrite golden files instead of comparing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow = frozenset(SLOW.read_text().split())
+    for item in items:
+        if _function(item.nodeid) in slow:
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[_function(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the list; it keeps the tests that did not run and still exist."""
+    if session.config.getoption("--write-slow") and not hasattr(session.config, "workerinput"):
+        kept = [name for name in SLOW.read_text().split() if name not in _seconds and _exists(name)]
+        slow = [name for name, seconds in _seconds.items() if seconds > SLOW_SECONDS]
+        SLOW.write_text("".join(f"{name}\n" for name in sorted({*kept, *slow})))
+
+
+def _function(nodeid: str) -> str:
+    """The id of a test without its parameters."""
+    return nodeid.partition("[")[0]
+
+
+def _exists(name: str) -> bool:
+    path, _, function = name.partition("::")
+    file = SLOW.parents[1] / path
+    return file.exists() and f"def {function}(" in file.read_text()
 
 
 @pytest.fixture
