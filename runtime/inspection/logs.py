@@ -117,7 +117,8 @@ class LogFormatter:
                 yield from (printable(line) for line in str(event.message).splitlines() or [""])
             case LoopComplete():
                 whose = f"loop {event.loop}" if event.loop is not None else "loop"
-                yield printable(f"{whose} ends in {event.final_state}: {event.terminated_by}")
+                cycle = "" if event.cycles is None else f" in cycle {event.cycles}"
+                yield printable(f"{whose} ends in {event.final_state}{cycle}: {event.terminated_by}")
             case ActionStart():
                 first, *more = str(event.action).strip().splitlines() or [""]
                 yield f"  #{event.seq} $ {printable(first)}"
