@@ -58,7 +58,7 @@ def test_the_command_file_says_what_llc_does() -> None:
     for kind in KINDS[:-1]:
         assert kind.label in text
     assert all(f"`{name}`" in text for name in PARAMETERS["paradigm"][4].split("|") if name != "natural")
-    known = {"--print", "--yes", "--force", "--help"} | {
+    known = {"--print", "--yes", "--force", "--help", "--from", "--set"} | {
         f"--{option.replace('_', '-')}" for own in OWN.values() for option in own
     }
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known | {"--name", "--max-iterations"}
