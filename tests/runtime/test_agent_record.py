@@ -211,18 +211,24 @@ def test_what_was_shown_survives_kill_9(place: Path) -> None:
 
 
 def test_attach_shows_tools_and_the_final_answer(llc: Run, place: Path) -> None:
-    agent(place, INIT, says(uses("t1", "Edit", file_path="a.py")), "sleep 3", result("All is fixed."))
-    started = llc("run", "l", "--background")
-    assert started.returncode == 0, started.stderr
+    waits = "while [ ! -e go ]; do sleep 0.1; done"
+    agent(place, INIT, says(uses("t1", "Edit", file_path="a.py")), waits, result("All is fixed."))
+    # The fixture runs llc in this process, which a background run would leave.
+    subprocess.run([sys.executable, "-m", "llc", "run", "l", "--background"], check=True)
     deadline = time.monotonic() + 20
     while not any(event["what"] == "tool" for event in activities(place)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     live = json.loads(llc("status", "l", "--json").stdout)
     assert live["agent"]["running"] == ["Edit a.py"]
-    attached = llc("attach", "l")
-    assert "[Edit a.py]" in attached.stdout
-    assert "All is fixed." in attached.stdout
+    command = [sys.executable, "-m", "llc", "attach", "l"]
+    attached = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert attached.stderr is not None
+    assert attached.stderr.readline().startswith("Attached to")
+    (place / "go").touch()
+    shown, _ = attached.communicate(timeout=60)
+    assert "[Edit a.py]" in shown
+    assert "All is fixed." in shown
 
 
 def test_status_and_trace_show_what_the_agent_did(llc: Run, place: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from llc.runtime.trees.git_trees import GitTrees
+from llc.runtime.trees.manifest_trees import ManifestTrees
 from llc.runtime.trees.tree import LARGEST_FILE, NoTree
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -374,3 +375,66 @@ def test_without_git_or_a_repository_there_is_no_git_tree(
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
     with pytest.raises(NoTree, match="git is not installed"):
         GitTrees.create("t", "")
+
+
+# --- without git ------------------------------------------------------------------------------------
+
+
+def manifest_run(llc: Run, place: Path) -> None:
+    """A run in a folder that is no repository."""
+    (place / "src").mkdir()
+    (place / "src/a.txt").write_text("".join(f"line {n}\n" for n in range(20)))
+    (place / "b.txt").write_text("b\n")
+    (place / "x.bin").write_bytes(b"\0\1")
+    (place / "gone").write_text("no newline")
+    agent(
+        place,
+        "sed -i 's/line 7/line seven/' src/a.txt; mv b.txt c.txt; rm gone; printf '\\0' > x.bin; echo new > ok",
+    )
+    assert llc("run", "l").returncode == 0
+
+
+def test_a_manifest_serves_the_same_purpose(llc: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its patch is one that git applies."""
+    manifest_run(llc, place)
+    patch = llc("diff").stdout
+    assert "@@ -5,7 +5,7 @@\n line 4\n line 5\n line 6\n-line 7\n+line seven\n" in patch
+    assert "rename from b.txt\nrename to c.txt\n" in patch
+    assert "-no newline\n\\ No newline at end of file\n" in patch
+    assert llc("diff", "--name-only").stdout == "c.txt\ngone\nok\nsrc/a.txt\nx.bin\n"
+    assert " src/a.txt      | 2 +-\n" in llc("diff", "--stat").stdout
+    told = json.loads(llc("diff", "--json").stdout)
+    assert told["store"] == "manifest"
+    assert [(file["status"], file["path"], file["added"], file["removed"]) for file in told["files"]] == [
+        ("R", "c.txt", 0, 0),
+        ("D", "gone", 0, 1),
+        ("A", "ok", 1, 0),
+        ("M", "src/a.txt", 1, 1),
+        ("M", "x.bin", None, None),
+    ]
+    text = patch.partition("diff --git a/x.bin")[0]
+    subprocess.run(["git", "apply", "-R", "-"], input=text, text=True, cwd=place, check=True)
+    assert (place / "gone").read_text() == "no newline"
+    assert "line 7\n" in (place / "src/a.txt").read_text()
+
+
+def test_a_damaged_manifest_is_an_error_with_its_place(llc: Run, place: Path) -> None:
+    manifest_run(llc, place)
+    for path in place.glob(".loops/.history/l-*/trees/manifests/*.json"):
+        path.write_text('[["a"]]')
+    refused = llc("diff")
+    assert refused.returncode == 2
+    assert "a manifest is damaged" in refused.stderr
+    assert "trees\n" in refused.stderr
+
+
+def test_a_manifest_of_links_and_large_files(place: Path) -> None:
+    trees = ManifestTrees.create(".loops/.cache/t", "")
+    trees.take()
+    (place / "link").symlink_to("/etc")
+    with (place / "large").open("wb") as file:
+        file.truncate(200_000_000)
+    (place / "line\nbreak").write_text("x")
+    tree = trees.take()
+    assert tree.left_out == (("large", "large"),)
+    assert {change.path for change in tree.changes or ()} == {"link", "large", "line\nbreak"}
