@@ -85,7 +85,7 @@ class ManifestTrees:
         return Tree(MANIFEST, id, changes, tuple(left_out))
 
     def _record(self, path: bytes, known: _File | None, why: str) -> _File | None:
-        """The entry of a file, whose content is stored unless `why` says that it is not; None if it is gone."""
+        """The entry of a file, None if it is gone; `why` its content is not stored, "" if it is."""
         place = os.path.join(self._base, path)
         try:
             state = files.lstat(place)
@@ -127,7 +127,7 @@ class ManifestTrees:
     # --- reading ----------------------------------------------------------------------------------
 
     def diff(self, old: str, new: str, *options: str) -> bytes:
-        """The difference of two trees as `git diff` prints it, with the options of `llc diff`. Raises NoTree."""
+        """What `git diff` prints for two trees, with the options of `llc diff`. Raises NoTree."""
         before, after = self._read(old), self._read(new)
         changes = _renamed(_compare(before, after), before, after)
         shown = [_Shown(self, change, before, after) for change in changes]
@@ -185,9 +185,8 @@ def _renamed(
     """The changes with old and new path; a deleted and an added file of the same content are one renamed."""
     found = list(changes)
     gone = {before[path].id: path for letter, path in found if letter == "D" and before[path].size}
-    pairs = {
-        path: gone.pop(after[path].id) for letter, path in found if letter == "A" and after[path].id in gone
-    }
+    added = [path for letter, path in found if letter == "A"]
+    pairs = {path: gone.pop(after[path].id) for path in added if after[path].id in gone}
     old_paths = set(pairs.values())
     return [
         ("R", pairs[path], path) if path in pairs else (letter, path, path)
@@ -304,11 +303,9 @@ def _stat(shown: list[_Shown]) -> bytes:
             continue
         added, removed = added + count[0], removed + count[1]
         scale = min(1.0, _WIDEST_BAR / max(most, 1))
-        bars = [
-            mark * -(-round(part * scale * 100) // 100)
-            for mark, part in zip((b"+", b"-"), count, strict=True)
-        ]
-        lines.append(b" %b | %d %b\n" % (name.ljust(width), sum(count), b"".join(bars)))
+        plus, minus = (-(-round(part * scale * 100) // 100) for part in count)
+        lines.append(b" %b | %d %b
+" % (name.ljust(width), sum(count), b"+" * plus + b"-" * minus))
     facts = [b"%d file%b changed" % (len(shown), b"" if len(shown) == 1 else b"s")]
     facts += [b"%d insertion%b(+)" % (added, b"" if added == 1 else b"s")] if added else []
     facts += [b"%d deletion%b(-)" % (removed, b"" if removed == 1 else b"s")] if removed else []

@@ -387,10 +387,8 @@ def manifest_run(llc: Run, place: Path) -> None:
     (place / "b.txt").write_text("b\n")
     (place / "x.bin").write_bytes(b"\0\1")
     (place / "gone").write_text("no newline")
-    agent(
-        place,
-        "sed -i 's/line 7/line seven/' src/a.txt; mv b.txt c.txt; rm gone; printf '\\0' > x.bin; echo new > ok",
-    )
+    edits = "sed -i 's/line 7/line seven/' src/a.txt; mv b.txt c.txt; rm gone"
+    agent(place, f"{edits}; printf '\\0' > x.bin; echo new > ok")
     assert llc("run", "l").returncode == 0
 
 
