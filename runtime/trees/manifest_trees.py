@@ -304,8 +304,7 @@ def _stat(shown: list[_Shown]) -> bytes:
         added, removed = added + count[0], removed + count[1]
         scale = min(1.0, _WIDEST_BAR / max(most, 1))
         plus, minus = (-(-round(part * scale * 100) // 100) for part in count)
-        lines.append(b" %b | %d %b
-" % (name.ljust(width), sum(count), b"+" * plus + b"-" * minus))
+        lines.append(b" %b | %d %b\n" % (name.ljust(width), sum(count), b"+" * plus + b"-" * minus))
     facts = [b"%d file%b changed" % (len(shown), b"" if len(shown) == 1 else b"s")]
     facts += [b"%d insertion%b(+)" % (added, b"" if added == 1 else b"s")] if added else []
     facts += [b"%d deletion%b(-)" % (removed, b"" if removed == 1 else b"s")] if removed else []
