@@ -13,7 +13,7 @@ from __future__ import annotations
 # The type of each argument and result field. `value` is any plain data.
 FIELD_TYPES = {
     "allowed_tools": "texts", "append_prompt": "text", "args": "map", "argv": "texts", "agent": "text",
-    "by": "text", "choices": "texts", "code": "integer",
+    "by": "text", "cap_usd": "number", "choices": "texts", "code": "integer",
     "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
     "effort": "text", "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value",
@@ -208,7 +208,7 @@ EFFECT_ROWS = (
     EffectKind(
         "agent",
         "command argv? agent? model? effort? permissions? allowed_tools? append_prompt? session? thread? "
-        "idle_timeout_s? timeout_s? deadline_ms? on_unknown?",
+        "cap_usd? idle_timeout_s? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? session? thread? handoff? signal? timed_out? "
         "limit_ms? truncated? error?",
         "Pass a prompt or a slash command to the agent program.",

@@ -11,7 +11,7 @@ from ...ir.builder import prim, store
 from ...ir.nodes import Branch, Const, Expr, Goto, Note, Slot
 from ..loop.schema import AGENT_OPTIONS, StateSpec
 from . import calls, templates
-from .budgets import check_budget, spend
+from .budgets import check_budget, remaining_usd, spend
 from .chain import Chain
 from .loop_context import CHECKED, LoopContext
 from .templates import Needs
@@ -63,6 +63,8 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         continues = args.pop("session") == "continue"
         if continues:
             args["session"], args["thread"] = _session_slots(context, state)
+        if (rest := remaining_usd(context, state)) is not None:
+            args["cap_usd"] = rest
         if context.loop.on_handoff != "end":
             chain.add(store(ASKED.name, command))
             args["command"] = ASKED

@@ -35,6 +35,12 @@ def check_budget(context: LoopContext, chain: Chain, state: StateSpec, phase: st
         chain.unless(prim("ge", Slot(slot), bound), "/budget", name + own)
 
 
+def remaining_usd(context: LoopContext, state: StateSpec) -> Expr | None:
+    """What a call of a state may spend at most, in USD; None without such a budget."""
+    rest = [prim("sub", bound, Slot(slot)) for unit, slot, bound in _bounds(context, state) if unit == "usd"]
+    return prim("min", *rest) if len(rest) > 1 else rest[0] if rest else None
+
+
 def spend(context: LoopContext, chain: Chain, state: StateSpec, reply: str) -> None:
     """Add the usage that a call reported."""
     for unit, slot, bound in _bounds(context, state):

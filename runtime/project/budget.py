@@ -107,6 +107,9 @@ class Spending:
             return refusal
         used = self.used
         bounds = {unit: limit - used[unit] for unit, limit in self.limits.items()}
+        own = args.get("cap_usd")  # what the loop and the state leave
+        if own is not None:
+            bounds["usd"] = min(bounds.get("usd", own), own)
         if self._ledgers is not None:
             answer = self._ledgers.claim(seq, kind, args, bounds)
             if isinstance(answer, Refusal):
