@@ -17,6 +17,8 @@ from .limits import ACCOUNT, ALL, PROJECT, Limit, first_day, renewal
 
 # A call without a limit of its own reserves this part of a limit: an agent 1/4, a call of a model 1/100.
 AGENT_SHARE, MODEL_SHARE = 4, 100
+# A ledger of which no more than this part is left is used up: an agent could do nothing with it.
+TOO_LITTLE = 0.01
 # What one call can have used at most; a report of more is not believed.
 BELIEVED = {"usd": 10_000.0, "tokens": 1e10, "calls": 1.0, "seconds": 1e8}
 _ROUNDING = 1e-9
@@ -137,7 +139,7 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
             if limit.unit == "calls" and not call.is_call:
                 continue
             left = limit.amount - spent
-            if left <= _ROUNDING:
+            if left <= (_ROUNDING if limit.unit == "calls" else limit.amount * TOO_LITTLE):
                 return Denied(limit, spent, True)
             most = 1.0 if limit.unit == "calls" else min(left, limit.amount / share)
             bound = bounds.get(limit.unit, most)

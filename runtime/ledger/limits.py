@@ -48,7 +48,7 @@ class Limit(NamedTuple):
         """The ledger as `llc budget set` names it."""
         if self.scope == ALL:
             return self.period
-        return self.scope if self.scope == PROJECT else f"{self.scope}:{self.name}"
+        return PROJECT if self.scope == PROJECT else f"{ACCOUNT}:{self.name}"
 
 
 def first_day(period: str, now: float) -> str:

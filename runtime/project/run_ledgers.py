@@ -37,14 +37,15 @@ class RunLedgers:
     run: its id. settings: of its project, if it has any. warn: gets notes for people.
     """
 
-    __slots__ = ("_claims", "_has_waited", "_project", "_run", "_settings", "_warn")
+    __slots__ = ("_claims", "_has_waited", "_own", "_project", "_run", "_settings", "_warn")
 
     def __init__(self, run: str, settings: Configuration | None, warn: Callable[[str], None]) -> None:
         self._run = run
         self._warn = warn
         self._project = files.realpath(ROOT or ".")
         self._settings = settings or Configuration()
-        self._claims = Claims(limits_of(self._settings, self._project), warn)
+        self._own = limits_of(self._settings, self._project)
+        self._claims = Claims(self._own, warn)
         self._has_waited = False
 
     def claim(
@@ -65,7 +66,12 @@ class RunLedgers:
         limit = answer.limit
         if answer.is_used_up:
             now = clock.time()
-            help = "see `llc budget`; to raise it: llc budget set LEDGER AMOUNT, then: llc resume {run}"
+            raising = (
+                "`budget` in .loops/config.yaml"
+                if limit in self._own
+                else f"llc budget set {limit.key} AMOUNT"
+            )
+            help = f"see `llc budget`; to raise the limit: {raising}; then: llc resume {{run}}"
             return Refusal(used_up(limit, answer.spent, now), help, True, renewal(limit.period, now))
         what = (
             f"the rest of {amount_text(limit.unit, limit.amount)} of {limit.title} is reserved by other calls"

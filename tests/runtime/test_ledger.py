@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Llc = Callable[..., subprocess.CompletedProcess[str]]
 LOOP = """
 name: fix
 initial: fix
@@ -68,6 +72,35 @@ class Project:
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
 
+    def start(self, *words: str, number: int = 0) -> subprocess.Popen[bytes]:
+        """Start llc, with its messages in the file `messages`; with a number, in another project."""
+        folder = self.folder / str(number) if number else self.folder
+        if number:
+            shutil.copytree(self.folder / ".loops", folder / ".loops", dirs_exist_ok=True)
+        with open(self.folder / "messages", "ab") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", "llc", *words],
+                cwd=folder,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+            )
+
+    @property
+    def messages(self) -> str:
+        return (self.folder / "messages").read_text()
+
+    def wait_for(self, is_so: Callable[[], bool]) -> None:
+        end = time.monotonic() + 30
+        while not is_so():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with contextlib.closing(sqlite3.connect(self.data / "llc" / "ledger.sqlite")) as db, db:
+            return db.execute(statement, values).fetchall()
+
     @property
     def starts(self) -> list[str]:
         return self.calls.read_text().splitlines() if self.calls.exists() else []
@@ -105,3 +138,268 @@ def test_the_agent_gets_what_is_reserved_as_its_cap(project: Project) -> None:
     project.llc("run", "fix", "-q")
     caps = [words.split("--max-budget-usd ")[1].split()[0] for words in project.starts]
     assert caps == ["0.010000", "0.010000", "0.008000"]
+
+
+# --- many processes -----------------------------------------------------------------------------
+
+# Uses what its cap allows, and one turn more: a quarter of the cap.
+EXCEEDING = """#!/bin/sh
+echo "$@" >> "$CALLS"
+cap=$(echo "$@" | sed 's/.*--max-budget-usd \\([0-9.]*\\).*/\\1/')
+cost=$(awk "BEGIN {print $cap * COST}")
+sleep 0.1
+echo "{\\"type\\":\\"result\\",\\"num_turns\\":1,\\"result\\":\\"ok\\",\\"total_cost_usd\\":$cost}"
+"""
+
+
+@pytest.mark.parametrize("part", ["1.25", "0.4"])
+def test_parallel_runs_do_not_exceed_a_ledger(project: Project, part: str) -> None:
+    """Fifty processes, agents that exceed their caps by a turn or use less: the limit is spent, not more."""
+    project.agent(part, EXCEEDING)
+    project.llc("budget", "set", "day", "1usd")
+    runs = [project.start("run", "fix", "-q", number=number) for number in range(1, 51)]
+    assert {run.wait(240) for run in runs} == {3}
+    found = project.json("budget", "--days", "1")
+    (ledger,) = found["ledgers"]
+    assert ledger["reserved"] == 0
+    assert 0.99 <= ledger["spent"] <= 1 + 1e-6
+    assert sum(row["calls"] for row in found["days"]) == len(project.starts) >= 4
+
+
+def test_what_is_reserved_elsewhere_is_waited_for(project: Project) -> None:
+    """A run whose ledger is reserved continues when another call ends, and says that it waits."""
+    project.llc("budget", "set", "day", "2calls")
+    project.agent("0.01", AGENT.replace("echo '", "sleep 1.5\necho '", 1))
+    runs = [project.start("run", "fix", "--max-iterations", "1", number=number) for number in (1, 2, 3)]
+    assert [run.wait(60) for run in runs] == [3, 3, 3]
+    assert len(project.starts) == 2
+    assert "is reserved by other calls; waiting until one of them ends" in project.messages
+
+
+# --- runs that end in the middle ----------------------------------------------------------------
+
+
+def test_a_killed_run_holds_nothing(project: Project) -> None:
+    """Its reservation is given back when it is found dead; resumed, it pays for the call once."""
+    project.llc("budget", "set", "day", "1usd")
+    hanging = AGENT.replace("echo '", "test -e $CALLS.go || exec sleep 60\necho '", 1)
+    project.agent("0.02", hanging)
+    run = project.start("run", "fix", "-q")
+    project.wait_for(lambda: len(project.starts) == 1)
+    (held,) = project.json("budget")["ledgers"]
+    assert (held["spent"], held["reserved"]) == (0, 0.25)
+    run.kill()
+    run.wait()
+    (held,) = project.json("budget")["ledgers"]
+    assert (held["spent"], held["reserved"], held["is_least"]) == (0, 0, True)
+    Path(f"{project.calls}.go").touch()
+    assert project.json("resume", "fix")["status"] == "limit"
+    (held,) = project.json("budget")["ledgers"]
+    assert (held["spent"], held["reserved"]) == (0.18, 0)
+
+
+def test_an_interrupted_run_holds_nothing(project: Project) -> None:
+    """Its process gives the reservation back before it ends."""
+    project.agent("0.02", AGENT.replace("echo '", "exec sleep 60\necho '", 1))
+    project.llc("budget", "set", "day", "1usd")
+    run = project.start("run", "fix", "-q")
+    project.wait_for(lambda: len(project.starts) == 1)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(20) == 130
+    assert project.rows("SELECT count(*) FROM calls WHERE pid IS NOT NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("end", ["budget", "resume", "clean"])
+def test_a_result_that_was_not_settled_is_counted_once(project: Project, end: str) -> None:
+    """Killed after the journal had the result: it is settled by the journal, whoever finds it."""
+    project.llc("run", "fix", "-q", "--budget", "calls=3")
+    project.llc("budget", "set", "day", "1usd")
+    (pid,) = [os.fork() or os._exit(0)]
+    os.waitpid(pid, 0)
+    project.rows(
+        "UPDATE calls SET usd = 0, tokens = 0, calls = 0, held_usd = 0.25, pid = ?, started = 'x:1'"
+        " WHERE id = 2",
+        pid,
+    )
+    if end == "resume":
+        project.llc("resume", "fix", "-q", "--budget", "calls=4")
+    elif end == "clean":
+        assert project.llc("clean", "--unfinished").returncode == 0
+    (held,) = project.json("budget")["ledgers"]
+    assert (held["spent"], held["reserved"]) == (0.08 if end == "resume" else 0.06, 0)
+
+
+def test_scripted_and_replayed_runs_are_not_charged(project: Project) -> None:
+    """Nor is a dry run: the database is not even created."""
+    (project.folder / "world.yaml").write_text("- {kind: agent, usage: {usd: 1}}\n- {kind: shell}\n")
+    for words in (
+        ["run", "fix", "--script", "world.yaml", "-q"],
+        ["run", "fix", "--dry-run"],
+        ["replay", "fix"],
+    ):
+        assert project.llc(*words).returncode in (0, 3), words
+    assert not project.data.exists()
+
+
+# --- what agents report -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cost", ['"a lot"', "-5", "NaN", "1e308", "1e999", "null", "true", "[1]", "1e12"])
+def test_a_cost_that_is_not_believable_counts_as_reserved(project: Project, cost: str) -> None:
+    """Whatever an agent reports: a call counts at most what was reserved for it, and is marked."""
+    project.agent(cost)
+    project.llc("budget", "set", "day", "1usd")
+    project.llc("run", "fix", "-q", "--max-iterations", "1")
+    (held,) = project.json("budget")["ledgers"]
+    assert (held["spent"], held["is_least"]) == (0.25, True)
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+def test_each_ledger_counts_its_own(project: Project, tmp_path: Path) -> None:
+    """A project, an account by the fingerprint of its key, and the limits of the configuration."""
+    key = {"ANTHROPIC_API_KEY": "sk-very-secret"}
+    project.llc("budget", "set", "project", "5usd/month")
+    project.llc("run", "fix", "-q", "--max-iterations", "1", **key)
+    (row,) = project.json("budget", "--days", "1")["days"]
+    assert row["account"].startswith("anthropic:")
+    assert b"very-secret" not in (project.data / "llc" / "ledger.sqlite").read_bytes()
+    project.llc("budget", "set", f"account:{row['account']}", "1call")
+    (project.folder / ".loops" / "config.yaml").write_text("budget: {day: {calls: 2}, project: {usd: 9}}\n")
+    found = project.json("budget")["ledgers"]
+    assert [(one["scope"], one["period"], one["unit"], one["spent"]) for one in found] == [
+        ("project", "month", "usd", 0.02),
+        ("account", "ever", "calls", 1),
+        ("project", "day", "calls", 1),
+        ("project", "ever", "usd", 0.02),
+    ]
+    error = json.loads(project.llc("run", "fix", "--json", **key).stdout)["error"]
+    assert error["message"] == f"the budget of the account {row['account']} is used up: 1 call of 1 call"
+    # Another account has its own, until the project's limit of the day.
+    error = json.loads(project.llc("run", "fix", "--json").stdout)["error"]
+    assert error["message"].startswith(
+        "the budget of the project in a day is used up: 2 calls of 2 calls; it"
+    )
+    assert ".loops/config.yaml" in error["help"]
+    assert len(project.starts) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("day", "20"),
+        ("day", "usd"),
+        ("day", "20eur"),
+        ("day", "-1usd"),
+        ("day", "1e9usd"),
+        ("day", "9999999999999usd"),
+        ("day", "1.5calls"),
+        ("day", "5usd/month"),
+        ("project", "5usd/year"),
+        ("week", "5usd"),
+        ("account:", "5usd"),
+        ("account", "5usd"),
+        ("day:x", "5usd"),
+        ("day",),
+        (),
+    ],
+)
+def test_a_wrong_limit_is_refused(project: Project, words: tuple[str, ...]) -> None:
+    done = project.llc("budget", "set", *words)
+    assert done.returncode == 2
+    assert "error[" in done.stderr
+    assert not project.data.exists() or not (project.data / "llc" / "ledger.limits").exists()
+
+
+def test_a_limit_is_removed(project: Project) -> None:
+    """And the day has its own: what was used yesterday does not count."""
+    project.llc("budget", "set", "day", "1call")
+    project.llc("budget", "set", "day", "0.01 USD")
+    project.llc("run", "fix", "-q")
+    project.rows("UPDATE calls SET day = '2020-01-01'")
+    assert [one["spent"] for one in project.json("budget")["ledgers"]] == [0, 0]
+    assert project.llc("budget", "set", "day", "none").stdout == "day has no limit now\n"
+    assert project.json("budget")["ledgers"] == []
+    assert not (project.data / "llc" / "ledger.limits").exists()
+
+
+# --- a database that cannot be used ---------------------------------------------------------------
+
+
+def damage(project: Project) -> None:
+    path = project.data / "llc" / "ledger.sqlite"
+    path.write_bytes(b"no database " * 400)
+
+
+def empty(project: Project) -> None:
+    project.rows("DROP TABLE calls")
+
+
+def newer(project: Project) -> None:
+    project.rows("PRAGMA user_version = 99")
+
+
+def folder(project: Project) -> None:
+    path = project.data / "llc" / "ledger.sqlite"
+    path.unlink()
+    path.mkdir()
+
+
+TROUBLES = [
+    (damage, "is damaged"),
+    (empty, "is damaged"),
+    (newer, "has format 99"),
+    (folder, "cannot be opened"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "told"), TROUBLES)
+def test_a_database_that_cannot_be_used_loses_no_run(
+    project: Project, spoil: Callable[[Project], None], told: str
+) -> None:
+    """Without a limit a run continues with a note; with one it does not start a call, and can be resumed."""
+    project.llc("run", "fix", "-q", "--max-iterations", "1")
+    spoil(project)
+    done = project.llc("run", "fix", "--max-iterations", "1")
+    assert done.returncode == 3
+    assert "note: what agents and models use is not recorded: the ledger" in done.stderr
+    assert told in done.stderr
+    assert done.stderr.count("not recorded") == 1
+    assert len(project.starts) == 2
+    (project.folder / ".loops" / "config.yaml").write_text("budget: {day: {usd: 9}}\n")
+    done = project.llc("run", "fix", "--json")
+    assert json.loads(done.stdout)["terminated_by"] == "budget"
+    assert told in done.stderr
+    assert "a limit is set" in done.stderr
+    assert "llc resume fix-" in done.stderr
+    assert len(project.starts) == 2
+    shown = project.llc("budget")
+    assert shown.returncode == 1
+    assert "error[unusable-ledger]" in shown.stderr
+    assert told in shown.stderr
+    assert "Traceback" not in shown.stderr + done.stderr
+    shutil.rmtree(project.data)
+    assert project.json("resume", json.loads(done.stdout)["run"])["status"] == "limit"
+
+
+def test_a_damaged_database_with_limits_refuses_calls(project: Project) -> None:
+    """That there are limits is known without it."""
+    project.llc("budget", "set", "day", "9usd")
+    damage(project)
+    assert project.llc("run", "fix", "-q").returncode == 3
+    assert project.starts == []
+
+
+def test_a_locked_database_is_waited_for(project: Project) -> None:
+    """For ten seconds; a lock that is released earlier delays the call only."""
+    project.llc("budget", "set", "day", "9usd")
+    with sqlite3.connect(project.data / "llc" / "ledger.sqlite", isolation_level=None) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        found = project.json("run", "fix")
+        assert "is locked by another process" in found["error"]["message"]
+        run = project.start("run", "fix", "-q", "--max-iterations", "1")
+        project.wait_for(lambda: any((project.folder / ".loops" / ".running").glob("*/*.jsonl")))
+        lock.execute("ROLLBACK")
+    assert run.wait(60) == 3
+    assert len(project.starts) == 1

@@ -273,6 +273,7 @@ MEANINGS = {
     "unterminated-string": "a string has no end",
     "unterminated-symbol": "a symbol in bars has no end",
     "unterminated-variable": "`${` has no `}`",
+    "unusable-ledger": "the database of ledgers cannot be used",
     "unused-argument": "an argument is given to a function that ignores it",
     "unused-binding": "a local variable is never used",
     "unused-key": "a key has no effect",
