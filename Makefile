@@ -18,12 +18,12 @@ demo: $(BIN)/llc
 test: $(BIN)/llc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # The tests that are not slow (tests/slow.txt), of every package: in less than a minute on two cores.
 quick: $(BIN)/llc
 	$(BIN)/ruff check --quiet .
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow"
 
 # Every accident at every write, and hundreds of random ones: about ten minutes.
 crash: $(BIN)/llc
