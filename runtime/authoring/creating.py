@@ -88,6 +88,9 @@ class _Creation:
             return self.describe(given["describe"], data)
         if self.is_incomplete(data):
             data = wizard.ask(self.person(), given["paradigm"], data)
+            if wizard.READY in data:
+                given = {**given, "ready": True, "loops": [data[wizard.READY]]}
+                return ready_creation.run(given, self.person)
             words = data.pop(wizard.DESCRIBED, None)
             if words is not None:
                 return self.describe(words, data)

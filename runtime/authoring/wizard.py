@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ...ir.scalars import read_scalar
+from ...stdlib import READY_LOOPS
 from ..host import environment, files
 from . import drafts
-from .ready_loops import check_of
+from .ready_loops import check_of, load
 
 Data = dict[str, Any]
 # What is wrong with an answer, None if nothing is.
@@ -71,6 +72,7 @@ CHECKS = (
 _PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 OTHER = "other"
 DESCRIBED = "described"
+READY = "ready"
 # As the seed words them; the last leads to the others.
 KINDS = (
     Choice("fix", "Fix errors until clean (Recommended)"),
@@ -84,6 +86,7 @@ OTHER_KINDS = (
     Choice("fsm", "States and transitions of your own"),
     Choice(DESCRIBED, "Describe it in words, and have a model write it"),
     Choice("natural", "Words that stay: a model says once what they mean"),
+    Choice(READY, "A ready loop, such as lint, tests or coverage"),
 )
 ATTEMPTS = (Choice(10, "10 (Recommended)"), Choice(20, "20"), Choice(50, "50"), Choice(None, "Custom..."))
 _SENTENCE = "a command, or a sentence for the agent"
@@ -92,12 +95,18 @@ _MORE = "And then? (Enter: that is all)"
 
 
 def ask(asker: Asker, paradigm: str | None, data: Data) -> Data:
-    """A loop, from what was given and what is asked; `{"described": words}` for a model to write."""
+    """A loop, from what was given and what is asked.
+
+    `{"described": words}` for a model to write, `{"ready": name}` for a ready loop.
+    """
     kind = paradigm or asker.choose("What kind of automation loop do you want to create?", KINDS)
     if kind == OTHER:
         kind = asker.choose("What should it be like?", OTHER_KINDS)
     if kind == DESCRIBED:
         return {**data, DESCRIBED: data.get("description") or asker.text(_WORDS, check=_something)}
+    if kind == READY:
+        choices = [Choice(name, f"{name}: {load(name).summary}") for name in READY_LOOPS]
+        return {READY: asker.choose("Which one?", choices)}
     question = _QUESTIONS[kind]
     data = question(asker, {**data, "paradigm": _PARADIGMS.get(kind, kind)})
     if not data.get("name"):

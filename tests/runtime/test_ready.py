@@ -322,6 +322,18 @@ def test_questions_on_a_terminal(project: Path) -> None:
     assert (project / ".loops/lint.yaml").read_text() == text
 
 
+def test_the_wizard_offers_them(project: Path) -> None:
+    """Under "Other…"; then the questions of the ready loop follow."""
+    t = Dialogue("create")
+    t.answer("What kind of automation loop", "5\r")
+    t.answer("What should it be like", "5\r")
+    t.answer("Which one", "2\r")
+    t.answer("The command that checks types", "\r")
+    assert t.end() == 0
+    assert 'check: "mypy ."' in (project / ".loops/types.yaml").read_text()
+    assert "it may cost: 3 USD" in t.plain
+
+
 def test_leaving_saves_nothing(project: Path) -> None:
     """Ctrl-C at a question."""
     t = Dialogue("create", "--from", "migration")
