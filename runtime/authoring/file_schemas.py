@@ -10,6 +10,7 @@ from ...frontend.source.json_schema import document_schema
 from ...frontend.tasks.tools_file import ToolsFile, ToolSpec
 from ..effects.script_reader import RuleSpec, WorldFile
 from ..launch.jobs import JobSpec
+from ..project.agent_schema import AgentSpec
 from ..project.configuration_schema import ConfigurationFile
 from ..recordings.case_reader import CaseFile
 
@@ -30,6 +31,7 @@ def _or_list(schema: dict[str, Any], item: str) -> dict[str, Any]:
 # By the name of the kind of file.
 FILE_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "loop": json_schema,
+    "agent": lambda: document_schema("an agent, stdlib/agents/NAME.yaml", AgentSpec),
     "config": lambda: document_schema("llc configuration, .loops/config.yaml", ConfigurationFile),
     "tools": lambda: _or_list(document_schema("llc tools, .loops/tools.yaml", ToolsFile), ToolSpec.__name__),
     "world": lambda: _or_list(document_schema("llc scripted world", WorldFile), RuleSpec.__name__),

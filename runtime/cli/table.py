@@ -139,7 +139,7 @@ PARAMETERS: dict[str, Any] = {
     'files': ('files', (), 'text', 'Files, folders, names in .loops/, or - for stdin; by default all of .loops/.', '[FILE]…', '', None, None, None, True),
     'check:fmt': ('check', ('--check',), 'flag', 'Write nothing; exit with 1 if a file would change.'),
     'diff': ('diff', ('--diff',), 'flag', 'Write nothing; print what would change.'),
-    'what': ('what', (), 'text', '`loop`, `config`, `tools`, `world`, `case`, `job`, or a result such as `TaskResult`.', '[WHAT]', 'project_commands.schema:complete_schema'),
+    'what': ('what', (), 'text', '`loop`, `config`, `agent`, `tools`, `world`, `case`, `job`, or a result: `TaskResult`.', '[WHAT]', 'project_commands.schema:complete_schema'),
     'output:schema': ('output', ('--output', '-o'), 'text', 'Write to a file.', 'FILE', '', None, None, None, False, False, 'Output'),
     'paths': ('paths', (), 'text', 'Cases, or folders of cases; by default .loops/tests/.', '[CASE]…', 'completers:complete_case', None, None, None, True),
     'wanted': ('wanted', ('-k',), 'text', 'Only cases with this text in their path.', 'TEXT'),

@@ -31,7 +31,6 @@ from ...ir.records import frozen
 
 # How an output is read; `auto`: as events if it is events, as a report if it is one, else as text.
 OUTPUTS = ("auto", "text", "json", "stream-json", "events")
-PROTOCOLS = ("stream", "acp")
 # Paths in a JSON report, unless `fields` of the agent names others.
 FIELDS = {
     "result": "result",
@@ -258,9 +257,6 @@ class AgentSpec(Spec):
     )
     fork: tuple[Any, ...] = optional(ARGV, "The same where it continues a copy of `{session}`.", ())
     prompt: PromptSpec = optional(block(PromptSpec), "How it receives the prompt.", factory=PromptSpec)
-    protocol: str = optional(
-        choice(*PROTOCOLS), "`stream`: it writes its output; `acp`: the Agent Client Protocol.", "stream"
-    )
     output: str = optional(choice(*OUTPUTS), "What it prints; `auto`: recognised from the output.", "auto")
     fields: Mapping[str, str] = optional(
         Type("map", TEXT, pattern="|".join(FIELDS), says=f"fields are {', '.join(FIELDS)}"),

@@ -169,8 +169,6 @@ def is_placed(words: Iterable[Any], place: str) -> bool:
 
 def capabilities_of(agent: AgentSpec) -> frozenset[str]:
     """What a loop can require of it: keys of `CAPABILITIES`, `fork`, and `permissions: MODE`."""
-    if agent.protocol == "acp":
-        return frozenset(("session", *(f"permissions: {mode}" for mode in ("skip", "edit", "plan", "ask"))))
     words = (*agent.argv, *(agent.options if is_placed(agent.argv, "options") else ()), *agent.resume)
     found = {
         name for name, places in CAPABILITIES.items() if any(is_placed(words, place) for place in places)

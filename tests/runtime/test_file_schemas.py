@@ -11,12 +11,14 @@ import pytest
 import yaml
 
 from llc.frontend.source.files import text_source
+from llc.frontend.source.yaml_tree import read_document
 from llc.frontend.tasks.tools_file import read_tools
 from llc.ir.diagnostics import CompileError
 from llc.runtime.authoring.file_schemas import FILE_SCHEMAS
 from llc.runtime.effects.script_reader import read_world
 from llc.runtime.host.errors import UserError
 from llc.runtime.launch import jobs
+from llc.runtime.project import agents
 from llc.runtime.project.configuration_schema import read_configuration
 from llc.runtime.recordings import case_reader
 
@@ -29,9 +31,19 @@ FILES: dict[str, tuple[list[str], list[str]]] = {
             "tasks: {agent: [a, b], timeout: 2.5}\nbudget: {usd: 5, calls: 3}\n",
             "mcp: {files: {command: f, args: [.], env: {A: $B}, timeout: 3}}\n",
             "agents: {a: {argv: [a, '{prompt}'], output: json, fields: {result: x}}}\n",
+            "agents: {a: {extends: codex, env: {A: b}, stop: {signals: [INT], grace: 1}}}\n",
         ],
         ["secret: [A]\n", "secrets: [a-b]\n", "history: {keep: -1}\n", "models: [{provider: openai}]\n",
          "mcp: {a/b: {command: x}}\n", "agents: {a: {output: text}}\n", "budget: {calls: 1.5}\n"],
+    ),
+    "agent": (
+        [
+            "argv: [a, [--model, '{model}'], '{prompt}']\nerrors: [{kind: auth, status: [401]}]\n",
+            "extends: codex\nevents: [{match: {type: a}, each: b, where: {c: [1, d]}, text: [e, f]}]\n",
+        ],
+        ["output: text\n", "argv: []\n", "argv: [a]\nerrors: [{kind: odd}]\n",
+         "argv: [a]\nevents: [{matches: {}}]\n", "argv: [a]\npermissions: {root: {}}\n",
+         "argv: [a]\nstop: {signals: [KILL]}\n", "argv: [a]\nevents: [{usage: {scope: run}}]\n", "- a\n"],
     ),
     "tools": (
         [
@@ -76,6 +88,10 @@ def accepts(kind: str, text: str, folder: Path) -> bool:
             read_configuration(str(path))
         elif kind == "tools":
             return not read_tools(text_source(text))[1]
+        elif kind == "agent":
+            document = read_document(text_source(text))
+            found = agents.read_agent(document, "a")
+            return found is not None and not any(finding.is_error for finding in document.diagnostics)
         elif kind == "world":
             read_world(text_source(text))
         elif kind == "case":

@@ -35,7 +35,7 @@ def schema(
     what: Annotated[
         str,
         typer.Argument(
-            help="`loop`, `config`, `tools`, `world`, `case`, `job`, or a result such as `TaskResult`.",
+            help="`loop`, `config`, `agent`, `tools`, `world`, `case`, `job`, or a result: `TaskResult`.",
             metavar="[WHAT]",
             autocompletion=complete_schema,
         ),

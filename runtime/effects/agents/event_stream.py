@@ -135,6 +135,7 @@ class EventStream:
         """Apply the rules to one event."""
         is_final = False
         error: StreamError | None = None
+        was_stopping = self.must_stop
         for rule in self._rules:
             for place in rule.places(event):
                 self.is_stream = True
@@ -142,11 +143,13 @@ class EventStream:
                 if rule.spec.error is not None:
                     error = self._merge_error(error, rule.spec.error, place)
                 is_final = is_final or rule.spec.final is not None
-        if error is not None:
+        if was_stopping:
+            pass  # what it says while it is stopped does not replace the reason
+        elif error is not None:
             self.error = error
             kind = {"name": error.kind, "text": error.message, "status": error.status}
             self._tell("error", **kind)
-        elif is_final and not self.must_stop:
+        elif is_final:
             self.error = None  # the agent has recovered
         self.is_final = self.is_final or is_final
 

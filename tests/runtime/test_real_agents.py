@@ -1,0 +1,289 @@
+"""Real agent programs against a model server on the loopback device, without a login (`spec/agents.md`).
+
+The programs are installed once from the npm registry, into `tests/.cache`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.runtime.host.effect_context import Interrupt, Interrupted
+from llc.runtime.journal.agent_activity import AgentActivity
+
+from .model_server import Fail, Hang, ModelServer, Say, Shell, Write
+
+CACHE = Path(__file__).parents[1] / ".cache"
+PACKAGES = {
+    "claude": ("claude-code-2.1.197", "@anthropic-ai/claude-code@2.1.197"),
+    "codex": ("codex-0.169.0", "@openai/codex@0.169.0"),
+    "opencode": ("opencode-1.18.33", "opencode-ai@1.18.33"),
+    "gemini": ("gemini-cli-0.61.0", "@google/gemini-cli@0.61.0"),
+}
+Perform = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def installed() -> Callable[[str], Path]:
+    """The folder of an installed program."""
+
+    def install(name: str) -> Path:
+        missing = [program for program in ("node", "npm") if shutil.which(program) is None]
+        if missing:
+            reason = f"{' and '.join(missing)} not on PATH: {name} cannot be installed"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        place, package = PACKAGES[name]
+        folder = CACHE / place / "node_modules" / ".bin"
+        if not (folder / name).exists():
+            (CACHE / place).mkdir(parents=True, exist_ok=True)
+            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE / place), package]
+            subprocess.run(words, check=True, timeout=300, capture_output=True, text=True)
+        return folder
+
+    return install
+
+
+@pytest.fixture
+def models() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def use(
+    installed: Callable[[str], Path], place: Path, monkeypatch: pytest.MonkeyPatch, models: ModelServer
+) -> Callable[[str], None]:
+    """Puts a program on PATH, with a clean home that knows only the model server."""
+
+    def use(name: str) -> None:
+        home = place / "home"
+        (home / ".gemini").mkdir(parents=True)
+        (home / ".codex").mkdir()
+        monkeypatch.setenv("PATH", f"{installed(name)}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+        monkeypatch.delenv("LLC_AGENT", raising=False)
+        (home / ".codex" / "config.toml").write_text(
+            'model = "gpt-5.5"\nmodel_provider = "local"\ncheck_for_update_on_startup = false\n'
+            "[analytics]\nenabled = false\n[features]\nplugins = false\n"
+            f'[model_providers.local]\nname = "local"\nbase_url = "{models.url}/v1"\nenv_key = "TEST_KEY"\n'
+            'wire_api = "responses"\nrequest_max_retries = 0\nstream_max_retries = 0\n'
+        )
+        (home / ".gemini" / "settings.json").write_text(
+            json.dumps(
+                {
+                    "security": {"auth": {"selectedType": "gemini-api-key"}},
+                    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+                    "privacy": {"usageStatisticsEnabled": False},
+                }
+            )
+        )
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{models.url}/v1", "apiKey": "k"},
+            "models": {
+                "m": {"cost": {"input": 1, "output": 2}, "limit": {"context": 200000, "output": 8000}}
+            },
+        }
+        (home / "opencode.json").write_text(
+            json.dumps(
+                {
+                    "autoupdate": False,
+                    "share": "disabled",
+                    "model": "local/m",
+                    "small_model": "local/m",
+                    "provider": {"local": provider},
+                }
+            )
+        )
+        for variable, value in {
+            "HOME": str(home),
+            "CODEX_HOME": str(home / ".codex"),
+            "TEST_KEY": "k",
+            "ANTHROPIC_BASE_URL": models.url,
+            "ANTHROPIC_API_KEY": "sk-ant-test",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "GEMINI_API_KEY": "k",
+            "GEMINI_MODEL": "gemini-2.5-flash",
+            "GOOGLE_GEMINI_BASE_URL": models.url,
+            "OPENCODE_CONFIG": str(home / "opencode.json"),
+            **{
+                f"OPENCODE_DISABLE_{what}": "1"
+                for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
+            },
+            # What calls home is refused at once.
+            "HTTPS_PROXY": models.url,
+            "NO_PROXY": "127.0.0.1",
+        }.items():
+            monkeypatch.setenv(variable, value)
+
+    return use
+
+
+class Seen:
+    """What an agent was seen to do."""
+
+    def __init__(self) -> None:
+        self.activities: list[AgentActivity] = []
+
+    def of(self, kind: str) -> list[AgentActivity]:
+        return [activity for activity in self.activities if activity.kind == kind]
+
+
+ALL = pytest.mark.parametrize("name", PACKAGES)
+
+
+@ALL
+def test_it_uses_tools_and_writes_files(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """Text, a shell command, a file: in the project, in the record, and counted."""
+    use(name)
+    models.then(Shell("echo ran > shell.txt"), Write(os.path.abspath("new.txt"), "fresh"), Say("All done."))
+    seen = Seen()
+    result = perform("agent", {"on_agent": seen.activities.append}, agent=name, command="Do it.")
+    assert "error" not in result, result
+    assert Path("shell.txt").read_text() == "ran\n"
+    assert Path("new.txt").read_text().strip() == "fresh"
+    assert result["output"].rstrip("\n") == "All done."
+    assert result["session"] == seen.of("session")[-1].id
+    # Three requests, whose cached tokens count once.
+    assert (result["usage"]["input_tokens"], result["usage"]["output_tokens"]) == (4500, 120)
+    assert any("shell.txt" in tool.target for tool in seen.of("tool"))
+    assert not seen.of("tool-end")[0].is_error
+    assert any(file.endswith("new.txt") for files in seen.of("files") for file in files.files)
+    assert seen.of("final")[-1].text == "All done."
+
+
+@ALL
+def test_a_refused_key_ends_it_with_the_remedy(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """At once, however often the agent would try again."""
+    use(name)
+    models.then(Fail(401, "invalid api key"))
+    began = time.monotonic()
+    result = perform("agent", agent=name, command="Do it.", timeout_s=60)
+    assert result["error"]["kind"] == "auth", result
+    assert "log in" in result["error"]["message"] or "_API_KEY" in result["error"]["message"]
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_rate_limit_is_named(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """Those of opencode and gemini are silent."""
+    use(name)
+    models.then(Fail(429, "You are out of requests", retry_after=7200))
+    result = perform("agent", agent=name, command="Do it.", timeout_s=60)
+    assert result["error"]["kind"] == "rate-limit", result
+
+
+@pytest.mark.parametrize(
+    ("name", "permissions", "step"),
+    [("claude", "ask", Shell("touch made")), ("codex", "plan", Write("made", "x"))],
+)
+def test_a_refused_tool_is_an_error(
+    name: str, permissions: str, step: Any, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """Though the program exits with 0."""
+    use(name)
+    models.then(step, Say("I was not permitted to."))
+    result = perform("agent", agent=name, command="Do it.", permissions=permissions)
+    assert (result["error"]["kind"], result["exit_code"]) == ("refused", 0), result
+    assert "permissions" in result["error"]["message"]
+    assert not Path("made").exists()
+
+
+@ALL
+def test_silence_ends_it(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """`idle_timeout`: nothing on the stream, and nothing of it is left."""
+    use(name)
+    models.then(Hang())
+    result = perform("agent", agent=name, command="Do it.", timeout_s=60, idle_timeout_s=6)
+    assert result["error"]["kind"] == "idle-timeout", result
+    assert "wrote nothing for 6 s" in result["error"]["message"]
+
+
+@ALL
+def test_an_interrupt_ends_its_tools_too(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform, interrupt: Interrupt
+) -> None:
+    """A shell command of an agent has a session of its own, and would live on."""
+    use(name)
+    models.then(Shell("touch begun; sleep 15; touch survived"), Say("done"))
+
+    def stop() -> None:
+        while not Path("begun").exists():
+            time.sleep(0.05)
+        interrupt.set()
+
+    threading.Thread(target=stop, daemon=True).start()
+    with pytest.raises(Interrupted):
+        perform("agent", {"effect_id": f"stop-{name}-{os.getpid()}/1"}, agent=name, command="Do it.")
+    found = subprocess.run(
+        ["pgrep", "-f", "touch begun; sleep 15"], capture_output=True, text=True, check=False
+    )
+    assert found.stdout == ""
+
+
+@ALL
+def test_a_session_continues(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """With what was said before; and only the new tokens count."""
+    use(name)
+    models.then(Say("I remember."))
+    first = perform("agent", agent=name, command="The word is elderflower.")
+    again = perform(
+        "agent", agent=name, command="Which word?", session=first["session"], thread=first.get("thread")
+    )
+    assert "error" not in again, again
+    assert "elderflower" in json.dumps(models.requests[-1])
+    assert again["session"] == first["session"]
+    assert again["usage"]["input_tokens"] == 1500
+
+
+LOOP = """\
+paradigm: invariants
+name: green
+agent: {agent}
+max_iterations: 3
+constraints:
+  - name: tests
+    check: {{run: "python -m unittest -q", success: [0], failure: [1, 2, 5]}}
+    fix: {{prompt: "Make the tests pass"}}
+"""
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+def test_one_line_changes_the_agent_of_a_loop(
+    name: str, use: Callable[[str], None], models: ModelServer, place: Path
+) -> None:
+    """The same loop repairs a failing test with each."""
+    use(name)
+    (place / ".loops" / "green.yaml").write_text(LOOP.format(agent=name))
+    (place / "test_sum.py").write_text(
+        "import unittest\n\nclass Sum(unittest.TestCase):\n"
+        "    def test_sum(self):\n        self.assertEqual(1 - 1, 2)\n"
+    )
+    models.then(Shell("sed -i 's/1 - 1/1 + 1/' test_sum.py"), Say("Repaired."))
+    words = [sys.executable, "-m", "llc", "run", "green", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert json.loads(done.stdout)["final_state"] == "all_valid"
+    assert "AssertionError: 0 != 2" in json.dumps(models.requests[0])
