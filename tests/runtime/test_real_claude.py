@@ -191,3 +191,37 @@ def test_a_ready_loop_of_each_python_tool(
     assert "a.py:2" in told
     assert 'me "y" is not defined' in told or "Undefined name `y`" in told
     assert json.loads(done.stdout)["final_state"] == "done"
+
+
+def test_what_the_agent_did_is_on_record(run: Llc, place: Path, messages_server: MessagesServer) -> None:
+    """Its session before it starts, tools, files and answer in the journal; the change in `llc diff`."""
+    subprocess.run(["git", "init", "-q", "."], cwd=place, check=True)
+    (place / ".gitignore").write_text("home/\ncache/\n")
+    (place / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    loop(place, "grep -q + calc.py", '{prompt: "Repair it"}')
+    path = str(place / "calc.py")
+    messages_server.then(
+        use("Read", file_path=path),
+        use("Edit", file_path=path, old_string="a - b", new_string="a + b"),
+        text("Repaired: + for -."),
+    )
+    done = run("run", "green")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in run("logs", "green", "--json").stdout.splitlines()]
+    names = [event["event"] for event in events]
+    (begun,) = [
+        at for at, event in enumerate(events) if event["event"] == "action_start" and event["kind"] == "agent"
+    ]
+    told = [event for event in events if event["event"] == "agent"]
+    assert told[0]["what"] == "session"
+    assert names[begun:][:4] == ["action_start", "tree", "agent", "process"]
+    assert [event["target"] for event in told if event["what"] == "tool"] == [path, path]
+    assert [event["files"] for event in told if event["what"] == "files"][-1] == [path]
+    assert [event["text"] for event in told if event["what"] == "final"] == ["Repaired: + for -."]
+    status = json.loads(run("status", "green", "--json").stdout)
+    assert status["agent"]["session"] == told[0]["id"]
+    assert (status["agent"]["tools"], status["agent"]["answer"]) == (2, "Repaired: + for -.")
+    assert status["files"] == [["M", "calc.py"]]
+    patch = run("diff", "green").stdout
+    assert "-    return a - b\n+    return a + b\n" in patch
+    assert f"[Edit {path}]" in run("logs", "green").stdout

@@ -10,7 +10,7 @@ from spec.test_operating_spec import stable
 from llc.runtime.project import agents
 
 TEXT = text_of("agents.md")
-BLOCKS = take("agents.md", "yaml", "sh helper", "console")
+BLOCKS = take("agents.md", "yaml", "sh helper", "sh writer", "console")
 
 
 def test_every_known_agent_is_in_the_chapter() -> None:
@@ -24,7 +24,8 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     shell = Shell(tmp_path, without=("LLC_AGENT",))
     for block in BLOCKS:
         if block.language == "sh":
-            (shell.project / "helper").write_text(f"#!/bin/sh\n{block.text}")
-            (shell.project / "helper").chmod(0o755)
+            program = shell.project / block.kind.partition(" ")[2]
+            program.write_text(f"#!/bin/sh\n{block.text}")
+            program.chmod(0o755)
     others = [block for block in BLOCKS if block.language != "sh"]
     shell.follow(others, stable, lambda done: done.stdout + done.stderr)
