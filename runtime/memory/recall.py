@@ -110,9 +110,12 @@ def _relevant(inputs: Any, relevance: Any) -> Any:
         return inputs
     if not isinstance(relevance, dict):
         raise BadRequest(f"`context_relevance` is a map from names to true or false, not {_shown(relevance)}")
-    if not isinstance(inputs, dict):
-        return inputs
-    return {name: value for name, value in inputs.items() if relevance.get(name, True)}
+    if isinstance(inputs, dict):
+        return {name: value for name, value in inputs.items() if relevance.get(name, True)}
+    if isinstance(inputs, list) and all(isinstance(entry, list) and len(entry) == 2 for entry in inputs):
+        # an association list
+        return [value for name, value in inputs if not isinstance(name, str) or relevance.get(name, True)]
+    return inputs
 
 
 def plain_text(value: Any) -> str:

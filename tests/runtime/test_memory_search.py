@@ -132,6 +132,10 @@ def test_history_and_inputs_count_less_than_the_query(tmp_path: Path) -> None:
     assert found(folder, inputs={"a": "brake", "b": "engine"}, context_relevance={"b": False}) == [
         "gamma.txt"
     ]
+    pairs = [["a", "brake"], ["b", "engine"]]
+    assert found(folder, inputs=pairs, context_relevance={"b": False}) == ["gamma.txt"]
+    assert found(folder, inputs=pairs, context_relevance={"a": False}) == found(folder, "engine")
+    assert found(folder, inputs=["brake", ["b"]], context_relevance={"a": False}) == ["gamma.txt"]
     assert found(folder, "engine", fresh_context="disabled") == []
 
 

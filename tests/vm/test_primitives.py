@@ -352,3 +352,16 @@ def test_primitives_keep_values_in_host_form(data: Any) -> None:
     value = from_host(data)
     made = do("map", "k", do("list", value, value))
     assert equal(from_host(to_host(made)), made)
+
+
+def test_a_field_of_an_association_list_does_not_depend_on_the_order_of_its_entries() -> None:
+    """A list that is no association list faults wherever its wrong entry is."""
+    good = (("a", 1), ("b.c", 2), ("d", (("e", 3),)))
+    assert [do("get_field", good, name) for name in ("a", "b.c", "d.e", "x", "b")] == [1, 2, 3, None, None]
+    for wrong in ("x", (1,), (1, 2, 3)):
+        for entries in ((wrong, ("a", 1)), (("a", 1), wrong)):
+            for name in ("a", "b", "a.b"):
+                assert fault_of("get_field", entries, name).kind == "type-error"
+    assert do("get_field", ("a", ("b", "c")), "1.0") == "b"
+    assert do("get_field", (("a.b", 1), ("a", (("b", 2),))), "a.b") == 1
+    assert do("get_field", (), "a.b") is None

@@ -94,13 +94,18 @@ def without_nulls(map: Value) -> Value:
 def get_field(value: Value, path: Value) -> Value:
     """A field by its name, or by names with dots between; null where there is none.
 
-    A map that has a field of the whole name gives that one. A whole number is an item of a list.
+    A map or an association list that has a field of the whole name gives that one. A whole number is an item
+    of a list.
     """
     if type(path) is int:
         return _field(value, path)
     names = key(path)
     if type(value) is dict and names in value:
         return value[names]
+    if "." in names and is_list(value) and all(map(_is_entry, iterate(value))):
+        for label, content in map(to_tuple, iterate(value)):
+            if _is_label(label, names):
+                return content
     for name in names.split("."):
         value = _field(value, name)
     return value
@@ -117,13 +122,19 @@ def _field(value: Value, name: str | int) -> Value:
         items = to_tuple(value)
         index = int(name)
         return items[index] if 0 <= index < len(items) else None
-    for entry in iterate(value):
-        if not is_list(entry) or length(entry) != 2:
+    for entry in iterate(value):  # all of them, so that the order does not matter
+        if not _is_entry(entry):
             raise expected("an association list, of lists of a key and a value", entry)
-        label, content = to_tuple(entry)
-        if type(label) in (str, Symbol) and key(label) == name:
-            return content
-    return None
+    return next((content for label, content in map(to_tuple, iterate(value)) if _is_label(label, name)), None)
+
+
+def _is_entry(entry: Value) -> bool:
+    """Whether it can be an entry of an association list."""
+    return is_list(entry) and length(entry) == 2
+
+
+def _is_label(label: Value, name: str) -> bool:
+    return type(label) in (str, Symbol) and key(label) == name
 
 
 class _Undefined(Exception):
