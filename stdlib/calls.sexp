@@ -60,12 +60,25 @@
                (message (string-append "`" who "`: " (get problem "message")))
                (details (get problem "details" (dict))))))
 
-; What the tools that run a command give: a ValidationResult.
+; What the tools that run a command give: a ValidationResult that is a TaskResult too.
 (define (calls:shell _ result)
-  (let ((validation (dict (stdout (get result "output")) (stderr (get result "stderr"))
-                          (exit_code (get result "exit_code"))))
-        (problem (calls:shell-problem result)))
-    (if problem (put validation "error" problem) validation)))
+  (let* ((problem (calls:shell-problem result))
+         (printed (dict (stdout (get result "output")) (stderr (get result "stderr"))
+                        (exit_code (get result "exit_code"))))
+         (validation (if problem (put printed "error" problem) printed)))
+    (merge validation (calls:task-result printed problem))))
+
+; Status, content and notes of a command that has been run.
+(define (calls:task-result printed problem)
+  (let ((code (get printed "exit_code")))
+    (if (and (not problem) (equal? code 0))
+        (dict (status "COMPLETE") (content (get printed "stdout")) (notes printed))
+        (dict (status "FAILED") (content (get printed "stdout"))
+              (notes
+                (put printed "error"
+                  (dict (type "TASK_FAILURE") (reason "subtask_failure")
+                        (message (or problem (string-append "exit code " code)))
+                        (details (dict)))))))))
 
 (define (calls:shell-problem result)
   (cond
@@ -116,7 +129,10 @@
     ((map? settings) (calls:known-settings who what settings known))
     ((and (list? settings) (every? calls:pair? settings))
      (calls:known-settings who what
-       (reduce (lambda (made pair) (put made (first pair) (second pair))) (dict) settings)
+       (reduce
+         (lambda (made pair)
+           (if (member (second pair) '(nil null ())) made (put made (first pair) (second pair))))
+         (dict) settings)
        known))
     (else
      (error 'type-error

@@ -120,6 +120,7 @@ PRIVATE: dict[str, Entry] = OPERATIONS | {
         ("shell-problem", 1),
         ("shown", 1),
         ("task", 2),
+        ("task-result", 2),
         ("tool", 2),
         ("type-words", 1),
     )

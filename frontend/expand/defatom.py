@@ -42,6 +42,8 @@ USAGE = (
 _TEXTS = ("instructions", "subtype", "description", "model", "runner", "on_unknown", "system", "criteria")
 # Texts that can be written as symbols.
 _WORDS = ("subtype", "model", "runner", "on_unknown")
+# Symbols in data that mean no value.
+_NOTHING = (Symbol("nil"), Symbol("null"))
 _CHOICES = {"runner": RUNNERS, "on_unknown": ON_UNKNOWN}
 _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
 
@@ -127,7 +129,7 @@ class _Reader:
         return found
 
     def text(self, clause: Form) -> str:
-        value = clause.items[1] if len(clause.items) == 2 else None
+        value = unquoted(clause.items[1]) if len(clause.items) == 2 else None
         if isinstance(value, Atom):
             if isinstance(value.value, str):
                 return value.value
@@ -156,9 +158,7 @@ class _Reader:
     # --- clauses ------------------------------------------------------------------------------
 
     def parameters(self, clause: Form) -> tuple[Parameter, ...]:
-        rows = clause.items[1:]
-        if len(rows) == 1 and isinstance(rows[0], Form) and not rows[0].items:
-            rows = ()  # (params ())
+        rows = _rows(clause)
         found: dict[str, Parameter] = {}
         for row in rows:
             parts = row.items if isinstance(row, Form) else (row,)
@@ -178,8 +178,14 @@ class _Reader:
     def parameter(self, name: str, parts: tuple[Datum, ...]) -> Parameter:
         if not parts:
             return Parameter(name)
-        word = identifier_of(parts[0])
-        spelled = word.name if word is not None else parts[0].value if isinstance(parts[0], Atom) else None
+        kind, is_required = parts[0], True
+        head = identifier_of_first(kind)
+        if head is not None and head.name == "optional" and isinstance(kind, Form) and len(kind.items) == 2:
+            kind, is_required = kind.items[1], False
+        word = identifier_of(kind)
+        spelled = word.name if word is not None else kind.value if isinstance(kind, Atom) else None
+        if isinstance(spelled, str) and (spelled.endswith("?") or spelled == "optional"):
+            spelled, is_required = spelled.removesuffix("?").replace("optional", "any"), False
         type = type_named(spelled) if isinstance(spelled, str) else None
         if type is None:
             what = f"there is no type `{str(spelled)[:80]}`" if spelled is not None else "this is no type"
@@ -189,7 +195,7 @@ class _Reader:
             self.x.error("unknown-type", what, parts[0].span, help=help)
             return Parameter(name)
         if len(parts) == 1:
-            return Parameter(name, type)
+            return Parameter(name, type, is_required)
         default = self.data(parts[1])
         if default is not None and not fits(default, type):
             message = f"the default of `{name}` is {TYPES[type]}"
@@ -224,6 +230,8 @@ class _Reader:
         found = {}
         for name, datum in self.settings(clause, tuple(HISTORY_SETTINGS)).items():
             value = self.data(datum)
+            if value is None or value == () or value in _NOTHING:
+                continue  # as if it were left out
             problem = check_setting(HISTORY_SETTINGS, name, value)
             if problem is not None:
                 self.x.error("unknown-setting", problem, datum.span)
@@ -232,12 +240,8 @@ class _Reader:
         return found
 
     def settings(self, clause: Form, known: tuple[str, ...]) -> dict[str, Datum]:
-        """`(clause (name value)…)` or `(clause ((name value)…))`."""
-        rows = clause.items[1:]
-        if len(rows) == 1 and isinstance(rows[0], Form) and identifier_of_first(rows[0]) is None:
-            rows = rows[0].items
         found: dict[str, Datum] = {}
-        for row in rows:
+        for row in _rows(clause):
             name = identifier_of_first(row)
             if name is None or not isinstance(row, Form) or len(row.items) != 2:
                 self.x.error("bad-clause", "a setting is (name value)", row.span)
@@ -255,6 +259,7 @@ class _Reader:
         """A string, or a symbol for its name."""
         if datum is None:
             return default
+        datum = unquoted(datum)
         name = identifier_of(datum)
         if name is not None:
             return name.name
@@ -265,13 +270,27 @@ class _Reader:
 
     def data(self, datum: Datum) -> Any:
         """The value of a datum, without a quote around it."""
-        if isinstance(datum, Form) and datum.head is Symbol("quote") and len(datum.items) == 2:
-            datum = datum.items[1]
         try:
-            return value_of(datum)
+            return value_of(unquoted(datum))
         except ValueError:
             self.x.error("dotted-list", "a dotted pair is not a value", datum.span)
             return None
+
+
+def unquoted(datum: Datum) -> Datum:
+    """A datum without a quote before it: nothing in the clauses is evaluated."""
+    if isinstance(datum, Form) and datum.head is Symbol("quote") and len(datum.items) == 2:
+        return datum.items[1]
+    return datum
+
+
+def _rows(clause: Form) -> tuple[Datum, ...]:
+    """The rows of `(clause row…)` or of `(clause (row…))`, which may be quoted."""
+    rows = clause.items[1:]
+    only = unquoted(rows[0]) if len(rows) == 1 else None
+    if isinstance(only, Form) and (only is not rows[0] or identifier_of_first(only) is None):
+        return only.items
+    return rows
 
 
 def identifier_of_first(datum: Datum) -> Identifier | None:

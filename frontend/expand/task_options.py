@@ -52,7 +52,11 @@ def _entries(value: Core) -> list[tuple[str, Any]]:
     """The settings of a quoted list of pairs, or of a `dict`, as far as they are known."""
     if isinstance(value, Literal) and isinstance(value.value, tuple):
         pairs = [item for item in value.value if isinstance(item, tuple) and len(item) == 2]
-        return [(_text(key), _text(given)) for key, given in pairs if isinstance(key, str | Symbol)]
+        return [
+            (_text(key), _text(given))
+            for key, given in pairs
+            if isinstance(key, str | Symbol) and _text(given) not in ("nil", "null", None, ())
+        ]
     if isinstance(value, Operation) and value.op == "map":
         keys, values = value.args[::2], value.args[1::2]
         return [

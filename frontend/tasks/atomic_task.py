@@ -185,8 +185,9 @@ def read_schema(text: str) -> dict[str, Any]:
         return {"type": "array", "items": item} if text != word else item
     from ...ir.results import CLASSES, json_schema
 
-    if text in CLASSES:
-        return json_schema(CLASSES[text])
+    name = text.rpartition(".")[2]  # `module.Name`, as Python names a class
+    if name in CLASSES:
+        return json_schema(CLASSES[name])
     help = suggest(text[:100], [*CLASSES, *_WORDS], "a schema is JSON, or one of")
     raise ValueError(f"`{text[:80]}` is no schema; {help}")
 

@@ -24,8 +24,16 @@ TYPES = {
     "list": "a list",
     "map": "a map",
 }
-# JSON Schema's words for two of them.
-_SPELLINGS = {"array": "list", "object": "map"}
+# The words of JSON Schema and of Python for some of them.
+_SPELLINGS = {
+    "array": "list",
+    "object": "map",
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "dict": "map",
+}
 TYPE_NAMES = (*TYPES, *_SPELLINGS)
 # Settings in a call of a task, in addition to the task's own parameters.
 RESERVED = ("files", "context", "history_config")

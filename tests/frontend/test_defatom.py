@@ -66,6 +66,45 @@ def test_parameters_are_written_in_several_ways(params: str) -> None:
     assert effect.args["inputs"] == {"a": "1", "b": "2"}
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        "(params (a str) (b int))",
+        "(params '((a string) (b integer)))",
+        "(params ((a string) (b integer)))",
+        "(params (a str) (b (optional int)))",
+        "(params (a string) (b int?))",
+        "(params (a string) (b optional))",
+        "(params (a (optional any)) (b float) (c bool?) (d (optional dict)))",
+    ],
+)
+def test_parameters_are_written_as_in_programs_of_others(params: str) -> None:
+    """With Python's words for types, optional, or as one quoted list."""
+    effect = first_effect(f'(defatom t {params} (instructions "{{{{a}}}}{{{{b}}}}")) (t (a "1") (b 2))')
+    assert effect.args["inputs"] == {"a": "1", "b": 2}
+    if "optional" in params or "?" in params:
+        left = "(b 2)" if "a (optional" in params else '(a "1")'
+        effect = first_effect(f'(defatom t {params} (instructions "{{{{a}}}}{{{{b}}}}")) (t {left})')
+        assert len(effect.args["inputs"]) == 1
+    else:
+        assert any(
+            item.id == "missing-parameter"
+            for item in findings(f'(defatom t {params} (instructions "{{{{a}}}}{{{{b}}}}")) (t "1")')
+        )
+
+
+def test_quoted_clauses_nil_turns_and_schemas_by_their_path() -> None:
+    """Nothing in a clause is evaluated, so a quote changes nothing; nil turns are all of them."""
+    text = """(defatom t (params) (instructions "x") (subtype 'evaluation)
+      (output_format '((type "json") (schema "system.models.StructuredAnalysisResult")))
+      (history_config '((use_session_history true) (history_turns_to_include nil))))
+    (t)"""
+    definition: dict[str, Any] = first_effect(text).args["definition"]
+    assert definition["subtype"] == "evaluation"
+    assert definition["history_config"] == {"use_session_history": True}
+    assert set(definition["output_format"]["schema"]["required"]) >= {"success", "analysis"}
+
+
 def test_no_parameters() -> None:
     """`(params)` and `(params ())`."""
     for params in ("(params)", "(params ())"):

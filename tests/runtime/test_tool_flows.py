@@ -251,3 +251,18 @@ def test_a_dry_run_names_the_tools(llc: Llc, tmp_path: Path) -> None:
     assert "tool: my:say" in done.stdout
     assert "system:run_script" in done.stdout
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("command", "status"), [("echo hi", "COMPLETE"), ("echo hi; exit 3", "FAILED")])
+def test_what_a_command_gives_is_a_task_result_too(
+    llc: Llc, tmp_path: Path, command: str, status: str
+) -> None:
+    """Programs that read status, content and notes find them."""
+    (tmp_path / ".loops" / "shell.sexp").write_text(
+        f'(define r (system:execute_shell_command "{command}"))\n'
+        '(list (get-field r "status") (get-field r "content") (get-field r "stdout")\n'
+        '      (get-field r "notes.exit_code") (get-field r "notes.stdout")\n'
+        '      (get-field r "notes.error.message"))\n'
+    )
+    code, message = (0, None) if status == "COMPLETE" else (3, "exit code 3")
+    assert value(llc("run", "shell", "--json")) == [status, "hi\n", "hi\n", code, "hi\n", message]

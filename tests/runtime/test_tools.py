@@ -291,7 +291,18 @@ def test_what_a_command_gives(use: Use, output: str, command: str, expected: dic
     if "error" in expected:
         assert result["error"]["kind"] == expected["error"]
     else:
-        assert result["value"] == expected["value"]
+        value = result["value"]
+        if isinstance(value, dict) and "stdout" in value:
+            printed = {name: value[name] for name in ("stdout", "stderr", "exit_code")}
+            error = {
+                "type": "TASK_FAILURE", "reason": "subtask_failure", "message": "exit code 3", "details": {}
+            }  # fmt: skip
+            assert {name: value.pop(name) for name in ("status", "content", "notes")} == {
+                "status": "FAILED",
+                "content": "out\n",
+                "notes": {**printed, "error": error},
+            }
+        assert value == expected["value"]
 
 
 def test_an_error_tells_what_was_written(use: Use) -> None:

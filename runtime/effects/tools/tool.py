@@ -199,11 +199,22 @@ def in_shell(piece: Any, values: dict[str, Any]) -> str:
 # --- what it gives ----------------------------------------------------------------------------
 
 
+def _task_result(printed: dict[str, Any], problem: str | None) -> dict[str, Any]:
+    """What makes the result of a command a TaskResult too; as `calls:task-result` in the library."""
+    told: dict[str, Any] = {"status": "COMPLETE", "content": printed["stdout"], "notes": printed}
+    if problem is None and printed["exit_code"] == 0:
+        return told
+    message = problem or f"exit code {printed['exit_code']}"
+    error = {"type": "TASK_FAILURE", "reason": "subtask_failure", "message": message, "details": {}}
+    told |= {"status": "FAILED", "notes": {**printed, "error": error}}
+    return told if problem is None else {**told, "error": problem}
+
+
 def _answer(result: dict[str, Any], output: str) -> dict[str, Any]:
     problem = _problem(result)
     if output == "result":
         value = {"stdout": result["output"], "stderr": result["stderr"], "exit_code": result["exit_code"]}
-        return {"value": {**value, "error": problem[1]} if problem is not None else value}
+        return {"value": {**value, **_task_result(value, problem and problem[1])}}
     if problem is None and result["exit_code"]:
         told = (result["stderr"].strip() or result["output"].strip())[-_TOLD:]
         problem = "tool-failed", f"exit code {result['exit_code']}" + (f": {told}" if told else "")
