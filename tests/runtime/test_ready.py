@@ -85,7 +85,17 @@ def test_the_list_names_the_files() -> None:
 
 @pytest.mark.parametrize("name", READY_LOOPS)
 @pytest.mark.parametrize(
-    "marker", ["", "pyproject.toml", "package.json", "tsconfig.json", "Cargo.toml", "go.mod", "docs/conf.py"]
+    "marker",
+    [
+        "",
+        "uv.lock",
+        "pyproject.toml",
+        "package.json",
+        "tsconfig.json",
+        "Cargo.toml",
+        "go.mod",
+        "docs/conf.py",
+    ],
 )
 def test_every_ready_loop_is_valid(project: Path, llc: Llc, name: str, marker: str) -> None:
     """Without a warning, whatever tools the project has; and it has limits."""
@@ -157,6 +167,8 @@ def test_the_limit_is_reached_after_a_check(project: Path, llc: Llc, name: str) 
     [
         (["pyproject.toml"], "tests", ("pytest -q", (1, 2))),
         (["package.json"], "tests", ("npm test", (1,))),
+        (["package.json", "pnpm-lock.yaml"], "tests", ("pnpm test", (1,))),
+        (["pyproject.toml", "uv.lock"], "tests", ("uv run pytest -q", (1, 2))),
         (["Cargo.toml"], "tests", ("cargo test", (101,))),
         (["go.mod"], "tests", ("go test ./...", (1, 2))),
         (["src/thing/__init__.py"], "types", ("mypy src", (1, 2))),
@@ -182,6 +194,7 @@ def test_the_tool_follows_from_the_files(
         ("tests", "pytest -q tests/unit", (1, 2), {}),
         ("tests", "python -m pytest", (1, 2), {}),
         ("tests", "cargo test --lib", (101,), {}),
+        ("tests", "CI=1 uv run -- pytest -x", (1, 2), {}),
         ("tests", "./run-tests", (1,), {}),
         ("tests", "echo 'unclosed", (1,), {}),
         ("lint", "npx eslint src", (1,), {"autofix": "npx eslint --fix ."}),
