@@ -18,7 +18,7 @@ FIELD_TYPES = {
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
     "effort": "text", "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value",
     "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
-    "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map",
+    "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map", "judge": "text",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
     "max_tokens": "integer", "model": "text", "name": "text", "names": "texts", "on_unknown": "text",
     "output": "text", "permissions": "text", "previous_outputs": "text", "program": "text",
@@ -228,7 +228,7 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "evaluate",
-        "prompt output schema model max_tokens timeout_s? deadline_ms? on_unknown?",
+        "prompt output schema model max_tokens judge? agent? argv? timeout_s? deadline_ms? on_unknown?",
         "reply? usage? duration_ms elapsed_ms timed_out? error?",
         "Ask a model for a structured verdict on an output.",
         subject="model", waits=True, acts=True, is_model_call=True, waiting="asking the model",
@@ -286,6 +286,16 @@ SPENDERS = frozenset(row.name for row in EFFECT_ROWS if row.spends)
 _ARGUMENT_TYPES: dict[str, tuple[type, ...]] = {
     "text": (str,), "integer": (int,), "number": (int, float), "map": (dict,), "texts": (list,),
 }  # fmt: skip
+
+
+def cannot_judge(schema: dict[str, object], reason: str) -> dict[str, object]:
+    """The result of an `evaluate` effect without an answer: the verdict for it, if the schema has one."""
+    properties = schema.get("properties")
+    verdict = properties.get("verdict") if isinstance(properties, dict) else None
+    verdicts = verdict.get("enum") if isinstance(verdict, dict) else None
+    if isinstance(verdicts, list | tuple) and CANNOT_JUDGE in verdicts:
+        return {"reply": {"verdict": CANNOT_JUDGE, "confidence": 1.0, "reason": reason}}
+    return {"error": {"kind": "no-tool-call", "message": reason}}
 
 
 def argument_problem(kind: str, args: dict[str, object]) -> str | None:

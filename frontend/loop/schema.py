@@ -52,6 +52,9 @@ class LlmSettings(Spec):
     model: str | None = optional(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default.")
     max_tokens: int = optional(COUNT, "The most tokens a judgement may take.", 256)
     timeout: float = optional(DURATION, "Seconds for one judgement.", 30)
+    judge: str | None = optional(
+        choice("model", "agent"), "Who judges; absent: the model, or the agent if only it can be asked."
+    )
 
 
 @frozen(kw_only=True)

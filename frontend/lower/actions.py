@@ -52,11 +52,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         args["default"] = default
     if kind == "agent":
         check_budget(context, chain, state, "act")
-        agent = state.agent if state.agent is not None else context.loop.agent
-        if isinstance(agent, str):
-            args["agent"] = agent
-        elif agent is not None:
-            args["argv"] = (agent.program, *agent.args)
+        args |= agent_arguments(context, state)
         for key in AGENT_OPTIONS:
             own = getattr(state, key)
             args[_ARGUMENTS.get(key, key)] = own if own is not None else getattr(context.loop, key)
@@ -83,6 +79,14 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     if state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
     context.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+
+def agent_arguments(context: LoopContext, state: StateSpec) -> dict[str, Any]:
+    """The arguments of an effect that name the agent of a state."""
+    agent = state.agent if state.agent is not None else context.loop.agent
+    if isinstance(agent, str):
+        return {"agent": agent}
+    return {} if agent is None else {"argv": (agent.program, *agent.args)}
 
 
 def _session_slots(context: LoopContext, state: StateSpec) -> tuple[Slot, Slot]:

@@ -23,6 +23,7 @@ from ..loop.evaluator_schema import (
 )
 from ..loop.schema import StateSpec
 from . import templates
+from .actions import agent_arguments
 from .budgets import check_budget, spend
 from .chain import Chain
 from .loop_context import LoopContext
@@ -193,6 +194,10 @@ class Evaluation:
             "deadline_ms": context.deadline,
             "on_unknown": state.on_unknown,
         }
+        if settings.judge is not None:
+            args["judge"] = settings.judge
+        if settings.judge != "model":
+            args |= agent_arguments(context, state)
         chain.perform("evaluate", args, "reply", f"{state.name}/judge")
         spend(context, chain, state, "reply")
         context.in_time(chain, "reply", f"{state.name}/judge_in_time")

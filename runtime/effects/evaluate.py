@@ -1,10 +1,11 @@
-"""The `evaluate` effect: its world's model client, made on first use."""
+"""The `evaluate` effect: asks a model, or the agent itself where there is no key for the model."""
 
 from __future__ import annotations
 
 from ..host.effect_context import Context
-from ..models.judge import Judge
+from ..models.judge import judge_of
 from .parts import Parts
+from .shell import shell_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,8 +13,12 @@ if TYPE_CHECKING:
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    """Perform an `evaluate` effect. Without `judge`, the agent is asked if only it can answer."""
+    judge = args.get("judge")
+    if judge == "agent" or (judge is None and not judge_of(parts).has_key(args["model"])):
+        from .agents import judge as by_agent  # an agent that judges has been started before
+
+        runner = shell_of(parts).runner
+        if judge == "agent" or by_agent.can_judge(args, runner):
+            return by_agent.judge(args, context, runner)
     return judge_of(parts).perform(args, context)
-
-
-def judge_of(parts: Parts) -> Judge:
-    return parts.keep("judge", lambda: Judge(parts.workers))

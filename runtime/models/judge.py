@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os.path
 
-from ...ir.effects import CANNOT_JUDGE
+from ...ir.effects import cannot_judge
 from ..host import clock, environment, files
 from ..host.effect_context import Context
 from ..host.paths import CONFIG, LOOPS, ROOT
@@ -21,6 +21,7 @@ from .prompt import message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from ..project.settings import ModelEntry
@@ -60,11 +61,10 @@ class Judge:
         """
         started = clock.monotonic()
         model = self._model(args["model"])
-        content = f"{args['prompt']}\n\n<action_output>\n{args['output']}\n</action_output>"
         limit = f"`llm.max_tokens` ({args['max_tokens']})"
         request = {
             "system": "",
-            "messages": [message("user", (content, False))],
+            "messages": [message("user", (question(args), False))],
             "max_tokens": args["max_tokens"],
             "output": {"schema": args["schema"], "limit": limit, "tool": TOOL, "description": _TOOL_DOC},
         }
@@ -78,7 +78,7 @@ class Judge:
             if not said["called"] and (PROVIDERS[model.provider].is_forced or "problem" in said):
                 cut = f"; the reply was truncated at {limit}" if said["stop"] == "length" else ""
                 reason = f"the model did not call the tool `{TOOL}`{cut}"
-                result |= _without_answer(args["schema"], reason)
+                result |= cannot_judge(args["schema"], reason)
             elif "problem" in said:
                 result["error"] = _error("invalid-reply", said["problem"])
             else:
@@ -94,6 +94,10 @@ class Judge:
                 self._entries = configuration.load(ROOT).models
         return models.choose(name, self._entries)
 
+    def has_key(self, name: str) -> bool:
+        """Whether a key is set for a model, as far as the environment tells."""
+        return models.has_key(self._model(name))
+
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
@@ -104,13 +108,15 @@ def _given(args: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None}
 
 
-def _without_answer(schema: dict[str, Any], reason: str) -> dict[str, Any]:
-    """The result where the model gave no answer: that it cannot judge, if the schema has this verdict."""
-    verdict = (schema.get("properties") or {}).get("verdict")
-    verdicts = verdict.get("enum") if isinstance(verdict, dict) else None
-    if isinstance(verdicts, list | tuple) and CANNOT_JUDGE in verdicts:
-        return {"reply": {"verdict": CANNOT_JUDGE, "confidence": 1.0, "reason": reason}}
-    return {"error": _error("no-tool-call", reason)}
+def judge_of(parts: Any) -> Judge:
+    """The judge of a world, made on first use. parts: those of the world (`effects.parts.Parts`)."""
+    judge: Judge = parts.keep("judge", lambda: Judge(parts.workers))
+    return judge
+
+
+def question(args: Mapping[str, Any]) -> str:
+    """What the judge is asked: the prompt and the output, marked as such."""
+    return f"{args['prompt']}\n\n<action_output>\n{args['output']}\n</action_output>"
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:

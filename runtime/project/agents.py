@@ -241,6 +241,8 @@ class Command:
             "effort": args.get("effort"),
             "allowed_tools": ",".join(tools) if tools else None,
             "append_prompt": args.get("append_prompt"),
+            "schema": args.get("schema"),
+            "schema_file": args.get("schema_file"),
             "cap_usd": None if args.get("cap_usd") is None else f"{args['cap_usd']:.6f}",
             "permissions": list(mode.argv)
             if mode is not None and (wanted or agent.default_permissions)

@@ -94,6 +94,14 @@ def _provider_of(name: str) -> str:
     return DEFAULT
 
 
+def has_key(model: Model) -> bool:
+    """Whether a key is set for a model, or its server has an address of its own, which may need none."""
+    row = PROVIDERS[model.provider]
+    names = [model.key] if model.key else [row.key, *row.other_keys]
+    environ = environment.environ
+    return model.base_url is not None or any(environ.get(name) for name in names)
+
+
 def address(model: Model) -> dict[str, Any]:
     """`base_url` and `key` of a request. Raises `Unavailable` where the client or the key is missing."""
     row = PROVIDERS[model.provider]

@@ -10,11 +10,12 @@ from __future__ import annotations
 class Provider:
     """module: the module of `runtime/models/` that talks to it. package: the client package that the module
     imports. extra: the extra of llc that installs the package, "" if llc itself requires it.
-    key, base_url: environment variables that the client reads. prefixes: how names of its models begin.
+    key, base_url: environment variables that the client reads; other_keys: those that replace `key`.
+    prefixes: how names of its models begin.
     is_forced: its models can be forced to call a tool, so an answer in plain text is an error.
     """
 
-    __slots__ = ("base_url", "extra", "is_forced", "key", "module", "package", "prefixes")
+    __slots__ = ("base_url", "extra", "is_forced", "key", "module", "other_keys", "package", "prefixes")
 
     def __init__(
         self,
@@ -26,6 +27,7 @@ class Provider:
         *,
         extra: str = "",
         is_forced: bool = False,
+        other_keys: tuple[str, ...] = (),
     ) -> None:
         self.module = module
         self.package = package
@@ -34,6 +36,7 @@ class Provider:
         self.prefixes = prefixes
         self.extra = extra
         self.is_forced = is_forced
+        self.other_keys = other_keys
 
 
 PROVIDERS = {
@@ -44,6 +47,7 @@ PROVIDERS = {
         "ANTHROPIC_BASE_URL",
         ("claude-",),
         is_forced=True,
+        other_keys=("ANTHROPIC_AUTH_TOKEN",),
     ),
     "openai": Provider(
         "openai_provider",

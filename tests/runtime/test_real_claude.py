@@ -225,3 +225,21 @@ def test_what_the_agent_did_is_on_record(run: Llc, place: Path, messages_server:
     patch = run("diff", "green").stdout
     assert "-    return a - b\n+    return a + b\n" in patch
     assert f"[Edit {path}]" in run("logs", "green").stdout
+
+
+def test_claude_judges_where_no_model_is_asked(
+    run: Llc, place: Path, messages_server: MessagesServer
+) -> None:
+    """By its own login, with the schema of the verdict, and without changing anything."""
+    (place / ".loops" / "judged.yaml").write_text(
+        "name: judged\ninitial: look\nllm: {judge: agent}\nstates:\n"
+        "  look: {action: echo fine, evaluate: {type: llm_structured}, route: {success: done, _: lost}}\n"
+        "  done: {terminal: true}\n  lost: {terminal: true, status: failure}\n"
+    )
+    messages_server.then(
+        use("StructuredOutput", verdict="success", confidence=0.9, reason="It says so."), text("Judged.")
+    )
+    done = run("run", "judged", "--json")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["final_state"] == "done"
+    assert "<action_output>" in said_to(messages_server.requests[0])

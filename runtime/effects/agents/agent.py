@@ -17,9 +17,9 @@ from ...host import clock, environment, files, leftovers, signals
 from ...host.effect_context import Context, Interrupted
 from ...host.paths import ROOT
 from ...journal.agent_activity import AgentActivity
+from ...models.judge import judge_of
 from ...project import agents, configuration
 from ...project.agent_schema import AgentSpec
-from ..evaluate import judge_of
 from ..parts import Parts
 from ..process import NotStarted, ProcessOptions, Runner, failure
 from ..shell import shell_of

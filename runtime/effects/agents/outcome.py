@@ -64,6 +64,8 @@ def read(
 
 def _read_stream(result: dict[str, Any], agent: AgentSpec, stream: EventStream, ended: str) -> None:
     result["usage"] = stream.usage
+    if stream.structured is not None:
+        result["structured"] = stream.structured
     if stream.session is not None:
         result["session"] = stream.session
     if stream.thread is not None:

@@ -1,0 +1,125 @@
+"""Verdicts by the agent itself, where no key for a model is set or the loop asks for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+LOOP = """name: judged
+initial: work
+max_iterations: 2
+agent: mine
+LLMstates:
+  work:
+    action: echo finished
+    evaluate: {type: llm_structured}
+    route: ROUTE
+  done: {terminal: true}
+  lost: {terminal: true, status: failure}
+"""
+# Answers as Claude Code does; the verdict is in a file, and what it was asked is kept.
+AGENT = """import json, os, sys
+kept = {"words": sys.argv[1:], "prompt": sys.stdin.read()}
+place = sys.argv[sys.argv.index("--schema-file") + 1] if "--schema-file" in sys.argv else None
+if place: kept["schema"] = json.load(open(place))
+json.dump(kept, open("asked.json", "w"))
+answer = json.load(open("answer.json"))
+emit = lambda **event: print(json.dumps(event), flush=True)
+emit(type="system", subtype="init", session_id="s", model="m")
+emit(type="assistant", session_id="s", message={"id": "1", "content": [{"type": "text", "text": "Looking."}]})
+end = {"type": "result", "is_error": False, "num_turns": 1, "session_id": "s", "total_cost_usd": 0.02}
+emit(**end, **answer) if "is_error" not in answer else emit(**{**end, **answer})
+"""
+
+
+@pytest.fixture
+def judge(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs the loop with an agent that answers like this; the outcome and what the agent was asked."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_AGENT"):
+        monkeypatch.delenv(name, raising=False)
+    (place / "agent.py").write_text(AGENT)
+    config = {"agents": {"mine": {"extends": "claude", "argv": [sys.executable, "agent.py", "{options}"]}}}
+    (place / ".loops" / "config.yaml").write_text(json.dumps(config))
+
+    def judge(answer: dict[str, Any], llm: str = "", route: str = "", **config_of: Any) -> dict[str, Any]:
+        if config_of:
+            mine = {**config["agents"]["mine"], **config_of}
+            (place / ".loops" / "config.yaml").write_text(json.dumps({"agents": {"mine": mine}}))
+        (place / "answer.json").write_text(json.dumps(answer))
+        text = LOOP.replace("LLM", f"llm: {{{llm}}}\n" if llm else "")
+        text = text.replace("ROUTE", route or "{success: done, _: lost}")
+        (place / ".loops" / "judged.yaml").write_text(text)
+        done = llc("run", "judged", "--json")
+        outcome: dict[str, Any] = json.loads(done.stdout)
+        if (place / "asked.json").exists():
+            outcome["asked"] = json.loads((place / "asked.json").read_text())
+            (place / "asked.json").unlink()
+        return outcome
+
+    return judge
+
+
+def verdict(word: str) -> dict[str, Any]:
+    return {"result": "Judged.", "structured_output": {"verdict": word, "confidence": 0.9, "reason": "seen"}}
+
+
+@pytest.mark.parametrize(("word", "state"), [("success", "done"), ("failure", "lost")])
+def test_the_agent_judges_without_a_key(judge: Callable[..., Any], llc: Llc, word: str, state: str) -> None:
+    """With question, output and schema, in a mode that changes nothing; what it cost is counted."""
+    outcome = judge(verdict(word))
+    assert outcome["final_state"] == state
+    words = outcome["asked"]["words"]
+    assert json.loads(words[words.index("--json-schema") + 1])["required"] == [
+        "verdict",
+        "confidence",
+        "reason",
+    ]
+    assert words[words.index("--permission-mode") + 1] == "plan"
+    assert "<action_output>\nfinished\n" in outcome["asked"]["prompt"]
+    (row,) = json.loads(llc("history", "--json").stdout)["runs"]
+    assert row["usd"] == 0.02
+
+
+def test_a_loop_can_require_the_agent_or_the_model(
+    judge: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`llm.judge`; without it a key decides."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    assert judge(verdict("success"), "judge: agent")["final_state"] == "done"
+    assert "asked" not in judge(verdict("success"))
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert "asked" not in judge(verdict("success"), "judge: model")
+
+
+def test_an_answer_without_a_verdict_cannot_judge(judge: Callable[..., Any]) -> None:
+    """Where the state routes that; otherwise it is an error, and so is a verdict that breaks the schema."""
+    told = {"result": "It looks fine."}
+    assert judge(told, route="{success: done, cannot_judge: lost, _: done}")["final_state"] == "lost"
+    assert "answered without a verdict" in str(judge(told)["error"])
+    assert "breaks the schema" in str(judge(verdict("perhaps"))["error"])
+
+
+def test_an_answer_may_be_its_text(judge: Callable[..., Any]) -> None:
+    """Of agents that take the schema from a file."""
+    said = {"result": json.dumps(verdict("success")["structured_output"])}
+    options = [["--schema-file", "{schema_file}"]]
+    outcome = judge(said, options=options)
+    assert outcome["final_state"] == "done"
+    assert outcome["asked"]["schema"]["type"] == "object"
+    words = outcome["asked"]["words"]
+    assert not Path(words[words.index("--schema-file") + 1]).exists()
+
+
+def test_an_agent_that_fails_is_an_error_with_its_words(judge: Callable[..., Any]) -> None:
+    outcome = judge({"result": "Not logged in", "is_error": True})
+    assert "the agent cannot judge: " in str(outcome["error"])
+    assert "Not logged in" in str(outcome["error"])

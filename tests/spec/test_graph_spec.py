@@ -1,0 +1,17 @@
+"""`spec/graph.md`: its command runs in a project with the loop it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spec.blocks import Shell, take
+
+
+def test_the_command_prints_what_is_shown(tmp_path: Path) -> None:
+    """The diagram of a loop of the paradigm `goal`."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "tests.yaml").write_text(
+        "name: tests\nparadigm: goal\ngoal: The tests pass.\n"
+        'tools: ["pytest -q", {prompt: "make tests pass"}]\n'
+    )
+    Shell(tmp_path).follow(take("graph.md", "console"), lambda text: text.strip("\n"))
