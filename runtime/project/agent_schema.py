@@ -225,7 +225,7 @@ class StopSpec(Spec):
 class LoginSpec(Spec):
     """How to find out without cost whether the user is logged in."""
 
-    argv: tuple[str, ...] = attrs.field(metadata=of(_WORDS, "A command that exits with 0 if so."))
+    argv: tuple[str, ...] = optional(_WORDS, "A command that exits with 0 if so, without a request.", ())
     variables: tuple[str, ...] = optional(
         Type("list", VARIABLE), "Environment variables any of which is a login.", ()
     )

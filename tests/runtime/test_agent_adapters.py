@@ -102,6 +102,23 @@ def test_a_login_that_is_refused_stops_the_agent() -> None:
     assert (stream.must_stop, stream.error.kind, stream.error.status) == (True, "auth", 401)
 
 
+def test_a_limit_with_a_known_reset_time_states_it(
+    perform: Perform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the error of the result, so that a run can wait until then."""
+    events = [
+        {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1900000000}},
+        {"type": "result", "is_error": True, "api_error_status": 429, "result": "You hit it", "num_turns": 1},
+    ]
+    (tmp_path / "events").write_text("".join(json.dumps(event) + "\n" for event in events))
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path, "agents: {mine: {extends: claude, argv: [sh, -c, 'cat events; exit 1']}}\n")
+    error = perform("agent", agent="mine", command="x")["error"]
+    assert error == {
+        "kind": "rate-limit", "message": "the agent failed: You hit it", "status": 429, "resets_at": 1900000000,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("usd", [-5, float("inf"), float("nan"), True, "1.5", [1], 1e300, None])
 def test_a_false_price_is_not_known(usd: Any) -> None:
     """It neither counts nor fails the step."""
@@ -131,7 +148,7 @@ def test_odd_events_do_no_harm(name: str, odd: Any) -> None:
     stream, seen = read(name, odd)
     assert isinstance(stream.usage, dict)
     assert len(seen) < 5000
-    assert all(len(activity.text) < 5000 and len(activity.target) < 5000 for activity in seen)
+    assert all(len(activity.text) <= 1 << 20 and len(activity.target) < 5000 for activity in seen)
 
 
 def test_a_group_of_words_needs_its_values() -> None:
@@ -209,3 +226,49 @@ def test_a_prompt_beyond_the_limit_never_starts(
     result = perform("agent", agent="small", command="x" * 11)
     assert result["error"]["kind"] == "too-large"
     assert not (tmp_path / "started").exists()
+
+
+LOOP = """\
+name: work
+initial: one
+agent: mine
+states:
+  one: {action: "first", action_type: prompt, next: other}
+  other: {action: "aside", action_type: prompt, agent: theirs, next: two}
+  two: {action: "second", action_type: prompt, session: continue, next: three}
+  three: {action: "third", action_type: prompt, next: done}
+  done: {terminal: true}
+"""
+# Counts the tokens of its thread, as codex does.
+AGENT = """\
+#!/bin/sh
+name=$1; shift; echo "$name $@" >> calls
+echo '{"type": "thread.started", "thread_id": "'$name'-1"}'
+echo '{"type": "item.completed", "item": {"type": "agent_message", "text": "ok"}}'
+echo '{"type": "turn.completed", "usage": {"input_tokens": '$(wc -l < calls)'000, "output_tokens": 0}}'
+"""
+
+
+def test_a_state_continues_the_last_session_of_its_agent(llc: Callable[..., Any], place: Path) -> None:
+    """Not that of another agent; its tokens are counted from there on."""
+    for name in ("mine", "theirs"):
+        (place / name).write_text(AGENT)
+        (place / name).chmod(0o755)
+    configure(
+        place,
+        "agents:\n"
+        + "".join(
+            f"  {name}: {{extends: codex, argv: [./{name}, {name}, '{{prompt}}'], options: [],\n"
+            f"    resume: [./{name}, {name}, --resume, '{{session}}', '{{prompt}}']}}\n"
+            for name in ("mine", "theirs")
+        ),
+    )
+    (place / ".loops" / "work.yaml").write_text(LOOP)
+    done = llc("run", "work", "--json")
+    assert done.returncode == 0, done.stderr
+    assert (place / "calls").read_text().splitlines() == [
+        *("mine first", "theirs aside", "mine --resume mine-1 second", "mine third"),
+    ]
+    (place / "calls").unlink()
+    # 1,000 and 2,000; 3,000 of which 1,000 were counted before; 4,000 of a new session.
+    assert "9,000 tokens" in llc("run", "work").stdout

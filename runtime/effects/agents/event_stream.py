@@ -87,6 +87,8 @@ class EventStream:
         self.structured: Any = None
         self.refusals: list[tuple[str, str]] = []
         self.error: StreamError | None = None
+        # Seconds since 1970 at which a rate limit ends, as the last event about it states.
+        self.resets_at: float | None = None
         self.must_stop = False
 
     # --- lines ------------------------------------------------------------------------------------
@@ -193,6 +195,7 @@ class EventStream:
         if rule.rate_limit is not None:
             resets = amount(_first(place, rule.rate_limit.resets_at))
             state = _first(place, rule.rate_limit.state)
+            self.resets_at = resets if resets is not None else self.resets_at
             self._tell("rate-limit", name=state if isinstance(state, str) else "", resets_at=resets)
         if rule.retry is not None:
             self._retry(rule.retry, place)

@@ -21,6 +21,8 @@ _TOLD = 500
 _SEARCHED = 4000
 # Work was done then, and the loop's check shows how much.
 _HARMLESS = "turn-limit"
+# Errors that end by themselves at a known time.
+_LIMITS = ("rate-limit", "quota")
 
 
 def read(
@@ -83,6 +85,8 @@ def _read_stream(result: dict[str, Any], agent: AgentSpec, stream: EventStream, 
         known = _recognise(agent, f"{error.message}\n{stderr}", error.status, result["exit_code"])
         kind = error.kind or (known.kind if known is not None else "agent-failed")
         _fail(result, agent, kind, f"the agent failed: {message}", error.status, known)
+        if kind in _LIMITS and stream.resets_at is not None:
+            result["error"]["resets_at"] = stream.resets_at
     elif (known := _said_in_spite_of_success(agent, stderr, stream.answer)) is not None:
         said = _matching_line(known, f"{stream.answer[:_SEARCHED]}\n{stderr}")
         what = "did no work" if known.kind == "unknown-command" else "failed"
