@@ -110,13 +110,14 @@ def test_a_limit_with_a_known_reset_time_states_it(
         {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1900000000}},
         {"type": "result", "is_error": True, "api_error_status": 429, "result": "You hit it", "num_turns": 1},
     ]
-    (tmp_path / "events").write_text("".join(json.dumps(event) + "\n" for event in events))
+    lines = "\n".join(json.dumps(event) for event in events)
+    (tmp_path / "say").write_text(f"#!/bin/sh\ncat <<'E'\n{lines}\nE\nexit 1\n")
+    (tmp_path / "say").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    configure(tmp_path, "agents: {mine: {extends: claude, argv: [sh, -c, 'cat events; exit 1']}}\n")
+    configure(tmp_path, "agents: {mine: {extends: claude, argv: [./say]}}\n")
     error = perform("agent", agent="mine", command="x")["error"]
-    assert error == {
-        "kind": "rate-limit", "message": "the agent failed: You hit it", "status": 429, "resets_at": 1900000000,
-    }  # fmt: skip
+    told = {"kind": "rate-limit", "message": "the agent failed: You hit it"}
+    assert error == {**told, "status": 429, "resets_at": 1900000000}
 
 
 @pytest.mark.parametrize("usd", [-5, float("inf"), float("nan"), True, "1.5", [1], 1e300, None])
