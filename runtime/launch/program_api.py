@@ -15,6 +15,8 @@ from ...vm.machine.machine import Done, Effect
 from ...vm.values.faults import Fault
 from ..effects.script_reader import load_world
 from ..effects.world import World
+from ..execution.observer import Display
+from ..execution.unrecorded import Unrecorded
 from ..host import files
 from ..host.effect_context import Context, Interrupt, WorldLike
 from ..host.paths import LOOPS
@@ -103,23 +105,23 @@ def _world(given: WorldLike | str | files.PathLike[str]) -> WorldLike:
 
 
 def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
-    machine = Machine(image, fuel=fuel)
+    machine = Machine(image)
     interrupt = Interrupt()
     begun = performing.monotonic()
+
+    def context_of(effect: Effect) -> Context:
+        return Context(
+            run_id="evaluate",
+            effect_id=f"evaluate/{effect.seq}",
+            loop=None,
+            state=None,
+            iteration=None,
+            elapsed_ms=lambda: round((performing.monotonic() - begun) * 1000),
+            interrupt=interrupt,
+        )
+
     try:
-        stop = machine.resume()
-        while isinstance(stop, Effect):
-            context = Context(
-                run_id="evaluate",
-                effect_id=f"evaluate/{stop.seq}",
-                loop=None,
-                state=None,
-                iteration=None,
-                elapsed_ms=lambda: round((performing.monotonic() - begun) * 1000),
-                interrupt=interrupt,
-            )
-            stop = machine.resume(performing.perform(stop, context))
-            machine.take_notes()
+        stop = Unrecorded(machine, performing, Display(), interrupt, context_of, fuel).run()
     finally:
         interrupt.close()
     if isinstance(stop, Done):

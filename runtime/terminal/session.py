@@ -30,11 +30,11 @@ from ...vm.values.text_form import written
 from ...vm.values.values import Box, DynamicBox, FunctionValue, Value, to_host
 from ..effects.world import World
 from ..execution.observer import Display
+from ..execution.unrecorded import Unrecorded
 from ..host import processes
 from ..host.effect_context import Context, Interrupt, Interrupted, WorldLike
 from ..host.errors import UserError
 from ..journal.outcome import Outcome
-from ..journal.position import QUANTUM
 
 # Number of functions from which unreachable ones are removed.
 SWEEP_AT = 256
@@ -179,41 +179,25 @@ class Session:
         return compiled
 
     def _drive(self, machine: Machine, interrupt: Interrupt) -> Done | Fault:
-        world, display = self._world, self._display
+        world = self._world
         begun = world.monotonic()
-        result: dict[str, object] | None = None
-        stop: object = None
-        while True:
-            interrupt.check()
-            left = QUANTUM if self._fuel is None else min(QUANTUM, self._fuel - machine.ticks)
-            if left <= 0:
-                return Fault(
-                    "out-of-fuel", f"it did not end within {self._fuel:,} ticks", self._place(machine)
-                )
-            machine.refuel(left)
-            stop = machine.resume(result) if isinstance(stop, Effect) else machine.resume()
-            for kind, fields in machine.take_notes():
-                display.note(kind, fields)
-            if isinstance(stop, Effect):
-                self._effects += 1
-                context = Context(
-                    run_id=f"session-{processes.getpid()}",
-                    effect_id=f"session-{processes.getpid()}/{self._effects}",
-                    loop=None,
-                    state=None,
-                    iteration=None,
-                    elapsed_ms=lambda: round((world.monotonic() - begun) * 1000),
-                    interrupt=interrupt,
-                    on_output=display.output,
-                    on_tick=display.tick,
-                    on_prompt=display.prompt if display.has_person else None,
-                )
-                display.effect_start(stop.kind, stop.args)
-                result = world.perform(stop, context)
-                display.effect_end(stop.kind, result)
-            elif not isinstance(stop, OutOfFuel):
-                assert isinstance(stop, Done | Fault)
-                return stop
+
+        def context_of(effect: Effect) -> Context:
+            self._effects += 1
+            return Context(
+                run_id=f"session-{processes.getpid()}",
+                effect_id=f"session-{processes.getpid()}/{self._effects}",
+                loop=None,
+                state=None,
+                iteration=None,
+                elapsed_ms=lambda: round((world.monotonic() - begun) * 1000),
+                interrupt=interrupt,
+            )
+
+        stop = Unrecorded(machine, world, self._display, interrupt, context_of, self._fuel).run()
+        if isinstance(stop, OutOfFuel):
+            return Fault("out-of-fuel", f"it did not end within {self._fuel:,} ticks", self._place(machine))
+        return stop
 
     def _place(self, machine: Machine) -> Place | None:
         """The position of a machine in the source."""

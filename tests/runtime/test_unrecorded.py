@@ -1,0 +1,112 @@
+"""`parallel-map` without a record: `llc.evaluate` and the REPL perform effects at once, as a run does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llc
+from llc.runtime.effects.world import World
+from llc.runtime.host.effect_context import Context
+
+# Each command ends when the others have begun.
+MEET = (
+    "(parallel-map (lambda (name) (get (system:execute_shell_command (string-append"
+    ' "touch " name "; until [ -e a ] && [ -e b ] && [ -e c ]; do sleep 0.01; done; echo " name))'
+    ' "stdout"))'
+    ' \'("a" "b" "c"))'
+)
+
+
+def test_an_expression_performs_several_effects_at_once(place: Path) -> None:
+    """Their results are in the order of the items."""
+    assert llc.evaluate(MEET) == ["a\n", "b\n", "c\n"]
+
+
+def test_a_run_of_the_api_performs_several_effects_at_once(place: Path) -> None:
+    """As `llc run` does."""
+    (place / "meet.sexp").write_text(MEET)
+    assert llc.run("meet.sexp").value == ["a\n", "b\n", "c\n"]
+
+
+def test_a_session_performs_several_effects_at_once(place: Path) -> None:
+    """The result is shown as the value of the input."""
+    command = [sys.executable, "-m", "llc", "repl"]
+    done = subprocess.run(command, input=MEET, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == '("a\\n" "b\\n" "c\\n")\n'
+
+
+def test_more_effects_than_places_wait_for_their_turn(place: Path) -> None:
+    """Twenty commands and twenty sleeps, of which at most eight commands run."""
+    text = (
+        "(parallel-map (lambda (n) (begin (sleep 0.01) (get (system:execute_shell_command"
+        ' (string-append "echo " n)) "stdout"))) (range 0 20))'
+    )
+    assert llc.evaluate(text) == [f"{number}\n" for number in range(20)]
+
+
+def test_a_program_that_ends_early_leaves_nothing_behind(place: Path) -> None:
+    """`exit`, a fault and the end of the fuel stop what is still performed."""
+    begin = '(system:execute_shell_command "sleep 600 & echo $! >> pids; wait")'
+    wait = '(system:execute_shell_command "until [ -s pids ]; do sleep 0.01; done")'
+    for end, error in (("(exit 3)", llc.Exited), ('(error "bad")', llc.FlowError)):
+        text = f"(parallel-map (lambda (n) (if (= n 0) {begin} (begin {wait} {end}))) '(0 1))"
+        if error is llc.FlowError:
+            text = f"(parallel-map (lambda (n) (if (= n 0) {begin} (begin {wait} (loop () (recur))))) '(0 1))"
+        with pytest.raises(error):
+            llc.evaluate(text, fuel=100_000)
+        pids = [int(word) for word in (place / "pids").read_text().split()]
+        deadline = time.monotonic() + 10
+        while any(Path(f"/proc/{pid}").exists() for pid in pids):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (place / "pids").unlink()
+
+
+def test_ctrl_c_in_a_session_stops_all_of_them(place: Path) -> None:
+    """And the session goes on."""
+    text = '(parallel-map (lambda (n) (system:execute_shell_command "touch go; exec sleep 600")) \'(1 2))\n'
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llc", "repl"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(text + "(+ 1 2)\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 20
+    while not (place / "go").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode in (0, 1, 130)
+    assert "Traceback" not in out
+
+
+def test_a_world_of_ones_own_performs_one_effect_at_a_time(place: Path) -> None:
+    """In the order in which they are asked for; it need not be safe for threads."""
+
+    class Counting(World):
+        beside = None  # type: ignore[assignment]
+
+        def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+            assert not self.busy
+            self.busy = True
+            result = super().perform(effect, context)
+            self.busy = False
+            self.seen.append(effect.seq)
+            return result
+
+    world = Counting()
+    world.busy, world.seen = False, []
+    text = '(parallel-map (lambda (n) (system:execute_shell_command "true")) \'(1 2 3))'
+    assert len(llc.evaluate(text, world=world)) == 3
+    assert world.seen == [1, 2, 3]
