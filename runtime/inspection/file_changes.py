@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..host import environment, processes
+from ..host import environment, files, processes
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, printable
@@ -23,9 +23,10 @@ from ..runs.follower import Follower
 from ..runs.locks import unfinished
 from ..runs.lookup import find_run_folder
 from ..runs.runs import HOW_TO_BEGIN, runs_in
+from ..trees.git_trees import present_tree
 from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded
-from ..trees.tree import NoTree
+from ..trees.tree import GIT, NoTree
 
 # Styles of lines by their beginnings; the first one counts.
 _STYLES = (
@@ -132,18 +133,39 @@ class Changes:
 
     def __init__(self, run: RunFolder, word: str | None) -> None:
         self.run = run
-        self.steps = chosen(steps_of(run), word, run)
+        steps = steps_of(run)
+        self._last_seq = max(steps, default=0)
+        self.steps = chosen(steps, word, run)
         self.what = self.steps[0].name if word is not None and len(self.steps) == 1 else f"run {run.id}"
         taken = [event for step in self.steps for event in step.trees]
         if not taken:
             self._refuse()
         self.first, self.last = taken[0], taken[-1]
+        self.new = str(self.last.tree)
+        self._scratch = ""
         if self.first.store != self.last.store:
             raise UserError("no-tree", "the trees are of different kinds: the project became a repository")
         try:
-            self.store = open_recorded(os.path.join(run.path, FOLDER), self.first.store)
+            path = os.path.join(run.path, FOLDER)
+            self.store = open_recorded(path, self.first.store)
+            if self._is_unfinished and self.first.store == GIT:
+                # What an effect has changed so far: the files as they are now.
+                self._scratch = os.path.join(path, f"now-{processes.getpid()}")
+                self.store, self.new = present_tree(path, self._scratch, ROOT)
         except NoTree as error:
+            self.close()
             raise self._lost(error) from None
+
+    @property
+    def _is_unfinished(self) -> bool:
+        """Whether the last step with trees has not ended, and nothing came after it."""
+        last = [step for step in self.steps if step.before is not None][-1]
+        return not last.is_finished and last.after is None and last.seq == self._last_seq
+
+    def close(self) -> None:
+        """Remove what was made for the comparison."""
+        if self._scratch:
+            files.rmtree(self._scratch, ignore_errors=True)
 
     def _refuse(self) -> None:
         reasons = [
@@ -166,9 +188,8 @@ class Changes:
     def text(self, *options: str) -> bytes:
         """As `git diff` prints it."""
         assert self.first.tree is not None
-        assert self.last.tree is not None
         try:
-            return self.store.diff(self.first.tree, self.last.tree, *options)
+            return self.store.diff(self.first.tree, self.new, *options)
         except NoTree as error:
             raise self._lost(error) from None
 
@@ -187,7 +208,8 @@ class Changes:
             more = f" and {len(left_out) - 5} more" if len(left_out) > 5 else ""
             yield f"content not recorded: {', '.join(left_out[:5])}{more}"
         if any(step.before is not None and step.after is None for step in self.steps):
-            yield "a step has not ended; what it has changed since its start is not in a tree"
+            is_now = "the files are compared as they are now"
+            yield f"a step has not ended; {is_now if self._scratch else 'its changes are not recorded'}"
 
     def to_json(self) -> dict[str, Any]:
         """The changes as plain data: files with counts of lines, null for binary files, and the patch."""
@@ -216,7 +238,7 @@ class Changes:
             "effects": [step.seq for step in self.steps],
             "store": self.first.store,
             "before": self.first.tree,
-            "after": self.last.tree,
+            "after": self.new,
             "files": found,
             "notes": list(self.notes()),
             "patch": _text(self.text()),

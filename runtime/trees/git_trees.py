@@ -239,6 +239,20 @@ class GitTrees:
         return _git((*_SAFE, *words), self.path, self.worktree, given)
 
 
+def present_tree(path: str, scratch: str, folder: str) -> tuple[GitTrees, str]:
+    """The trees at `path` and one of the files as they are now, with its id; that one is made in `scratch`.
+
+    The run may be working: its own index is not touched. Raises NoTree.
+    """
+    trees = GitTrees.create(scratch, folder)
+    try:
+        with files.open(os.path.join(scratch, "objects/info/alternates"), "ab") as file:
+            file.write(files.fsencode(os.path.abspath(os.path.join(path, "objects"))) + b"\n")
+    except OSError as error:
+        raise NoTree(f"cannot write {scratch}: {reason(error)}") from None
+    return trees, trees.take().id
+
+
 def open_trees(path: str) -> GitTrees:
     """The trees at `path`, to read. Raises NoTree."""
     if not files.exists(os.path.join(path, "HEAD")):

@@ -41,7 +41,9 @@ class TreeRecorder:
         self._is_active: bool | None = None
         self._store: Any = None
         self._problem: str | None = None
+        # Held while a tree is taken, and while `_beside` changes.
         self._lock = threads.Lock()
+        self._names = threads.Lock()
         self._taken: TreeTaken | None = None
         self._fresh_until = 0.0
         # Effects that are performed now, each with those performed at the same time.
@@ -73,7 +75,7 @@ class TreeRecorder:
     def around(self, context: Context) -> Iterator[None]:
         """Inside, an effect is performed; its trees are taken and recorded, also where it is interrupted."""
         seq = context.seq
-        with self._lock:
+        with self._names:
             for others in self._beside.values():
                 others.add(seq)
             self._beside[seq] = set(self._beside)
@@ -82,7 +84,7 @@ class TreeRecorder:
             yield
         finally:
             self._take("after", seq, context)
-            with self._lock:
+            with self._names:
                 del self._beside[seq]
 
     def _take(self, when: str, seq: int, context: Context) -> None:

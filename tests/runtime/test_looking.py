@@ -193,6 +193,9 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
     told |= {"run": "r" * 100, "program": "p" * 300, "path": "", "status": "interrupted", "background": False}
     told |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
     told |= {"journal": "", "waits_for": [], "forked_from": {"run": "f" * 100, "at": 3}, "elapsed_ms": 1}
+    facts = {"effect": 1, "session": "s" * 200, "model": None, "tools": 3, "running": ["Edit " + "x" * 300]}
+    told["agent"] = {**facts, "files": ["f" * 300], "refusals": ["r" * 300], "answer": "a\n" * 300}
+    told["files"] = [["M", "p" * 300]] * 9
     told["captured"] = {"x": {"output": "é" * 500, "exit_code": 0}}
     told["actions"] = [
         {"kind": "shell", "action": "a" * 300, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}

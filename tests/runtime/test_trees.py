@@ -170,6 +170,43 @@ def test_clean_removes_the_trees(llc: Run, git: Git, place: Path) -> None:
     assert "nothing was run here yet" in llc("diff").stderr
 
 
+def test_hostile_contents_are_harmless_on_a_terminal(
+    llc: Run, git: Git, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Colours are ours; a pipe gets the bytes, with secrets masked."""
+    monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
+    agent(place, "printf '\\033]0;title\\007\\033[2J hunter2-hunter2\\n' > \"$(printf 'ok\\n\\033[31m')\"")
+    (place / ".loops/l.yaml").write_text(LOOP.replace("next: check", "next: done"))
+    assert llc("run", "l").returncode == 0
+    piped = llc("diff").stdout
+    assert "+\x1b]0;title\x07\x1b[2J ***\n" in piped
+    assert 'b/ok\\n\\033[31m"' in piped
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = llc("diff").stdout
+    assert "\x1b[32m+ ***\x1b[0m\n" in shown
+    assert "\x1b]" not in shown
+    assert "\x1b[2J" not in shown
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert llc("diff").stdout == piped
+
+
+def test_effects_at_the_same_time_are_named(llc: Run, git: Git, place: Path) -> None:
+    """Their changes cannot be told apart, and the event and `llc diff` say so."""
+    agent(place, "")
+    (place / ".loops/config.yaml").write_text("record_files: all")
+    (place / ".loops/two.sexp").write_text(
+        '(parallel-map (lambda (n) (system:write_file (file_path n) (content "x"))) (list "new-1" "new-2"))\n'
+    )
+    done = llc("run", "two")
+    assert done.returncode == 0, done.stderr
+    (journal,) = (place / ".loops/.history").glob("two-*/*.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    after = {event["seq"]: event for event in events if event["event"] == "tree" and event["when"] == "after"}
+    assert [after[1].get("beside"), after[2].get("beside")] == [[2], [1]]
+    assert "performed at the same time, changes included" in llc("diff", "two", "1").stderr
+    assert llc("diff", "two", "--name-only").stdout == "new-1\nnew-2\n"
+
+
 # --- states of a repository -----------------------------------------------------------------------
 
 

@@ -48,7 +48,10 @@ def diff(
         raise UserError("bad-option", "--stat, --name-only and --json exclude each other")
     run = file_changes.last_run() if target is None else find_run_folder(target)
     changes = file_changes.Changes(run, step)
-    if json:
-        write_json(changes.to_json())
-        return EXIT_OK
-    return file_changes.show(changes, "stat" if stat else "names" if name_only else "patch")
+    try:
+        if json:
+            write_json(changes.to_json())
+            return EXIT_OK
+        return file_changes.show(changes, "stat" if stat else "names" if name_only else "patch")
+    finally:
+        changes.close()
