@@ -13,6 +13,7 @@ from ...ir.results import TaskError, TaskResult, unstructure
 from ..host import clock
 from ..host.effect_context import Context
 from ..host.paths import ROOT
+from ..journal.run_history import amount
 from ..models import prompt_files, structured_output
 from ..models.client import ModelClient, add_usage
 from ..models.conversation import Turns, bounded
@@ -399,6 +400,9 @@ class _Task:
         if "session" in result:
             self.notes["session"] = result["session"]
         self.usage = add_usage(self.usage, result.get("usage"))
+        if self.context.cap_usd is not None:  # what it has used is not there for a repair
+            used = amount((result.get("usage") or {}).get("usd"))
+            self.context.cap_usd = max(0.0, self.context.cap_usd - used)
         if self.usage is not None and any(count is not None for count in self.usage.values()):
             self.notes["usage"] = self.usage
         if "timed_out" in result:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 JOBS = 8
 # Seconds until an effect is asked for again that waits for what other runs have reserved, and the number of
 # this pause among the effects, which count from 1.
-_RETRY_S = 0.5
+_RETRY_S = 1.0
 _RETRY_SEQ = -1
 
 
@@ -378,7 +378,14 @@ class Driver:
     def _refusal(self, effect: Effect) -> Refusal | None:
         """Why an effect does not start; None if it does, with what it may use reserved."""
         spending = self._log.spending(effect.kind)
-        return None if spending is None else spending.admit(effect.seq, effect.kind, effect.args)
+        if spending is None:
+            return None
+        refusal = spending.admit(effect.seq, effect.kind, effect.args)
+        deadline_ms = effect.args.get("deadline_ms")
+        if refusal is not None and not refusal.is_final and deadline_ms is not None:
+            # An effect that waits beyond its deadline times out without doing anything.
+            return None if self.elapsed_ms() >= deadline_ms else refusal
+        return refusal
 
     def _wait(self) -> Steps[Answered | None]:
         """The next event of an effect in the pool; its result if it has finished."""

@@ -12,7 +12,16 @@ from ..host.screen import Screen
 from ..journal.quantities import amount_text, usd_text
 from ..ledger import claims, database, ledger
 from ..ledger.ledger import Balance
-from ..ledger.limits import ACCOUNT, DAY, Limit, first_day, parse_amount, parse_ledger, renewal_text
+from ..ledger.limits import (
+    ACCOUNT,
+    DAY,
+    Limit,
+    days_back,
+    first_day,
+    parse_amount,
+    parse_ledger,
+    renewal_text,
+)
 from ..project import configuration
 from ..project.run_ledgers import limits_of
 from .tables import columns
@@ -56,7 +65,7 @@ def look(days: int | None) -> dict[str, Any]:
     today = ledger.usage_by_day(first_day(DAY, now))
     found["today"] = {unit: sum(row[unit] for row in today) for unit in ("calls", "usd", "tokens", "unknown")}
     if days is not None:
-        found["days"] = ledger.usage_by_day(first_day(DAY, now - (days - 1) * 86_400))
+        found["days"] = ledger.usage_by_day(days_back(days - 1, now))
     return found
 
 

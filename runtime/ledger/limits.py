@@ -58,6 +58,13 @@ def first_day(period: str, now: float) -> str:
     return clock.strftime("%Y-%m-%d" if period == DAY else "%Y-%m-01", clock.localtime(now))
 
 
+def days_back(days: int, now: float) -> str:
+    """The local day so many days ago; a bound for days that no calendar has."""
+    today = clock.localtime(now)
+    noon = clock.mktime((today.tm_year, today.tm_mon, today.tm_mday - min(days, 100_000), 12, 0, 0, 0, 0, -1))
+    return first_day(DAY, noon)
+
+
 def renewal(period: str, now: float) -> float | None:
     """When the next period begins, in seconds since 1970: a local midnight. None for never.
 

@@ -193,7 +193,8 @@ class _Reader(AgentReader):
         found.mcp = dict(given.mcp)
         found.record_files = given.record_files
         found.budget = given.budget.limits
-        found.ledgers = {name: getattr(given.budget, name).limits for name in ("day", "month", "project")}
+        periods = ("day", "month", "project")
+        found.ledgers = {name: getattr(given.budget, name).limits for name in periods}
         return found
 
     def check_task_agent(self, given: ConfigurationFile) -> None:

@@ -19,13 +19,14 @@ from . import accounts
 from .budget import Refusal
 from .settings import Configuration
 
-_PERIODS = {"day": DAY, "month": MONTH, "project": EVER}
+# The ledgers of a project that its configuration can limit.
+PERIODS = {"day": DAY, "month": MONTH, "project": EVER}
 
 
 def limits_of(settings: Configuration, project: str) -> tuple[Limit, ...]:
     """The limits that a project's configuration sets to its own calls. project: its path."""
     return tuple(
-        Limit(PROJECT, project, _PERIODS[period], unit, amount)
+        Limit(PROJECT, project, PERIODS[period], unit, amount)
         for period, amounts in settings.ledgers.items()
         for unit, amount in amounts.items()
     )

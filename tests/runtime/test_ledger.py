@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -322,6 +323,80 @@ def test_a_limit_is_removed(project: Project) -> None:
     assert project.llc("budget", "set", "day", "none").stdout == "day has no limit now\n"
     assert project.json("budget")["ledgers"] == []
     assert not (project.data / "llc" / "ledger.limits").exists()
+
+
+MANY = """
+(defatom user:a (params x) (instructions "{{x}}"))
+(parallel-map (get-field (user:a (x item)) 'status) '(1 2 3 4))
+"""
+
+
+def test_models_and_tasks_are_charged_to_the_key(
+    project: Project, messages_server: Any, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task is a call; those that are performed at once end, and no further one starts."""
+    (project.folder / ".loops" / "many.sexp").write_text(MANY)
+    messages_server.then(answers.text("ok", tokens=(1000, 0)))
+    env = {name: os.environ[name] for name in ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "NO_PROXY")}
+    project.llc("budget", "set", "day", "3calls")
+    project.llc("budget", "set", "month", "1usd")
+    done = project.llc("run", "many", "--json", **env)
+    assert json.loads(done.stdout)["terminated_by"] == "budget", done.stderr
+    assert len(messages_server.requests) == 3
+    (row,) = project.json("budget", "--days", "1")["days"]
+    assert (row["calls"], row["agent"], row["tokens"], row["unknown"]) == (3, "", 3000, 0)
+    assert row["model"].startswith("claude-")
+    assert row["account"].startswith("anthropic:")
+    assert row["usd"] > 0
+    project.llc("budget", "set", "day", "4calls")
+    assert project.json("resume", "many", **env)["status"] == "success"
+    assert len(messages_server.requests) == 4
+
+
+def test_the_smallest_budget_is_the_cap(project: Project) -> None:
+    """Of state, loop, run and ledger; what they have used is subtracted."""
+    text = LOOP.replace('"do it",', '"do it", budget: {usd: 0.1},') + "budget: {usd: 0.2}\n"
+    (project.folder / ".loops" / "fix.yaml").write_text(text)
+    project.llc("run", "fix", "-q", "--max-iterations", "3")
+    project.llc("run", "fix", "-q", "--max-iterations", "1", "--budget", "usd=0.05")
+    project.llc("budget", "set", "day", "0.1usd")
+    project.llc("run", "fix", "-q", "--max-iterations", "1")
+    caps = [float(words.split("--max-budget-usd ")[1].split()[0]) for words in project.starts]
+    assert caps == [0.08, 0.064, 0.048, 0.04, 0.016]
+
+
+@pytest.mark.parametrize(
+    ("zone", "now", "day", "month"),
+    [
+        ("Europe/Berlin", "2026-03-28 12:00", "2026-03-29 00:00", "2026-04-01 00:00"),
+        ("Europe/Berlin", "2026-03-29 00:00", "2026-03-30 00:00", "2026-04-01 00:00"),  # 23 hours
+        ("Europe/Berlin", "2026-12-31 23:59", "2027-01-01 00:00", "2027-01-01 00:00"),
+        ("America/Sao_Paulo", "2018-11-03 12:00", "2018-11-04 01:00", "2018-12-01 00:00"),  # no midnight
+    ],
+)
+def test_a_day_ends_at_local_midnight(zone: str, now: str, day: str, month: str) -> None:
+    program = (
+        "import sys, time; from llc.runtime.ledger.limits import renewal_text, days_back\n"
+        "now = time.mktime(time.strptime(sys.argv[1], '%Y-%m-%d %H:%M'))\n"
+        "print(renewal_text('day', now), renewal_text('month', now), renewal_text('ever', now), sep=';')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, now],
+        env={**os.environ, "TZ": zone},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{day};{month};never\n"
+
+
+def test_ledgers_are_completed(project: Project) -> None:
+    """With the accounts that were charged."""
+    project.llc("run", "fix", "-q", "--max-iterations", "1")
+    for words, found in ((("s",), "set"), (("set", "acc"), "account:claude"), (("set", "day", "n"), "none")):
+        line = "llc budget " + " ".join(words)
+        done = project.llc(_LLC_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(words) + 1))
+        assert found in done.stdout.split(), (words, done)
 
 
 # --- a database that cannot be used ---------------------------------------------------------------

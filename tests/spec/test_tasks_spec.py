@@ -18,7 +18,7 @@ from spec.blocks import Block, take, text_of
 from llc.frontend.source.schema import fields_of
 from llc.frontend.tasks.registry import LIBRARY_TASKS, library_task
 from llc.ir.effects import UNITS
-from llc.runtime.project import configuration_schema, settings
+from llc.runtime.project import configuration_schema, run_ledgers, settings
 from llc.runtime.project.providers import PROVIDERS
 
 BLOCKS = take(
@@ -123,7 +123,8 @@ def test_settings_have_the_fields_of_their_schema() -> None:
     """A key of the configuration reaches the record that runs use."""
     assert set(fields_of(configuration_schema.ModelSpec)) == {"name", *settings.ModelEntry.__slots__}
     assert set(fields_of(configuration_schema.TaskSpec)) == set(settings.TaskSettings.__slots__)
-    assert fields_of(configuration_schema.RunBudget).keys() == set(UNITS)
+    assert fields_of(configuration_schema.Amounts).keys() == set(UNITS)
+    assert fields_of(configuration_schema.RunBudget).keys() == {*UNITS, *run_ledgers.PERIODS}
 
 
 def test_the_tables_are_complete() -> None:
