@@ -53,6 +53,8 @@ class Project:
             "LLC_AGENT": f"{sys.executable} {self.agent / 'agent.py'}",
             "XDG_CACHE_HOME": str(around / "cache"),
             "GIT_CONFIG_GLOBAL": os.devnull,
+            # Bytecode is taken for current after an edit within the same second that keeps a file's size.
+            "PYTHONDONTWRITEBYTECODE": "1",
             **{
                 f"GIT_{role}_{key}": "t@example.org"
                 for role in ("AUTHOR", "COMMITTER")
