@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,15 @@ from in_process import run_llc
 
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt
+
+# Agent programs from the npm registry, and where they are installed.
+CACHE = Path(__file__).parents[1] / ".cache"
+PACKAGES = {
+    "claude": ("claude-code-2.1.197", "@anthropic-ai/claude-code@2.1.197"),
+    "codex": ("codex-0.169.0", "@openai/codex@0.169.0"),
+    "opencode": ("opencode-1.18.33", "opencode-ai@1.18.33"),
+    "gemini": ("gemini-cli-0.61.0", "@google/gemini-cli@0.61.0"),
+}
 
 
 class Effect:
@@ -134,3 +145,25 @@ def messages_server(answers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield server
+
+
+@pytest.fixture(scope="session")
+def installed() -> Callable[[str], Path]:
+    """The folder of an installed program."""
+
+    def install(name: str) -> Path:
+        missing = [program for program in ("node", "npm") if shutil.which(program) is None]
+        if missing:
+            reason = f"{' and '.join(missing)} not on PATH: {name} cannot be installed"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        place, package = PACKAGES[name]
+        folder = CACHE / place / "node_modules" / ".bin"
+        if not (folder / name).exists():
+            (CACHE / place).mkdir(parents=True, exist_ok=True)
+            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE / place), package]
+            subprocess.run(words, check=True, timeout=300, capture_output=True, text=True)
+        return folder
+
+    return install

@@ -1,13 +1,12 @@
 """Real agent programs against a model server on the loopback device, without a login (`spec/agents.md`).
 
-The programs are installed once from the npm registry, into `tests/.cache`.
+The fixture `installed` installs the programs once from the npm registry, into `tests/.cache`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -23,36 +22,8 @@ from llc.runtime.journal.agent_activity import AgentActivity
 
 from .model_server import Fail, Hang, ModelServer, Say, Shell, Write
 
-CACHE = Path(__file__).parents[1] / ".cache"
-PACKAGES = {
-    "claude": ("claude-code-2.1.197", "@anthropic-ai/claude-code@2.1.197"),
-    "codex": ("codex-0.169.0", "@openai/codex@0.169.0"),
-    "opencode": ("opencode-1.18.33", "opencode-ai@1.18.33"),
-    "gemini": ("gemini-cli-0.61.0", "@google/gemini-cli@0.61.0"),
-}
+AGENTS = ("claude", "codex", "opencode", "gemini")
 Perform = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="session")
-def installed() -> Callable[[str], Path]:
-    """The folder of an installed program."""
-
-    def install(name: str) -> Path:
-        missing = [program for program in ("node", "npm") if shutil.which(program) is None]
-        if missing:
-            reason = f"{' and '.join(missing)} not on PATH: {name} cannot be installed"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-        place, package = PACKAGES[name]
-        folder = CACHE / place / "node_modules" / ".bin"
-        if not (folder / name).exists():
-            (CACHE / place).mkdir(parents=True, exist_ok=True)
-            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE / place), package]
-            subprocess.run(words, check=True, timeout=300, capture_output=True, text=True)
-        return folder
-
-    return install
 
 
 @pytest.fixture
@@ -141,7 +112,7 @@ class Seen:
         return [activity for activity in self.activities if activity.kind == kind]
 
 
-ALL = pytest.mark.parametrize("name", PACKAGES)
+ALL = pytest.mark.parametrize("name", AGENTS)
 
 
 @ALL

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,27 +17,13 @@ import pytest
 
 from .messages_server import MessagesServer, message, text
 
-VERSION = "2.1.197"
-CACHE = Path(__file__).parents[1] / ".cache" / f"claude-code-{VERSION}"
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def claude() -> Path:
+def claude(installed: Callable[[str], Path]) -> Path:
     """The folder of the installed program."""
-    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
-    if missing:
-        reason = f"{' and '.join(missing)} not on PATH: Claude Code cannot be installed"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    folder = CACHE / "node_modules" / ".bin"
-    if not (folder / "claude").exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        package = f"@anthropic-ai/claude-code@{VERSION}"
-        words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE), package]
-        subprocess.run(words, check=True, timeout=300, capture_output=True, text=True)
-    return folder
+    return installed("claude")
 
 
 @pytest.fixture
