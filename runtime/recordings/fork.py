@@ -25,6 +25,7 @@ from ..host.paths import ROOT
 from ..journal import journal as journals
 from ..journal.codec import KIND, RESERVED, TIME
 from ..journal.events import (
+    AgentActed,
     EffectFinished,
     EffectStarted,
     Event,
@@ -268,8 +269,8 @@ def _shared_events(history: RunHistory, point: Point) -> Iterator[Event]:
         return
     finished = set(history.order[: point.answers])
     for event in history.events[: history.result_at[point.answers - 1] + 1]:
-        if isinstance(event, EffectStarted | EffectFinished):
-            # An effect that had no result there is performed again.
+        if isinstance(event, EffectStarted | EffectFinished | AgentActed):
+            # An effect that had no result there is performed again. Trees stay with the run that has them.
             if event.seq in finished:
                 yield event
         elif isinstance(event, (NoteEvent, *_KEPT)):

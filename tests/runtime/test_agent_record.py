@@ -256,3 +256,21 @@ def test_status_and_trace_show_what_the_agent_did(llc: Run, place: Path) -> None
     assert "  [Edit a.py]\n" in trace
     assert "  [Bash pytest]\n" in trace
     assert "All is fixed." in trace
+
+
+def test_a_fork_shares_what_the_agent_did(llc: Run, place: Path) -> None:
+    """With the long texts, which are stored apart."""
+    words = "many words " * 10_000
+    agent(place, INIT, says(text(words), uses("t1", "Edit", file_path="a.py")), result("Done."))
+    loop = LOOP.replace("next: done", "next: two").replace(
+        "  done:", '  two: {action: "true", next: done}\n  done:'
+    )
+    (place / ".loops/l.yaml").write_text(loop)
+    llc("run", "l", "-q")
+    assert llc("fork", "l", "--at", "2", "-q").returncode == 0
+    found = [path.parent.name for path in place.glob(".loops/.history/l-*/*.jsonl")]
+    forked = max(found)
+    shown = llc("logs", forked, "-v").stdout
+    assert "is forked from" in shown
+    assert "[Edit a.py]" in shown
+    assert words.strip() in shown

@@ -162,6 +162,19 @@ def test_objects_of_the_user_that_a_diff_needs_are_kept(llc: Run, git: Git, plac
     assert llc("diff").stdout == patch
 
 
+def test_a_fork_shows_its_own_changes(llc: Run, git: Git, place: Path) -> None:
+    agent(place, "date +%N >> b.txt; echo new > ok")
+    llc("run", "l")
+    git("add", "-A")
+    git("commit", "-qm", "second")
+    (place / "ok").unlink()
+    forked = llc("fork", "l", "--at", "2")
+    assert forked.returncode == 0, forked.stderr
+    told = json.loads(llc("diff", "--json").stdout)
+    assert [file["path"] for file in told["files"]] == ["b.txt", "ok"]
+    assert told["run"] != "l"
+
+
 def test_clean_removes_the_trees(llc: Run, git: Git, place: Path) -> None:
     agent(place, "echo new > ok")
     llc("run", "l")
