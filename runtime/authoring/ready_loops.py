@@ -147,7 +147,7 @@ def problem_of(parameter: Parameter, text: str) -> str | None:
         is_number = is_whole or (isinstance(value, float) and value - value == 0)
         if not is_number or value <= 0 or value > 1e9:
             return "write a number greater than 0"
-        if parameter.name == "rounds" and not is_whole:
+        if parameter.name in ("rounds", "repairs") and not is_whole:
             return "write a whole number"
     return None
 

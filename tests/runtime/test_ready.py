@@ -159,6 +159,16 @@ def test_the_limit_is_reached_after_a_check(project: Path, llc: Llc, name: str) 
     assert entered.count("repair") == 4
 
 
+def test_repairs_of_tests_are_bounded(project: Path, llc: Llc) -> None:
+    """By a number of their own, since a sweep has many iterations."""
+    create(llc, "review-sweep", "--set", "repairs=2")
+    shutil.copy(GOLDEN / "review-sweep" / "give-up.world.yaml", project / "world.yaml")
+    done = llc("run", "review-sweep", "--script", "world.yaml", "--quiet", "--json")
+    assert (json.loads(done.stdout)["terminated_by"], done.returncode) == ("budget", 3)
+    (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
+    assert journal.read_text().count('"kind":"agent"') == 3  # one review, two repairs
+
+
 # --- parameters -----------------------------------------------------------------------------------
 
 
