@@ -143,6 +143,11 @@ def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
     program = os.path.basename(words[0])
     if program in known_names():
         base = known(program)
+        if len(words) == 1:
+            # A path of a known program: the command of that agent.
+            commands = {key: getattr(base, key) for key in ("argv", "resume", "fork")}
+            paths = {key: (words[0], *command[1:]) for key, command in commands.items() if command}
+            return attrs.evolve(base, name=name or program, **paths)
         return attrs.evolve(
             base,
             name=name or program,

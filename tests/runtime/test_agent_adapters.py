@@ -163,6 +163,18 @@ def test_a_group_of_words_needs_its_values() -> None:
     assert 'sandbox_mode="workspace-write"' in command("codex", session="s-1", permissions="edit")
 
 
+def test_a_path_of_a_known_program_is_that_agent() -> None:
+    """With all of its words; words of one's own replace them."""
+    found = agents.of_words(("/opt/bin/codex",))
+    asked = {"command": "x", "permissions": "plan"}
+    assert agents.Command(found, asked, False, {}).argv == ["/opt/bin/codex", *command("codex", **asked)[1:]]
+    resumed = agents.Command(found, {**asked, "session": "s"}, False, {}).argv
+    assert resumed[:3] == ["/opt/bin/codex", "exec", "resume"]
+    assert agents.Command(agents.of_words(("codex", "exec", "-")), {"command": "x"}, False, {}).argv == [
+        *("codex", "exec", "-"),
+    ]
+
+
 def configure(folder: Path, text: str) -> Any:
     (folder / ".loops").mkdir(exist_ok=True)
     (folder / ".loops" / "config.yaml").write_text(text)
