@@ -145,9 +145,10 @@ def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
         base = known(program)
         if len(words) == 1:
             # A path of a known program: the command of that agent.
-            commands = {key: getattr(base, key) for key in ("argv", "resume", "fork")}
-            paths = {key: (words[0], *command[1:]) for key, command in commands.items() if command}
-            return attrs.evolve(base, name=name or program, **paths)
+            argv, resume, fork = (
+                (words[0], *command[1:]) if command else () for command in (base.argv, base.resume, base.fork)
+            )
+            return attrs.evolve(base, name=name or program, argv=argv, resume=resume, fork=fork)
         return attrs.evolve(
             base,
             name=name or program,
