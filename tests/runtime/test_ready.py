@@ -166,7 +166,9 @@ def test_repairs_of_tests_are_bounded(project: Path, llc: Llc) -> None:
     done = llc("run", "review-sweep", "--script", "world.yaml", "--quiet", "--json")
     assert (json.loads(done.stdout)["terminated_by"], done.returncode) == ("budget", 3)
     (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
-    assert journal.read_text().count('"kind":"agent"') == 3  # one review, two repairs
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    asked = {event["seq"] for event in events if event.get("kind") == "agent"}
+    assert len(asked) == 3  # one review, two repairs
 
 
 # --- parameters -----------------------------------------------------------------------------------
