@@ -14,8 +14,9 @@ from itertools import count
 from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Effect
 from ..effects.world import World
-from ..host import clock, files, pipes, threads
+from ..host import clock, environment, files, pipes, threads
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
+from ..models.worker_pool import SharedWorkers
 from .io_threads import Threads
 
 TYPE_CHECKING = False
@@ -60,6 +61,8 @@ class EffectPool:
         self.working = 0
         # Those that have more to begin, in the order in which they came for room.
         self.hungry: dict[RunEffects, None] = {}
+        # Model clients for runs that share none with others: to start one takes longer than most calls.
+        self._models = SharedWorkers(dict(environment.environb))
         self._idle: list[_Worker] = []
         self._threads = Threads()
         self._messages: threads.SimpleQueue[tuple[RunEffects, Message]] = threads.SimpleQueue()
@@ -149,6 +152,12 @@ class EffectPool:
                 return idle.pop(index)
         return idle.pop() if idle else _Worker()
 
+    def with_models(self, world: World) -> World:
+        """A world for one of several effects, which share their model clients."""
+        if getattr(world, "workers", self._models) is None:
+            world.workers = self._models
+        return world
+
     def forget(self, effects: RunEffects) -> None:
         """A run has ended: drop what belongs to it, keep what the next one can use."""
         self.hungry.pop(effects, None)
@@ -162,6 +171,7 @@ class EffectPool:
         for worker in self._idle:
             worker.close()
         self._idle.clear()
+        self._models.close()
         files.close(self._read)
         files.close(self._write)
 
@@ -226,7 +236,7 @@ class RunEffects:
         pool, seq = self._pool, effect.seq
         worker = pool.worker(self)
         if worker.owner is not self:
-            world = self._world.beside()
+            world = pool.with_models(self._world.beside())
             if worker.world is not None:
                 world.take_over(worker.world)
             worker.world, worker.owner = world, self

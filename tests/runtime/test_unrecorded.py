@@ -110,3 +110,18 @@ def test_a_world_of_ones_own_performs_one_effect_at_a_time(place: Path) -> None:
     text = '(parallel-map (lambda (n) (system:execute_shell_command "true")) \'(1 2 3))'
     assert len(llc.evaluate(text, world=world)) == 3
     assert world.seen == [1, 2, 3]
+
+
+def test_tasks_at_once_share_a_model_client(place: Path, messages_server: Any, answers: Any) -> None:
+    """Eight instant tasks take no longer than one after another: one client is started, not eight."""
+    text = answers.message([{"type": "text", "text": "hi"}], stop_reason="end_turn")
+    messages_server.answers[:] = [text]
+    task = '(defatom user:x (params n) (instructions "{{n}}"))'
+    items = "(map to-string (range 0 8))"
+    seconds = {}
+    for form in ("map", "parallel-map"):
+        begun = time.monotonic()
+        flow = f'{task} ({form} (lambda (n) (get (user:x n) "content")) {items})'
+        assert llc.evaluate(flow) == ["hi"] * 8
+        seconds[form] = time.monotonic() - begun
+    assert seconds["parallel-map"] < 2 * seconds["map"]
