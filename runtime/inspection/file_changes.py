@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..host import environment, files, processes
+from ..host import environment, files, processes, secrets
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, printable
-from ..host.secrets import known, masked
 from ..journal.events import EffectFinished, EffectStarted, StateEnter, TreeTaken
 from ..journal.run_folder import RunFolder
 from ..runs.follower import Follower
@@ -197,9 +196,9 @@ class Changes:
         """What a reader must know: other effects or runs at the same time, content that is not recorded."""
         own = {step.seq for step in self.steps}
         events = [event for step in self.steps for event in (step.before, step.after) if event is not None]
-        beside = sorted({seq for event in events for seq in event.beside or () if seq not in own})
-        if beside:
-            yield f"performed at the same time, changes included: effects {', '.join(map(str, beside))}"
+        concurrent = sorted({seq for event in events for seq in event.concurrent or () if seq not in own})
+        if concurrent:
+            yield f"performed at the same time, changes included: effects {', '.join(map(str, concurrent))}"
         runs = sorted({str(run) for event in events for run in event.runs or ()})
         if runs:
             yield f"active at the same time, changes included: {', '.join(runs)}"
@@ -270,15 +269,15 @@ def show(changes: Changes, form: str) -> int:
 
 
 def _painted(screen: Screen, form: str, line: str) -> str:
-    shown = printable(masked(line))
+    shown = printable(secrets.masked(line))
     style = next((style for head, style in _STYLES if line.startswith(head)), "") if form == "patch" else ""
     return screen.paint(shown, style) + "\n"
 
 
 def _masked_bytes(content: bytes) -> bytes:
     """A patch with secrets masked; a pipe gets all other bytes unchanged."""
-    for secret in known.in_bytes:
-        content = content.replace(secret, b"***")
+    for secret in secrets.known.in_bytes:
+        content = content.replace(secret, secrets.MASK.encode())
     return content
 
 

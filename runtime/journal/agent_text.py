@@ -1,6 +1,6 @@
 """What an agent did and which files changed, as lines for people: for `logs`, `trace` and `status`.
 
-The texts are those of the events: whoever shows them removes control characters (`host.screen.printable`).
+The texts are those of the events; the caller removes control characters (`host.screen.printable`).
 """
 
 from __future__ import annotations

@@ -265,8 +265,8 @@ class TreeTaken(EffectEvent, name="tree"):
     """The files of the project were recorded `before` or `after` an effect that may change them. `store` is
     `git` or `manifest`; `tree` the id in it, null where there is none, with the `reason`; `changes` a letter
     (A, D, M or T) and the path of each file that changed since the tree before, 200 at most; `changed` their
-    number; `left_out` paths without recorded content, each with the reason; `beside` the effects and `runs`
-    the other runs that were performed at the same time, whose changes are in the tree too."""
+    number; `left_out` paths without recorded content, each with the reason; `concurrent` the effects, and
+    `runs` the other runs, of the same time, whose changes are in the tree too."""
 
     seq: int
     when: str
@@ -275,7 +275,7 @@ class TreeTaken(EffectEvent, name="tree"):
     changes: list[Any] | None = ABSENT
     changed: int | None = ABSENT
     left_out: list[Any] | None = ABSENT
-    beside: list[Any] | None = ABSENT
+    concurrent: list[Any] | None = ABSENT
     runs: list[Any] | None = ABSENT
     reason: str | None = ABSENT
     duration_ms: float | None

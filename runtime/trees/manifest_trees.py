@@ -27,7 +27,7 @@ _WIDEST_BAR = 40
 
 
 class _File(NamedTuple):
-    """A file of a manifest; `id` is the SHA-256 of its content, or of what stands for that."""
+    """A file of a manifest; `id` is the SHA-256 of its content or placeholder."""
 
     mode: str
     size: int

@@ -41,13 +41,13 @@ class TreeRecorder:
         self._is_active: bool | None = None
         self._store: Any = None
         self._problem: str | None = None
-        # Held while a tree is taken, and while `_beside` changes.
+        # Held while a tree is taken, and while `_concurrent` changes.
         self._lock = threads.Lock()
         self._names = threads.Lock()
         self._taken: TreeTaken | None = None
         self._fresh_until = 0.0
         # Effects that are performed now, each with those performed at the same time.
-        self._beside: dict[int, set[int]] = {}
+        self._concurrent: dict[int, set[int]] = {}
 
     def close(self) -> None:
         """There is nothing to close: it is a part of a world."""
@@ -76,16 +76,16 @@ class TreeRecorder:
         """Inside, an effect is performed; its trees are taken and recorded, also where it is interrupted."""
         seq = context.seq
         with self._names:
-            for others in self._beside.values():
+            for others in self._concurrent.values():
                 others.add(seq)
-            self._beside[seq] = set(self._beside)
+            self._concurrent[seq] = set(self._concurrent)
         self._take("before", seq, context)
         try:
             yield
         finally:
             self._take("after", seq, context)
             with self._names:
-                del self._beside[seq]
+                del self._concurrent[seq]
 
     def _take(self, when: str, seq: int, context: Context) -> None:
         if context.on_event is None:
@@ -122,7 +122,7 @@ class TreeRecorder:
             tree=tree.id,
             changes=changes,
             changed=ABSENT if changes is ABSENT else len(tree.changes or ()),
-            beside=(is_after and sorted(self._beside[seq])) or ABSENT,
+            concurrent=(is_after and sorted(self._concurrent[seq])) or ABSENT,
             runs=(is_after and self._other_runs(context)) or ABSENT,
             left_out=[list(entry) for entry in tree.left_out[:MOST_CHANGES]] or ABSENT,
             duration_ms=took,

@@ -63,7 +63,7 @@ def look(path: bytes) -> tuple[str, int, int]:
 
 
 def placeholder(kind: str, size: int, mtime_ns: int) -> bytes:
-    """The content that stands for that of a file which is too large, or cannot be read."""
+    """Content recorded in place of that of a file that is too large or cannot be read."""
     return b"[llc: %s file, content not recorded: %d bytes, changed at %d ns]\n" % (
         kind.encode(),
         size,

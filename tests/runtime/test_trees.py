@@ -215,7 +215,7 @@ def test_effects_at_the_same_time_are_named(llc: Run, git: Git, place: Path) -> 
     (journal,) = (place / ".loops/.history").glob("two-*/*.jsonl")
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     after = {event["seq"]: event for event in events if event["event"] == "tree" and event["when"] == "after"}
-    assert [after[1].get("beside"), after[2].get("beside")] == [[2], [1]]
+    assert [after[1].get("concurrent"), after[2].get("concurrent")] == [[2], [1]]
     assert "performed at the same time, changes included" in llc("diff", "two", "1").stderr
     assert llc("diff", "two", "--name-only").stdout == "new-1\nnew-2\n"
 
