@@ -5,7 +5,6 @@ Remaining processes of their actions are ended first; the run lock is held meanw
 
 from __future__ import annotations
 
-from ..host import files
 from ..host.errors import UserError, reason
 from ..host.paths import ROOT
 from ..journal.run_folder import RunFolder
@@ -48,7 +47,7 @@ def forget(found: list[RunFolder], dry_run: bool) -> tuple[list[str], int, list[
             else:
                 with locks.kept_dead(run):
                     end_leftovers(run)
-                    claims.settle_run(files.realpath(ROOT or "."), run.id)
+                    claims.settle_run(run.id)
                     size += retention.remove(run)
         except OSError as error:
             problems.append(f"cannot remove {run.path}: {reason(error)}")

@@ -5,7 +5,7 @@ See `spec/budget.md`.
 
 from __future__ import annotations
 
-from ..host import clock, files
+from ..host import clock
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen
@@ -36,7 +36,7 @@ def change(name: str, text: str) -> str:
 
     Raises UserError.
     """
-    project = files.realpath(ROOT or ".")
+    project = claims.this_project()
     try:
         if text == "none":
             scope, owner, period = parse_ledger(name, project, None)
@@ -53,7 +53,7 @@ def change(name: str, text: str) -> str:
 
 def look(days: int | None) -> dict[str, Any]:
     """The ledgers, and with `days` what was used in the last days. Raises UserError and CompileError."""
-    project = files.realpath(ROOT or ".")
+    project = claims.this_project()
     claims.settle_dead()
     now = clock.time()
     own = limits_of(configuration.load(ROOT), project)

@@ -6,11 +6,12 @@ settled by the journal. Of a call without a result nothing is counted, because w
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 from typing import NamedTuple
 
 from ..host import files, processes
-from ..host.paths import HISTORY, RUNNING
+from ..host.paths import HISTORY, ROOT, RUNNING
 from ..journal import run_history
 from ..journal.reader import ReadError
 from ..journal.run_folder import RunFolder
@@ -23,6 +24,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
+
+def this_project() -> str:
+    """The path of the current project, links followed; bytes that are not UTF-8 as `\\xNN`."""
+    path = files.realpath(ROOT or ".")
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Unavailable(NamedTuple):
@@ -102,11 +109,15 @@ def settle_dead() -> int:
     return len(dead)
 
 
-def settle_run(project: str, run: str) -> None:
-    """Settle the reservations of a run that no process executes. Raises `LedgerError`."""
-    if database.exists():
-        for left in ledger.open_reservations(project, run):
-            settle_by_journal(left)
+def settle_run(run: str) -> None:
+    """Settle the reservations of a run of this project that no process executes, before it is removed.
+
+    If the database cannot be used now, they are given back later.
+    """
+    with contextlib.suppress(database.LedgerError):
+        if database.exists():
+            for left in ledger.open_reservations(this_project(), run):
+                settle_by_journal(left)
 
 
 def settle_by_journal(left: ledger.Open) -> None:

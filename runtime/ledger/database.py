@@ -92,6 +92,9 @@ def transaction(is_writing: bool = True) -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN IMMEDIATE" if is_writing else "BEGIN")
         yield connection
         connection.execute("COMMIT")
+    except UnicodeEncodeError as error:
+        help = "name agents, models and accounts with characters that UTF-8 has"
+        raise LedgerError(f"the ledger {path} cannot store a name: {error.reason}", help) from None
     except sqlite3.Error as error:
         raise _refusal(path, error) from None
     finally:

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 from ...ir.effects import UNITS
 from ..host import clock, processes
 from . import database
-from .limits import ACCOUNT, ALL, PROJECT, Limit, first_day, renewal
+from .limits import ACCOUNT, ALL, PROJECT, Limit, days_back, first_day, renewal
 
 # A call without a limit of its own reserves this part of a limit: an agent 1/4, a call of a model 1/100.
 AGENT_SHARE, MODEL_SHARE = 4, 100
 # A ledger of which no more than this part is left is used up: an agent could do nothing with it.
 TOO_LITTLE = 0.01
+# After so many calls, those of more than so many days ago are folded into one row for each day.
+FOLD_EVERY, FOLD_AFTER = 1000, 62
 # What one call can have used at most; a report of more is not believed.
 BELIEVED = {"usd": 10_000.0, "tokens": 1e10, "calls": 1.0, "seconds": 1e8}
 _ROUNDING = 1e-9
@@ -158,6 +160,8 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
             ),
         ).lastrowid
         assert row is not None
+        if row % FOLD_EVERY == 0:
+            _fold(db, days_back(FOLD_AFTER, now))
         return Grant(row, wanted)
 
 
@@ -199,6 +203,18 @@ _CLOSED = (
     " held_usd = NULL, held_tokens = NULL, held_calls = NULL, held_seconds = NULL, pid = NULL,"
     " started = NULL WHERE id = ? AND pid IS NOT NULL"
 )
+
+
+def _fold(db: sqlite3.Connection, before: str) -> None:
+    """Replace the calls before a day by one row for each day, project, account, agent and model."""
+    keys = "project, day, account, agent, model"
+    db.execute("CREATE TEMP TABLE folded AS SELECT id FROM calls WHERE day < ? AND pid IS NULL", (before,))
+    db.execute(
+        f"INSERT INTO calls ({keys}, run, seq, usd, tokens, calls, seconds, unknown)"
+        f" SELECT {keys}, '', 0, sum(usd), sum(tokens), sum(calls), sum(seconds), sum(unknown) FROM calls"
+        f" WHERE id IN folded GROUP BY {keys}"
+    )
+    db.execute("DELETE FROM calls WHERE id IN folded")
 
 
 class Open(NamedTuple):

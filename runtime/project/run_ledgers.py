@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..host import clock, files
-from ..host.paths import ROOT
+from ..host import clock
 from ..journal.quantities import amount_text
 from ..journal.run_history import CALLS
-from ..ledger.claims import Claims, Unavailable
+from ..ledger.claims import Claims, Unavailable, this_project
 from ..ledger.ledger import Call, Denied
 from ..ledger.limits import DAY, EVER, MONTH, PROJECT, Limit, renewal, used_up
 from . import accounts
@@ -43,7 +42,7 @@ class RunLedgers:
     def __init__(self, run: str, settings: Configuration | None, warn: Callable[[str], None]) -> None:
         self._run = run
         self._warn = warn
-        self._project = files.realpath(ROOT or ".")
+        self._project = this_project()
         self._settings = settings or Configuration()
         self._own = limits_of(self._settings, self._project)
         self._claims = Claims(self._own, warn)

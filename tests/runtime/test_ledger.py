@@ -167,6 +167,22 @@ def test_parallel_runs_do_not_exceed_a_ledger(project: Project, part: str) -> No
     assert sum(row["calls"] for row in found["days"]) == len(project.starts) >= 4
 
 
+def test_killed_runs_neither_hold_nor_damage_a_ledger(project: Project) -> None:
+    """Whatever they were doing: the others use the ledger, and nothing stays reserved."""
+    project.agent("0.4", EXCEEDING)
+    project.llc("budget", "set", "day", "1usd")
+    runs = [project.start("run", "fix", "-q", number=number) for number in range(1, 25)]
+    for number, run in enumerate(runs):
+        if number % 2:
+            time.sleep(0.1)
+            run.kill()
+    assert {run.wait(120) for run in runs} <= {3, -signal.SIGKILL}
+    (ledger,) = project.json("budget")["ledgers"]
+    assert ledger["reserved"] == 0
+    assert 0.99 <= ledger["spent"] <= 1 + 1e-6
+    assert project.rows("PRAGMA integrity_check") == [("ok",)]
+
+
 def test_what_is_reserved_elsewhere_is_waited_for(project: Project) -> None:
     """A run whose ledger is reserved continues when another call ends, and says that it waits."""
     project.llc("budget", "set", "day", "2calls")
@@ -311,6 +327,40 @@ def test_a_wrong_limit_is_refused(project: Project, words: tuple[str, ...]) -> N
     assert done.returncode == 2
     assert "error[" in done.stderr
     assert not project.data.exists() or not (project.data / "llc" / "ledger.limits").exists()
+
+
+def test_names_that_are_not_utf_8_are_stored(project: Project) -> None:
+    """Of a folder, and of an agent in the environment."""
+    folder = os.fsdecode(os.fsencode(project.folder) + b"/caf\xe9")
+    shutil.copytree(project.folder / ".loops", Path(folder, ".loops"))
+    shutil.copy(project.folder / "bin" / "claude", os.fsdecode(os.fsencode(project.folder) + b"/bin/a\xe9"))
+    project.llc("-C", folder, "budget", "set", "project", "1usd")
+    assert project.llc("-C", folder, "run", "fix", "-q", "--max-iterations", "1").returncode == 3
+    done = project.llc(
+        "-C", folder, "run", "fix", "-q", "--max-iterations", "1", LLC_AGENT=os.fsdecode(b"a\xe9")
+    )
+    assert "Traceback" not in done.stderr
+    (ledger,) = json.loads(project.llc("-C", folder, "budget", "--json").stdout)["ledgers"]
+    assert ledger["name"].endswith("caf\\xe9")
+    assert ledger["spent"] == 0.02
+
+
+def test_old_calls_are_folded(project: Project) -> None:
+    """Balances and days are the same; the file does not grow with each call for ever."""
+    project.llc("budget", "set", "project", "1000usd")
+    with contextlib.closing(sqlite3.connect(project.data / "llc" / "ledger.sqlite")) as db, db:
+        row = (str(project.folder), "r", "account", "agent", "model", 0.25, 10, 1)
+        db.executemany(
+            "INSERT INTO calls (project, run, account, agent, model, usd, tokens, calls, seq, day)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*row, number, f"2024-01-{number % 20 + 10}") for number in range(999)],
+        )
+    before = project.json("budget", "--days", "99999")
+    project.llc("run", "fix", "-q", "--max-iterations", "1")
+    assert project.rows("SELECT count(*), sum(calls) FROM calls") == [(21, 1000)]
+    after = project.json("budget", "--days", "99999")
+    assert after["days"][1:] == before["days"]
+    assert after["ledgers"][0]["spent"] == 999 * 0.25 + 0.02
 
 
 def test_a_limit_is_removed(project: Project) -> None:
