@@ -85,7 +85,7 @@ PARAMETERS: dict[str, Any] = {
     'target:history': ('target', (), 'text', "A loop's name, or a run's id; by default all finished runs.", '[RUN|LOOP]', 'completers:complete_any_run'),
     'count': ('count', ('-n',), 'integer', 'Only the last N runs.', 'N', '', 20, 1),
     'action': ('action', (), 'text', 'Set a limit; without it, the limits are shown.', '[set]', 'completers:complete_budget_action'),
-    'ledger': ('ledger', (), 'text', '`day`, `month`, `project` or `account:NAME`.', '[LEDGER]', 'completers:complete_ledger'),
+    'ledger': ('ledger', (), 'text', '`day`, `month`, `project`, `project:PATH` or `account:NAME`.', '[LEDGER]', 'completers:complete_ledger'),
     'amount': ('amount', (), 'text', 'Such as 20usd, 500000tokens, 50calls or 100usd/month; `none` removes the limits.', '[AMOUNT]', 'completers:complete_amount'),
     'days': ('days', ('--days',), 'integer', 'Show what was used in the last N days.', 'N', '', None, 1),
     'run:trace': ('run', (), 'text', "A run's id or folder, a loop's name for its last run, or a case.", 'RUN', 'completers:complete_case_or_run', None, None, None, False, True),

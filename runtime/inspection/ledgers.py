@@ -48,7 +48,10 @@ def change(name: str, text: str) -> str:
     except OSError as error:
         what = f"cannot write {database.place()}: {reason(error)}"
         raise UserError("cannot-write", what, exit_code=EXIT_FAILURE) from None
-    return f"{limit.title}: {amount_text(unit, amount)} at most\n"
+    told = f"{limit.title}: {amount_text(unit, amount)} at most\n"
+    if limit.scope == ACCOUNT and not any(limit.is_charged("", name) for name in ledger.accounts()):
+        told += f"note: no call has been charged to the account {limit.name} yet\n"
+    return told
 
 
 def look(days: int | None) -> dict[str, Any]:

@@ -24,7 +24,12 @@ FOLD_EVERY, FOLD_AFTER = 1000, 62
 # What one call can have used at most; a report of more is not believed.
 BELIEVED = {"usd": 10_000.0, "tokens": 1e10, "calls": 1.0, "seconds": 1e8}
 _ROUNDING = 1e-9
-_NAMES = {ALL: "''", PROJECT: "project", ACCOUNT: "account"}
+# As `Limit.is_charged`.
+_CHARGED = {
+    ALL: "? = ''",
+    PROJECT: "project = ?",
+    ACCOUNT: "? IN (account, substr(account, 1, instr(account, ':') - 1))",
+}
 
 
 class Call(NamedTuple):
@@ -131,11 +136,12 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
     """
     now = clock.time()
     share = AGENT_SHARE if call.agent else MODEL_SHARE
-    names = {ALL: "", PROJECT: call.project, ACCOUNT: call.account}
     with database.transaction() as db:
         wanted: dict[str, float] = {}
         balances = [
-            _balance(db, limit, now) for limit in (*_limits(db), *own) if limit.name == names[limit.scope]
+            _balance(db, limit, now)
+            for limit in (*_limits(db), *own)
+            if limit.is_charged(call.project, call.account)
         ]
         for limit, spent, _, _ in balances:
             if limit.unit == "calls" and not call.is_call:
@@ -283,7 +289,7 @@ def _balance(db: sqlite3.Connection, limit: Limit, now: float) -> Balance:
     assert unit in UNITS
     spent, held, unknown = db.execute(
         f"SELECT total({unit}), total(held_{unit}), total(unknown) FROM calls"
-        f" WHERE day >= ? AND {_NAMES[limit.scope]} = ?",
+        f" WHERE day >= ? AND {_CHARGED[limit.scope]}",
         (first_day(limit.period, now), limit.name),
     ).fetchone()
     return Balance(limit, spent, held, bool(unknown) and unit in ("usd", "tokens"))

@@ -6,6 +6,7 @@ a budget. See `spec/budget.md`.
 
 from __future__ import annotations
 
+import os.path
 import re
 from typing import NamedTuple
 
@@ -25,7 +26,8 @@ _AMOUNT = re.compile(r"(\d[\d,_]*(?:\.\d+)?|\.\d+)\s*([a-z]+)(?:\s*/\s*([a-z]+))
 class Limit(NamedTuple):
     """The most that a ledger allows in one unit.
 
-    scope: `ALL`, `PROJECT` or `ACCOUNT`. name: the path of the project, the account, or "".
+    scope: `ALL`, `PROJECT` or `ACCOUNT`. name: the path of the project; the account, or its name without a
+    fingerprint for all of that name; or "".
     period: `DAY`, `MONTH` or `EVER`. unit: one of `UNITS`.
     """
 
@@ -34,6 +36,12 @@ class Limit(NamedTuple):
     period: str
     unit: str
     amount: float
+
+    def is_charged(self, project: str, account: str) -> bool:
+        """Whether a call of a project and an account is charged to the ledger."""
+        if self.scope == ACCOUNT:
+            return account == self.name or account.startswith(f"{self.name}:")
+        return self.scope == ALL or project == self.name
 
     @property
     def title(self) -> str:
@@ -113,11 +121,11 @@ def parse_ledger(text: str, project: str, period: str | None) -> tuple[str, str,
     scope, colon, name = text.partition(":")
     if scope in (DAY, MONTH) and not colon and period in (None, scope):
         return ALL, "", scope
-    if scope == PROJECT and not colon:
-        return PROJECT, project, period or EVER
+    if scope == PROJECT and (name or not colon):
+        return PROJECT, os.path.normpath(name) if name else project, period or EVER
     if scope == ACCOUNT and name:
         return ACCOUNT, name, period or EVER
-    help = "it is `day`, `month`, `project` or `account:NAME`"
+    help = "it is `day`, `month`, `project`, `project:PATH` or `account:NAME`"
     raise UserError("bad-option", f"there is no ledger `{text[:80]}`", help)
 
 

@@ -293,6 +293,14 @@ def test_each_ledger_counts_its_own(project: Project, tmp_path: Path) -> None:
     ]
     error = json.loads(project.llc("run", "fix", "--json", **key).stdout)["error"]
     assert error["message"] == f"the budget of the account {row['account']} is used up: 1 call of 1 call"
+    # One limit for all keys of a provider.
+    project.llc("budget", "set", "account:anthropic", "1calls/day")
+    assert [one["spent"] for one in project.json("budget")["ledgers"] if one["name"] == "anthropic"] == [1]
+    project.llc("budget", "set", f"account:{row['account']}", "none")
+    error = json.loads(project.llc("run", "fix", "--json", **key).stdout)["error"]
+    assert "the budget of the account anthropic in a day is used up: 1 call of 1 call" in error["message"]
+    told = project.llc("budget", "set", "account:nobody", "1usd").stdout
+    assert "note: no call has been charged to the account nobody yet" in told
     # Another account has its own, until the project's limit of the day.
     error = json.loads(project.llc("run", "fix", "--json").stdout)["error"]
     assert error["message"].startswith(

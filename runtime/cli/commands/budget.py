@@ -29,7 +29,7 @@ def budget(
     ledger: Annotated[
         str | None,
         typer.Argument(
-            help="`day`, `month`, `project` or `account:NAME`.",
+            help="`day`, `month`, `project`, `project:PATH` or `account:NAME`.",
             metavar="[LEDGER]",
             autocompletion=shared.complete_ledger,
         ),
