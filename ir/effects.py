@@ -39,8 +39,10 @@ UNITS = ("usd", "tokens", "calls", "seconds")
 PERMISSIONS = ("skip", "edit", "plan", "ask")
 # When the files of a project are recorded: from the first agent of a run on, in every run, never.
 RECORD_FILES = ("agents", "all", "off")
-# Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run.
+# Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run, `continue`
+# resumes the session of an agent.
 ON_UNKNOWN = ("rerun", "ask", "fail")
+CONTINUE = "continue"
 # What a judging model says of evidence that does not show the result, where the schema has it.
 CANNOT_JUDGE = "cannot_judge"
 # What a result has where a recorded case leaves the field out.

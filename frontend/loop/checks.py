@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import attrs
 
 from ...ir.diagnostics import Diagnostic, nearest, suggest
+from ...ir.effects import CONTINUE
 from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
@@ -217,6 +218,9 @@ class _Checker:
                 why = "the state has no " + ("call" if key == "args" else "action")
                 yield self.unused(state.span_of(f"key:{key}"), key, why)
         if state.action is None or self.loop.kind_of(state) != "slash":
+            if state.action is not None and state.on_unknown == CONTINUE:
+                why = "the action does not go to an agent, so that it runs again"
+                yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
             for key in ("feedback", "agent", *AGENT_OPTIONS):
                 if f"key:{key}" in state.spans:
                     why = "the action does not go to an agent"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from ...ir.effects import PERMISSIONS
+from ...ir.effects import CONTINUE, ON_UNKNOWN, PERMISSIONS
 from ...ir.records import frozen
 from ..source.schema import (
     ARGUMENTS,
@@ -194,8 +194,9 @@ class StateSpec(AgentOptions):
         TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."
     )
     on_unknown: str | None = optional(
-        choice("rerun", "ask", "fail"),
-        "What a resumed run does with an action that may have run; absent: `rerun`.",
+        choice(*ON_UNKNOWN, CONTINUE),
+        "What a resumed run does with an action that may have run; absent: `continue` for an agent that can "
+        "resume its session, else `rerun`.",
     )
     agent: str | None = optional(NAME, "The agent, by a name of the project or of llc; absent: the loop's.")
     budget: Budget | None = optional(

@@ -42,7 +42,7 @@ PARAMETERS: dict[str, Any] = {
     'quiet': ('quiet', ('--quiet', '-q'), 'flag', 'Show no progress.', '', '', None, None, None, False, False, 'Output'),
     'verbose:run': ('verbose', ('--verbose', '-v'), 'flag', 'Show more: waits, model calls, reasons, all output.', '', '', None, None, None, False, False, 'Output'),
     'run': ('run', (), 'text', "A loop's name, or a run's id.", 'RUN', 'completers:complete_run', None, None, None, False, True),
-    'on_unknown': ('on_unknown', ('--on-unknown',), 'text', 'What to do with an interrupted action: run it again, let it fail, or ask.', 'rerun|fail|ask', '', None, None, None, False, False, 'Execution'),
+    'on_unknown': ('on_unknown', ('--on-unknown',), 'text', 'What to do with an interrupted action: run it again, continue the agent, let it fail, or ask.', 'rerun|continue|fail|ask', '', None, None, None, False, False, 'Execution'),
     'accept_changes': ('accept_changes', ('--accept-changes',), 'flag', 'Continue with the current text of the program if the run fits into it.', '', '', None, None, None, False, False, 'Execution'),
     'accept_loss': ('accept_loss', ('--accept-loss',), 'flag', 'Continue from what is left of a journal that was truncated.', '', '', None, None, None, False, False, 'Execution'),
     'targets': ('targets', (), 'text', 'Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.', '[LOOP|JOBS]…', 'completers:complete_loop', None, None, None, True),

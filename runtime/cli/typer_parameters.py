@@ -124,8 +124,8 @@ OnUnknown = Annotated[
     option(
         EXECUTION,
         "--on-unknown",
-        "rerun|fail|ask",
-        "What to do with an interrupted action: run it again, let it fail, or ask.",
+        "rerun|continue|fail|ask",
+        "What to do with an interrupted action: run it again, continue the agent, let it fail, or ask.",
     ),
 ]
 AcceptLoss = Annotated[

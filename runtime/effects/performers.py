@@ -40,6 +40,8 @@ PERFORMERS = {
 }
 # Functions `(args, result, parts)` that note a result which a resumed run takes from the journal.
 OBSERVERS = {"task": "effects.performers:observe_task"}
+# Functions `args -> bool` that tell whether an interrupted effect can be continued.
+CONTINUABLE = {"agent": "effects.agents.agent:can_continue"}
 # The part of a world that checkpoints contain, and its class.
 TURNS, _TURNS_CLASS = "turns", "models.conversation:Turns"
 
@@ -57,6 +59,11 @@ def performer_of(kind: str) -> Perform:
 def observer_of(kind: str) -> Observe | None:
     """The observer of a kind, None if it has none."""
     return _function(OBSERVERS[kind]) if kind in OBSERVERS else None
+
+
+def can_continue(kind: str, args: dict[str, Any]) -> bool:
+    """Whether an effect that was interrupted can be continued, not only performed again."""
+    return kind in CONTINUABLE and _function(CONTINUABLE[kind])(args)
 
 
 def turns_of(parts: Parts) -> Turns:

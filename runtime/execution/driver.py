@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from ..journal.agent_history import AgentHistory
     from ..project.budget import Refusal, Spending
     from .effect_pool import EffectPool, Message, RunEffects
 
@@ -55,10 +56,11 @@ class Driver:
     began. refusals: what the world raises when it will not perform an effect; that ends the run.
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
     jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
-    once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for
-    it. checkpoints: where to keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel:
-    how many ticks the program may use in all. spending(): what the run may spend, asked for at the first
-    effect that may use it; None for what it likes.
+    once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for it.
+    interrupted: what agents did before, whose sessions are to be continued, by effect. checkpoints: where to
+    keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may
+    use in all. spending(): what the run may spend, asked for at the first effect that may use it; None for
+    what it likes.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class Driver:
         "_effects",
         "_fuel",
         "_interrupt",
+        "_interrupted_agents",
         "_jobs",
         "_kind",
         "_log",
@@ -102,6 +105,7 @@ class Driver:
         begun: str | None = None,
         refusals: tuple[type[Exception], ...] = (),
         settle: Callable[[Effect], dict[str, Any] | None] | None = None,
+        interrupted: dict[int, AgentHistory] | None = None,
         jobs: int | None = None,
         pool: EffectPool | None = None,
         checkpoints: Checkpoints | None = None,
@@ -111,6 +115,7 @@ class Driver:
     ) -> None:
         self._fuel = fuel
         self._settles = settle
+        self._interrupted_agents = interrupted or {}
         self._refusals = refusals
         self._machine = machine
         self._world = world
@@ -487,6 +492,7 @@ class Driver:
             folder=run.path,
             on_prompt=self._display.prompt if may_prompt and self._display.has_person else None,
             cap_usd=None if spending is None else spending.cap(seq),
+            interrupted=self._interrupted_agents.pop(seq, None),
         )
 
     def _tick(self) -> float:

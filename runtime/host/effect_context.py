@@ -160,7 +160,9 @@ class Context:
     on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
     on_prompt(text): prompts at the terminal; None without one. on_agent(activity): what an agent does, as
     `journal.agent_activity.AgentActivity`. on_event(event): journal events about the effect, written at once.
-    cap_usd: the most that an agent may spend, None without a limit.
+    cap_usd: the most that an agent may spend, None without a limit. interrupted: what an agent did before
+    the run crashed or was stopped (`journal.agent_history.AgentHistory`), where its session is to be
+    continued.
     """
 
     __slots__ = (
@@ -169,6 +171,7 @@ class Context:
         "elapsed_ms",
         "folder",
         "interrupt",
+        "interrupted",
         "iteration",
         "loop",
         "on_agent",
@@ -201,6 +204,7 @@ class Context:
         on_agent: Callable[[Any], object] | None = None,
         on_event: Callable[[Any], object] | None = None,
         cap_usd: float | None = None,
+        interrupted: Any = None,
     ) -> None:
         self.run_id = run_id
         self.effect_id = effect_id
@@ -218,6 +222,7 @@ class Context:
         self.on_agent = on_agent
         self.on_event = on_event
         self.cap_usd = cap_usd
+        self.interrupted = interrupted
 
     @property
     def seq(self) -> int:

@@ -95,16 +95,12 @@ def is_alive(pid: int, started: str) -> bool:
     return fields is not None and fields[0] not in (b"Z", b"X") and start_time(pid) == started
 
 
-def find_leaders(effect_id: str) -> list[tuple[int, str]]:
-    """The (pid, start time) of each session leader with an effect's id in its environment.
-
-    For an effect whose run crashed between the start of the process and its record.
-    """
+def find_marked(effect_id: str) -> list[int]:
+    """The living processes with an effect's id in their environment, whatever their group and session."""
     try:
-        living = [(pid, fields) for pid, fields in _living() if fields[3] == b"%d" % pid]
+        return [pid for pid, _ in _living() if _is_marked(pid, effect_id)]
     except OSError:
         return []
-    return [(pid, start_time(pid)) for pid, _ in living if _is_marked(pid, effect_id)]
 
 
 def has_living(group: int) -> bool:

@@ -11,15 +11,25 @@ if TYPE_CHECKING:
 # Entries of a list, and characters of an answer, that are kept.
 _MANY = 100
 _LONGEST = 4096
+# What shows that a model has answered.
+_WORK = ("text", "tool", "tool-end", "files", "refusal", "usage", "final")
 
 
 class AgentHistory:
-    """running: tools that have started and not ended, by id. answer: the final one, else the last text."""
+    """running: tools that have started and not ended, by id. answer: the final one, else the last text.
 
-    __slots__ = ("answer", "files", "model", "refusals", "running", "seq", "session", "tools")
+    has_worked: whether it has done more than to open a session.
+    """
+
+    __slots__ = (
+        *("answer", "files", "has_worked", "model", "refusals", "running", "seq", "session", "tools"),
+        "_is_again",
+    )
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
+        self.has_worked = False
+        self._is_again = False
         self.session: str | None = None
         self.model: str | None = None
         self.tools = 0
@@ -28,8 +38,17 @@ class AgentHistory:
         self.refusals: list[str] = []
         self.answer: Any = ""
 
+    def begin(self) -> None:
+        """The effect is performed, again if it was before."""
+        self._is_again = True
+
     def add(self, event: AgentActed) -> None:
         """The next event of the effect."""
+        if event.what in _WORK:
+            if self._is_again:
+                self.running.clear()  # the agent knows by now what was interrupted
+                self._is_again = False
+            self.has_worked = True
         match event.what:
             case "session":
                 self.session = event.id

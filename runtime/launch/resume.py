@@ -6,7 +6,7 @@ as any run (`command`). A run that had ended but was not moved to the history is
 
 from __future__ import annotations
 
-from ...ir.effects import ON_UNKNOWN
+from ...ir.effects import CONTINUE, ON_UNKNOWN
 from ...vm.code.image import Image
 from ...vm.machine.machine import TIERS
 from ..host import files
@@ -59,8 +59,9 @@ def _resume(command: Command) -> Outcome | None:
     values = command.values
     command.choose_tier()
     command.configure()
-    if values.on_unknown not in (None, *ON_UNKNOWN):
-        raise UserError("bad-option", f"--on-unknown is one of {', '.join(ON_UNKNOWN)}")
+    choices = (*ON_UNKNOWN, CONTINUE)
+    if values.on_unknown not in (None, *choices):
+        raise UserError("bad-option", f"--on-unknown is one of {', '.join(choices)}")
     if values.flame:
         refuse_missing_folder(values.flame)
     folder = find_unfinished(values.target, ROOT)
@@ -160,9 +161,7 @@ def _go_on(
             for name in dropped:
                 command.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
     command.image = image = machine.image
-    in_doubt = InDoubt(
-        folder.id, position, machine.waiting, values.on_unknown, command.report.errors, interrupt
-    )
+    in_doubt = InDoubt(folder, position, machine.waiting, values.on_unknown, command.report.errors, interrupt)
     policies = in_doubt.settle()
     folder.check_room()
     kept = folder.set_aside(position.cut) if position.cut is not None else None
@@ -210,6 +209,7 @@ def _go_on(
             base_ms=history.active_ms(),
             begun=history.started_at,
             settle=in_doubt.settle_again,
+            interrupted=in_doubt.agents,
             doubtful=position.marks,
         )
     )

@@ -1,20 +1,26 @@
 """Effects in doubt when a run is resumed: they started, and their outcome is not known.
 
-Owns the policies of `on_unknown` (`spec/events.md`): run again, fail, or ask. `replay` finds these effects.
+Owns the policies of `on_unknown` (`spec/events.md`): run again, continue the agent's session, fail, or
+ask. `replay` finds these effects.
 """
 
 from __future__ import annotations
 
 import sys
 
-from ...ir.effects import EFFECTS
+from ...ir.effects import CONTINUE, EFFECTS
 from ...vm.machine.machine import Effect
+from ..effects.performers import can_continue
 from ..host import terminal
 from ..host.effect_context import LONGEST_WAIT, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
-from ..host.leftovers import end_effect
+from ..host.leftovers import AGENT_SIGNALS, end_effect
 from ..host.screen import Screen
 from ..host.secrets import masked
+from ..journal.agent_history import AgentHistory
+from ..journal.events import AgentActed, EffectStarted
+from ..journal.reader import read
+from ..journal.run_folder import RunFolder
 from ..journal.run_history import EffectHistory
 from .replay import Position
 
@@ -36,12 +42,13 @@ RESULT = {
 class InDoubt:
     """Decisions on the effects in doubt of a `position`; `on_unknown` overrides their own policy.
 
-    waiting: the effects that the program waits for.
+    waiting: the effects that the program waits for. agents: what the agents did whose sessions are to be
+    continued, by effect; known once the effects are settled.
     """
 
     def __init__(
         self,
-        run: str,
+        run: RunFolder,
         position: Position,
         waiting: dict[int, Effect],
         on_unknown: str | None,
@@ -54,6 +61,7 @@ class InDoubt:
         self.on_unknown = on_unknown
         self.screen = screen
         self.interrupt = interrupt
+        self.agents: dict[int, AgentHistory] = {}
 
     def settle(self) -> dict[int, str]:
         """End the processes of effects in doubt; returns the policies of the pending ones, by number.
@@ -70,7 +78,10 @@ class InDoubt:
         for seq in begun:
             self._end_leftover(seq, position.open[seq])
             position.settled(seq)
+        self.agents = self._recorded_agents({seq for seq in begun if effects[seq].kind == "agent"})
         policies = {seq: self._policy(effects[seq]) for seq in begun}
+        for seq in [seq for seq in self.agents if policies[seq] != CONTINUE]:
+            del self.agents[seq]
         return {seq: policy for seq, policy in policies.items() if policy is not None}
 
     def settle_again(self, effect: Effect) -> dict[str, Any] | None:
@@ -83,7 +94,9 @@ class InDoubt:
         """End what is still running of an effect that had started, if anything is."""
         if recorded is None or not recorded.is_started or recorded.is_finished:
             return
-        for pid in end_effect(f"{self.run}/{seq}", recorded.processes):
+        kind = self.waiting[seq].kind if seq in self.waiting else recorded.kind
+        numbers = {"numbers": AGENT_SIGNALS} if kind in ("agent", "task") else {}
+        for pid in end_effect(f"{self.run.id}/{seq}", recorded.processes, **numbers):
             self.screen.write(f"note: what was still running of effect {seq} (pid {pid}) has been ended\n")
 
     def _policy(self, effect: Effect) -> str | None:
@@ -91,12 +104,31 @@ class InDoubt:
         default = EFFECTS[effect.kind].on_unknown
         if default is None:
             return None
-        policy = self.on_unknown or effect.args.get("on_unknown") or default
+        continues = self._can_continue(effect)
+        policy = self.on_unknown or effect.args.get("on_unknown") or CONTINUE
         if policy == "ask":
-            return self._ask(effect)
+            policy = self._ask(effect, continues)
+        if policy == CONTINUE:
+            return CONTINUE if continues else default
         return "fail" if policy == "fail" else "rerun"
 
-    def _ask(self, effect: Effect) -> str:
+    def _can_continue(self, effect: Effect) -> bool:
+        """Whether the effect is an agent's, whose session is known and can be resumed."""
+        recorded = self.agents.get(effect.seq)
+        return recorded is not None and bool(recorded.session) and can_continue(effect.kind, effect.args)
+
+    def _recorded_agents(self, wanted: set[int]) -> dict[int, AgentHistory]:
+        """What the journal says about the agents of these effects, also before the newest checkpoint."""
+        found: dict[int, AgentHistory] = {}
+        for entry in read(self.run.journal) if wanted else ():
+            match entry:
+                case EffectStarted() if entry.seq in wanted:
+                    found.setdefault(entry.seq, AgentHistory(entry.seq)).begin()
+                case AgentActed() if entry.seq in found:
+                    found[entry.seq].add(entry)
+        return found
+
+    def _ask(self, effect: Effect, continues: bool) -> str:
         """Ask the person what to do with an effect whose outcome is unknown."""
         what = masked(str(effect.args.get("command") or effect.args.get("name") or effect.kind))
         shown = what if len(what) <= 200 else what[:200] + "…"
@@ -108,11 +140,16 @@ class InDoubt:
                 EXIT_FAILURE,
             )
         self.screen.write(f"It is not known whether this did its work: {shown}\n")
+        question = "Run it again, let it fail, or stop here? [r/f/s] "
+        if continues:
+            question = "Continue the agent's session, run it again, let it fail, or stop here? [c/r/f/s] "
         while True:
-            self.screen.write("Run it again, let it fail, or stop here? [r/f/s] ")
+            self.screen.write(question)
             self.interrupt.wait(LONGEST_WAIT, wake=0)
             answer = sys.stdin.readline()
             match answer.strip().lower()[:1]:
+                case "c" if continues:
+                    return CONTINUE
                 case "r":
                     return "rerun"
                 case "f":

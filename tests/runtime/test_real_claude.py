@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,47 @@ def test_claude_judges_where_no_model_is_asked(
     assert done.returncode == 0, done.stdout
     assert json.loads(done.stdout)["final_state"] == "done"
     assert "<action_output>" in said_to(messages_server.requests[0])
+
+
+@pytest.mark.parametrize("moment", ["start", "tool"])
+def test_a_run_that_was_killed_continues_its_session(
+    run: Llc, place: Path, messages_server: MessagesServer, moment: str
+) -> None:
+    """Killed before the session exists, it begins anew; killed in a tool, the tool is ended and named."""
+    (place / ".loops" / "job.yaml").write_text(
+        "name: job\ninitial: fix\nstates:\n"
+        "  fix: {action: Repair it, action_type: prompt, next: done, on_error: bad}\n"
+        "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
+    )
+    slow = use("Bash", command="echo begun >> marks; sleep 4; echo ended >> marks", description="Work")
+    if moment == "tool":
+        messages_server.then(use("Bash", command="echo first >> marks", description="Begin"), slow)
+    messages_server.then(text("Repaired."))
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"], stderr=subprocess.PIPE)
+    path = place / "marks"
+    end = time.monotonic() + 60
+    while not (
+        path.exists() and "begun" in path.read_text() if moment == "tool" else journal_has_agent(place)
+    ):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    asked = len(messages_server.requests)
+    done = run("resume", "job")
+    assert done.returncode == 0, done.stderr
+    told = said_to(messages_server.requests[-1])
+    if moment == "start":
+        assert "Repair it" in told
+        return
+    time.sleep(4)
+    assert path.read_text() == "first\nbegun\n"
+    assert len(messages_server.requests) == asked + 1
+    assert "| Bash echo begun >> marks; sleep 4; echo ended >> marks" in told
+
+
+def journal_has_agent(place: Path) -> bool:
+    """Whether the agent of a run is about to start."""
+    return any(
+        '"what":"session"' in path.read_text() for path in place.glob(".loops/.running/*/*.events.jsonl")
+    )

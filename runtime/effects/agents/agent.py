@@ -17,6 +17,7 @@ from ...host import clock, environment, files, leftovers, signals
 from ...host.effect_context import Context, Interrupted
 from ...host.paths import ROOT
 from ...journal.agent_activity import AgentActivity
+from ...journal.agent_history import AgentHistory
 from ...models.judge import judge_of
 from ...project import agents, configuration
 from ...project.agent_schema import AgentSpec
@@ -50,14 +51,25 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     """What the agent makes of `args["command"]`, as the result of an `agent` effect.
 
     args: also `agent`, a name of the configuration, or `argv`, a program with its arguments; `session`,
-    the session to continue, and `thread`, what it had used before.
+    the session to continue, and `thread`, what it had used before. With `context.interrupted` that session
+    is continued; where it does not exist, because the agent was killed before, it is begun with the same id.
     """
     try:
         agent = chosen(args, runner.env)
-        args = _with_session(agent, args, context)
-        _check(agent, args)
+        attempts = _attempts(agent, args, context)
+        for attempt in attempts:
+            _check(agent, attempt)
     except _Refused as error:
         return failure(context, 126, kind=error.kind, message=error.message)
+    for attempt in attempts[:-1]:
+        result = _start(agent, attempt, context, runner)
+        if result.get("error", {}).get("kind") not in ("no-session", "session-exists"):
+            return result
+    return _start(agent, attempts[-1], context, runner)
+
+
+def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
+    """Start the program and read what it makes of `args["command"]`."""
     name = agent.argv[0]
     path = runner.find(name)
     if path is None:
@@ -101,6 +113,34 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     if args.get("session"):
         result.setdefault("session", args["session"])
     return result
+
+
+def _attempts(agent: AgentSpec, args: dict[str, Any], context: Context) -> list[dict[str, Any]]:
+    """The arguments to start the agent with, one after the other while the session is not as expected."""
+    fresh = _with_session(agent, args, context)
+    interrupted = context.interrupted
+    if interrupted is None:
+        return [fresh]
+    session = interrupted.session
+    found = [{**args, "session": session, "command": _notice(args["command"], interrupted)}]
+    if "new_session" in fresh:
+        found.append({**args, "new_session": session})
+    return [*found, fresh]
+
+
+def _notice(task: str, interrupted: AgentHistory) -> str:
+    """What an agent is told whose session is continued after an interruption."""
+    notice = (
+        "The program that ran you was interrupted before you had finished. What you did up to then is in "
+        "this session, and the files are as they were left."
+    )
+    if interrupted.running:
+        tools = "\n".join(f"| {' '.join(tool.split())}" for tool in interrupted.running.values())
+        notice += f"\n\nThis was running, and has been ended, so that it may be done in part:\n{tools}"
+    notice += "\n\nFind out what is done already, do not repeat it, and continue the task."
+    if not interrupted.has_worked:
+        notice += f" If you have not received the task, it is:\n\n{task}"
+    return notice
 
 
 def _with_session(agent: AgentSpec, args: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -159,6 +199,14 @@ def chosen(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> AgentSpec:
         if words[0] in agents.known_names():
             return agents.known(words[0])
     return agents.of_words(words)
+
+
+def can_continue(args: Mapping[str, Any]) -> bool:
+    """Whether an interrupted effect can be continued in the agent's session."""
+    try:
+        return can_resume(args, environment.environb)
+    except _Refused:
+        return False
 
 
 def can_resume(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> bool:

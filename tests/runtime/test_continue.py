@@ -1,0 +1,206 @@
+"""A resumed run continues the session of an interrupted agent: tools that survived are ended first.
+
+The agent is a program with sessions, in the shapes of Claude Code: a step is done when it is in the session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crash_projects import Runner
+
+STEPS = 2
+LOOP = """
+name: job
+initial: fix
+agent: stub
+states:
+  fix: {action: "Do the steps", action_type: prompt, next: done, on_error: bad}
+  done: {terminal: true}
+  bad: {terminal: true, status: failure}
+"""
+# It writes what it was told to `told`, each finished step to `work`, and each tool writes to `tools`.
+STUB = """#!{python} -IS
+import json, os, sys, time
+words = sys.argv[1:]
+def option(name):
+    return words[words.index(name) + 1] if name in words else None
+def tell(**event):
+    print(json.dumps(event), flush=True)
+def add(name, text):
+    with open(name, "a") as file:
+        file.write(text + "\\n")
+def fail(message):
+    tell(type="result", subtype="error_during_execution", is_error=True, num_turns=0, errors=[message])
+    sys.exit(1)
+prompt = sys.stdin.read()
+new, old = option("--session-id"), option("--resume")
+path = f"sessions/{{new or old}}"
+if old and not os.path.exists(path):
+    fail("No conversation found with session ID: " + old)
+if new and os.path.exists(path):
+    fail("Session ID " + new + " is already in use.")
+time.sleep(0.02)
+if not old:
+    open(path, "w").close()
+add("told", json.dumps({{"resume": bool(old), "prompt": prompt}}))
+tell(type="system", subtype="init", session_id=new or old, model="m")
+done = open(path).read().split()
+for step in map(str, range({steps})):
+    if step in done:
+        continue
+    command = "echo begin " + step + " >> tools; sleep {seconds}; echo end " + step + " >> tools"
+    use = {{"type": "tool_use", "id": "t" + step, "name": "Bash", "input": {{"command": "tool " + step}}}}
+    tell(type="assistant", session_id=new or old, message={{"id": "m" + step, "content": [use]}})
+    tool = os.fork()
+    if not tool:
+        os.setsid()  # as agents start their tools
+        os.execv("/bin/sh", ["sh", "-c", command])
+    os.waitpid(tool, 0)
+    add(path, step)
+    add("work", step)
+    block = {{"type": "tool_result", "tool_use_id": "t" + step, "content": "ok"}}
+    tell(type="user", message={{"content": [block]}})
+tell(type="result", subtype="success", is_error=False, num_turns=2, result="Done.", session_id=new or old)
+"""
+
+
+class Job:
+    """A project with the loop and its agent."""
+
+    def __init__(self, folder: Path, seconds: float = 0.05, more: str = "") -> None:
+        self.folder = folder
+        (folder / ".loops").mkdir(parents=True)
+        (folder / "sessions").mkdir()
+        (folder / ".loops/job.yaml").write_text(LOOP)
+        (folder / ".loops/config.yaml").write_text(
+            f"agents: {{stub: {{extends: claude, argv: [./stub]{more}}}}}"
+        )
+        (folder / "stub").write_text(STUB.format(python=sys.executable, steps=STEPS, seconds=seconds))
+        (folder / "stub").chmod(0o755)
+
+    def lines(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def told(self) -> list[str]:
+        return [json.loads(line)["prompt"] for line in self.lines("told")]
+
+    def events(self) -> list[dict[str, object]]:
+        paths = list(self.folder.glob(".loops/.*/job-*/*.events.jsonl"))
+        found: list[dict[str, object]] = []
+        for line in paths[0].read_text().splitlines() if paths else ():
+            found.append(json.loads(line))
+        return found
+
+    def is_running(self) -> bool:
+        return bool(list(self.folder.glob(".loops/.running/job-*/*.events.jsonl")))
+
+
+@pytest.fixture(scope="module")
+def llc() -> Iterator[Runner]:
+    with Runner() as runner:
+        yield runner
+
+
+def test_kill_at_every_write(llc: Runner, tmp_path: Path) -> None:
+    """No step that is in the session is done again, no tool goes on, and the run ends as it should."""
+    job = Job(tmp_path / "alone")
+    assert llc(job.folder, "run", "job", "-q") == 0
+    assert job.lines("work") == ["0", "1"]
+    writes = llc.writes
+    assert writes > 10
+    for at in range(1, writes + 1):
+        job = Job(tmp_path / str(at))
+        llc(job.folder, "run", "job", "-q", fault="after", at=at)
+        if not job.is_running():
+            continue
+        assert llc(job.folder, "resume", "job", "-q") == 0, (at, (job.folder / "shown").read_text())
+        assert Counter(job.lines("work")) == {"0": 1, "1": 1}, at
+        sessions = {event["id"] for event in job.events() if event.get("what") == "session"}
+        assert len(sessions) == 1, at
+
+
+def start(job: Job) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "job", "-q"], cwd=job.folder, stderr=subprocess.DEVNULL
+    )
+
+
+def wait_for(job: Job, name: str, line: str) -> None:
+    end = time.monotonic() + 30
+    while line not in job.lines(name):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def resume(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "llc", "resume", "job", *words],
+        cwd=job.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_the_tool_in_flight_is_ended_and_named(tmp_path: Path, how: int) -> None:
+    """After kill -9 it runs in a session of its own; after a stop the agent has been stopped too."""
+    job = Job(tmp_path / "p", seconds=1.5)
+    run = start(job)
+    wait_for(job, "tools", "begin 1")
+    run.send_signal(how)
+    run.wait(timeout=30)
+    before = job.lines("tools")
+    done = resume(job)
+    assert done.returncode == 0, done.stderr
+    if how == signal.SIGKILL:
+        assert "has been ended" in done.stderr
+    assert before == ["begin 0", "end 0", "begin 1"]
+    assert job.lines("tools") == ["begin 0", "end 0", "begin 1", "begin 1", "end 1"]
+    first, second = job.told()
+    assert first == "Do the steps"
+    assert "\n| Bash tool 1\n" in second
+    assert "Bash tool 0" not in second
+    assert "Do the steps" not in second
+    (decision,) = [event["unknown"] for event in job.events() if event["event"] == "run_resume"]
+    assert list(decision.values()) == ["continue"]  # type: ignore[attr-defined]
+
+
+def test_the_policy_of_the_state_and_of_the_user_count(tmp_path: Path) -> None:
+    """`--on-unknown rerun` begins a new session; an agent without sessions runs again by itself."""
+    job = Job(tmp_path / "p", seconds=0.5)
+    run = start(job)
+    wait_for(job, "tools", "begin 1")
+    run.kill()
+    run.wait()
+    assert resume(job, "--on-unknown", "rerun").returncode == 0
+    assert job.told() == ["Do the steps", "Do the steps"]
+    assert len(list((job.folder / "sessions").iterdir())) == 2
+
+
+def test_a_process_that_left_its_session_is_ended(tmp_path: Path) -> None:
+    """It is known by the effect's id in its environment, whatever its group, session and parent."""
+    from llc.runtime.host.leftovers import end_effect
+
+    effect = "job-1/7"
+    child = "import os, time\nfor _ in '12': os.fork() and os._exit(0); os.setsid()\ntime.sleep(60)"
+    env = {**os.environ, "LLC_EFFECT_ID": effect}
+    subprocess.run([sys.executable, "-c", child], env=env, check=True)
+    end = time.monotonic() + 10
+    found: list[int] = []
+    while not found and time.monotonic() < end:
+        found = end_effect(effect, ())
+    assert len(found) == 1
+    assert end_effect(effect, ()) == []
