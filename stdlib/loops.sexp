@@ -53,7 +53,7 @@
 ; What the controller decided, checked: `(continue x)` or `(stop x)`.
 (define-syntax loop:decided
   (syntax-rules ()
-    ((_ iteration call)
+    ((_ iteration place call)
      (let ((decision call))
        (if (if (list? decision)
                (if (= (length decision) 2)
@@ -61,10 +61,20 @@
                    false)
                false)
            decision
-           (error 'bad-decision
-             (string-append "in the controller, iteration " iteration
-                            ": a decision is (continue value) or (stop value), not "
-                            (loop:shown decision))))))))
+           (error
+             (dict (kind "bad-decision") (span place)
+                   (message
+                     (string-append "in the controller, iteration " iteration
+                                    ": a decision is (continue value) or (stop value), not "
+                                    (loop:shown decision) (loop:quoted decision))))))))))
+
+; What to do about a decision whose word is a string.
+(define-syntax loop:quoted
+  (syntax-rules ()
+    ((_ decision)
+     (if (if (list? decision) (if (= (length decision) 2) (member (first decision) (list "continue" "stop")) false) false)
+         (string-append "; its word is a symbol: (list '" (first decision) " …)")
+         ""))))
 
 ; Act on a decision: stop with its value, or go on. `result` is what a loop gives that runs out.
 (define-syntax loop:act
@@ -98,7 +108,7 @@
 
 (define-syntax loops:iterative-loop
   (syntax-rules ()
-    ((_ max-iterations initial-input test-command execute validate control)
+    ((_ max-iterations initial-input test-command execute validate control place)
      (let* ((maximum max-iterations)
             (start initial-input)
             (command test-command)
@@ -112,7 +122,7 @@
              (let* ((executed (loop:run "executor" iteration (executor input iteration)))
                     (validated (loop:run "validator" iteration (validator command iteration)))
                     (decision
-                      (loop:decided iteration
+                      (loop:decided iteration place
                         (loop:run "controller" iteration
                           (controller executed validated input iteration)))))
                (loop:act decision iteration "executor" (stop value)
@@ -122,7 +132,7 @@
 
 (define-syntax loops:director-evaluator-loop
   (syntax-rules ()
-    ((_ max-iterations initial-director-input direct execute evaluate control)
+    ((_ max-iterations initial-director-input direct execute evaluate control place)
      (let* ((maximum max-iterations)
             (start initial-director-input)
             (director direct)
@@ -142,7 +152,7 @@
                       (feedback
                         (loop:run "evaluator" iteration (evaluator executed plan iteration)))
                       (decision
-                        (loop:decided iteration
+                        (loop:decided iteration place
                           (loop:run "controller" iteration
                             (controller feedback plan executed iteration)))))
                  (loop:act decision iteration "director" (stop value)

@@ -72,6 +72,7 @@ def check(
     elsewhere = {place.value for place in expected}
     found = [*_calls(nodes, known, elsewhere), *_unfit(expected, known), *_recurs(program, nodes)]
     if not has_errors and not found:
+        found += _texts_as_numbers(nodes)
         found += _unreachable(nodes)
         found += _unused(locals)
     return found
@@ -204,6 +205,33 @@ def _no_function(node: Apply, callee: Literal | Operation, name: str) -> Diagnos
         help = help if name else f"a bracket calls what follows it; a list is written (list {shown} …)"
     message = f"`{name}` is {what}, no function" if name else f"{what} is no function"
     return Diagnostic("not-a-function", message, node.callee.span or node.span, "called here", help=help)
+
+
+# The library functions of numbers.
+_OF_NUMBERS = frozenset(
+    row.name
+    for row in ROWS
+    if row.operands and all(word.rstrip("…?") == "number" for word in row.operands.split())
+)
+
+
+def _texts_as_numbers(nodes: list[Core]) -> Iterable[Diagnostic]:
+    """Strings as operands of functions of numbers: a fault whenever they are called."""
+    for node in nodes:
+        if not (isinstance(node, Apply) and isinstance(node.callee, Library)):
+            continue
+        name = node.callee.name
+        if name not in _OF_NUMBERS:
+            continue
+        for arg in node.args:
+            if isinstance(arg, Literal) and isinstance(arg.value, str) and arg.span is not None:
+                help = "texts are joined by `string-append`" if name == "+" else None
+                if name == "=":
+                    help = "texts are compared by `equal?`"
+                if arg.value.strip().lstrip("-").replace(".", "", 1).isdecimal():
+                    help = f"write the number without quotes: {arg.value.strip()}"
+                message = f"`{name}` takes numbers, and this is a string"
+                yield Diagnostic("wrong-type", message, arg.span, "not this", help=help, severity="warning")
 
 
 # --- recur ------------------------------------------------------------------------------------

@@ -111,6 +111,9 @@ def _loop(x: Context, datum: Form, scope: Scope, name: str, clauses: tuple[Claus
         elif clause.check is not None and not _is_literal(x, clause, value):
             value = Form((_internal(x, clause.check, value), Atom(name), value), value.place)
         operands.append(value)
+    span = given["controller"].span
+    place = f"{span.path}:{span.line}:{span.column}" if span is not None else None
+    operands.append(Atom(place))  # where a wrong decision is reported
     head = _internal(x, f"loops:{name}", datum)
     return (yield Form((head, *operands), datum.place), _with_loops(x, scope))
 

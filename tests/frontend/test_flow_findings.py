@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from flow_texts import findings, marks
 
+from llc.frontend.compile import compile_text
+
 # Programs apart by blank lines. A mark stands on the line its diagnostic points at.
 PROGRAMS = """
 (define (f x)
@@ -202,3 +204,22 @@ def test_long_chains_cost_no_stack() -> None:
     bindings = " ".join(f"(v{number} v{number - 1})" for number in range(1, 10_000))
     text = f"(cond {clauses}) (let* ((v0 1) {bindings}) v9999) (and {'1 ' * 10_000})"
     assert findings(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "help"),
+    [
+        ('(+ 1 "a")', '"a"', "string-append"),
+        ('(* "3" 2)', '"3"', "without quotes: 3"),
+        ('(= 1 "x")', '"x"', "equal?"),
+        ('(max 1 "x")', '"x"', ""),
+    ],
+)
+def test_a_string_among_numbers_is_a_warning(text: str, line: str, help: str) -> None:
+    """It is a fault whenever it is evaluated; in `try` that may be meant."""
+    (found,) = compile_text(text, "t.sexp").diagnostics
+    assert (found.id, found.severity) == ("wrong-type", "warning")
+    assert found.span is not None
+    assert text[found.span.column - 1 : found.span.end_column - 1] == line
+    assert help in (found.help or "")
+    assert not compile_text('(string-append "a" 1) (equal? 1 "x") (+ 1 2)', "t.sexp").diagnostics

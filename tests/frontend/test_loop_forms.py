@@ -346,3 +346,18 @@ def test_a_fault_that_was_handled_leaves_nothing_in_later_ones() -> None:
     outcome = machine_of(f"(define (go) (try {made} (catch f (error f))))\n(list (go))").resume()
     assert isinstance(outcome, Fault)
     assert [function for function, _, _ in outcome.backtrace] == ["program", "go"]
+
+
+@pytest.mark.parametrize("controller", ['(lambda (r v input n) (list "stop" r))', "decide"])
+def test_a_decision_with_a_string_is_told_at_the_controller(controller: str) -> None:
+    """With what to write, and the caret at the clause's function, wherever the list was made."""
+    text = '(define (decide r v input n) (list "stop" r))\n' + loop(controller=controller) + "\n(list decide)"
+    outcome = machine_of(text).resume()
+    while isinstance(outcome, OutOfFuel):
+        outcome = machine_of(text).resume()
+    assert isinstance(outcome, Fault)
+    assert outcome.kind == "bad-decision"
+    assert outcome.message.endswith("; its word is a symbol: (list 'stop …)")
+    assert outcome.span is not None
+    line = text.splitlines()[outcome.span[1] - 1]
+    assert line[outcome.span[2] - 1 :].startswith(controller)

@@ -138,7 +138,7 @@ def test_a_value_that_is_no_result_is_wrapped(project: Path) -> None:
 def test_a_tool_is_called_with_arguments(project: Path) -> None:
     """The project's and our own; `--declare` names others, a script answers them."""
     done = llc_("task", "system:execute_shell_command", "command=echo 'a b'", "--json")
-    assert json.loads(done.stdout)["parsedContent"]["stdout"] == "a b\n"
+    assert json.loads(done.stdout)["stdout"] == "a b\n"
     (project / "world.yaml").write_text("rules: [{kind: tool, result: {value: 5}}]\n")
     done = llc_("task", "math:add", "x=2", "--declare", "math:add(x,y)", "y=3", "--script", "world.yaml")
     assert done.stdout == "5\n", done.stderr

@@ -365,3 +365,9 @@ def test_a_field_of_an_association_list_does_not_depend_on_the_order_of_its_entr
     assert do("get_field", ("a", ("b", "c")), "1.0") == "b"
     assert do("get_field", (("a.b", 1), ("a", (("b", 2),))), "a.b") == 1
     assert do("get_field", (), "a.b") is None
+
+
+def test_messages_have_the_right_article() -> None:
+    """An integer, a string."""
+    assert fault_of("get_field", 5, "x").message == 'an integer has no field "x": 5'
+    assert fault_of("get_field", "a", "x").message == 'a string has no field "x": "a"'

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.symbols import Symbol
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, iterate, length, to_tuple
-from ..values.values import show, type_name
+from ..values.values import kind_of, show
 from .operands import any_list, expected, key, map_or_null, string
 
 TYPE_CHECKING = False
@@ -117,7 +117,7 @@ def _field(value: Value, name: str | int) -> Value:
     if type(value) is dict and type(name) is str:
         return value.get(name)
     if not is_list(value):
-        raise PrimitiveFault("type-error", f"a {type_name(value)} has no field {show(name)}: {show(value)}")
+        raise PrimitiveFault("type-error", f"{kind_of(value)} has no field {show(name)}: {show(value)}")
     if isinstance(name, int) or (name.isdecimal() and name.isascii() and len(name) < 10):
         items = to_tuple(value)
         index = int(name)
@@ -163,7 +163,7 @@ def _walk(value: Value, path: Value) -> Value:
         elif value is None and depth == 0:
             raise _Undefined("nothing has set it yet")
         else:
-            raise _Undefined(f"a {type_name(value)} has no `{show_key(step)}`")
+            raise _Undefined(f"{kind_of(value)} has no `{show_key(step)}`")
     return value
 
 

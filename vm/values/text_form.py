@@ -6,7 +6,7 @@ from ...ir.symbols import Symbol
 from . import bounds
 from .faults import PrimitiveFault
 from .lists import Pair, iterate
-from .values import FunctionValue, type_name
+from .values import FunctionValue, kind_of, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def json_scalar(value: Value, strict: bool = False) -> str:
         return dumps(value)
     if kind is str or kind is Symbol:
         return dumps(value if kind is str else value.name, ensure_ascii=False)
-    raise PrimitiveFault("type-error", f"a {type_name(value)} has no text")
+    raise PrimitiveFault("type-error", f"{kind_of(value)} has no text")
 
 
 def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:

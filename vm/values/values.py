@@ -89,6 +89,12 @@ def type_name(value: Value) -> str:
     return _TYPE_NAMES[type(value)]
 
 
+def kind_of(value: Value) -> str:
+    """What kind of value this is with its article: `an integer`."""
+    name = type_name(value)
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
 def equal(left: Value, right: Value) -> bool:
     """Equality by value. A boolean never equals a number, 1 equals 1.0, NaN equals NaN.
 
@@ -230,7 +236,7 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
         elif kind is Pair:
             items = tuple(iterate(node))
         else:
-            raise TypeError(f"a {type_name(node)} cannot leave the machine")
+            raise TypeError(f"{kind_of(node)} cannot leave the machine")
         waiting = [item for item in items if type(item) not in ATOMS and id(item) not in done]
         if waiting:
             stack.extend(waiting)
