@@ -273,3 +273,22 @@ def journal_has_agent(place: Path) -> bool:
     return any(
         '"what":"session"' in path.read_text() for path in place.glob(".loops/.running/*/*.events.jsonl")
     )
+
+
+def test_its_cap_keeps_it_within_a_ledger(
+    run: Llc, place: Path, messages_server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that would work for ever stops: its last turn costs less than what is kept for it."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(place / "data"))
+    loop(place, "false", '{prompt: "Make the tests pass"}')
+    work = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "true"}}
+    messages_server.then(message([work], tokens=(2000, 200)))
+    assert run("budget", "set", "day", "0.4usd").returncode == 0
+    run("run", "green", "-q")
+    found = json.loads(run("budget", "--json", "--days", "1").stdout)
+    (ledger,) = found["ledgers"]
+    (row,) = found["days"]
+    assert row["unknown"] == 0
+    assert row["account"].startswith("anthropic:")
+    assert 0.08 <= ledger["spent"] / row["calls"] <= 0.1
+    assert ledger["reserved"] == 0
