@@ -193,6 +193,53 @@ def test_what_is_reserved_elsewhere_is_waited_for(project: Project) -> None:
     assert "is reserved by other calls; waiting until one of them ends" in project.messages
 
 
+def test_runs_of_a_batch_wait_for_each_other(project: Project) -> None:
+    """In one process: five calls at once reserve more than there is, so one waits; none is lost."""
+    project.agent("0.4", EXCEEDING)
+    project.llc("budget", "set", "day", "1usd")
+    names = [f"part-{number}" for number in range(8)]
+    for name in names:
+        text = LOOP.replace("name: fix", f"name: {name}\nscope: [{name}]").replace(
+            "iterations: 9", "iterations: 1"
+        )
+        (project.folder / ".loops" / f"{name}.yaml").write_text(text)
+    done = project.llc("batch", *names, "--at-once", "8", "--json")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["terminated_by"] for one in found} == {"max_iterations"}, done.stderr
+    assert len(found) == len(project.starts) == 8
+    (ledger,) = project.json("budget")["ledgers"]
+    assert ledger["reserved"] == 0
+    assert 0.5 < ledger["spent"] < 1
+
+
+def test_a_wait_can_be_stopped_and_timed_out(project: Project) -> None:
+    """Ctrl-C ends it at once; the timeout of the loop counts."""
+    project.agent("0.01", AGENT.replace("echo '", "exec sleep 60\necho '", 1))
+    project.llc("budget", "set", "day", "1calls")
+    holder = project.start("run", "fix", "-q")
+    project.wait_for(lambda: len(project.starts) == 1)
+    waiting = project.start("run", "fix", number=1)
+    project.wait_for(lambda: "waiting until one of them ends" in project.messages)
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(10) == 130
+    path = project.folder / "1" / ".loops" / "fix.yaml"
+    path.write_text(LOOP + "timeout: 1\n")
+    shutil.copytree(project.folder / "1", project.folder / "2")
+    timed = subprocess.run(
+        [sys.executable, "-m", "llc", "run", "fix", "--json"],
+        cwd=project.folder / "2",
+        env=project.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert json.loads(timed.stdout)["terminated_by"] == "timeout", timed.stderr
+    assert len(project.starts) == 1
+    holder.send_signal(signal.SIGINT)
+    assert holder.wait(20) == 130
+
+
 # --- runs that end in the middle ----------------------------------------------------------------
 
 
