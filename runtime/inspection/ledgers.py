@@ -57,18 +57,21 @@ def change(name: str, text: str) -> str:
 def look(days: int | None) -> dict[str, Any]:
     """The ledgers, and with `days` what was used in the last days. Raises UserError and CompileError."""
     project = claims.this_project()
-    claims.settle_dead()
     now = clock.time()
     own = limits_of(configuration.load(ROOT), project)
+    has_calls = database.exists()  # it is not created only to be shown
+    if has_calls:
+        claims.settle_dead()
+    balances = ledger.balances(own) if has_calls else [Balance(limit, 0, 0, False) for limit in own]
     found: dict[str, Any] = {
         "file": database.place(),
         "project": project,
-        "ledgers": [balance.to_json(now) for balance in ledger.balances(own)],
+        "ledgers": [balance.to_json(now) for balance in balances],
     }
-    today = ledger.usage_by_day(first_day(DAY, now))
+    today = ledger.usage_by_day(first_day(DAY, now)) if has_calls else []
     found["today"] = {unit: sum(row[unit] for row in today) for unit in ("calls", "usd", "tokens", "unknown")}
     if days is not None:
-        found["days"] = ledger.usage_by_day(days_back(days - 1, now))
+        found["days"] = ledger.usage_by_day(days_back(days - 1, now)) if has_calls else []
     return found
 
 

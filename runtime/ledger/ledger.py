@@ -19,7 +19,7 @@ from .limits import ACCOUNT, ALL, PROJECT, Limit, days_back, first_day, renewal
 AGENT_SHARE, MODEL_SHARE = 4, 100
 # A ledger of which no more than this part is left is used up: an agent could do nothing with it.
 TOO_LITTLE = 0.01
-# After so many calls, those of more than so many days ago are folded into one row for each day.
+# Number of calls after which old calls are folded into one row for each day, and their age in days.
 FOLD_EVERY, FOLD_AFTER = 1000, 62
 # What one call can have used at most; a report of more is not believed.
 BELIEVED = {"usd": 10_000.0, "tokens": 1e10, "calls": 1.0, "seconds": 1e8}

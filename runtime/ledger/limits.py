@@ -67,7 +67,7 @@ def first_day(period: str, now: float) -> str:
 
 
 def days_back(days: int, now: float) -> str:
-    """The local day so many days ago; a bound for days that no calendar has."""
+    """The local day `days` days ago, at most 100,000."""
     today = clock.localtime(now)
     noon = clock.mktime((today.tm_year, today.tm_mon, today.tm_mday - min(days, 100_000), 12, 0, 0, 0, 0, -1))
     return first_day(DAY, noon)

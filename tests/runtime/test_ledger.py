@@ -302,6 +302,10 @@ def test_scripted_and_replayed_runs_are_not_charged(project: Project) -> None:
         ["replay", "fix"],
     ):
         assert project.llc(*words).returncode in (0, 3), words
+    config = project.folder / ".loops" / "config.yaml"
+    config.write_text("budget: {day: {usd: 1}}\n")
+    (limit,) = project.json("budget", "--days", "2")["ledgers"]
+    assert (limit["limit"], limit["spent"]) == (1, 0)
     assert not project.data.exists()
 
 
