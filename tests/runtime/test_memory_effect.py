@@ -17,7 +17,7 @@ from memory_projects import repository
 
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime.effects.evaluate import judge_of
+from llc.runtime.models.judge import judge_of
 from llc.runtime.effects.script_reader import read_world
 from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World

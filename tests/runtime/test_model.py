@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.effects.evaluate import judge_of
+from llc.runtime.models.judge import judge_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.runtime.models.judge import Judge
