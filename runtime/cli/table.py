@@ -19,6 +19,7 @@ PARAMETERS: dict[str, Any] = {
     'expression': ('expression', ('--expression', '-e'), 'text', 'Run this expression instead of a file.', 'EXPR', '', None, None, None, False, False, 'What to run'),
     'dry_run': ('dry_run', ('--dry-run',), 'flag', 'Show what would be run, without running it.', '', '', None, None, None, False, False, 'What to run'),
     'max_iterations': ('max_iterations', ('--max-iterations',), 'integer', "Override the loop's limit of iterations.", 'N', '', None, 1, None, False, False, 'Limits'),
+    'no_preflight': ('no_preflight', ('--no-preflight',), 'flag', 'Start without checking the agents, models and commands of the program.', '', '', None, None, None, False, False, 'Advanced'),
     'no_llm': ('no_llm', ('--no-llm',), 'flag', 'Judge slash commands by their exit code, without a model.', '', '', None, None, None, False, False, 'Models'),
     'llm_model': ('llm_model', ('--llm-model',), 'text', 'Override the model that judges output.', 'MODEL', '', None, None, None, False, False, 'Models'),
     'context': ('context', ('--context',), 'text', 'Set a context variable of the loop; may be repeated.', 'K=V', '', None, None, None, True, False, 'Values'),
@@ -129,6 +130,7 @@ PARAMETERS: dict[str, Any] = {
     'yes': ('yes', ('--yes', '-y'), 'flag', 'Save without confirmation.'),
     'force': ('force', ('--force',), 'flag', 'Replace an existing file; with --pin, ask again.'),
     'print': ('print', ('--print',), 'flag', 'Only print the YAML.'),
+    'loops:doctor': ('loops', (), 'text', 'Loops by name or path; by default the installation and all loops of .loops/.', '[LOOP]…', 'completers:complete_loop', None, None, None, True),
     'loops:validate': ('loops', (), 'text', 'Names or paths; by default all loops of .loops/.', '[LOOP]…', 'completers:complete_loop', None, None, None, True),
     'strict': ('strict', ('--strict',), 'flag', 'Treat warnings as errors.'),
     'loop:compile': ('loop', (), 'text', "A loop's name, or the path of a .yaml, .sexp, .ir or .llb file.", 'LOOP', 'completers:complete_loop', None, None, None, False, True),
@@ -164,7 +166,7 @@ PROGRAM = ('Compile automation loops to states and jumps, and run them.', 'versi
 
 # By name: description, function, is_open, examples, keys of parameters, group.
 VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str, str]] = {
-    'run': ('Run a loop.', 'commands.run:run', False, (), 'loop expression dry_run context arguments declare no_llm llm_model max_iterations budget jobs queue background script record profile flame json quiet verbose:run max_expansions max_nesting fuel max_depth max_size tier', 'Run'),
+    'run': ('Run a loop.', 'commands.run:run', False, (), 'loop expression dry_run context arguments declare no_llm llm_model max_iterations budget jobs queue background script record profile flame json quiet verbose:run no_preflight max_expansions max_nesting fuel max_depth max_size tier', 'Run'),
     'resume': ('Resume an interrupted run.', 'commands.resume:resume', False, (), 'run budget jobs on_unknown accept_changes accept_loss queue background profile flame json quiet verbose:run fuel tier', 'Run'),
     'batch': ('Run many loops in one process.', 'commands.batch:batch', False, ('llc batch lint types tests', 'llc batch jobs.jsonl --at-once 50', 'llc batch --resume'), 'targets resume context arguments declare no_llm llm_model at_once max_iterations budget script on_unknown json:batch quiet:batch max_expansions max_nesting fuel max_depth max_size tier', 'Run'),
     'fork': ('Start a new run at a point of another run, with the same past.', 'commands.fork:fork', False, ('llc fork fix-types --at 12', 'llc fork fix-types --state fix --iteration 3', 'llc fork fix-types --at 12 --with edited.yaml'), 'run:fork at state iteration with_ context arguments declare no_llm llm_model max_iterations budget jobs accept_changes queue background profile flame json quiet verbose:run max_expansions max_nesting fuel tier', 'Run'),
@@ -182,6 +184,7 @@ VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str, str]] = {
     'profile': ('Show the time profile of a run.', 'commands.profile:profile', False, ('llc profile fix-types', 'llc profile fix-types --flame fix-types.json'), 'run:fork json:stop flame', 'Inspect'),
     'graph': ('Show the states and routes of a loop, as a diagram or a picture.', 'project_commands.graph:graph', False, ('llc graph fix-types', 'llc graph fix-types -o fix-types.svg', 'llc graph fix-types --run fix-types'), 'target:graph output level run:graph all_edges json:stop', 'Inspect'),
     'create': ('Make a new loop: a ready one, by dialogue, by options, or from a description.', 'project_commands.create:create', False, ('llc create', 'llc create --from', "llc create --from tests --set check='npm test'", "llc create -p goal --goal 'No type errors' --tool 'mypy src/' --tool 'Fix the type errors' --yes", "llc create -p invariants --constraint tests=pytest --fix tests='Make the tests pass' --print", "llc create --describe 'run the tests until they pass, at most 5 times'", 'llc create --pin --yes'), 'loops ready assignments paradigm name describe description goal tool check toward using tolerance direction constraint fix step:create until until_fails state:create route initial max_iterations:create timeout backoff maintain maintain_delay scope model pin no_pin yes force print json:stop', 'Author'),
+    'doctor': ('Check what loops need: agents, logins, keys, programs. Nothing is run or paid for.', 'project_commands.doctor:doctor', False, ('llc doctor', 'llc doctor fix-types --json'), 'loops:doctor json:stop', 'Author'),
     'validate': ('Check loops without running them.', 'project_commands.validate:validate', False, (), 'loops:validate strict arguments declare json:stop', 'Author'),
     'compile': ('Compile a loop.', 'project_commands.compile:compile_', False, (), 'loop:compile emit output:compile no_sources context arguments declare no_llm llm_model max_iterations max_expansions max_nesting', 'Author'),
     'disasm': ('Show the bytecode of a program.', 'project_commands.disasm:disasm', False, (), 'loop:compile function arguments declare json:stop', 'Author'),

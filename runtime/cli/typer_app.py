@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Run": "run resume batch fork stop answer clean",
     "Inspect": "list status attach logs diff history budget trace profile graph",
-    "Author": "create validate compile disasm fmt schema",
+    "Author": "create doctor validate compile disasm fmt schema",
     "Test": "test record replay",
     "Language": "repl task tools mcp index context",
 }

@@ -80,6 +80,15 @@ Declare = Annotated[
         "A tool, or `task NAME`, that flows may call, with its parameters if known; may be repeated.",
     ),
 ]
+NoPreflight = Annotated[
+    _Flag,
+    option(
+        ADVANCED,
+        "--no-preflight",
+        "",
+        "Start without checking the agents, models and commands of the program.",
+    ),
+]
 NoLlm = Annotated[_Flag, option(MODELS, "--no-llm", "", _NO_LLM)]
 LlmModel = Annotated[_Text, option(MODELS, "--llm-model", "MODEL", "Override the model that judges output.")]
 MaxIterations = Annotated[

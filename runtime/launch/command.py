@@ -203,6 +203,15 @@ class Command:
 
         return budget.asked(values.budget, default)
 
+    def check(self, image: Image) -> None:
+        """Refuse a program that cannot work here. Raises UserError; nothing has started then."""
+        names = image.constants
+        if "agent" in names or "task" in names or "max_tokens" in names:
+            from . import preflight  # only for programs with agents or models
+
+            for check in preflight.refuse(image):
+                self.warn(f"warning: {check.subject} {check.message}; {check.help}")
+
     def open_world(self, script: str | None) -> None:
         """Open the world to perform effects in, scripted or real."""
         if script is None:

@@ -226,9 +226,22 @@ class LoginSpec(Spec):
     """How to find out without cost whether the user is logged in."""
 
     argv: tuple[str, ...] = optional(_WORDS, "A command that exits with 0 if so, without a request.", ())
+    denied: str | None = optional(
+        _REGEX, "A regular expression in what it writes if not; absent: that is not checked."
+    )
     variables: tuple[str, ...] = optional(
         Type("list", VARIABLE), "Environment variables any of which is a login.", ()
     )
+
+
+@frozen(kw_only=True)
+class SlashCommandSpec(Spec):
+    """The slash commands that the agent knows."""
+
+    folders: tuple[str, ...] = attrs.field(
+        metadata=of(Type("list", TEXT, least=1), "Folders with a file or a folder for each command.")
+    )
+    built_in: tuple[str, ...] = optional(Type("list", NAME), "Commands of its own.", ())
 
 
 @frozen(kw_only=True)
@@ -288,6 +301,9 @@ class AgentSpec(Spec):
         Type("list", choice("rate-limit", "overloaded", "network", "hang")),
         "Where it writes nothing while it waits, so that only `idle_timeout` ends it.",
         (),
+    )
+    slash_commands: SlashCommandSpec | None = optional(
+        block(SlashCommandSpec), "The slash commands that it knows; absent: they are not checked."
     )
     login: LoginSpec | None = optional(block(LoginSpec), "How to check the login.")
     tested: tuple[str, ...] = optional(Type("list", TEXT), "Versions that llc was tested with.", ())

@@ -94,6 +94,11 @@ def _provider_of(name: str) -> str:
     return DEFAULT
 
 
+def key_variable(model: Model) -> str:
+    """The environment variable for the key of a model."""
+    return model.key or PROVIDERS[model.provider].key
+
+
 def has_key(model: Model) -> bool:
     """Whether a key is set for a model, or its server has an address of its own, which may need none."""
     row = PROVIDERS[model.provider]

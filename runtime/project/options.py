@@ -105,6 +105,7 @@ class Values:
     target: str
     expression: str | None = None
     dry_run: bool = False
+    no_preflight: bool = False
     max_iterations: int | None = None
     no_llm: bool = False
     llm_model: str | None = None

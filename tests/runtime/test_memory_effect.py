@@ -17,12 +17,12 @@ from memory_projects import repository
 
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime.models.judge import judge_of
 from llc.runtime.effects.script_reader import read_world
 from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.runtime.memory import index
+from llc.runtime.models.judge import judge_of
 
 Perform = Callable[..., dict[str, Any]]
 FILES: dict[str, str | bytes] = {

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.models.judge import judge_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
-from llc.runtime.models.judge import Judge
+from llc.runtime.models.judge import Judge, judge_of
 from llc.runtime.project.prices import Prices, load_prices
 
 SCHEMA = {

@@ -167,6 +167,7 @@ MEANINGS = {
     "optional-verdict": "a schema does not require the verdict",
     "out-of-range": "a number is outside of its range",
     "overwrites-source": "an output file is the source itself",
+    "preflight": "something that the program needs is missing, so nothing was started",
     "raw-variable": "a variable is inserted into a command without quoting",
     "recur-not-last": "`recur` is not in tail position",
     "recur-outside-loop": "`recur` outside of a `loop` with variables",

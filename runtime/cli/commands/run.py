@@ -22,6 +22,7 @@ def run(
         bool, shared.option(shared.PROGRAM, "--dry-run", "", "Show what would be run, without running it.")
     ] = False,
     max_iterations: shared.MaxIterations = None,
+    no_preflight: shared.NoPreflight = False,
     no_llm: shared.NoLlm = False,
     llm_model: shared.LlmModel = None,
     context: shared.Context = None,

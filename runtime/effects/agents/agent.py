@@ -32,7 +32,9 @@ _HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
 _SIGNALS = {"INT": signals.SIGINT, "TERM": signals.SIGTERM}
 
 
-class _Refused(Exception):
+class Refused(Exception):
+    """An agent that cannot be started as an effect asks: a word and a sentence."""
+
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
         self.message = message
@@ -59,7 +61,7 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
         attempts = _attempts(agent, args, context)
         for attempt in attempts:
             _check(agent, attempt)
-    except _Refused as error:
+    except Refused as error:
         return failure(context, 126, kind=error.kind, message=error.message)
     for attempt in attempts[:-1]:
         result = _start(agent, attempt, context, runner)
@@ -166,13 +168,13 @@ def _check(agent: AgentSpec, args: Mapping[str, Any]) -> None:
             f"`{agent.argv[0]}` cannot be told {named}; write that into its arguments under `agents`, "
             f"or use {agents.agents_with(missing) or 'another agent'}"
         )
-        raise _Refused("unknown-option", message)
+        raise Refused("unknown-option", message)
     size, most = len(args["command"].encode("utf-8", "replace")), agent.prompt.max_bytes
     if most is not None and size > most:
         message = (
             f"the prompt has {size} bytes, and {agent.argv[0]} takes {most}; use `:tail=N` or `:bytes=N`"
         )
-        raise _Refused("too-large", message)
+        raise Refused("too-large", message)
 
 
 # --- which program ----------------------------------------------------------------------------
@@ -189,7 +191,7 @@ def chosen(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> AgentSpec:
         try:
             words = tuple(shlex.split(text))
         except ValueError as error:
-            raise _Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
+            raise Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
         if not words:
             words = (agents.DEFAULT,)
     if len(words) == 1:
@@ -205,7 +207,7 @@ def can_continue(args: Mapping[str, Any]) -> bool:
     """Whether an interrupted effect can be continued in the agent's session."""
     try:
         return can_resume(args, environment.environb)
-    except _Refused:
+    except Refused:
         return False
 
 
@@ -219,7 +221,7 @@ def _entries() -> Mapping[str, AgentSpec]:
     try:
         return configuration.load_usable(ROOT).agents
     except configuration.Unusable as error:
-        raise _Refused("bad-configuration", str(error)) from None
+        raise Refused("bad-configuration", str(error)) from None
 
 
 def _named(name: str) -> AgentSpec:
@@ -231,7 +233,7 @@ def _named(name: str) -> AgentSpec:
         return agents.known(name)
     help = suggest(name, [*agents.known_names(), *entries], "there are") or "there are none"
     message = f"no agent is called `{name}` under `agents` in .loops/config.yaml; {help}"
-    raise _Refused("unknown-agent", message)
+    raise Refused("unknown-agent", message)
 
 
 # --- what it says -----------------------------------------------------------------------------

@@ -1,0 +1,213 @@
+"""Preflight: what would keep a program from working, found before anything starts.
+
+Checks the agents, the judging model and the commands that a program uses. A check that fails refuses the
+run; a warning is shown. Nothing is performed or paid for. `llc doctor` shows the same checks of all loops.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ...ir.diagnostics import suggest
+from ...ir.nodes import Const, Expr, Perform, Prim, Program
+from ...ir.records import frozen
+from ...vm.code.image import Image
+from ...vm.code.lift import lift
+from ..effects.agents import judge as agent_judge
+from ..effects.agents.agent import Refused, chosen
+from ..effects.process import Runner
+from ..effects.shell import plain_words
+from ..host import environment, files, processes, signals
+from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import ROOT
+from ..project import configuration, models
+from ..project.agent_schema import AgentSpec
+
+OK, WARNING, FAILURE = "ok", "warning", "failure"
+# A login command that takes longer tells nothing.
+_LOGIN_TIMEOUT_S = 5
+_SLASH = re.compile(r"\s*/([A-Za-z0-9_-]+)(?::([A-Za-z0-9_:-]+))?(?:\s|$)")
+
+
+@frozen
+class Check:
+    """One check: what was checked, its status, what was found, and the remedy."""
+
+    subject: str
+    status: str
+    message: str
+    help: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"subject": self.subject, "status": self.status, "message": self.message, "help": self.help}
+
+
+def refuse(image: Image) -> list[Check]:
+    """The warnings about a program. Raises UserError for the first failure; nothing has started then."""
+    found = list(checks_of(lift(image, places=False)))
+    for check in found:
+        if check.status == FAILURE:
+            more = "to run it all the same: --no-preflight"
+            help = f"{check.help}; {more}" if check.help else more
+            raise UserError("preflight", f"{check.subject}: {check.message}", help, EXIT_FAILURE)
+    return [check for check in found if check.status == WARNING]
+
+
+def checks_of(program: Program) -> Iterator[Check]:
+    """The checks of a program, each thing once."""
+    runner = Runner()
+    try:
+        done: set[str] = set()
+        for check in _all_checks(program, runner):
+            key = f"{check.subject} {check.message}"
+            if key not in done:
+                done.add(key)
+                yield check
+    finally:
+        runner.close()
+
+
+def _all_checks(program: Program, runner: Runner) -> Iterator[Check]:
+    for function in program.functions:
+        for state in function.states:
+            if not isinstance(state.exit, Perform):
+                continue
+            args = _constants(state.exit.args)
+            match state.exit.kind:
+                case "agent":
+                    yield from agent_checks(args, runner)
+                case "evaluate":
+                    yield from _judge_checks(args, runner)
+                case "shell":
+                    yield from _command_checks(args.get("command"), runner)
+
+
+def _constants(args: Expr) -> dict[str, Any]:
+    """The arguments of an effect that are known before it runs."""
+    if isinstance(args, Const):
+        return dict(args.value) if isinstance(args.value, dict) else {}
+    if not (isinstance(args, Prim) and args.op == "map"):
+        return {}
+    pairs = zip(args.args[::2], args.args[1::2], strict=True)
+    return {
+        key.value: value.value for key, value in pairs if isinstance(key, Const) and isinstance(value, Const)
+    }
+
+
+# --- agents ---------------------------------------------------------------------------------------
+
+
+def agent_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
+    """The checks of the agent that an effect uses: its program, its login, its slash command."""
+    try:
+        agent = chosen(args, runner.env)
+    except Refused as error:
+        yield Check("agent", FAILURE, error.message)
+        return
+    name = agent.argv[0]
+    subject = f"agent {agent.name or name}"
+    path = runner.find(name)
+    if path is None:
+        help = f"install it with `{agent.install}`" if agent.install else "install it, or name another agent"
+        yield Check(subject, FAILURE, f"`{name}` is not on PATH", help)
+        return
+    login = _login_check(agent, subject, runner)
+    yield login if login is not None else Check(subject, OK, path)
+    command = args.get("command")
+    if isinstance(command, str) and agent.slash_commands is not None:
+        yield from _slash_checks(agent, subject, command)
+
+
+def _login_check(agent: AgentSpec, subject: str, runner: Runner) -> Check | None:
+    """What is known about the login; None if nothing is."""
+    login = agent.login
+    if login is None or any(environment.environ.get(name) for name in login.variables):
+        return None
+    program = runner.find(login.argv[0])
+    if program is None or login.denied is None:
+        return None
+    answer = answer_of([program, *login.argv[1:]])
+    if answer is None or re.search(login.denied, answer, re.MULTILINE) is None:
+        return None
+    help = next((error.help for error in agent.errors if error.kind == "auth" and error.help), None)
+    return Check(subject, FAILURE, "is not logged in", help)
+
+
+def _slash_checks(agent: AgentSpec, subject: str, command: str) -> Iterator[Check]:
+    """Whether a slash command is one of the project's or the user's."""
+    found = _SLASH.match(command)
+    known = agent.slash_commands
+    if found is None or known is None:
+        return
+    name, part = found[1], found[2]
+    if part is not None:  # of a plugin or of a sub-folder, which the agent finds in more ways
+        return
+    names = set(known.built_in)
+    for folder in known.folders:
+        folder = os.path.expanduser(folder)
+        try:
+            entries = files.listdir(folder if os.path.isabs(folder) else os.path.join(ROOT, folder))
+        except OSError:
+            continue
+        names |= {entry.removesuffix(".md") for entry in entries}
+    if name not in names:
+        help = suggest(name, names) or f"write it to {known.folders[0]}/{name}.md"
+        yield Check(
+            subject, WARNING, f"no command `/{name}` is known", f"{help}, or use `action_type: prompt`"
+        )
+
+
+def answer_of(words: list[str]) -> str | None:
+    """What a program writes, within a few seconds; None if it writes nothing usable."""
+    try:
+        process = processes.Popen(
+            words,
+            stdin=processes.DEVNULL,
+            stdout=processes.PIPE,
+            stderr=processes.PIPE,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    try:
+        output, errors = process.communicate(timeout=_LOGIN_TIMEOUT_S)
+    except processes.TimeoutExpired:
+        processes.killpg(process.pid, signals.SIGKILL)  # with what it started, which may hold the pipes
+        process.communicate()
+        return None
+    return bytes(output + errors).decode("utf-8", "replace")
+
+
+# --- models and commands ----------------------------------------------------------------------------
+
+
+def _judge_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
+    name = args.get("model")
+    if not isinstance(name, str):
+        return
+    model = models.choose(name, configuration.load_usable(ROOT).models)
+    subject = f"judge {name}"
+    if args.get("judge") == "agent":
+        yield from agent_checks(args, runner)
+    elif models.has_key(model):
+        yield Check(subject, OK, "a key is set")
+    elif args.get("judge") is None and agent_judge.can_judge(args, runner):
+        yield Check(subject, OK, f"no key is set, so `{chosen(args, runner.env).argv[0]}` judges")
+    else:
+        variable = models.key_variable(model)
+        yield Check(
+            subject,
+            FAILURE,
+            "there is no API key",
+            f"set {variable}, let an agent judge (`llm: {{judge: agent}}`), or judge by exit codes: --no-llm",
+        )
+
+
+def _command_checks(command: Any, runner: Runner) -> Iterator[Check]:
+    """Whether the program of a plain command is there: a warning, as an earlier state may install it."""
+    words = plain_words(command) if isinstance(command, str) else []
+    if words and runner.find(words[0]) is None:
+        yield Check(f"command {words[0]}", WARNING, "is not on PATH", "install it, or give its path")

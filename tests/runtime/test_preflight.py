@@ -1,0 +1,163 @@
+"""Preflight and `llc doctor`: a run that cannot work is refused before anything starts, with the remedy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+LOOP = """name: fix
+initial: touch
+max_iterations: 3
+states:
+  touch: {action: "touch started", next: work}
+  work: {ACTION, next: done}
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture
+def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose PATH has no agents, and a clean home."""
+    (place / "bin").mkdir()
+    (place / "home").mkdir()
+    monkeypatch.setenv("PATH", f"{place / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(place / "home"))
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "LLC_AGENT"):
+        monkeypatch.delenv(name, raising=False)
+    return place
+
+
+def loop(project: Path, action: str, more: str = "") -> None:
+    (project / ".loops" / "fix.yaml").write_text(LOOP.replace("ACTION", action) + more)
+
+
+def program(project: Path, name: str, text: str) -> None:
+    path = project / "bin" / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def refusal(project: Path, llc: Llc, *words: str) -> str:
+    """The message of a run that was refused, of which nothing was started or kept."""
+    done = llc("run", "fix", *words)
+    assert done.returncode == 1
+    assert "error[preflight]" in done.stderr
+    assert not (project / "started").exists()
+    assert not list((project / ".loops").glob(".running/*"))
+    return done.stderr
+
+
+AGENT = 'action: "Repair it.", action_type: prompt'
+
+
+def test_a_missing_agent_refuses_the_run(project: Path, llc: Llc) -> None:
+    """Before the first state has run; the message says how to install it, and how to start all the same."""
+    loop(project, AGENT)
+    told = refusal(project, llc)
+    assert "`claude` is not on PATH" in told
+    assert "npm install -g" in told
+    assert llc("run", "fix", "--no-preflight").returncode == 1
+    assert (project / "started").exists()
+
+
+def test_an_agent_without_a_login_refuses_the_run(project: Path, llc: Llc, monkeypatch: Any) -> None:
+    """If its own command says so; a key in the environment is a login, and no answer is none."""
+    loop(project, AGENT)
+    program(project, "claude", "echo '{\"loggedIn\": false}'; exit 1")
+    assert "agent claude: is not logged in" in refusal(project, llc)
+    program(project, "claude", "echo unknown command; exit 1")
+    assert "error[preflight]" not in llc("run", "fix").stderr
+    program(project, "claude", "echo '{\"loggedIn\": false}'; exit 1")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    assert "error[preflight]" not in llc("run", "fix").stderr
+
+
+def test_a_login_that_hangs_tells_nothing(project: Path, llc: Llc) -> None:
+    """The run starts after a few seconds."""
+    loop(project, AGENT)
+    program(project, "claude", '[ "$1" = auth ] && sleep 600; echo hello')
+    assert "error[preflight]" not in llc("run", "fix").stderr
+
+
+def test_a_judge_without_a_key_refuses_the_run(project: Path, llc: Llc, monkeypatch: Any) -> None:
+    """Unless the loop's agent can judge."""
+    loop(project, 'action: "echo done", evaluate: {type: llm_structured}')
+    text = (project / ".loops" / "fix.yaml").read_text().replace(", next: done", ", route: {_: done}")
+    (project / ".loops" / "fix.yaml").write_text(text)
+    assert "judge claude-haiku-4-5: there is no API key" in refusal(project, llc)
+    program(project, "claude", "echo")
+    (check,) = json.loads(llc("doctor", "fix", "--json").stdout)["checks"]["fix"]
+    assert (check["status"], "`claude` judges" in check["message"]) == ("ok", True)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    (check,) = json.loads(llc("doctor", "fix", "--json").stdout)["checks"]["fix"]
+    assert (check["subject"], check["message"]) == ("judge claude-haiku-4-5", "a key is set")
+
+
+def test_a_slash_command_that_is_not_there_is_a_warning(project: Path, llc: Llc) -> None:
+    """Those of the project, of the user and of the agent are known; a plugin's may exist."""
+    program(project, "claude", "echo")
+    for command, is_known in (("/fix it", False), ("/review", True), ("/ll:fix", True), ("/mine", True)):
+        folder = project / "home" / ".claude" / "skills" / "mine"
+        folder.mkdir(parents=True, exist_ok=True)
+        loop(project, f'action: "{command}"')
+        text = llc("doctor", "fix").stdout
+        assert ("is known" not in text) == is_known, command
+    commands = project / ".claude" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "fix.md").write_text("Fix it.")
+    loop(project, 'action: "/fix it"')
+    assert "is known" not in llc("doctor", "fix").stdout
+
+
+def test_a_command_that_is_not_there_is_a_warning(project: Path, llc: Llc) -> None:
+    """A state before may install it; the first state with an agent makes the run be checked at all."""
+    loop(project, 'action: "no-such-program -x"')
+    done = llc("doctor", "fix")
+    assert (done.returncode, "command no-such-program: is not on PATH" in done.stdout) == (0, True)
+    assert "warning: command" not in llc("run", "fix").stderr
+
+
+def test_scripted_and_dry_runs_need_nothing(project: Path, llc: Llc) -> None:
+    loop(project, AGENT)
+    (project / "world.yaml").write_text("rules:\n  - {output: fine}\n")
+    assert llc("run", "fix", "--script", "world.yaml").returncode == 0
+    assert llc("run", "fix", "--dry-run").returncode == 0
+
+
+def test_doctor_looks_at_everything(project: Path, llc: Llc) -> None:
+    """The installation, the agents with their versions, all loops; one that is broken hides no other."""
+    program(
+        project, "claude", '[ "$1" = auth ] && { echo \'{"loggedIn": true}\'; exit; }; echo "9.8.7 (Claude)"'
+    )
+    loop(project, AGENT)
+    (project / ".loops" / "bad.yaml").write_text("name: bad\nstates: {a: {}}\n")
+    done = llc("doctor", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["ok"]) == (1, False)
+    assert list(found["checks"]) == ["installation", "bad", "fix"]
+    assert [check["status"] for check in found["checks"]["fix"]] == ["ok"]
+    assert found["checks"]["bad"][0]["help"] == "llc validate bad"
+    told = {check["subject"]: check["message"] for check in found["checks"]["installation"]}
+    assert told["agent claude"].endswith("claude 9.8.7, tested with 2.1.197")
+    (project / ".loops" / "bad.yaml").unlink()
+    assert llc("doctor").returncode == 0
+    unknown = llc("doctor", "nope")
+    assert (unknown.returncode, "Traceback" in unknown.stderr) == (1, False)
+
+
+def test_a_program_without_agents_is_not_looked_at(project: Path, llc: Llc) -> None:
+    """The check of a run that needs none costs no import."""
+    loop(project, 'action: "echo x"')
+    code = (
+        "import sys; sys.argv=['llc','run','fix','-q']\nfrom llc.runtime.cli import entry\n"
+        "entry.main()\nassert 'llc.runtime.launch.preflight' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
