@@ -124,7 +124,7 @@ def agent_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
 def _login_check(agent: AgentSpec, subject: str, runner: Runner) -> Check | None:
     """What is known about the login; None if nothing is."""
     login = agent.login
-    if login is None or any(environment.environ.get(name) for name in login.variables):
+    if login is None or not login.argv or any(environment.environ.get(name) for name in login.variables):
         return None
     program = runner.find(login.argv[0])
     if program is None or login.denied is None:
