@@ -1,7 +1,7 @@
 """Claims of one run on the user's ledgers: reserve before a call, settle after it.
 
 Owns what happens to a run when the database cannot be used, and the reservations of runs that died: they are
-settled by the journal. Of a call without a result nothing is counted, because what it used is unknown.
+settled by the journal. A call without a result counts what its agent had reported until then.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..host import files, processes
 from ..host.paths import HISTORY, ROOT, RUNNING
 from ..journal import run_history
+from ..journal.events import ActionStart, AgentActed, EffectStart
 from ..journal.reader import ReadError
 from ..journal.run_folder import RunFolder
 from ..runs import locks
@@ -51,7 +52,7 @@ class Claims:
         self._own = own
         self._warn = warn
         self._rows: dict[int, int] = {}
-        self._calls: dict[int, bool] = {}
+        self._calls: dict[int, Call] = {}
         self._is_reconciled = False
         self._has_warned = False
 
@@ -73,7 +74,7 @@ class Claims:
             return None
         if isinstance(answer, Grant):
             self._rows[call.seq] = answer.row
-            self._calls[call.seq] = call.is_call
+            self._calls[call.seq] = call
         return answer
 
     def settle(self, seq: int, result: Mapping[str, Any]) -> None:
@@ -82,15 +83,16 @@ class Claims:
         if row is None:
             return
         try:
-            ledger.settle(row, self._calls.pop(seq), result)
+            ledger.settle(row, self._calls.pop(seq).is_call, result)
         except database.LedgerError as error:
             self._note(error)
 
     def close(self) -> None:
-        """Give back what is reserved and was not settled: the calls were stopped."""
-        for row in self._rows.values():
+        """Settle what is reserved for calls that were stopped, by the journal, which is on disk."""
+        for seq, row in self._rows.items():
+            call = self._calls[seq]
             try:
-                ledger.release(row, True)
+                settle_by_journal(ledger.Open(row, call.project, call.run, seq, 0, ""))
             except database.LedgerError as error:
                 self._note(error)
         self._rows.clear()
@@ -122,17 +124,22 @@ def settle_run(run: str) -> None:
 
 def settle_by_journal(left: ledger.Open) -> None:
     """Settle a reservation by what the journal of its run contains. Raises `LedgerError`."""
-    effect = None
+    effect = usage = None
     folder = _folder(left)
     if folder is not None:
-        try:
-            effect = run_history.load(folder.journal).effects.get(left.seq)
-        except (OSError, ReadError):
-            effect = None
+        with contextlib.suppress(OSError, ReadError):
+            history = run_history.load(folder.journal)
+            effect = history.effects.get(left.seq)
+            for event in history.events:
+                if isinstance(event, ActionStart | EffectStart) and event.seq == left.seq:
+                    usage = None  # of an earlier attempt
+                elif isinstance(event, AgentActed) and event.seq == left.seq and event.what == "usage":
+                    usage = event.usage
     if effect is not None and effect.is_finished and effect.result is not None:
         ledger.settle(left.row, effect.kind in run_history.CALLS, effect.result)
     else:
-        ledger.release(left.row, folder is None or effect is not None)
+        known = usage if isinstance(usage, dict) else None
+        ledger.release(left.row, folder is None or effect is not None, known)
 
 
 def _is_alive(left: ledger.Open) -> bool:

@@ -196,11 +196,13 @@ def settle(row: int, is_call: bool, result: Mapping[str, Any]) -> None:
         )
 
 
-def release(row: int, is_begun: bool) -> None:
-    """Give a reservation back. is_begun: the call has started, and what it used is unknown."""
+def release(row: int, is_begun: bool, usage: Mapping[str, Any] | None = None) -> None:
+    """Give a reservation back. is_begun: the call has started, and used `usage` at least."""
     with database.transaction() as db:
         if is_begun:
-            db.execute("UPDATE calls SET calls = 1, unknown = 1," + _CLOSED, (row,))
+            usd, tokens = (believed(unit, (usage or {}).get(unit)) or 0 for unit in ("usd", "tokens"))
+            statement = "UPDATE calls SET usd = ?, tokens = ?, calls = 1, unknown = 1," + _CLOSED
+            db.execute(statement, (usd, int(tokens), row))
         else:
             db.execute("DELETE FROM calls WHERE id = ? AND pid IS NOT NULL", (row,))
 

@@ -103,6 +103,10 @@ class Project:
             return db.execute(statement, values).fetchall()
 
     @property
+    def journals(self) -> list[Path]:
+        return list(self.folder.glob(".loops/.running/*/*.events.jsonl"))
+
+    @property
     def starts(self) -> list[str]:
         return self.calls.read_text().splitlines() if self.calls.exists() else []
 
@@ -262,15 +266,21 @@ def test_a_killed_run_holds_nothing(project: Project) -> None:
     assert (held["spent"], held["reserved"]) == (0.18, 0)
 
 
-def test_an_interrupted_run_holds_nothing(project: Project) -> None:
-    """Its process gives the reservation back before it ends."""
-    project.agent("0.02", AGENT.replace("echo '", "exec sleep 60\necho '", 1))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_call_that_was_cut_off_counts_what_it_reported(project: Project, number: int) -> None:
+    """Its process settles the reservation before it ends, or whoever finds it dead."""
+    usage = '"usage":{"input_tokens":700,"output_tokens":50}'
+    said = f'{{"type":"assistant","message":{{"id":"m",{usage},"content":[]}}}}'
+    project.agent("0.02", AGENT.replace("echo '", f"echo '{said}'\nexec sleep 60\necho '", 1))
     project.llc("budget", "set", "day", "1usd")
     run = project.start("run", "fix", "-q")
-    project.wait_for(lambda: len(project.starts) == 1)
-    run.send_signal(signal.SIGINT)
-    assert run.wait(20) == 130
-    assert project.rows("SELECT count(*) FROM calls WHERE pid IS NOT NULL") == [(0,)]
+    project.wait_for(lambda: any('"usage"' in path.read_text() for path in project.journals))
+    run.send_signal(number)
+    assert run.wait(20) in (130, -number)
+    if number == signal.SIGKILL:
+        project.json("budget")
+    assert project.rows("SELECT pid, usd, tokens, calls, unknown FROM calls") == [(None, 0, 750, 1, 1)]
+    project.llc("clean", "--unfinished")  # ends the agent
 
 
 @pytest.mark.parametrize("end", ["budget", "resume", "clean"])
