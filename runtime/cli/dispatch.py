@@ -16,6 +16,7 @@ from .table import VERBS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 # They mask secrets themselves, after the configuration is read for the run.
 _MASKING = ("run", "resume")
@@ -25,9 +26,7 @@ def start(program: str, words: list[str]) -> int:
     """Perform a command line or complete one; the exit code."""
     request = environment.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
     if request is not None:
-        from . import completion
-
-        code = completion.answer(request)
+        code = _completion().answer(request)
         return _typer(program, words) if code is None else code
     if words[:1] in (["help"], ["--help"], ["-h"]) and len(words) < 3:
         words = [*words[1:], "--help"]
@@ -61,9 +60,7 @@ def perform(program: str, words: list[str]) -> int:
         output.write(version_text("verbose" in own))
         return EXIT_OK
     if "install_completion" in own or "show_completion" in own:
-        from . import completion
-
-        code = completion.set_up(program, "install_completion" in own)
+        code = _completion().set_up(program, "install_completion" in own)
         return _typer(program, words) if code is None else code
     if "directory" in own:
         project_folder.change(own["directory"])
@@ -97,6 +94,12 @@ def _show_page(path: str, verb: verbs.Verb | None) -> int:
 
     output.write(help.program_page(path) if verb is None else help.verb_page(path, verb))
     return EXIT_OK
+
+
+def _completion() -> ModuleType:
+    from . import completion
+
+    return completion
 
 
 def _typer(program: str, words: list[str]) -> int:

@@ -11,14 +11,13 @@ from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
 from ...vm.values.faults import Fault
 from ..host.effect_context import TICK, Context, Interrupt, WorldLike, sleep_time, slept
 from ..journal.position import QUANTUM
+from .effect_pool import RunEffects
 from .observer import Display
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from .effect_pool import RunEffects
 
 # Limit of effects that are performed at once.
 JOBS = 8
@@ -105,8 +104,6 @@ class Unrecorded:
     # --- several at once ------------------------------------------------------------------------
 
     def _begin(self) -> RunEffects:
-        from .effect_pool import RunEffects
-
         world: Any = self._world
         self._effects = RunEffects(world, self._interrupt, self._tick, None, JOBS)
         return self._effects

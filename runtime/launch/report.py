@@ -19,6 +19,7 @@ from . import early_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any
 
 
@@ -54,8 +55,7 @@ class Report:
 
     def show_failure(self, error: BaseException, is_begun: bool = True) -> None:
         """Show an exception; nothing for an interrupted run, whose display has shown it, or for a defect."""
-        from . import failures
-
+        failures = _failures()
         text = failures.as_text(error, self.errors.color)
         if text:
             self.errors.write(text)
@@ -64,8 +64,7 @@ class Report:
 
     def show_fault(self, outcome: Outcome, image: Image | None) -> None:
         """Show the error a run ended with, at its place in the source."""
-        from . import failures
-
+        failures = _failures()
         self.errors.write(failures.fault_text(outcome, image, self.errors.color))
 
     # --- the result -----------------------------------------------------------------------------
@@ -103,3 +102,9 @@ def write_usage_error(message: str) -> None:
     outcome.terminated_by = "error"
     outcome.error = {"kind": "usage", "message": message, "span": None}
     write_json(outcome.to_json())
+
+
+def _failures() -> ModuleType:
+    from . import failures  # only where something has failed
+
+    return failures

@@ -67,9 +67,7 @@ def _cache_key(path: str, options: CompileOptions) -> str | None:
 
 def load_expression(text: str, values: Values, warn: Callable[[str], None], name: str = "") -> Image:
     """The image of an expression without a file. name: of the program. Raises CompileError."""
-    from .compilation import image_of_text
-
-    return image_of_text(text, "<expression>", compile_options(values), warn, name)
+    return _image_of_text(text, "<expression>", compile_options(values), warn, name)
 
 
 def load_image(path: str, root: str | None = None) -> Image:
@@ -155,6 +153,12 @@ def _compile_again(image: Image, path: str, options: CompileOptions, warn: Calla
             f"{path} was compiled without its sources, so nothing in it can be overridden",
             "compile it with the overrides instead: `llc compile LOOP --context K=V -o x.llb`",
         )
+    return _image_of_text(text, image.sources[0].path, options, warn)
+
+
+def _image_of_text(
+    text: str, path: str, options: CompileOptions, warn: Callable[[str], None], name: str = ""
+) -> Image:
     from .compilation import image_of_text
 
-    return image_of_text(text, image.sources[0].path, options, warn)
+    return image_of_text(text, path, options, warn, name)

@@ -6,8 +6,6 @@ passes the declared height, that operands are in range and mean what their row s
 ends in its one exit and covers exactly its part of the code. States begin with an empty stack and
 exits name states, so one pass over the code is a proof. Limits are proved of the lifted program
 (`lift`, `ir.verify`).
-
-Must not import what a run of an image does not need: diagnostics are loaded when there is one.
 """
 
 from __future__ import annotations
@@ -16,15 +14,13 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from ...ir.constants import constant_problem
+from ...ir.diagnostics import Diagnostic, clean
 from ...ir.effects import EFFECTS, NOTES
 from ...ir.primitives import PRIMITIVES
+from ...ir.spans import Span
 from ..values.values import Value
 from .image import FunctionCode, Image
 from .opcodes import BY_NUMBER, NO_STATE, Opcode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...ir.diagnostics import Diagnostic
 
 # Stacks and frames beyond this are refused: a state that needs one was not written by a compiler.
 MAX_STACK = 1 << 20
@@ -225,8 +221,6 @@ def _names(constants: tuple[Value, ...]) -> dict[str, frozenset[int]]:
 
 
 def _name(name: str) -> str:
-    from ...ir.diagnostics import clean
-
     return f"`{clean(name, 80)}`"
 
 
@@ -237,9 +231,6 @@ def _where(function: FunctionCode | None) -> str:
 def _diagnostic(
     id: str, message: str, image: Image | None = None, function: FunctionCode | None = None, offset: int = 0
 ) -> Diagnostic:
-    from ...ir.diagnostics import Diagnostic
-    from ...ir.spans import Span
-
     place = None
     if image is not None and function is not None:
         span = function.span_at(offset)
