@@ -23,9 +23,10 @@ FIELD_TYPES = {
     "max_tokens": "integer", "model": "text", "name": "text", "names": "texts", "on_unknown": "text",
     "output": "text", "permissions": "text", "previous_outputs": "text", "program": "text",
     "prompt": "text", "query": "text",
-    "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map",
-    "schema": "map", "seconds": "number", "session": "text", "signal": "text", "stderr": "text",
-    "summary": "text", "template_description": "text", "template_name": "text", "template_subtype": "text",
+    "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map", "round": "map",
+    "schema": "map", "seconds": "number", "session": "text", "signal": "text", "stall": "map",
+    "stderr": "text", "summary": "text",
+    "template_description": "text", "template_name": "text", "template_subtype": "text",
     "template_type": "text", "time": "text", "timed_out": "text", "timeout_s": "number",
     "truncated": "map", "turn": "map", "usage": "map", "value": "value", "values": "map",
 }  # fmt: skip
@@ -43,6 +44,8 @@ RECORD_FILES = ("agents", "all", "off")
 # resumes the session of an agent.
 ON_UNKNOWN = ("rerun", "ask", "fail")
 CONTINUE = "continue"
+# Rounds of check and agent without change after which a loop of a paradigm stalls that does not set `stall`.
+STALL_ROUNDS = 3
 # What a judging model says of evidence that does not show the result, where the schema has it.
 CANNOT_JUDGE = "cannot_judge"
 # What a result has where a recorded case leaves the field out.
@@ -210,9 +213,9 @@ EFFECT_ROWS = (
     EffectKind(
         "agent",
         "command argv? agent? model? effort? permissions? allowed_tools? append_prompt? session? thread? "
-        "cap_usd? idle_timeout_s? timeout_s? deadline_ms? on_unknown?",
+        "cap_usd? idle_timeout_s? stall? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? session? thread? handoff? signal? timed_out? "
-        "limit_ms? truncated? error?",
+        "limit_ms? truncated? round? error?",
         "Pass a prompt or a slash command to the agent program.",
         subject="command", waits=True, acts=True, changes_files=True, is_action=True, is_work=True,
         is_model_call=True,

@@ -182,6 +182,11 @@ class _Checker:
     def ways(self, graph: Graph) -> Iterator[Diagnostic]:
         """Where the loop begins, what it never enters, what never ends."""
         loop = self.loop
+        if loop.on_stall is not None:
+            yield from self.target(loop.on_stall, loop.span_of("on_stall"), "a stalled loop goes here")
+            if loop.stall_rounds == 0:
+                why = "`stall` is false"
+                yield self.unused(loop.span_of("on_stall"), "on_stall", why)
         if loop.on_error is not None:
             yield from self.target(loop.on_error, loop.span_of("on_error"), "errors go here")
         if loop.initial or not loop.flawed:

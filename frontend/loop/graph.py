@@ -38,6 +38,8 @@ class Graph:
         targets = [*routes.values(), state.next, self.loop.restart_of(state)]
         if "_error" not in routes and self.loop.on_error != state.name:
             targets.append(self.loop.on_error)
+        if state.action is not None and self.loop.kind_of(state) == "slash":
+            targets.append(self.loop.on_stall)
         found = {self.any: None} if state.flawed else {}
         for target in targets:
             if target is not None:

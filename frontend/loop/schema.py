@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from ...ir.effects import CONTINUE, ON_UNKNOWN, PERMISSIONS
+from ...ir.effects import CONTINUE, ON_UNKNOWN, PERMISSIONS, STALL_ROUNDS
 from ...ir.records import frozen
 from ..source.schema import (
     ARGUMENTS,
@@ -251,6 +251,13 @@ class StateSpec(AgentOptions):
 
 
 @frozen(kw_only=True)
+class StallSettings(Spec):
+    """`stall`: when a loop counts as stalled."""
+
+    rounds: int = optional(COUNT, "Rounds of check and agent.", STALL_ROUNDS)
+
+
+@frozen(kw_only=True)
 class LoopSettings(AgentOptions):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
@@ -284,6 +291,16 @@ class LoopSettings(AgentOptions):
     )
     budget: Budget | None = optional(block(Budget), "What agent and model calls may use; see `budget`.")
     on_error: str | None = optional(TARGET, "The state that takes errors no state routes.")
+    stall: bool | int | StallSettings | None = optional(
+        Type(
+            "either",
+            options=(BOOLEAN, COUNT, block(StallSettings)),
+            says="true or false, a count, or a mapping",
+        ),
+        "After how many rounds of check and agent without any change the loop ends, as by a limit; absent: "
+        f"{STALL_ROUNDS} in every paradigm but `fsm`; see `stall`.",
+    )
+    on_stall: str | None = optional(TARGET, "The state to go to instead.")
     require: str | None = optional(
         choice("proof"),
         "`proof`: refuse successes that may follow an agent's work unchecked; absent: `validate` warns.",
@@ -307,6 +324,14 @@ class Loop(LoopSettings):
     paradigm: str = attrs.field(default="fsm", eq=False)
     # What `texts` has parsed of it.
     parsed: dict[Any, Any] = attrs.field(init=False, factory=dict, eq=False, repr=False)
+
+    @property
+    def stall_rounds(self) -> int | None:
+        """Rounds without change after which it stalls, 0: never, None: as its paradigm."""
+        given = self.stall.rounds if isinstance(self.stall, StallSettings) else self.stall
+        if given is True or (given is None and self.on_stall is not None):
+            return STALL_ROUNDS
+        return None if given is None else int(given)
 
     @property
     def has_budget(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.builder import prim, store
+from ...ir.builder import prim, record, store
 from ...ir.nodes import Branch, Const, Expr, Goto, Note, Slot
 from ..loop.schema import AGENT_OPTIONS, StateSpec
 from . import calls, templates
@@ -20,6 +20,8 @@ _EFFECTS = {"shell": "shell", "slash": "agent", "ask": "ask"}
 # What an agent hands on when its context is full, and what it was asked to do.
 HANDED = prim("get", Slot("last"), "handoff")
 ASKED = Slot("asked")
+# Whether the host did not start the agent because the loop stalls.
+STALLS = prim("eq", prim("lookup_or", Slot("last"), ("error", "kind"), None), "stall")
 # The command of a check, where it holds variables.
 RAN = Slot("ran")
 # Arguments of an `agent` effect whose name differs from the key's.
@@ -61,6 +63,8 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             args["session"], args["thread"] = _session_slots(context, state)
         if (rest := remaining_usd(context, state)) is not None:
             args["cap_usd"] = rest
+        if (rounds := context.loop.stall_rounds) is not None:
+            args["stall"] = record({"rounds": rounds, "routed": context.loop.on_stall is not None})
         if context.loop.on_handoff != "end":
             chain.add(store(ASKED.name, command))
             args["command"] = ASKED
@@ -75,6 +79,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             chain.add(store(session.name, prim("get", Slot("last"), "session")))
             chain.add(store(thread.name, prim("get", Slot("last"), "thread")))
         spend(context, chain, state, "last")
+        _leave_stall(context, chain, state)
         _hand_over(context, chain, state, args)
     if state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
@@ -87,6 +92,18 @@ def agent_arguments(context: LoopContext, state: StateSpec) -> dict[str, Any]:
     if isinstance(agent, str):
         return {"agent": agent}
     return {} if agent is None else {"argv": (agent.program, *agent.args)}
+
+
+def _leave_stall(context: LoopContext, chain: Chain, state: StateSpec) -> None:
+    """To `on_stall` where the agent was not started because the loop stalls."""
+    target = context.loop.on_stall
+    if target is None or not context.loop.stall_rounds:
+        return
+    name = state.name
+    chain.unless(STALLS, f"{name}/stalled", f"{name}/went_on")
+    stalled = context.chain(state)
+    stalled.open(f"{name}/stalled")
+    context.go(stalled, state, target, verdict=False)
 
 
 def _session_slots(context: LoopContext, state: StateSpec) -> tuple[Slot, Slot]:

@@ -292,6 +292,10 @@ class SchemaReader:
         fitting = [option for option in type.options if _FORMS.get(option.kind, "scalar") == form]
         if len(fitting) > 1 and isinstance(node, Mapping):
             return self.one_block(fitting, node, path)
+        if len(fitting) > 1 and isinstance(node, Scalar):
+            # `true` and `false` are for a type of their own, if there is one.
+            is_boolean = isinstance(node.value, bool)
+            fitting = [option for option in fitting if (option.kind == "boolean") == is_boolean] or fitting
         if fitting:
             return self.value(fitting[0], node, path, places)
         is_short = isinstance(node, Scalar) and node.text and any(o.kind == "list" for o in type.options)

@@ -11,14 +11,15 @@ from ..host.effect_context import Context, EffectLike
 from ..trees.recorder import TreeRecorder
 from .parts import Parts
 from .performers import TURNS, observer_of, performer_of, turns_of
+from .stalls import KINDS, StallDetector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-# The part of a world that records trees.
-TREES = "trees"
+# The parts of a world that record trees, and that detect stalls.
+TREES, STALLS = "trees", "stalls"
 
 
 class World(Parts):
@@ -28,12 +29,29 @@ class World(Parts):
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
-        perform = performer_of(effect.kind)
         recorder: TreeRecorder = self.keep_common(TREES, TreeRecorder)
         if not recorder.wants(effect.kind, effect.args, context):
-            return perform(effect.args, context, self)
-        with recorder.around(context):
-            return perform(effect.args, context, self)
+            return self._perform(effect, context, None)
+        with recorder.around(context) as tree:
+            return self._perform(effect, context, tree)
+
+    def _perform(self, effect: EffectLike, context: Context, tree: str | None) -> dict[str, Any]:
+        kind, args = effect.kind, effect.args
+        perform = performer_of(kind)
+        if kind == "agent":
+            return self._stalls.perform(args, context, tree, lambda: perform(args, context, self))
+        result = perform(args, context, self)
+        if kind in KINDS:
+            self._stalls.add(kind, result, context.state)
+        return result
+
+    @property
+    def _stalls(self) -> StallDetector:
+        return self.keep_common(STALLS, StallDetector)
+
+    def detect_stalls(self, rounds: int) -> None:
+        """After how many rounds a loop stalls that does not set it; 0: it does not."""
+        self.keep_common(STALLS, lambda: StallDetector(rounds))
 
     def record_files(self, mode: str, are_tasks_agents: bool) -> None:
         """How the files of the project are recorded; the arguments are those of `TreeRecorder`."""
@@ -47,6 +65,8 @@ class World(Parts):
         observe = observer_of(effect.kind)
         if observe is not None:
             observe(effect.args, result, self)
+        if effect.kind in KINDS:
+            self._stalls.add(effect.kind, result, state)
 
     def time(self) -> float:
         return clock.time()
@@ -59,9 +79,14 @@ class World(Parts):
         return World(self.kinds, self.workers, self._common)
 
     def save(self) -> Any:
-        """What a checkpoint contains of it: the turns of tasks, None if there were none."""
-        return turns_of(self).save() if self.has(TURNS) else None
+        """What a checkpoint contains of it: the turns of tasks and the rounds of loops, None without."""
+        turns = turns_of(self).save() if self.has(TURNS) else None
+        rounds = self._stalls.save()
+        return turns if rounds is None else {"turns": turns, "rounds": rounds}
 
     def restore(self, saved: Any) -> bool:
         """Restore what `save` returned; whether that is possible."""
-        return saved is None or turns_of(self).restore(saved)
+        rounds = None
+        if isinstance(saved, dict):
+            saved, rounds = saved.get("turns"), saved.get("rounds")
+        return (saved is None or turns_of(self).restore(saved)) and self._stalls.restore(rounds)

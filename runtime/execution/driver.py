@@ -16,7 +16,17 @@ from ...ir.effects import EFFECTS, argument_problem
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
 from ..host.coroutines import Apart, Steps, alone
-from ..host.effect_context import TICK, Context, Exited, Interrupt, Interrupted, WorldLike, sleep_time, slept
+from ..host.effect_context import (
+    TICK,
+    Context,
+    Exited,
+    Interrupt,
+    Interrupted,
+    Stalled,
+    WorldLike,
+    sleep_time,
+    slept,
+)
 from ..host.errors import UserError
 from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal
@@ -47,6 +57,7 @@ JOBS = 8
 # this pause among the effects, which count from 1.
 _RETRY_S = 1.0
 _RETRY_SEQ = -1
+_STALL_HELP = "change the prompt or the check; `on_stall` names a state to go to, and `stall: false` goes on"
 
 
 class Driver:
@@ -198,6 +209,12 @@ class Driver:
         except Exited as exit:
             yield from self._close_effects()
             return (yield from self._end(self.outcome("failure").take(exit.code)))
+        except Stalled as stall:
+            yield from self._close_effects()
+            outcome = self.outcome("limit")
+            outcome.terminated_by = "stall"
+            outcome.error = {"kind": "stall", "message": str(stall), "span": None, "help": _STALL_HELP}
+            return (yield from self._end(outcome))
         finally:
             yield from self._close_effects()
             self._log.close()

@@ -67,6 +67,10 @@ class Exited(Exception):
         super().__init__(code)
 
 
+class Stalled(Exception):
+    """A loop repeats itself without change, and has no state for that: the run ends at this limit."""
+
+
 def leave(args: dict[str, Any]) -> NoReturn:
     """Perform `exit`."""
     raise Exited(exit_code(args.get("code")))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os.path
 
+from ...ir.effects import STALL_ROUNDS
 from ...vm.code.image import Image
 from ...vm.machine.machine import Machine
 from ..effects.world import World
@@ -217,6 +218,8 @@ class Command:
         if script is None:
             world = World() if self.scheduler is None else World(workers=self.scheduler.models)
             world.record_files(*self.record_files)
+            if self.image is not None and self.image.meta["paradigm"] not in (None, "fsm"):
+                world.detect_stalls(STALL_ROUNDS)
             self.world = world
             return
         from ..effects.script_reader import load_world

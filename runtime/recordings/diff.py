@@ -223,7 +223,7 @@ class _Comparing:
             return None
         then, now = ending(end, self.exact), self.ended()
         if now is None:
-            return None if was_refused(end) else self.differs(then, None)
+            return None if was_refused(end) or _is_stalled(end) else self.differs(then, None)
         return None if is_same(then, now) else self.differs(then, now)
 
     def ended(self) -> dict[str, Any] | None:
@@ -320,7 +320,12 @@ def ending(end: Mapping[str, Any], exact: bool = False) -> dict[str, Any]:
 
 def _was_left(end: Mapping[str, Any]) -> bool:
     """Whether the run ended while calls side by side may have been doing something."""
-    return end.get("terminated_by") == "exit" or was_refused(end)
+    return end.get("terminated_by") == "exit" or was_refused(end) or _is_stalled(end)
+
+
+def _is_stalled(end: Mapping[str, Any]) -> bool:
+    """Whether its host ended the run because a loop repeated itself without change."""
+    return end.get("terminated_by") == "stall" and end.get("status") == "limit"
 
 
 def was_refused(end: Mapping[str, Any]) -> bool:

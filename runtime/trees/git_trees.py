@@ -253,6 +253,17 @@ def present_tree(path: str, scratch: str, folder: str) -> tuple[GitTrees, str]:
     return trees, trees.take().id
 
 
+def branches(folder: str = "") -> str:
+    """The commits of HEAD and of all branches in the user's repository; "" where there is none."""
+    try:
+        listed = _git(("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads"), cwd=folder or None)
+        with contextlib.suppress(NoTree):  # no commit yet
+            listed += _git(("rev-parse", "--verify", "-q", "HEAD"), cwd=folder or None)
+    except NoTree:
+        return ""
+    return listed.decode("utf-8", "replace")
+
+
 def open_trees(path: str) -> GitTrees:
     """The trees at `path`, to read. Raises NoTree."""
     if not files.exists(os.path.join(path, "HEAD")):

@@ -72,8 +72,11 @@ class TreeRecorder:
         return kind == "agent"
 
     @contextlib.contextmanager
-    def around(self, context: Context) -> Iterator[None]:
-        """Inside, an effect is performed; its trees are taken and recorded, also where it is interrupted."""
+    def around(self, context: Context) -> Iterator[str | None]:
+        """Inside, an effect is performed; its trees are taken and recorded, also where it is interrupted.
+
+        Gives the id of the tree before, None where there is none.
+        """
         seq = context.seq
         with self._names:
             for others in self._concurrent.values():
@@ -81,7 +84,7 @@ class TreeRecorder:
             self._concurrent[seq] = set(self._concurrent)
         self._take("before", seq, context)
         try:
-            yield
+            yield None if self._taken is None else self._taken.tree
         finally:
             self._take("after", seq, context)
             with self._names:

@@ -1,0 +1,195 @@
+"""Stalls: a loop ends, or goes to `on_stall`, after rounds in which nothing changed; no false alarms."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.runtime.effects.stalls import normalised
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def project(place: Path, agent: str, check: str = "cat wrong; exit 1", more: str = "") -> None:
+    """A loop of the paradigm `invariants`, in a repository, with an agent that is these lines of shell."""
+    (place / ".loops/l.yaml").write_text(
+        f"paradigm: invariants\nname: l\nmax_iterations: 8\nagent: stub\n{more}\nconstraints:\n"
+        f"  - {{name: tests, check: {json.dumps(check)}, fix: {{prompt: Repair it}}}}\n"
+    )
+    (place / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"], output: text}}')
+    (place / "stub").write_text(f"#!/bin/sh\n{agent}\n")
+    (place / "stub").chmod(0o755)
+    (place / "wrong").write_text("1 failed\n")
+    git(place, "init", "-q")
+    (place / ".gitignore").write_text("n\nfound\n.loops/.*\n")
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "begin")
+
+
+def git(place: Path, *words: str) -> None:
+    name = ("-c", "user.name=t", "-c", "user.email=t@t")
+    subprocess.run(["git", *name, *words], cwd=place, check=True, capture_output=True)
+
+
+def ends(llc: Run, *words: str) -> tuple[int, str, int]:
+    """The exit code, what ended the loop, and how often the agent was started."""
+    done = llc("run", "l", "--json", *words)
+    found = json.loads(done.stdout)
+    (path,) = Path().glob(".loops/.history/l-*/*.events.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    begun = [event for event in events if event["event"] == "action_complete" and event["kind"] == "agent"]
+    return done.returncode, found["terminated_by"], len(begun)
+
+
+LIMIT = 3
+
+
+def test_an_agent_that_changes_nothing(llc: Run, place: Path) -> None:
+    """After three rounds without any change the run ends as by a limit, with the reason."""
+    project(place, "echo I repaired it")
+    assert ends(llc) == (LIMIT, "stall", 3)
+    shown = llc("logs", "l").stdout
+    assert "stall" in shown
+
+
+def test_noise_does_not_hide_a_stall(llc: Run, place: Path) -> None:
+    """Times, durations, paths of temporary files, hashes, addresses and colours differ in each round."""
+    noise = (
+        'd=$(mktemp -d); printf "\\033[31mFAILED\\033[0m %s at %s 0x%x in 0.%ds %s\\n" $d "$(date +%T.%N)" '
+        "$$ $$ $(date +%N | sha1sum | cut -c1-12); exit 1"
+    )
+    project(place, "echo done", noise)
+    assert ends(llc) == (LIMIT, "stall", 3)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "git -c user.name=t -c user.email=t@t commit -q --allow-empty -m more",
+        "echo x >> notes.md; echo there was an error, stalled, cannot repair",
+        'echo "round $(cat n 2>/dev/null | wc -l) failed" > found; echo >> n',
+    ],
+    ids=["commits", "progress", "other-reason"],
+)
+def test_no_false_alarm(llc: Run, place: Path, agent: str) -> None:
+    """An empty commit, a changed file, and another failure are changes; words are not looked at."""
+    project(place, agent, "cat found 2>/dev/null; exit 1")
+    assert ends(llc) == (LIMIT, "max_iterations", 8)
+
+
+def test_rounds_begin_again_after_a_change(llc: Run, place: Path) -> None:
+    """Two rounds without a change, one with, then three without."""
+    project(place, "echo >> n; if [ $(wc -l < n) = 3 ]; then echo more > new.txt; fi")
+    assert ends(llc) == (LIMIT, "stall", 6)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("stall: false", ("max_iterations", 8)),
+        ("stall: 1", ("stall", 1)),
+        ("stall: {rounds: 5}", ("stall", 5)),
+    ],
+)
+def test_the_loop_decides(llc: Run, place: Path, more: str, expected: tuple[str, int]) -> None:
+    """`stall: false` turns it off, a number is that of the rounds."""
+    project(place, "true", more=more)
+    assert ends(llc) == (LIMIT, *expected)
+
+
+FSM = """
+name: l
+initial: check
+agent: stub
+stall: 2
+on_stall: gave_up
+states:
+  check: {action: exit 1, on_success: done, on_failure: fix}
+  fix: {action: Repair it, action_type: prompt, next: check}
+  gave_up: {action: echo given up, next: failed}
+  failed: {terminal: true, status: failure}
+  done: {terminal: true}
+"""
+
+
+def test_a_stall_is_routed(llc: Run, place: Path) -> None:
+    """`on_stall` names the state; the run's own end follows, and a replay is the same."""
+    project(place, "true")
+    (place / ".loops/l.yaml").write_text(FSM)
+    assert ends(llc) == (1, "terminal", 3)
+    assert "given up" in llc("logs", "l").stdout
+    assert llc("replay", "l").returncode == 0
+
+
+def test_without_the_key_a_loop_of_states_does_not_stall(llc: Run, place: Path) -> None:
+    """It is the author's own flow."""
+    project(place, "true")
+    (place / ".loops/l.yaml").write_text(
+        FSM.replace("stall: 2\non_stall: gave_up\n", "max_iterations: 6\non_error: gave_up\n")
+    )
+    assert ends(llc)[1] == "max_iterations"
+
+
+def test_a_stalled_run_replays(llc: Run, place: Path) -> None:
+    """The end that the host decided is on record."""
+    project(place, "true")
+    assert ends(llc)[1] == "stall"
+    done = llc("replay", "l")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("FAIL /home/a/x/test_a.py:3 in 0.31s", "FAIL /srv/b/test_a.py:3 in 12 seconds"),
+        ("at 0x7f01 commit 1a2b3c4d5e", "at 0xff commit 9f8e7d6c5b"),
+        ("2026-01-02T03:04:05Z took 1:02", "2026-11-12 13:14:15 took 3:04"),
+        ("\x1b[1;31mE\x1b[0m  x", "E x"),
+    ],
+)
+def test_the_same_failure(first: str, second: str) -> None:
+    assert normalised(first) == normalised(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2 failed", "1 failed"),
+        ("FAIL test_a.py:3", "FAIL test_a.py:4"),
+        ("deadbeef", "feedface"),
+        ("x y", "x z"),
+    ],
+)
+def test_another_failure(first: str, second: str) -> None:
+    assert normalised(first) != normalised(second)
+
+
+def test_hostile_output_is_compared_in_time() -> None:
+    """Megabytes without a line break, and what makes regular expressions slow."""
+    for text in (
+        "/a" * 2_000_000,
+        "1:" * 2_000_000,
+        "\x1b]" * 1_000_000,
+        "deadbee1" * 500_000,
+        "-" * 4_000_000,
+    ):
+        normalised(text)
+
+
+def test_facts_of_a_round(place: Path, llc: Run) -> None:
+    """They are in the agent's result."""
+    project(place, "true", more="stall: 1")
+    ends(llc)
+    (path,) = place.glob(".loops/.history/l-*/*.events.jsonl")
+    rounds: list[dict[str, Any]] = [
+        event["result"]["round"]
+        for event in map(json.loads, path.read_text().splitlines())
+        if event["event"] == "action_complete" and event["kind"] == "agent"
+    ]
+    assert [found["repeated"] for found in rounds] == [0]
+    assert rounds[0]["tree"]
