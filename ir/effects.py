@@ -17,7 +17,7 @@ FIELD_TYPES = {
     "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
     "effort": "text", "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value",
-    "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
+    "guard": "map", "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
     "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map", "judge": "text",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
     "max_tokens": "integer", "model": "text", "name": "text", "names": "texts", "on_unknown": "text",
@@ -213,7 +213,7 @@ EFFECT_ROWS = (
     EffectKind(
         "agent",
         "command argv? agent? model? effort? permissions? allowed_tools? append_prompt? session? thread? "
-        "cap_usd? idle_timeout_s? stall? timeout_s? deadline_ms? on_unknown?",
+        "cap_usd? idle_timeout_s? stall? guard? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? session? thread? handoff? signal? timed_out? "
         "limit_ms? truncated? round? error?",
         "Pass a prompt or a slash command to the agent program.",

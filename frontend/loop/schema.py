@@ -251,6 +251,20 @@ class StateSpec(AgentOptions):
 
 
 @frozen(kw_only=True)
+class GuardSettings(Spec):
+    """`guard`: paths that no agent of the loop may change."""
+
+    paths: tuple[str, ...] = attrs.field(
+        metadata=of(
+            Type("list", TEXT, least=1), "Patterns such as `tests/**`: `*` in a name, `**` across folders."
+        )
+    )
+    on: str = optional(
+        choice("revert", "fail"), "Whether changes are undone after each step, or make it fail.", "revert"
+    )
+
+
+@frozen(kw_only=True)
 class StallSettings(Spec):
     """`stall`: when a loop counts as stalled."""
 
@@ -299,6 +313,9 @@ class LoopSettings(AgentOptions):
         ),
         "After how many rounds of check and agent without any change the loop ends, as by a limit; absent: "
         f"{STALL_ROUNDS} in every paradigm but `fsm`; see `stall`.",
+    )
+    guard: GuardSettings | None = optional(
+        block(GuardSettings), "Paths that no agent of the loop may change; see `guard`."
     )
     on_stall: str | None = optional(TARGET, "The state to go to instead.")
     require: str | None = optional(

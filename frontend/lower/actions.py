@@ -65,6 +65,8 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             args["cap_usd"] = rest
         if (rounds := context.loop.stall_rounds) is not None:
             args["stall"] = record({"rounds": rounds, "routed": context.loop.on_stall is not None})
+        if (guard := context.loop.guard) is not None:
+            args["guard"] = record({"paths": guard.paths, "on": guard.on})
         if context.loop.on_handoff != "end":
             chain.add(store(ASKED.name, command))
             args["command"] = ASKED

@@ -37,13 +37,20 @@ class World(Parts):
 
     def _perform(self, effect: EffectLike, context: Context, tree: str | None) -> dict[str, Any]:
         kind, args = effect.kind, effect.args
-        perform = performer_of(kind)
         if kind == "agent":
-            return self._stalls.perform(args, context, tree, lambda: perform(args, context, self))
-        result = perform(args, context, self)
+            return self._stalls.perform(args, context, tree, lambda: self._act(args, context, tree))
+        result = performer_of(kind)(args, context, self)
         if kind in KINDS:
             self._stalls.add(kind, result, context.state)
         return result
+
+    def _act(self, args: dict[str, Any], context: Context, tree: str | None) -> dict[str, Any]:
+        """Perform an `agent` effect, with the paths guarded that it names."""
+        perform = performer_of("agent")
+        if not args.get("guard"):
+            return perform(args, context, self)
+        recorder: TreeRecorder = self.keep_common(TREES, TreeRecorder)
+        return recorder.guarded(args["guard"], context, tree, lambda: perform(args, context, self))
 
     @property
     def _stalls(self) -> StallDetector:

@@ -49,6 +49,7 @@ from os import (
     scandir,
     set_inheritable,
     stat,
+    symlink,
     unlink,
     walk,
     write,

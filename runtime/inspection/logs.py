@@ -24,6 +24,7 @@ from ..journal.events import (
     EffectStart,
     Evaluate,
     Event,
+    Guarded,
     Handoff,
     Log,
     LoopComplete,
@@ -129,7 +130,7 @@ class LogFormatter:
                 yield printable(f"  #{event.seq} {event.kind} {_short(event.args)}")
             case EffectComplete():
                 yield printable(f"  #{event.seq} result {_short(event.result)}")
-            case AgentActed() | TreeTaken():
+            case AgentActed() | Guarded() | TreeTaken():
                 style = "yellow" if isinstance(event, AgentActed) and event.what in _WARNINGS else "dim"
                 lines = agent_text.describe(event, self._is_verbose)
                 yield from (paint(printable(f"     {line}"), style) for line in lines)

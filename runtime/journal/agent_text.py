@@ -6,7 +6,7 @@ The texts are those of the events; the caller removes control characters (`host.
 from __future__ import annotations
 
 from ..host import clock
-from .events import AgentActed, TreeTaken
+from .events import AgentActed, Guarded, TreeTaken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ def describe(event: Event, is_whole: bool = False) -> Iterator[str]:
     match event:
         case AgentActed():
             yield from _lines(_head(event), event.text, is_whole)
+        case Guarded():
+            done = "reverted" if event.on == "revert" else "changed, and the step fails"
+            paths = [" ".join(map(str, change)) for change in event.changes if isinstance(change, list)]
+            yield f"guarded paths {done}: {_named(paths, len(paths) if is_whole else _NAMED, event.changed)}"
         case TreeTaken():
             yield _tree(event, is_whole)
 

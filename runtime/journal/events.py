@@ -281,6 +281,17 @@ class TreeTaken(EffectEvent, name="tree"):
     duration_ms: float | None
 
 
+class Guarded(EffectEvent, name="guard"):
+    """An agent changed guarded paths. `on`: they were restored to the tree before (`revert`), or the step
+    fails (`fail`); `changes`: a letter (A, D, M or T) and the path of each, 200 at most; `changed` their
+    number."""
+
+    seq: int
+    on: str
+    changes: list[Any]
+    changed: int
+
+
 class AgentActed(EffectEvent, name="agent"):
     """What an agent does, as it states it while it works; fields that say nothing are left out. `what` is
     `session`, `model`, `text`, `tool`, `tool-end`, `files`, `usage`, `rate-limit`, `retry`, `refusal`,

@@ -23,6 +23,7 @@ from ..journal.events import (
     EffectFinished,
     EffectStarted,
     Event,
+    Guarded,
     NoteEvent,
     ProgramChanged,
     RunEnd,
@@ -129,7 +130,7 @@ class Recording:
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
-    activity: Mapping[int, Sequence[AgentActed | TreeTaken]] = attrs.Factory(dict)
+    activity: Mapping[int, Sequence[AgentActed | Guarded | TreeTaken]] = attrs.Factory(dict)
 
     def as_one(self) -> Recording:
         """As if it had had one program all the time: each effect as it was asked for last."""
@@ -196,7 +197,7 @@ def recording_of(
     answers: Stored[Answer] = Stored(file, _as_answer)
     changes: list[Changed] = []
     given = array("Q")
-    activity: dict[int, Stored[AgentActed | TreeTaken]] = {}
+    activity: dict[int, Stored[AgentActed | Guarded | TreeTaken]] = {}
     recording = Recording(name, {}, fetch, events, answers, given, changes, activity=activity)
     asked: set[int] = set()
     answered: set[int] = set()
@@ -217,7 +218,7 @@ def recording_of(
                 asked.discard(seq)
                 given.append(len(events))
                 answers.add(event)
-            case AgentActed() | TreeTaken():
+            case AgentActed() | Guarded() | TreeTaken():
                 activity.setdefault(event.seq, Stored(file, _as_activity)).add(event)
             case RunEnd():
                 recording.end = event.wire
@@ -238,8 +239,8 @@ def _as_recorded(event: Any) -> Note | Asked:
     return Note(event.kind_name, event.own_fields())
 
 
-def _as_activity(event: Any) -> AgentActed | TreeTaken:
-    assert isinstance(event, AgentActed | TreeTaken)
+def _as_activity(event: Any) -> AgentActed | Guarded | TreeTaken:
+    assert isinstance(event, AgentActed | Guarded | TreeTaken)
     return event
 
 

@@ -15,6 +15,7 @@ import os.path
 
 from ..host import environment, files, processes
 from ..host.errors import reason
+from .guard import Difference
 from .tree import GIT, MOST_BYTES, Change, Links, NoTree, Tree, look, placeholder, text_of
 
 # Seconds for one git command.
@@ -227,6 +228,24 @@ class GitTrees:
         if not all(len(id) in (40, 64) and id.isalnum() for id in (old, new)):
             raise NoTree("the journal names a tree by no usable id")
         return self._git("diff", "--no-ext-diff", "--no-textconv", "-M", *options, old, new, "--")
+
+    @property
+    def base(self) -> bytes:
+        return self.worktree
+
+    def between(self, old: str, new: str) -> list[Difference]:
+        """The files that differ, with what they were in the tree `old`. Raises NoTree."""
+        raw = self._git("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new).split(b"\0")
+        found = []
+        for at in range(0, len(raw) - 1, 2):
+            mode, _, id, _, letter = raw[at].lstrip(b":").decode("ascii", "replace").split()
+            is_new = letter == "A"
+            found.append(Difference(letter, raw[at + 1], "" if is_new else mode, "" if is_new else id))
+        return found
+
+    def content(self, id: str) -> bytes:
+        """A recorded content. Raises NoTree."""
+        return self._git("cat-file", "blob", id)
 
     def _fails(self, *words: str) -> bool:
         try:

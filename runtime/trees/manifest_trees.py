@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ..host import files
 from ..host.errors import reason
 from ..memory.ignore import list_files
+from .guard import Difference
 from .tree import MANIFEST, MOST_BYTES, Change, NoTree, Tree, placeholder, text_of
 
 # Lines around a change, and lines of one file that are compared.
@@ -155,6 +156,19 @@ class ManifestTrees:
             raise NoTree(reason(error)) from None
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise NoTree("a manifest is damaged") from None
+
+    @property
+    def base(self) -> bytes:
+        return self._base
+
+    def between(self, old: str, new: str) -> list[Difference]:
+        """The files that differ, with what they were in the tree `old`. Raises NoTree."""
+        before = self._read(old)
+        return [
+            Difference(letter, path, was.mode if was else "", was.id if was else "")
+            for letter, path in _compare(before, self._read(new))
+            for was in (before.get(path),)
+        ]
 
     def content(self, id: str) -> bytes:
         """A recorded content. Raises NoTree."""

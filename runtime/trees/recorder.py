@@ -14,11 +14,11 @@ from ...ir.effects import EFFECTS
 from ..host import clock, files, threads
 from ..host.effect_context import Context
 from ..host.paths import ROOT
-from ..journal.events import ABSENT, TreeTaken
+from ..journal.events import ABSENT, Guarded, TreeTaken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 # Seconds for which a tree is that of the next effect too.
@@ -46,6 +46,8 @@ class TreeRecorder:
         self._names = threads.Lock()
         self._taken: TreeTaken | None = None
         self._fresh_until = 0.0
+        # The effect whose last tree its guard has taken.
+        self._guarded: int | None = None
         # Effects that are performed now, each with those performed at the same time.
         self._concurrent: dict[int, set[int]] = {}
 
@@ -54,6 +56,9 @@ class TreeRecorder:
 
     def wants(self, kind: str, args: dict[str, Any], context: Context) -> bool:
         """Whether trees are taken around this effect."""
+        if args.get("guard") and context.folder is not None:
+            self._is_active = True
+            return True
         if self._mode == "off" or context.folder is None or not EFFECTS[kind].changes_files:
             return False
         if self._is_active is None:
@@ -86,9 +91,52 @@ class TreeRecorder:
         try:
             yield None if self._taken is None else self._taken.tree
         finally:
-            self._take("after", seq, context)
+            if self._guarded != seq:
+                self._take("after", seq, context)
+            self._guarded = None
             with self._names:
                 del self._concurrent[seq]
+
+    def guarded(
+        self, given: dict[str, Any], context: Context, tree: str | None, perform: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Perform an effect during which paths are guarded; its result, with an error where that fails.
+
+        given: `paths` and `on` of the loop's `guard`. tree: the one before.
+        """
+        guard = import_module(f"{__package__}.guard")
+        if tree is None or context.folder is None:
+            message = f"the agent was not started: its paths cannot be guarded: {self._problem}"
+            result = {"output": "", "stderr": message, "exit_code": 1, "duration_ms": 0}
+            return {**result, "elapsed_ms": context.elapsed_ms(), "error": _error(message)}
+        folder, seq = os.path.join(context.folder, FOLDER), context.seq
+        before = guard.baseline(folder, seq, tree)
+        result = perform()
+        self._take("after", seq, context)
+        now = self._taken.tree if self._taken is not None else None
+        try:
+            if now is None:
+                raise guard.NoTree(self._problem)
+            found = guard.changed(self._store, before, now, given["paths"], ROOT)
+            if found and given["on"] == "revert":
+                guard.restore(self._store, found)
+        except guard.NoTree as error:
+            return {
+                **result,
+                "error": _error(f"what the agent changed of guarded paths is not undone: {error}"),
+            }
+        guard.forget(folder, seq)
+        if not found:
+            self._guarded = seq
+            return result
+        changes = [[one.letter, guard.text_of(one.path)] for one in found[:MOST_CHANGES]]
+        event = Guarded(seq=seq, on=given["on"], changes=changes, changed=len(found))
+        if context.on_event is not None:
+            context.on_event(event)
+        if given["on"] == "revert":
+            return result
+        names = ", ".join(path for _, path in changes[:5]) + (" …" if len(found) > 5 else "")
+        return {**result, "error": _error(f"the agent changed guarded paths: {names}")}
 
     def _take(self, when: str, seq: int, context: Context) -> None:
         if context.on_event is None:
@@ -142,3 +190,7 @@ class TreeRecorder:
         """Other runs that are active in the project, whose changes are in the trees too."""
         locks = import_module(f"{__package__.rpartition('.')[0]}.runs.locks")
         return [run.id for run in locks.unfinished(ROOT) if run.id != context.run_id and locks.is_live(run)]
+
+
+def _error(message: str) -> dict[str, str]:
+    return {"kind": "guard", "message": message}

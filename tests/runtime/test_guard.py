@@ -1,0 +1,163 @@
+"""Guarded paths: what an agent changes of them is undone, or fails the step; the user's own changes stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llc.runtime.trees.guard import pattern_of
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+LOOP = """
+name: l
+initial: fix
+agent: stub
+guard: {paths: ["tests/**"], on: ON}
+states:
+  fix: {action: Repair it, action_type: prompt, next: done, on_error: bad}
+  done: {terminal: true}
+  bad: {terminal: true, status: failure}
+"""
+
+
+def project(place: Path, agent: str, on: str = "revert", is_repository: bool = True) -> None:
+    (place / ".loops/l.yaml").write_text(LOOP.replace("ON", on))
+    (place / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"], output: text}}')
+    (place / "stub").write_text(f"#!/bin/sh\n{agent}\n")
+    (place / "stub").chmod(0o755)
+    (place / "tests/deep").mkdir(parents=True)
+    (place / "tests/test_a.py").write_text("assert a\n")
+    (place / "tests/deep/test_b.py").write_text("assert b\n")
+    (place / "tests/run").write_text("#!/bin/sh\n")
+    (place / "tests/run").chmod(0o755)
+    os.symlink("test_a.py", place / "tests/link")
+    (place / "a.py").write_text("a = 0\n")
+    if is_repository:
+        subprocess.run(["git", "init", "-q"], cwd=place, check=True)
+        subprocess.run(["git", "add", "."], cwd=place, check=True)
+        who = ("-c", "user.name=t", "-c", "user.email=t@t")
+        subprocess.run(["git", *who, "commit", "-qm", "x"], cwd=place, check=True)
+    # The user's own changes, not committed.
+    (place / "tests/test_a.py").write_text("assert a == 1\n")
+    (place / "tests/own.py").write_text("mine\n")
+
+
+def state(place: Path) -> dict[str, tuple[str, int]]:
+    """The files below `tests`: content or target, and mode."""
+    found = {}
+    for path in sorted((place / "tests").rglob("*")):
+        if path.is_symlink():
+            found[str(path.relative_to(place))] = os.readlink(path), 0
+        elif path.is_file():
+            found[str(path.relative_to(place))] = path.read_text(), path.stat().st_mode
+    return found
+
+
+def guarded(place: Path) -> list[list[str]]:
+    (path,) = place.glob(".loops/.*/l-*/*.events.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    return [change for event in events if event["event"] == "guard" for change in event["changes"]]
+
+
+ATTACKS = {
+    "edit": ("echo 'assert True' > tests/test_a.py", [["M", "tests/test_a.py"]]),
+    "delete": ("rm tests/test_a.py tests/own.py", [["D", "tests/own.py"], ["D", "tests/test_a.py"]]),
+    "rename": (
+        "mv tests/test_a.py tests/deep/c.py",
+        [["A", "tests/deep/c.py"], ["D", "tests/test_a.py"]],
+    ),
+    "new": ("mkdir -p tests/x/y; echo 1 > tests/x/y/conftest.py", [["A", "tests/x/y/conftest.py"]]),
+    "mode": ("chmod -x tests/run", [["M", "tests/run"]]),
+    "link": ("ln -sf ../a.py tests/link", [["M", "tests/link"]]),
+    "to-link": ("rm tests/test_a.py; ln -s ../a.py tests/test_a.py", [["T", "tests/test_a.py"]]),
+    "to-folder": (
+        "rm tests/test_a.py; mkdir tests/test_a.py; echo > tests/test_a.py/z",
+        [["D", "tests/test_a.py"], ["A", "tests/test_a.py/z"]],
+    ),
+}
+
+
+@pytest.mark.parametrize("is_repository", [True, False], ids=["git", "manifest"])
+@pytest.mark.parametrize("name", ATTACKS)
+def test_changes_are_undone(llc: Run, place: Path, name: str, is_repository: bool) -> None:
+    """Those of the agent; what it does elsewhere, and the user's own changes, stay."""
+    attack, changes = ATTACKS[name]
+    project(place, f"echo 'a = 1' > a.py\n{attack}", is_repository=is_repository)
+    before = state(place)
+    done = llc("run", "l")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert state(place) == before
+    assert (place / "a.py").read_text() == "a = 1\n"
+    assert guarded(place) == changes
+    assert "guarded paths reverted: " in llc("logs", "l").stdout
+
+
+def test_a_folder_that_became_a_link_is_not_followed(llc: Run, place: Path, tmp_path_factory: object) -> None:
+    """Nothing is written outside of the project."""
+    outside = place.parent / f"{place.name}-outside"
+    outside.mkdir()
+    project(place, f"rm -r tests; ln -s {outside} tests; echo x > tests/test_a.py")
+    before = state(place)
+    assert llc("run", "l").returncode == 0
+    assert state(place) == before
+    assert not (place / "tests").is_symlink()
+    assert sorted(path.name for path in outside.iterdir()) == ["test_a.py"]
+    assert (outside / "test_a.py").read_text() == "x\n"
+
+
+def test_the_step_fails(llc: Run, place: Path) -> None:
+    """`on: fail` leaves the files, and the error names them."""
+    project(place, "echo x > tests/test_a.py", on="fail")
+    done = llc("run", "l")
+    assert done.returncode == 1
+    assert "the agent changed guarded paths: tests/test_a.py" in done.stdout + done.stderr
+    assert (place / "tests/test_a.py").read_text() == "x\n"
+
+
+def test_an_agent_that_keeps_to_the_rules(llc: Run, place: Path) -> None:
+    """Nothing is noted, and the run replays."""
+    project(place, "echo 'a = 1' > a.py")
+    assert llc("run", "l").returncode == 0
+    assert guarded(place) == []
+    assert llc("replay", "l").returncode == 0
+
+
+def test_a_run_that_was_killed_knows_how_the_files_were(place: Path) -> None:
+    """The paths are compared with the tree before the first start of the step."""
+    project(place, "[ -e tests/new.py ] && exit 0; echo 1 > tests/new.py; sleep 30")
+    before = state(place)
+    run = subprocess.Popen([sys.executable, "-m", "llc", "run", "l", "-q"], stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 30
+    while not (place / "tests/new.py").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    done = subprocess.run([sys.executable, "-m", "llc", "resume", "l", "-q"], check=False, timeout=60)
+    assert done.returncode == 0
+    assert state(place) == before
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("tests/**", ["tests", "tests/a", "tests/a/b"], ["test", "testsuite/a", "x/tests/a"]),
+        ("**/conftest.py", ["conftest.py", "a/b/conftest.py"], ["aconftest.py"]),
+        ("*.lock", ["a.lock"], ["a/b.lock", "alock"]),
+        ("tests/", ["tests/a"], ["tests.py"]),
+        ("a?c+", ["abc+"], ["a/c+", "abcc"]),
+    ],
+)
+def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
+    """`*` stays in a name, `**` crosses folders; everything else is itself."""
+    found = pattern_of([pattern])
+    assert [path for path in yes if not found.fullmatch(path)] == []
+    assert [path for path in no if found.fullmatch(path)] == []
