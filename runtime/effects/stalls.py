@@ -33,7 +33,7 @@ _NOISE = (
     (r"(?<![\w.])/(?:[^\s/:;,'\"()\[\]<>]+/)+", ""),  # folders of absolute paths
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<id>"),
     (r"\b0x[0-9a-f]+\b", "<address>"),
-    (r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b", "<hash>"),
+    (r"\b(?=[a-f]*\d)[0-9a-f]{7,64}\b", "<hash>"),
     (r"\b\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:z|[+-]\d\d:?\d\d)?)?", "<time>"),
     (r"\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b", "<time>"),
     (r"\b\d+(?:[.,]\d+)?\s*(?:ns|us|µs|ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b", "<duration>"),
