@@ -19,7 +19,7 @@ from ...vm.values.values import show, to_host
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal import journal
-from ..journal.events import AgentActed, Evaluate, StateEnter, TreeTaken
+from ..journal.events import AgentActed, Evaluate, Guarded, StateEnter, TreeTaken
 from ..journal.position import Progress
 from . import diff, diff_text
 from .re_execution import ReExecution
@@ -62,7 +62,7 @@ class Point:
     notes: list[Note]
     asked: Asked | None
     result: dict[str, Any] | None
-    activity: list[AgentActed | TreeTaken]
+    activity: list[AgentActed | Guarded | TreeTaken]
     waiting: list[Asked]
     frames: list[Frame]
     items: tuple[int, ...]
