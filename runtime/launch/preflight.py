@@ -102,6 +102,8 @@ def _constants(args: Expr) -> dict[str, Any]:
 
 def agent_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
     """The checks of the agent that an effect uses: its program, its login, its slash command."""
+    if not isinstance(args.get("argv", ()), tuple):
+        return  # of a forged image, which is refused when it runs
     try:
         agent = chosen(args, runner.env)
     except Refused as error:

@@ -12,13 +12,13 @@ import pytest
 
 from llc.frontend import lower
 from llc.frontend.loop import checks
-from llc.frontend.loop.schema import Loop, StateSpec
+from llc.frontend.loop.schema import AGENT_OPTIONS, Loop, StateSpec
 from llc.frontend.loop.texts import texts_of_state
 from llc.frontend.source.schema import fields_of
 
 KEYS = fields_of(StateSpec)
-# Keys that go with all others.
-WITHOUT_RULES: set[str] = set()
+# Keys that are read by this list: those of agents, which `project_checks` holds against what an agent can do.
+LISTED = set(AGENT_OPTIONS)
 
 
 def names(source: str) -> set[str]:
@@ -45,8 +45,8 @@ LOWERED = names("\n".join(path.read_text("utf-8") for path in Path(lower.__path_
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_is_checked_and_lowered(key: str) -> None:
     """A key of the schema that no other module reads would have no effect."""
-    assert key in LOWERED, f"`{key}` has no effect: lower it in frontend/lower/actions.py or loop.py"
-    assert key in CHECKED | WITHOUT_RULES, f"add the rules of `{key}` to frontend/loop/checks.py"
+    assert key in LOWERED | LISTED, f"`{key}` has no effect: lower it in frontend/lower/actions.py or loop.py"
+    assert key in CHECKED | LISTED, f"add the rules of `{key}` to frontend/loop/checks.py"
 
 
 @pytest.mark.parametrize("key", [key for key, field in KEYS.items() if field.type.kind == "template"])

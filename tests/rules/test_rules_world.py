@@ -160,7 +160,7 @@ def test_rule_10_a_missing_program_is_an_error_that_names_it(real: Run) -> None:
     ran = real(one("no-such-program --flag"))
     assert ran.verdicts == ["error"]
     assert "no-such-program" in ran.all("evaluate", "details")[0]["message"]
-    ran = real("agent: {program: no-such-agent}" + one("/ll:fix"), "--no-llm")
+    ran = real("agent: {program: no-such-agent}" + one("/ll:fix"), "--no-llm", "--no-preflight")
     assert ran.verdicts == ["error"]
     assert "no-such-agent" in ran.all("evaluate", "details")[0]["message"]
 
@@ -262,7 +262,7 @@ def test_rule_11_without_an_error_route_it_is_a_clear_end(
     """A missing key is told as such, not as a failure to reach anybody."""
     server.then(answers.verdict("success", 0.9))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    ran = real(FIX % (30, ""))
+    ran = real("llm: {judge: model}" + FIX % (30, ""), "--no-preflight")
     assert (ran.code, ran.ended) == (1, ("error", "error", "fix"))
     assert "ANTHROPIC_API_KEY" in ran.error
     assert server.requests == []
@@ -405,7 +405,7 @@ def test_rule_14_a_budget_bounds_what_calls_report(
         "total_cost_usd": 0.02,
         "usage": {"input_tokens": 300, "output_tokens": 100},
     }
-    programs("claude", f"echo ran >> count; echo '{json.dumps(report)}'; exit 1")
+    programs("claude", f"[ \"$1\" = auth ] && exit\necho ran >> count; echo '{json.dumps(report)}'; exit 1")
     loop = f"budget: {budget}" + one("/ll:fix").replace("on_failure: z", "on_failure: a")
     ran = real(loop, "--no-llm")
     assert (ran.code, ran.ended) == (3, ("limit", "budget", "a"))

@@ -353,6 +353,7 @@ states:
 # Hands over until it has been called so often as the file `until` says.
 AGENT = """\
 #!/bin/sh
+[ "$1" = auth ] && exit
 n=$(($(cat count 2>/dev/null || echo 0) + 1)); echo $n > count
 printf '%s\\n===\\n' "$(cat)" >> prompts
 if [ $n -lt $(cat until) ]; then text='CONTEXT_HANDOFF: after '$n; else text=finished; fi

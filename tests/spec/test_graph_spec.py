@@ -7,6 +7,9 @@ from pathlib import Path
 from spec.blocks import Shell, take
 
 
+BLOCKS = take("graph.md", "console")
+
+
 def test_the_command_prints_what_is_shown(tmp_path: Path) -> None:
     """The diagram of a loop of the paradigm `goal`."""
     (tmp_path / ".loops").mkdir()
@@ -14,4 +17,4 @@ def test_the_command_prints_what_is_shown(tmp_path: Path) -> None:
         "name: tests\nparadigm: goal\ngoal: The tests pass.\n"
         'tools: ["pytest -q", {prompt: "make tests pass"}]\n'
     )
-    Shell(tmp_path).follow(take("graph.md", "console"), lambda text: text.strip("\n"))
+    Shell(tmp_path).follow(BLOCKS, lambda text: text.strip("\n"))
