@@ -28,6 +28,8 @@ def check_project(loop: Loop, project: Project | None, default_model: str) -> It
 
 def _check_agents(loop: Loop, project: Project) -> Iterator[Diagnostic]:
     """Agents that exist, and that can do what the loop asks of them."""
+    if loop.agent is None and all(state.agent is None for state in loop.states.values()):
+        return
     known = project.agents()
     if known is None:
         return

@@ -208,8 +208,7 @@ class SchemaReader:
         if key == "<<":
             help = "YAML 1.2 has no merge keys; write the keys out"
         else:
-            home = None if nearest(key, fields) else self.home_of(key)
-            help = self.certain_home_of(key) or home or help
+            help = self.certain_home_of(key) or self.home_of(key) or help
         self.error(
             "unknown-key", f"{what} has no key `{key[:200]}`", self.document.span(node), "unknown", help
         )

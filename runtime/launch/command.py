@@ -35,6 +35,7 @@ from .report import Report
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     from ..execution.profiler import Meter
@@ -129,8 +130,7 @@ class Command:
 
     def fail(self, error: BaseException) -> int:
         """Report a failure; the exit code. A defect of llc is raised again, after the JSON object."""
-        from . import failures
-
+        failures = _failures()
         if isinstance(error, RecursionError):
             raise error
         error = failures.of_run(error, self.folder)
@@ -143,8 +143,7 @@ class Command:
 
     def failed(self, error: BaseException) -> Outcome:
         """The outcome of a run that this exception ended, or kept from starting."""
-        from . import failures
-
+        failures = _failures()
         error = failures.of_run(error, self.folder)
         found = failures.as_error(error, self.values.target or "the expression")
         status = "interrupted" if found["kind"] == "interrupt" else "error"
@@ -373,3 +372,9 @@ class Command:
         assert self.folder is not None
         ledgers = RunLedgers(self.folder.id, self.settings, self.warn)
         return budget.Spending(self.budget, budget.unpriced, used, ledgers)
+
+
+def _failures() -> ModuleType:
+    from . import failures  # only where something has failed
+
+    return failures

@@ -8,7 +8,6 @@ from typing import Any
 
 from ...frontend.lower.proof import proof_findings
 from ...frontend.source.files import is_flow_path, read_source
-from ...frontend.tasks.registry import project_files, read_project
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source
 from ..host.crash_report import keep_report
@@ -56,6 +55,8 @@ def check(
 
 def _declares() -> bool:
     """Whether the project has tools or tasks of its own."""
+    from ...frontend.tasks.registry import project_files
+
     return bool(project_files(LOOPS))
 
 
@@ -70,6 +71,8 @@ def _check_configuration() -> list[Finding]:
 
 def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
     """The files that declare tools and tasks, where something is wrong that no flow was told of."""
+    from ...frontend.tasks.registry import read_project
+
     told = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
     declared = read_project(LOOPS)
     wrong = [diagnostic for diagnostic in declared.diagnostics if diagnostic not in told]

@@ -262,7 +262,7 @@ def test_rule_11_without_an_error_route_it_is_a_clear_end(
     """A missing key is told as such, not as a failure to reach anybody."""
     server.then(answers.verdict("success", 0.9))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    ran = real("llm: {judge: model}" + FIX % (30, ""), "--no-preflight")
+    ran = real(FIX.replace("llm: {", "llm: {judge: model, ") % (30, ""), "--no-preflight")
     assert (ran.code, ran.ended) == (1, ("error", "error", "fix"))
     assert "ANTHROPIC_API_KEY" in ran.error
     assert server.requests == []

@@ -144,7 +144,7 @@ def test_a_file_damaged_at_a_byte(llc: Runner, cut: Project, tmp_path: Path, how
         about = f"{how} at {place} of {path.name}"
         before = project.log()
         safe = done if kind.startswith("checkpoint") else project.finished_before_damage()
-        code = llc(project.folder, "resume", "job", "-q")
+        code = llc(project.folder, "resume", "job", "-q", "--accept-loss")
         assert code == 0, (about, project.shown())
         assert project.end()["value"] == END, about
         after = project.log()
@@ -168,7 +168,7 @@ def test_several_files_damaged_at_once(llc: Runner, cut: Project, tmp_path: Path
                 place = chance.randrange(least, len(whole))
                 path.write_bytes(change(whole, place, chance.choice(["cut off", "flipped"])))
                 about += f", {path.name} at {place}"
-        code = llc(project.folder, "resume", "job", "-q")
+        code = llc(project.folder, "resume", "job", "-q", "--accept-loss")
         assert code == 0, (about, project.shown())
         assert project.end()["value"] == END, about
         shutil.rmtree(project.folder)

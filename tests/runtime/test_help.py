@@ -97,6 +97,7 @@ def test_subcommands_and_options_are_in_sections() -> None:
     assert headings(page) == ["Arguments", *sections]
     advanced = page.partition("\nAdvanced:\n")[2]
     limits = {"--fuel", "--max-depth", "--max-size", "--max-expansions", "--max-nesting", "--tier"}
+    limits.add("--no-preflight")
     assert {line.split()[0] for line in advanced.splitlines() if line.startswith("  --")} == limits
     assert headings(shown("disasm", "--help")[1]) == ["Arguments", "Options"]
 

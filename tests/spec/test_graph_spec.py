@@ -6,7 +6,6 @@ from pathlib import Path
 
 from spec.blocks import Shell, take
 
-
 BLOCKS = take("graph.md", "console")
 
 
