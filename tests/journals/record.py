@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,7 +29,7 @@ HERE = Path(__file__).parent
 SECRET = {"RECORD_API_KEY": "sesame-0123456789"}
 SCRIPT = ("--script", "world.yaml")
 # Files of a run that belong to the process that ran it, or that each reader makes for itself.
-NOT_STORED = ("lock", "active", "*.live", "*.log", "summary.json")
+NOT_STORED = ("lock", "active", "*.live", "*.log", "summary.json", "trees")
 
 
 class Recorder:
@@ -96,6 +97,26 @@ def forked(case: Recorder) -> None:
     case.llc("fork", "judged", "-q", "--state", "report")
 
 
+AGENT = 'agents:\n  helper: {extends: claude, argv: ["./helper", "{options}"]}\n'
+
+
+def worked(case: Recorder) -> None:
+    """An agent that says what it does; one file is too large to be recorded."""
+    (case.project / ".loops" / "config.yaml").write_text(AGENT)
+    (case.project / "large").write_bytes(bytes(2_000_000))
+    case.run("worked", "--no-preflight")
+
+
+def beside(case: Recorder) -> None:
+    """Effects and runs at the same time, and a folder of trees that cannot be used."""
+    (case.project / ".loops" / "config.yaml").write_text("record_files: all\n")
+    case.llc("run", "beside", "-q", "--background")
+    case.run("both.sexp")
+    case.run("unrecorded")
+    while next(case.project.glob(".loops/.running/*-*-*"), None):
+        time.sleep(0.1)
+
+
 CASES: dict[str, Callable[[Recorder], None]] = {
     "forked": forked,
     "effects": lambda case: case.run("effects.sexp", *SCRIPT),
@@ -114,6 +135,8 @@ CASES: dict[str, Callable[[Recorder], None]] = {
     "stopped": lambda case: case.run("stopped"),
     "crashed": lambda case: case.run("crashed"),
     "resumed": resumed,
+    "worked": worked,
+    "beside": beside,
     "damaged": damaged,
     "changed": changed,
 }
