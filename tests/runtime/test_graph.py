@@ -339,5 +339,6 @@ def test_without_graphviz_the_message_says_what_to_install(
     graph = commands.graph_of("steps", None, None, False)
     with pytest.raises(UserError, match="Graphviz") as refused:
         commands.written(graph, "x.svg")
+    assert refused.value.id == "no-layout"
     assert "llc-loops[graph]" in (refused.value.help or "")
     assert commands.written(graph, "x.mmd").startswith(b"flowchart")
