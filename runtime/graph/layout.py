@@ -138,8 +138,8 @@ def run_graphviz(source: str, form: str) -> bytes:
 
 
 def _program() -> str:
-    beside = os.path.join(os.path.dirname(sys.executable), "graphviz-pure")
-    found = environment.which(beside) or environment.which("graphviz-pure") or environment.which("dot")
+    installed = os.path.join(os.path.dirname(sys.executable), "graphviz-pure")
+    found = environment.which(installed) or environment.which("graphviz-pure") or environment.which("dot")
     if found is None:
         raise UserError(
             "no-layout",

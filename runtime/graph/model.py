@@ -42,7 +42,7 @@ class Node:
 
     name: unique. detail: the first line of what it does. chips: routes that are written on the node and not
     drawn, such as `error → diagnose`. badges: verdicts that lead back to it. line: of the source. states: how
-    many states it stands for.
+    many states it represents.
     """
 
     name: str

@@ -11,6 +11,7 @@ from .values import FunctionValue, kind_of, type_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     Value = Any
@@ -125,8 +126,7 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
     is longer than `limit` characters the beginning, and `…`. Functions are called by name where
     `function_name` is given: `#<function area>`.
     """
-    from ...ir.spelling import spell_string
-
+    spell_string = _spelling().spell_string
     out = _Out()
     todo: list[str | list[Value]] = [[value]]
     while todo:
@@ -160,9 +160,14 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
     return "".join(out.parts)
 
 
-def _atom(value: Value) -> str:
-    from ...ir import spelling
+def _spelling() -> ModuleType:
+    from ...ir import spelling  # only where a value is written as text
 
+    return spelling
+
+
+def _atom(value: Value) -> str:
+    spelling = _spelling()
     kind = type(value)
     if value is None:
         return "null"
