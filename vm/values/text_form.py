@@ -11,7 +11,6 @@ from .values import FunctionValue, kind_of, type_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
     from typing import Any
 
     Value = Any
@@ -126,7 +125,6 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
     is longer than `limit` characters the beginning, and `…`. Functions are called by name where
     `function_name` is given: `#<function area>`.
     """
-    spell_string = _spelling().spell_string
     out = _Out()
     todo: list[str | list[Value]] = [[value]]
     while todo:
@@ -144,7 +142,7 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
         if kind is dict:
             ahead: list[str | list[Value]] = ["(dict"]
             for name, content in item.items():
-                ahead += [f" ({spell_string(name)} ", [content], ")"]
+                ahead += [f" ({_spell(name)} ", [content], ")"]
         elif kind is tuple or kind is Pair:
             ahead = []
             for entry in iterate(item):
@@ -160,14 +158,15 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
     return "".join(out.parts)
 
 
-def _spelling() -> ModuleType:
+def _spell(value: str | float | Symbol) -> str:
     from ...ir import spelling  # only where a value is written as text
 
-    return spelling
+    if isinstance(value, str):
+        return spelling.spell_string(value)
+    return spelling.spell_float(value) if isinstance(value, float) else spelling.spell_symbol(value.name)
 
 
 def _atom(value: Value) -> str:
-    spelling = _spelling()
     kind = type(value)
     if value is None:
         return "null"
@@ -175,10 +174,6 @@ def _atom(value: Value) -> str:
         return "true" if value else "false"
     if kind is int:
         return digits(value)
-    if kind is float:
-        return spelling.spell_float(value)
-    if kind is str:
-        return spelling.spell_string(value)
-    if kind is Symbol:
-        return spelling.spell_symbol(value.name)
+    if kind is float or kind is str or kind is Symbol:
+        return _spell(value)
     return f"#<{type_name(value)}>"
