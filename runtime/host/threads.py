@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from threading import Lock, Semaphore, Thread, current_thread
     from typing import Any
 else:
+    # The same function; `threading` takes a millisecond to load, and every run makes a lock.
+    from _thread import allocate_lock as Lock
 
     def __getattr__(name: str) -> Any:
         return load(globals(), _DEFERRED, name)
@@ -17,5 +19,5 @@ else:
 
 _DEFERRED = {
     "queue": ("Empty", "SimpleQueue"),
-    "threading": ("Lock", "Semaphore", "Thread", "current_thread"),
+    "threading": ("Semaphore", "Thread", "current_thread"),
 }

@@ -12,7 +12,7 @@ import contextlib
 import os.path
 
 from ..host import clock, files
-from .codec import seal, unseal
+from .codec import seal_json, unseal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class ActiveTime:
         return self._ms + max(0, round((until - self._since) * 1000))
 
 
+_LINE = b'{"event":"active","elapsed_ms":%d,"size":%d,"lines":%d'
+
+
 class ActiveFile:
     """The file with the active time of a live run between two events, and the length of its journal.
 
@@ -88,7 +91,8 @@ class ActiveFile:
         self._next = clock.monotonic() + EVERY
         size, lines = self._synced()
         # The numbers only grow, so the new line covers the old one.
-        line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms(), "size": size, "lines": lines})
+        # Without the JSON encoder: it is written before each action.
+        line = seal_json(_LINE % (self._elapsed_ms(), size, lines))
         with contextlib.suppress(OSError):
             if self._fd < 0:
                 self._fd = files.open_handle(self._path, files.O_WRONLY | files.O_CREAT, 0o600)

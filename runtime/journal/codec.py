@@ -59,7 +59,11 @@ def to_json(value: Any) -> bytes:
 
 def seal(event: dict[str, Any]) -> bytes:
     """The line for an event, with its checksum and its newline."""
-    body = to_json(event)[:-1]
+    return seal_json(to_json(event)[:-1])
+
+
+def seal_json(body: bytes) -> bytes:
+    """The line for an event as JSON without its closing brace."""
     return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
