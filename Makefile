@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Without bytecode files each process of the tests would compile llc anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo quick test crash fuzz bench clean
 
