@@ -135,7 +135,7 @@ def _login_check(agent: AgentSpec, subject: str, runner: Runner) -> Check | None
     if answer is None or re.search(login.denied, answer, re.MULTILINE) is None:
         return None
     help = next((error.help for error in agent.errors if error.kind == "auth" and error.help), None)
-    return Check(subject, FAILURE, "is not logged in", help)
+    return Check(subject, FAILURE if login.is_certain else WARNING, "is not logged in", help)
 
 
 def _slash_checks(agent: AgentSpec, subject: str, command: str) -> Iterator[Check]:

@@ -229,6 +229,9 @@ class LoginSpec(Spec):
     denied: str | None = optional(
         _REGEX, "A regular expression in what it writes if not; absent: that is not checked."
     )
+    is_certain: bool = optional(
+        BOOLEAN, "Whether the agent cannot work then; `false`: another provider may be configured.", True
+    )
     variables: tuple[str, ...] = optional(
         Type("list", VARIABLE), "Environment variables any of which is a login.", ()
     )
