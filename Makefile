@@ -22,7 +22,7 @@ test: $(BIN)/llc
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-# The tests that are not slow (tests/slow.txt), of every package: in less than a minute on two cores.
+# The tests that are not slow (tests/slow.txt, which `pytest -n auto --write-slow` writes), of every package.
 quick: $(BIN)/llc
 	$(BIN)/ruff check --quiet .
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow"
