@@ -94,7 +94,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def events(project: Path) -> list[dict[str, Any]]:
     (path,) = project.glob(".loops/.*/each-*/each.events.jsonl")
-    return [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
+    try:
+        found = reader.read(str(path))
+    except reader.ReadError:  # the run has just ended, and its folder is in the history now
+        (path,) = project.glob(".loops/.history/each-*/each.events.jsonl")
+        found = reader.read(str(path))
+    return [event.wire for event in found if isinstance(event, Event)]
 
 
 def seqs(project: Path, kind: str) -> list[int]:
