@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # The widest page that is easy to read, the narrowest that holds a term and its meaning.
 _WIDEST, _NARROWEST = 78, 50
 _WIDEST_TERM = 30
-# So many options are in one section, under no headings.
+# A page with at most this many options has no headings.
 _FEW = 8
 
 

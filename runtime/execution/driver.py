@@ -57,7 +57,7 @@ JOBS = 8
 # this pause among the effects, which count from 1.
 _RETRY_S = 1.0
 _RETRY_SEQ = -1
-_STALL_HELP = "change the prompt or the check; `on_stall` names a state to go to, and `stall: false` goes on"
+_STALL_HELP = "change the prompt or the check; `on_stall` names another state; `stall: false` turns this off"
 
 
 class Driver:

@@ -137,7 +137,7 @@ def test_an_agent_that_did_no_work_is_an_error_with_its_text(
 
 
 def test_an_agent_that_ran_out_of_turns_did_some_work(stub: Stub, perform: Perform) -> None:
-    """Its exit code tells, and the loop's check goes on."""
+    """It shows in the exit code, and the loop continues with its check."""
     stub(report(subtype="error_max_turns", is_error=True, num_turns=3) + "\nexit 1")
     result = perform("agent", command="Do it")
     assert (result["exit_code"], "error" in result) == (1, False)

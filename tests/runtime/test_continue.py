@@ -113,7 +113,7 @@ def llc() -> Iterator[Runner]:
 
 
 def test_kill_at_every_write(llc: Runner, tmp_path: Path) -> None:
-    """No step that is in the session is done again, no tool goes on, and the run ends as it should."""
+    """No step of the session is repeated, no tool keeps running, and the run ends as expected."""
     job = Job(tmp_path / "alone")
     assert llc(job.folder, "run", "job", "-q") == 0
     assert job.lines("work") == ["0", "1"]

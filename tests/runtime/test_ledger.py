@@ -269,7 +269,7 @@ def test_a_killed_run_holds_nothing(project: Project) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_call_that_was_cut_off_counts_what_it_reported(project: Project, number: int) -> None:
-    """Its process settles the reservation before it ends, or whoever finds it dead."""
+    """Its process settles the reservation before it ends, or another process after its death."""
     usage = '"usage":{"input_tokens":700,"output_tokens":50}'
     said = f'{{"type":"assistant","message":{{"id":"m",{usage},"content":[]}}}}'
     project.agent("0.02", AGENT.replace("echo '", f"echo '{said}'\nexec sleep 60\necho '", 1))
@@ -286,7 +286,7 @@ def test_a_call_that_was_cut_off_counts_what_it_reported(project: Project, numbe
 
 @pytest.mark.parametrize("end", ["budget", "resume", "clean"])
 def test_a_result_that_was_not_settled_is_counted_once(project: Project, end: str) -> None:
-    """Killed after the journal had the result: it is settled by the journal, whoever finds it."""
+    """Killed after the journal had the result: any process settles it by the journal."""
     project.llc("run", "fix", "-q", "--budget", "calls=3")
     project.llc("budget", "set", "day", "1usd")
     (pid,) = [os.fork() or os._exit(0)]

@@ -131,7 +131,7 @@ def _attempts(agent: AgentSpec, args: dict[str, Any], context: Context) -> list[
 
 
 def _notice(task: str, interrupted: AgentHistory) -> str:
-    """What an agent is told whose session is continued after an interruption."""
+    """The notice for an agent whose session is continued after an interruption."""
     notice = (
         "The program that ran you was interrupted before you had finished. What you did up to then is in "
         "this session, and the files are as they were left."
