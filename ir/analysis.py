@@ -165,6 +165,20 @@ def slots_read(expr: Expr) -> list[str]:
     return found
 
 
+def functions_named(expr: Expr) -> list[str]:
+    """The functions of the closures in an expression, in no particular order."""
+    found = []
+    todo = [expr]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Closure):
+            found.append(item.function)
+            todo += item.captures
+        elif isinstance(item, Prim):
+            todo += item.args
+    return found
+
+
 def expressions(part: Instruction | Exit) -> tuple[Expr, ...]:
     """The outermost expressions of an instruction or exit, in the order they are evaluated."""
     # By type, and the commonest first: this is asked of every part of a program.

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from .analysis import exit_targets, expressions, slots_read
+from .analysis import exit_targets, expressions, functions_named, slots_read
 from .nodes import (
     Call,
-    Closure,
     Const,
     Expr,
     Function,
@@ -113,7 +112,7 @@ def _effects(program: Program) -> dict[str, frozenset[str]]:
             for state in function.states
             for part in (*state.body, state.exit)
             for expr in expressions(part)
-            for name in _closures(expr)
+            for name in functions_named(expr)
         }
     changed = True
     while changed:
@@ -124,17 +123,6 @@ def _effects(program: Program) -> dict[str, frozenset[str]]:
                 own[name] |= more
                 changed = True
     return {name: frozenset(kinds) for name, kinds in own.items()}
-
-
-def _closures(expr: Expr) -> Iterator[str]:
-    todo = [expr]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, Closure):
-            yield item.function
-            todo += item.captures
-        elif isinstance(item, Prim):
-            todo += item.args
 
 
 class _Loop:
@@ -222,7 +210,7 @@ class _Loop:
 
     def _kinds_of(self, callee: Expr) -> frozenset[str]:
         """The kinds of effects that a call may perform."""
-        names = list(_closures(callee))
+        names = functions_named(callee)
         if not names:  # a value from elsewhere may be any function
             names = [name for name in self.effects if name != self.function.name]
         return frozenset().union(*(self.effects[name] for name in names))

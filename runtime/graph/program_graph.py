@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from ...ir.analysis import expressions
+from ...ir.analysis import expressions, functions_named
 from ...ir.nodes import (
     Branch,
     Call,
-    Closure,
-    Expr,
     Fail,
     Function,
     Goto,
     Parallel,
     Perform,
-    Prim,
     Program,
     Return,
     State,
@@ -38,7 +35,7 @@ def graph_of_functions(program: Program) -> Graph:
         for state in function.states:
             for part in (*state.body, state.exit):
                 for expr in expressions(part):
-                    called.update(dict.fromkeys(_closures(expr)))
+                    called.update(dict.fromkeys(functions_named(expr)))
         graph.edges += [Edge(function.name, name) for name in called if name in names]
     return graph
 
@@ -63,19 +60,6 @@ def graph_of_ir(program: Program) -> Graph:
 
 def _is_library(function: Function) -> bool:
     return function.span is not None and function.span.path.startswith(_LIBRARY)
-
-
-def _closures(expr: Expr) -> list[str]:
-    found = []
-    todo = [expr]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, Closure):
-            found.append(item.function)
-            todo += item.captures
-        elif isinstance(item, Prim):
-            todo += reversed(item.args)
-    return found
 
 
 def _work(state: State) -> tuple[str, str]:
