@@ -71,6 +71,7 @@ def checks_of(program: Program) -> Iterator[Check]:
 
 
 def _all_checks(program: Program, runner: Runner) -> Iterator[Check]:
+    logins: dict[str, Check | None] = {}  # asking takes almost half a second
     for function in program.functions:
         for state in function.states:
             if not isinstance(state.exit, Perform):
@@ -78,7 +79,7 @@ def _all_checks(program: Program, runner: Runner) -> Iterator[Check]:
             args = _constants(state.exit.args)
             match state.exit.kind:
                 case "agent":
-                    yield from agent_checks(args, runner)
+                    yield from agent_checks(args, runner, logins)
                 case "evaluate":
                     yield from _judge_checks(args, runner)
                 case "shell":
@@ -100,8 +101,14 @@ def _constants(args: Expr) -> dict[str, Any]:
 # --- agents ---------------------------------------------------------------------------------------
 
 
-def agent_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
-    """The checks of the agent that an effect uses: its program, its login, its slash command."""
+def agent_checks(
+    args: dict[str, Any], runner: Runner, logins: dict[str, Check | None] | None = None
+) -> Iterator[Check]:
+    """The checks of the agent that an effect uses: its program, its login, its slash command.
+
+    logins: what is known of the logins of other effects' agents, by subject.
+    """
+    logins = {} if logins is None else logins
     if not isinstance(args.get("argv", ()), tuple):
         return  # of a forged image, which is refused when it runs
     try:
@@ -116,7 +123,9 @@ def agent_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
         help = f"install it with `{agent.install}`" if agent.install else "install it, or name another agent"
         yield Check(subject, FAILURE, f"`{name}` is not on PATH", help)
         return
-    login = _login_check(agent, subject, runner)
+    if subject not in logins:
+        logins[subject] = _login_check(agent, subject, runner)
+    login = logins[subject]
     yield login if login is not None else Check(subject, OK, path)
     command = args.get("command")
     if isinstance(command, str) and agent.slash_commands is not None:
@@ -190,8 +199,12 @@ def _judge_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
     name = args.get("model")
     if not isinstance(name, str):
         return
-    model = models.choose(name, configuration.load_usable(ROOT).models)
     subject = f"judge {name}"
+    try:
+        model = models.choose(name, configuration.load_usable(ROOT).models)
+    except configuration.Unusable as error:
+        yield Check(subject, FAILURE, str(error), "llc validate")
+        return
     if args.get("judge") == "agent":
         yield from agent_checks(args, runner)
     elif models.has_key(model):

@@ -161,3 +161,31 @@ def test_a_program_without_agents_is_not_looked_at(project: Path, llc: Llc) -> N
         "entry.main()\nassert 'llc.runtime.launch.preflight' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_broken_configuration_is_a_failed_check(project: Path, llc: Llc) -> None:
+    """Of the installation and of each loop; nothing is an internal error."""
+    loop(project, 'action: "echo done", evaluate: {type: llm_structured}')
+    text = (project / ".loops" / "fix.yaml").read_text().replace(", next: done", ", route: {_: done}")
+    (project / ".loops" / "fix.yaml").write_text(text)
+    (project / ".loops" / "config.yaml").write_text("agents: 5\n")
+    done = llc("doctor")
+    assert (done.returncode, "internal" in done.stderr, "configuration" in done.stdout) == (1, False, True)
+
+
+def test_a_login_is_asked_for_once(project: Path, llc: Llc) -> None:
+    """However many states use the agent."""
+    loop(project, AGENT, f"  more: {{{AGENT}, next: done}}\n")
+    text = (
+        (project / ".loops" / "fix.yaml")
+        .read_text()
+        .replace(
+            '{action: "Repair it.", action_type: prompt, next: done}',
+            '{action: "Repair it.", action_type: prompt, next: more}',
+            1,
+        )
+    )
+    (project / ".loops" / "fix.yaml").write_text(text)
+    program(project, "claude", f"echo asked >> {project / 'asked'}; echo '{{}}'")
+    assert llc("doctor", "fix").returncode == 0
+    assert (project / "asked").read_text() == "asked\n"
