@@ -126,6 +126,14 @@ _NEAR_DELIMITERS = (
 )
 
 
+@pytest.mark.parametrize("text", ["E\x80", "a\nEO\u4e2d", "EOF\u00e9"])
+def test_a_line_of_which_a_shell_loses_a_byte_is_a_fault(text: str) -> None:
+    template = parse("cat <<'EOF'\n${captured.v.output}\nEOF", kind="shell")
+    with pytest.raises(PrimitiveFault, match="begins like the delimiter `EOF`"):
+        filled(template, {"v": text})
+    assert filled(template, {"v": "\u00e9 EOF\u00e9 E"})
+
+
 @pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(

@@ -245,14 +245,17 @@ constraints:
 def test_one_line_changes_the_agent_of_a_loop(
     name: str, use: Callable[[str], None], models: ModelServer, place: Path
 ) -> None:
-    """The same loop repairs a failing test with each."""
+    """The same loop repairs a failing test with each.
+
+    The repaired file has another size: Python takes a file of one size and one second for unchanged.
+    """
     use(name)
     (place / ".loops" / "green.yaml").write_text(LOOP.format(agent=name))
     (place / "test_sum.py").write_text(
         "import unittest\n\nclass Sum(unittest.TestCase):\n"
         "    def test_sum(self):\n        self.assertEqual(1 - 1, 2)\n"
     )
-    models.then(Shell("sed -i 's/1 - 1/1 + 1/' test_sum.py"), Say("Repaired."))
+    models.then(Shell("sed -i 's/1 - 1/1 + 1 + 0/' test_sum.py"), Say("Repaired."))
     words = [sys.executable, "-m", "llc", "run", "green", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -12,6 +12,8 @@ Must not contain: the place of a value in a command (`frontend/shell/contexts.py
 
 from __future__ import annotations
 
+from os.path import commonprefix
+
 from ..values.faults import PrimitiveFault
 from ..values.values import show
 from .operands import string
@@ -56,7 +58,8 @@ def shell_quoted_heredoc(text: str, delimiter: str, before: str | None, after: s
     """For the text of a here-document whose delimiter is quoted: as it is, for nothing can be escaped.
 
     before, after: the rest of its first and last line; None where another value is, which may be anything.
-    Raises `PrimitiveFault` if a line could be the delimiter.
+    Raises `PrimitiveFault` if a line could be the delimiter, or is one of which dash 0.5.12 loses a byte:
+    it reads a line as far as it is like the delimiter, and forgets the byte after that if it is not ASCII.
     """
     lines = _sendable(text).split("\n")
     last = len(lines) - 1
@@ -66,6 +69,10 @@ def shell_quoted_heredoc(text: str, delimiter: str, before: str | None, after: s
         if whole == delimiter or (is_open and whole and whole in delimiter):
             message = f"a line of this value could be the delimiter `{delimiter}` of its here-document"
             raise PrimitiveFault("unsendable-text", f"{message}; use a word that no value has")
+        alike = len(commonprefix((whole, delimiter)))
+        if alike and not whole[alike : alike + 1].isascii():
+            message = f"a line of this value begins like the delimiter `{delimiter}` of its here-document"
+            raise PrimitiveFault("unsendable-text", f"{message}, where some shells lose a byte; use another word")
     return text
 
 
