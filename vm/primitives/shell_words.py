@@ -12,8 +12,6 @@ Must not contain: the place of a value in a command (`frontend/shell/contexts.py
 
 from __future__ import annotations
 
-from os.path import commonprefix
-
 from ..values.faults import PrimitiveFault
 from ..values.values import show
 from .operands import string
@@ -69,10 +67,11 @@ def shell_quoted_heredoc(text: str, delimiter: str, before: str | None, after: s
         if whole == delimiter or (is_open and whole and whole in delimiter):
             message = f"a line of this value could be the delimiter `{delimiter}` of its here-document"
             raise PrimitiveFault("unsendable-text", f"{message}; use a word that no value has")
-        alike = len(commonprefix((whole, delimiter)))
+        alike = next((n for n in range(len(delimiter), 0, -1) if whole.startswith(delimiter[:n])), 0)
         if alike and not whole[alike : alike + 1].isascii():
             message = f"a line of this value begins like the delimiter `{delimiter}` of its here-document"
-            raise PrimitiveFault("unsendable-text", f"{message}, where some shells lose a byte; use another word")
+            message += ", where some shells lose a byte; use a word that no value begins like"
+            raise PrimitiveFault("unsendable-text", message)
     return text
 
 
