@@ -15,7 +15,9 @@ from ..runs.loop_names import is_loop
 from .stop import end_leftovers
 
 
-def chosen(target: str | None, keep: int | None, older_than: float | None) -> list[RunFolder]:
+def chosen(
+    target: str | None, keep: int | None, older_than: float | None, size: int | None = None
+) -> list[RunFolder]:
     """The unfinished runs without a process: of a loop, one, or all; without a bound all of them.
 
     Raises UserError where `target` means neither a run nor a loop, or one that lives or has ended.
@@ -30,30 +32,28 @@ def chosen(target: str | None, keep: int | None, older_than: float | None) -> li
             dead.append(run)
         elif run.id == target:
             raise locks.still_live(run)
-    return retention.surplus(dead, 0 if keep is None and older_than is None else keep, older_than)
+    is_bounded = keep is not None or older_than is not None or size is not None
+    return retention.surplus(dead, keep if is_bounded else 0, older_than, size)
 
 
 def _is_meant(run: RunFolder, target: str) -> bool:
     return run.id == target or is_run_of(run, target)
 
 
-def forget(found: list[RunFolder], dry_run: bool) -> tuple[list[str], int, list[str]]:
-    """As `cleaning.clean`, of these runs."""
-    gone, size, problems = [], 0, []
+def forget(found: list[RunFolder], dry_run: bool) -> tuple[list[tuple[str, int]], list[str]]:
+    """As `retention.clean`, of these runs."""
+    gone, problems = [], []
     for run in found:
         try:
             if dry_run:
-                size += retention.size_of(run.path)
+                gone.append((run.id, retention.size_of(run.path)))
             else:
                 with locks.kept_dead(run):
                     end_leftovers(run)
                     claims.settle_run(run.id)
-                    size += retention.remove(run)
+                    gone.append((run.id, retention.remove(run)))
         except OSError as error:
             problems.append(f"cannot remove {run.path}: {reason(error)}")
-            continue
         except UserError as error:
             problems.append(error.message)
-            continue
-        gone.append(run.id)
-    return gone, size, problems
+    return gone, problems

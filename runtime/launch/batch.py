@@ -190,7 +190,7 @@ class Batch:
                 EXIT_FAILURE,
             )
         locks.sweep(ROOT)
-        retention.clean(ROOT, None, self._base.keep, self._base.older_than, False)
+        retention.clean(ROOT, None, *self._base.retention, dry_run=False)
         self.scheduler = scheduler = Scheduler(
             self._at_once, width, self._interrupt, self._begin_one, self._ended
         )
@@ -245,7 +245,7 @@ class Batch:
         values = wanted.about.values if isinstance(wanted.about, Job) else base.values
         report = Report(values, is_silent=True, errors=base.report.errors)
         command = Command(values, report, scheduler=self.scheduler)
-        command.keep, command.older_than, command.tier = base.keep, base.older_than, base.tier
+        command.retention, command.tier = base.retention, base.tier
         command.bounds, command.budget, command.settings = base.bounds, base.budget, base.settings
         wanted.command = command
         scheduled = ScheduledRun(command, wanted)

@@ -84,8 +84,7 @@ class Command:
         self.scheduler = scheduler
         self.detachment = detachment
         self.is_background = detachment is not None
-        self.keep = KEPT
-        self.older_than: int | None = None
+        self.retention: tuple[int, int | None, int | None] = (KEPT, None, None)
         self.bounds = Bounds()
         self.budget: dict[str, float] = {}
         self.settings: Configuration | None = None
@@ -184,7 +183,7 @@ class Command:
             from ..project import configuration
 
             found = configuration.load(ROOT)
-            names, self.keep, self.older_than = found.secrets, found.keep, found.older_than
+            names, self.retention = found.secrets, found.retention
             self.settings, self.budget = found, found.budget
             self.record_files = found.record_files, found.tasks.runner == "agent"
         secrets.begin(names)
@@ -332,10 +331,11 @@ class Command:
                 self.folder.finish()
                 lock.close()
                 # A batch cleans up before it starts, so that its own runs can be inspected.
-                if self.scheduler is None and runs.count_past(ROOT, self.folder.name) > self.keep:
+                kept, _, size = self.retention
+                if self.scheduler is None and (size or runs.count_past(ROOT, self.folder.name) > kept):
                     from ..runs import retention
 
-                    retention.after(self.folder, self.keep, self.older_than)
+                    retention.after(self.folder, *self.retention)
             return ended
         finally:
             self.world.close()

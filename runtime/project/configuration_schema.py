@@ -31,24 +31,39 @@ from ...frontend.tasks.mcp_servers import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import RECORD_FILES, RUNNERS, UNITS
 from ...ir.records import frozen
+from ..host.paths import KEPT
 from .agent_schema import AgentSpec
 from .agents import AgentReader, known_names
 from .providers import PROVIDERS
-from .settings import AGE, Configuration, ModelEntry, TaskSettings, age
+from .settings import AGE, SIZE, Configuration, ModelEntry, TaskSettings, age, size
 
 _AMOUNT = Type("number", least=0, most=1e15)
 _WHOLE = Type("integer", least=0, most=1e15)
 _WORDS = Type("list", TEXT, least=1, says="a list: a program and its arguments")
+_RUNS = Type("integer", least=0, most=1e12)
 _BYTES = Type("integer", least=1, most=1e12)
 _TASKS = TaskSettings()
+
+
+@frozen(kw_only=True)
+class Keep(Spec):
+    """How much of the finished runs is kept."""
+
+    runs: int = optional(_RUNS, "Finished runs kept per loop.", KEPT)
+    size: str | None = optional(
+        Type("text", pattern=SIZE, says="a size such as `2GB` or `500MB`"),
+        "Bytes of all finished runs; the oldest go first, but not a loop's last.",
+    )
 
 
 @frozen(kw_only=True)
 class History(Spec):
     """Which finished runs are kept."""
 
-    keep: int = optional(
-        Type("integer", least=0, most=1e12), "Finished runs kept per loop.", Configuration().keep
+    keep: int | Keep = optional(
+        Type("either", options=(_RUNS, block(Keep)), says="a number of runs, or `runs` and `size`"),
+        "Finished runs kept per loop, or with `size` also the bytes of all.",
+        KEPT,
     )
     older_than: str | None = optional(
         Type("text", pattern=AGE, says="an age such as `30d`, `12h` or `4w`"),
@@ -185,8 +200,13 @@ class _Reader(AgentReader):
         programs = {name: self.checked(agent) for name, agent in given.agents.items()}
         self.check_task_agent(given)
         keys = (entry.key for entry in given.models if entry.key is not None)
-        found = Configuration((*given.secrets, *keys), given.history.keep)
-        found.older_than = age(given.history.older_than) if given.history.older_than else None
+        found = Configuration((*given.secrets, *keys))
+        kept, older_than = given.history.keep, given.history.older_than
+        found.retention = (
+            kept.runs if isinstance(kept, Keep) else kept,
+            age(older_than) if older_than else None,
+            size(kept.size) if isinstance(kept, Keep) and kept.size else None,
+        )
         found.models = models
         found.tasks = TaskSettings(**{key: getattr(given.tasks, key) for key in TaskSettings.__slots__})
         found.agents = programs

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AGE = r"(\d{1,6})\s*(m|h|d|w)"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+SIZE = r"(\d{1,6}(?:\.\d{1,3})?)\s*(B|[kK]B|MB|GB|TB)"
+_BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 class ModelEntry:
@@ -71,8 +73,8 @@ class TaskSettings:
 
 
 class Configuration:
-    """secrets: names of environment variables. keep: how many finished runs of a loop are kept.
-    older_than: seconds; only runs that started longer ago are removed, None for any. agents, mcp,
+    """secrets: names of environment variables. retention: how many finished runs of a loop are
+    kept; the age in seconds below which none is removed; the bytes that all of them may have. agents, mcp,
     models: by name. budget: what a run may use, by unit. ledgers: what all runs of the project may use in a
     `day`, in a `month` or ever (`project`), by unit. record_files: one of `ir.effects.RECORD_FILES`.
     """
@@ -80,22 +82,18 @@ class Configuration:
     __slots__ = (
         "agents",
         "budget",
-        "keep",
         "ledgers",
         "mcp",
         "models",
-        "older_than",
         "record_files",
+        "retention",
         "secrets",
         "tasks",
     )
 
-    def __init__(
-        self, secrets: tuple[str, ...] = (), keep: int = KEPT, older_than: int | None = None
-    ) -> None:
+    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self.secrets = secrets
-        self.keep = keep
-        self.older_than = older_than
+        self.retention: tuple[int, int | None, int | None] = (KEPT, None, None)
         self.agents: dict[str, AgentSpec] = {}
         self.mcp: dict[str, McpServer] = {}
         self.models: dict[str, ModelEntry] = {}
@@ -109,3 +107,9 @@ def age(text: str) -> int | None:
     """Seconds in an age such as `30d`, `12h`, `90m` or `4w`; None for what is none."""
     match = re.fullmatch(AGE, text.strip())
     return None if match is None else int(match[1]) * _UNITS[match[2]]
+
+
+def size(text: str) -> int | None:
+    """Bytes in a size such as `2GB`, `1.5 GB` or `300MB`, in decimal units; None for what is none."""
+    match = re.fullmatch(SIZE, text.strip())
+    return None if match is None else int(float(match[1]) * _BYTES[match[2].lower()])

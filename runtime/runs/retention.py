@@ -1,8 +1,9 @@
 """Retention: removal of finished runs by a policy.
 
-A run is removed if its loop has more than `keep` later ones and, with `older_than`, it began longer ago. A
-folder is renamed before its files are deleted, so that a partly deleted run is never listed. Unfinished runs
-are handled in `inspection/abandon`.
+A run is removed if its loop has more than `keep` later ones and, with `older_than`, it began longer ago; and,
+with `size`, the oldest of those that are left until they are small enough, but never the last of a loop.
+A folder is renamed before its files are deleted, so that a partly deleted run is never listed. Unfinished
+runs are handled in `inspection/abandon`.
 """
 
 from __future__ import annotations
@@ -35,20 +36,28 @@ def begun(run: RunFolder) -> float:
     return float(calendar.timegm(clock.strptime(run.id[-20:-5], "%Y%m%d-%H%M%S")))
 
 
-def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | None) -> list[RunFolder]:
+def surplus(
+    found: Iterable[RunFolder], keep: int | None, older_than: float | None, size: int | None = None
+) -> list[RunFolder]:
     """The runs to remove, oldest first.
 
-    found: runs, latest first. Without a bound the result is empty.
+    found: runs, latest first. older_than: seconds. size: bytes of all that are kept, which counts whatever
+    their age. Without a bound the result is empty.
     """
-    if keep is None and older_than is None:
+    if keep is None and older_than is None and size is None:
         return []
+    is_bounded = keep is not None or older_than is not None
     latest = clock.time() - older_than if older_than is not None else None
     counts: dict[str, int] = {}
     going = []
     for run in found:
         counts[run.name] = count = counts.get(run.name, 0) + 1
-        if (keep is None or count > keep) and (latest is None or begun(run) < latest):
+        if is_bounded and (keep is None or count > keep) and (latest is None or begun(run) < latest):
             going.append(run)
+        elif size is not None:
+            size -= size_of(run.path)
+            if size < 0 and count > 1:
+                going.append(run)
     return going[::-1]
 
 
@@ -106,18 +115,30 @@ def size_of(path: str) -> int:
     return size
 
 
-def after(run: RunFolder, keep: int, older_than: float | None) -> None:
-    """Apply the policy to the loop of a run that has just ended; ignores what cannot be removed."""
-    found = [other for other in runs_in(run.root, HISTORY) if other.name == run.name]
-    for other in surplus(found, keep, older_than)[:MOST_AT_ONCE]:
+def after(run: RunFolder, keep: int, older_than: float | None, size: int | None) -> None:
+    """Apply the policy after the end of a run: the count to its loop, the size to all runs.
+
+    Ignores what cannot be removed.
+    """
+    found = list(runs_in(run.root, HISTORY))
+    going = surplus([other for other in found if other.name == run.name], keep, older_than)
+    if size is not None:
+        going += [other for other in surplus(found, None, None, size) if other not in going]
+    for other in going[:MOST_AT_ONCE]:
         with contextlib.suppress(OSError):
             remove(other)
 
 
 def clean(
-    root: str, target: str | None, keep: int | None, older_than: float | None, dry_run: bool
-) -> tuple[list[str], int, list[str]]:
-    """Remove finished runs by a policy: their ids, their size in bytes, and errors.
+    root: str,
+    target: str | None,
+    keep: int | None,
+    older_than: float | None,
+    size: int | None = None,
+    *,
+    dry_run: bool,
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """Remove finished runs by a policy: their ids with their sizes in bytes, and errors.
 
     Raises UserError if `target` is neither a run nor a loop.
     """
@@ -128,15 +149,13 @@ def clean(
         find_run_folder(target, root)  # its error suggests names
     if not dry_run:
         remove_rest(root)
-    gone, size, problems = [], 0, []
-    for run in surplus(found, keep, older_than):
+    gone, problems = [], []
+    for run in surplus(found, keep, older_than, size):
         try:
-            size += size_of(run.path) if dry_run else remove(run)
+            gone.append((run.id, size_of(run.path) if dry_run else remove(run)))
         except OSError as error:
             problems.append(f"cannot remove {run.path}: {reason(error)}")
-            continue
-        gone.append(run.id)
-    return gone, size, problems
+    return gone, problems
 
 
 def in_bytes(size: int) -> str:

@@ -178,7 +178,7 @@ def test_clean_removes_by_the_words_given(llc: Llc) -> None:
     """--dry-run says what would go; --keep keeps the latest of each loop; a loop can be named."""
     ids = [past(name, 1000 + number).id for number in range(3) for name in ("x", "y")]
     done = llc("clean", "--keep", "2", "--dry-run")
-    assert done.stdout.splitlines()[:2] == ids[:2]
+    assert [line.split()[0] for line in done.stdout.splitlines()[:2]] == ids[:2]
     assert len(kept()) == 6
     assert json.loads(llc("clean", "x", "--keep", "1", "--json").stdout)["removed"] == [ids[0], ids[2]]
     assert llc("clean", "--keep", "3", "--older-than", "1d").stdout == "nothing to remove\n"
@@ -234,6 +234,48 @@ def test_what_piled_up_goes_bit_by_bit(llc: Llc, tmp_path: Path) -> None:
         past("flips", 1000 + number)
     llc("run", "flips", "-q")
     assert len(kept()) == 11 - retention.MOST_AT_ONCE
+
+
+@pytest.fixture
+def sized(tmp_path: Path) -> list[str]:
+    """The ids of two runs of `x`, one of `y` and one of `x`, each with 1,000 bytes."""
+    made = [past(name, 1000 + number) for number, name in enumerate("xxyx")]
+    for run in made:
+        (Path(run.path) / "outputs").mkdir(exist_ok=True)
+        (Path(run.path) / "outputs" / "1").write_bytes(b"x" * (1000 - retention.size_of(run.path)))
+    return [run.id for run in made]
+
+
+@pytest.mark.parametrize(
+    ("size", "gone"), [("4kB", []), ("3999B", [0]), ("2.5 kB", [0, 1]), ("1.9KB", [0, 1]), ("0B", [0, 1])]
+)
+def test_clean_bounds_the_size_of_what_is_kept(
+    llc: Llc, sized: list[str], size: str, gone: list[int]
+) -> None:
+    """The oldest go first, but not the last run of a loop, and --dry-run shows the size of each."""
+    told = llc("clean", "--size", size, "--dry-run").stdout
+    assert told.splitlines()[:-1] == [f"{sized[index]}  1.0 KB" for index in gone]
+    assert json.loads(llc("clean", "--size", size, "--json").stdout)["removed"] == [sized[i] for i in gone]
+    assert sorted(kept()) == sorted(name for i, name in enumerate(sized) if i not in gone)
+
+
+def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized: list[str]) -> None:
+    """At the end of a run the size counts for all loops, the number for its own."""
+    (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: {runs: 50, size: 1.5kB}}\n")
+    assert llc("clean", "--dry-run").stdout.splitlines()[-1] == "would remove 2 runs (2.0 KB)"
+    llc("run", "flips", "-q")
+    assert {name for name in kept() if not name.startswith("flips")} == set(sized[2:])
+
+
+def test_a_size_that_is_none_is_an_error(llc: Llc, tmp_path: Path) -> None:
+    """On the command line and in the configuration."""
+    done = llc("clean", "--size", "lots")
+    assert done.returncode == 2
+    assert "error[bad-option]: `lots` is no size" in done.stderr
+    (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: {size: 2 apples}}\n")
+    done = llc("clean")
+    assert done.returncode == 2
+    assert "`size` should be a size such as `2GB`" in done.stderr
 
 
 def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> None:
@@ -299,7 +341,7 @@ def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "config.yaml").write_text("")
     assert [row["name"] for row in json.loads(llc("list", "--json").stdout)] == ["asks", "flips"]
     assert llc("run", "config").returncode == 2
-    assert configuration.load("").keep == KEPT
+    assert configuration.load("").retention == (KEPT, None, None)
 
 
 @pytest.mark.parametrize(

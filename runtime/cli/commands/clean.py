@@ -33,6 +33,10 @@ def clean(
         str | None,
         typer.Option("--older-than", metavar="AGE", help="Remove only runs older than this."),
     ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="SIZE", help="Remove the oldest until all have at most this."),
+    ] = None,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Abandon crashed and stopped runs instead.")
     ] = False,
@@ -47,27 +51,35 @@ def clean(
         llc clean
         llc clean --older-than 30d --dry-run
         llc clean fix-types --keep 0
+        llc clean --size 2GB
         llc clean fix-types --unfinished
     """
-    age = None
+    age = limit = None
+    if size is not None:
+        limit = settings.size(size)
+        if limit is None:
+            raise UserError("bad-option", f"`{size}` is no size", "such as 2GB, 1.5GB or 300MB")
     if older_than is not None:
         age = settings.age(older_than)
         if age is None:
             raise UserError("bad-option", f"`{older_than}` is no age", "such as 30d, 12h, 90m or 4w")
-    elif keep is None and not unfinished:
-        configured = configuration.load(ROOT)
-        keep, age = configured.keep, configured.older_than
+    elif keep is None and size is None and not unfinished:
+        keep, age, limit = configuration.load(ROOT).retention
     if unfinished:
-        gone, size, problems = abandon.forget(abandon.chosen(target, keep, age), dry_run)
+        gone, problems = abandon.forget(abandon.chosen(target, keep, age, limit), dry_run)
     else:
-        gone, size, problems = retention.clean(ROOT, target, keep, age, dry_run)
+        gone, problems = retention.clean(ROOT, target, keep, age, limit, dry_run=dry_run)
+    total = sum(amount for _, amount in gone)
     if json:
-        write_json({"removed": gone, "bytes": size, "dry_run": dry_run, "problems": problems})
+        names = [name for name, _ in gone]
+        write_json({"removed": names, "bytes": total, "dry_run": dry_run, "problems": problems})
     else:
         verb = "would remove" if dry_run else "removed"
         count = f"{len(gone)} run{'' if len(gone) == 1 else 's'}"
-        listed = "".join(f"{name}\n" for name in gone) if dry_run else ""
-        write(listed + (f"{verb} {count} ({retention.in_bytes(size)})\n" if gone else "nothing to remove\n"))
+        listed = (
+            "".join(f"{name}  {retention.in_bytes(amount)}\n" for name, amount in gone) if dry_run else ""
+        )
+        write(listed + (f"{verb} {count} ({retention.in_bytes(total)})\n" if gone else "nothing to remove\n"))
         if problems:
             warn("\n".join(problems))
     return EXIT_FAILURE if problems else EXIT_OK
