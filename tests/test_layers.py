@@ -64,7 +64,7 @@ ORDER = {
         *("jit.model", "jit.analysis", "jit.codegen", "jit.runtime"),
     ),
     "runtime": (
-        *("host", "journal", "runs", "ledger", "project", "models", "memory", "trees", "effects"),
+        *("host", "journal", "runs", "ledger", "database", "project", "models", "memory", "trees", "effects"),
         *("execution", "recovery", "recordings", "graph", "terminal", "inspection", "launch"),
         *("authoring", "cli"),
     ),

@@ -109,6 +109,11 @@ def complete_budget_action(incomplete: str) -> list[str]:
     return _starting(["set"], incomplete)
 
 
+def complete_db_action(incomplete: str) -> list[str]:
+    """The actions of `llc db`."""
+    return _starting(["init", "migrate", "check"], incomplete)
+
+
 def complete_ledger(incomplete: str) -> list[str]:
     """The ledgers that can have a limit."""
     from ..inspection import ledgers

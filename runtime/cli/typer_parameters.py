@@ -15,6 +15,7 @@ from .completers import complete_any_run as complete_any_run
 from .completers import complete_budget_action as complete_budget_action
 from .completers import complete_case as complete_case
 from .completers import complete_case_or_run as complete_case_or_run
+from .completers import complete_db_action as complete_db_action
 from .completers import complete_ledger as complete_ledger
 from .completers import complete_loop as complete_loop
 from .completers import complete_loop_or_run as complete_loop_or_run
@@ -118,6 +119,10 @@ Jobs = Annotated[
 Queue = Annotated[
     _Flag,
     option(EXECUTION, "--queue", "", "Wait for the runs that hold the same paths, in order of arrival."),
+]
+Database = Annotated[
+    _Text,
+    option(EXECUTION, "--db", "URL", "The database of the cluster; default: the environment's LLC_DB."),
 ]
 Background = Annotated[
     _Flag, option(EXECUTION, "--background", "", "Run without a terminal: print the run's id and return.")

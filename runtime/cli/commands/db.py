@@ -1,0 +1,51 @@
+"""The subcommand `db`."""
+
+from __future__ import annotations
+
+from ...database import connection, schema
+from ...host.errors import EXIT_OK, UserError
+from .. import parameters as shared
+from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+_ACTIONS = ("init", "migrate", "check")
+
+
+def db(
+    action: Annotated[
+        str,
+        typer.Argument(
+            help="`init`, `migrate` or `check`.", metavar="ACTION", autocompletion=shared.complete_db_action
+        ),
+    ],
+    db: shared.Database = None,
+    json: shared.Json = False,
+) -> int:
+    """Create, update or check the tables of a cluster's database.
+
+    Examples:
+        llc db init --db postgresql://llc@db.example/llc
+        LLC_DB=postgresql://llc@db.example/llc llc db check
+    """
+    if action not in _ACTIONS:
+        raise UserError("bad-option", f"`llc db` has no `{action}`", "there are: " + ", ".join(_ACTIONS))
+    address = connection.Address.find(db)
+    applied = 0
+    if action == "init":
+        applied = schema.initialise(address)
+    elif action == "migrate":
+        applied = schema.migrate(address)
+    with connection.connect(address) as found:
+        schema.check(found, address)
+        server = found.info.server_version // 10_000
+    if json:
+        write_json({"schema": address.schema, "format": schema.FORMAT, "applied": applied, "server": server})
+    else:
+        done = f", {applied} migration{'s' if applied > 1 else ''} applied" if applied else ""
+        write(f"{address}: schema `{address.schema}`, format {schema.FORMAT}, PostgreSQL {server}{done}\n")
+    return EXIT_OK

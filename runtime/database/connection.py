@@ -1,0 +1,203 @@
+"""Connections to the database of a cluster: its address, retries, and errors that say what to do.
+
+The address is a URL of PostgreSQL. One parameter is ours: `schema=NAME`, by default `llc`, names the schema
+that holds the tables; every connection has it as its search path. See `spec/cluster.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..host import clock, environment
+from ..host.errors import EXIT_FAILURE, UserError, clean
+
+try:
+    import psycopg
+except ImportError as error:
+    _absent: ImportError | None = error
+else:
+    _absent = None
+
+Result = TypeVar("Result")
+# A connection of psycopg, which an installation without the extra lacks.
+Connection = Any
+
+VARIABLE = "LLC_DB"
+SCHEMA = "llc"
+# Seconds to wait for the server when a connection is opened.
+PATIENCE_S = 10
+# First and longest pause in seconds before a lost connection is opened again.
+_PAUSES = 0.05, 1.0
+_PREFIXES = "postgresql://", "postgres://"
+
+
+class Address:
+    """The address of a database. url: as libpq reads it, without our parameter."""
+
+    __slots__ = ("schema", "url")
+
+    def __init__(self, url: str, schema: str = SCHEMA) -> None:
+        self.url = url
+        self.schema = schema
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """The address in a URL. Raises UserError."""
+        if not text.startswith(_PREFIXES):
+            raise UserError(
+                "bad-option",
+                "the address of a database begins with `postgresql://`",
+                "such as postgresql://user@host:5432/llc",
+            )
+        url, mark, query = text.partition("?")
+        schema, kept = SCHEMA, []
+        for part in query.split("&") if mark else ():
+            name, _, value = part.partition("=")
+            if name != "schema":
+                kept.append(part)
+            elif value.isidentifier() and value.isascii() and value == value.lower() and len(value) <= 63:
+                schema = value
+            else:
+                raise UserError(
+                    "bad-option",
+                    f"`{clean(value, 80)}` cannot be the name of a schema",
+                    "use lower-case letters, digits and underscores",
+                )
+        return cls(url + ("?" + "&".join(kept) if kept else ""), schema)
+
+    @classmethod
+    def find(cls, option: str | None) -> Address:
+        """The address that the option, else the environment variable gives. Raises UserError."""
+        text = option or environment.environ.get(VARIABLE)
+        if not text:
+            raise UserError(
+                "no-database",
+                "no database is named",
+                f"say --db postgresql://user@host/name, or set {VARIABLE}",
+            )
+        return cls.of(text)
+
+    def __str__(self) -> str:
+        """For people: host, port and name, without the password."""
+        if _absent is not None:
+            return "the database"
+        try:
+            parts = psycopg.conninfo.conninfo_to_dict(self.url)
+        except psycopg.Error:
+            return "the database"
+        host, port = parts.get("host", "this machine"), parts.get("port", 5432)
+        return f"{parts.get('dbname', 'the default database')} at {host}, port {port}"
+
+
+def connect(address: Address) -> Connection:
+    """A connection in autocommit mode, with the schema as its search path. Raises UserError and Lost."""
+    if _absent is not None:
+        raise UserError(
+            "missing-package",
+            f"the package `psycopg` is missing ({_absent})",
+            "in a checkout of llc: pip install '.[cluster]'",
+            EXIT_FAILURE,
+        )
+    try:
+        connection = psycopg.connect(
+            address.url,
+            autocommit=True,
+            connect_timeout=PATIENCE_S,
+            application_name="llc",
+        )
+    except psycopg.OperationalError as error:
+        raise _refusal(address, error) from None
+    except (psycopg.Error, ValueError) as error:
+        raise UserError("bad-option", f"the address of the database cannot be read: {_text(error)}") from None
+    try:
+        connection.execute("select set_config('search_path', %s, false)", [address.schema])
+    except psycopg.Error as error:
+        connection.close()
+        raise Lost(address, _text(error)) from None
+    return connection
+
+
+class Lost(UserError):
+    """The database cannot be reached now; it may be later."""
+
+    def __init__(self, address: Address, why: str) -> None:
+        super().__init__(
+            "no-database",
+            f"{address} cannot be reached: {why}",
+            "check that the server runs and that the address is right: llc db check",
+            EXIT_FAILURE,
+        )
+
+
+def _refusal(address: Address, error: Exception) -> UserError:
+    """Why a connection was refused."""
+    why = _text(error)
+    low = why.lower()
+    if "password" in low or "authentication" in low or "no pg_hba.conf entry" in low:
+        help = "correct the user or the password in the URL; a file ~/.pgpass keeps it out of command lines"
+        return UserError("database-refused", f"{address} refuses the login: {why}", help, EXIT_FAILURE)
+    if "does not exist" in low:
+        help = "create the database and the user first: createdb NAME"
+        return UserError("database-refused", f"{address} refuses the login: {why}", help, EXIT_FAILURE)
+    return Lost(address, why)
+
+
+def _text(error: BaseException) -> str:
+    """The last line of what libpq says, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = next((line.partition("FATAL:")[2] for line in lines if "FATAL:" in line), "") or (
+        lines[-1] if lines else type(error).__name__
+    )
+    return clean(text.strip(), 300)
+
+
+class Session:
+    """A connection that is opened again when it was lost; for one thread.
+
+    is_over(): whether to give up waiting for the database. on_outage(why): called once for each outage.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        is_over: Callable[[], bool] = lambda: False,
+        on_outage: Callable[[str], object] = lambda why: None,
+    ) -> None:
+        self.address = address
+        self._is_over = is_over
+        self._on_outage = on_outage
+        self._connection: Connection | None = None
+
+    def do(self, action: Callable[[Connection], Result]) -> Result:
+        """`action(connection)`, from its beginning again after a lost connection or a deadlock.
+
+        The action must therefore be right when it is repeated although its transaction was committed. Raises
+        Lost when `is_over`, and UserError where the login is refused.
+        """
+        pause, longest = _PAUSES
+        is_told = False
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = connect(self.address)
+                return action(self._connection)
+            except Lost as error:
+                lost = error
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                lost = Lost(self.address, _text(error))
+            self.close()
+            if self._is_over():
+                raise lost
+            if not is_told:
+                self._on_outage(lost.message)
+                is_told = True
+            clock.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):
+                self._connection.close()
+            self._connection = None

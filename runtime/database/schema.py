@@ -1,0 +1,171 @@
+"""Schema of the database: its tables in numbered migrations, and the check that a connection fits.
+
+Migrations are only appended; a number is never reused. One transaction applies all that are missing, under a
+lock, so that several machines may migrate at once.
+"""
+
+from __future__ import annotations
+
+from ..host.errors import EXIT_FAILURE, UserError
+from .connection import Address, Connection, connect
+
+# Oldest PostgreSQL that is supported, as `server_version_num` counts.
+OLDEST_SERVER = 140_000
+
+_FIRST = """
+create table runs (
+  id text primary key,
+  project text not null,
+  program text not null,
+  labels text[] not null default '{}',
+  scope text[] not null default '{}',
+  status text not null default 'queued' check (status in ('queued', 'running', 'stopped', 'ended')),
+  outcome text,
+  wish text check (wish in ('stop')),
+  owner text,
+  epoch integer not null default 0,
+  ticket bigint generated always as identity,
+  created timestamptz not null default now(),
+  changed timestamptz not null default now()
+);
+create index runs_unfinished on runs (project, ticket) where status in ('queued', 'running');
+create index runs_owner on runs (owner) where owner is not null;
+create table journal (
+  run text not null references runs on delete cascade,
+  position bigint not null,
+  size integer not null check (size > 0),
+  lines integer not null,
+  epoch integer not null,
+  data bytea not null,
+  primary key (run, position)
+);
+create table documents (
+  run text not null references runs on delete cascade,
+  name text not null,
+  data bytea not null,
+  primary key (run, name)
+);
+create table workers (
+  id text primary key,
+  labels text[] not null,
+  capacity integer not null,
+  pid bigint not null,
+  host text not null,
+  lock_key bigint not null,
+  server_start timestamptz not null,
+  beat timestamptz not null default now(),
+  state text not null default 'live' check (state in ('live', 'draining', 'dead'))
+);
+"""
+MIGRATIONS = (_FIRST,)
+FORMAT = len(MIGRATIONS)
+# Key of the advisory lock under which migrations are applied.
+_LOCK = 0x6C6C63
+
+
+def initialise(address: Address) -> int:
+    """Create the schema and its tables, or bring them up to date; the number of applied migrations.
+
+    Raises UserError.
+    """
+    with connect(address) as connection:
+        _check_server(connection)
+        with connection.transaction():
+            connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
+            if not _has_schema(connection, address):
+                connection.execute(f"create schema {address.schema}")
+            connection.execute("create table if not exists version (format integer not null)")
+            row = connection.execute("select max(format) from version").fetchone()
+            found = row[0] or 0
+            if found > FORMAT:
+                raise _newer(address, found)
+            for migration in MIGRATIONS[found:]:
+                connection.execute(migration)
+            if found < FORMAT:
+                connection.execute("delete from version")
+                connection.execute("insert into version values (%s)", [FORMAT])
+        return FORMAT - found
+
+
+def migrate(address: Address) -> int:
+    """Bring existing tables up to date; the number of applied migrations. Raises UserError."""
+    with connect(address) as connection:
+        if _format(connection, address) is None:
+            raise _missing(address)
+    return initialise(address)
+
+
+def check(connection: Connection, address: Address) -> None:
+    """That this llc can work with the server and the tables. Raises UserError."""
+    _check_server(connection)
+    _check_pooler(connection, address)
+    found = _format(connection, address)
+    if found is None:
+        raise _missing(address)
+    if found > FORMAT:
+        raise _newer(address, found)
+    if found < FORMAT:
+        raise UserError(
+            "database-schema",
+            f"the schema `{address.schema}` of {address} has format {found}, this llc needs {FORMAT}",
+            "llc db migrate",
+            EXIT_FAILURE,
+        )
+
+
+def _format(connection: Connection, address: Address) -> int | None:
+    """The format of the tables; None where there are none."""
+    where = "select to_regclass(%s)"
+    if connection.execute(where, [f"{address.schema}.version"]).fetchone()[0] is None:
+        return None
+    row = connection.execute("select max(format) from version").fetchone()
+    return int(row[0]) if row[0] is not None else None
+
+
+def _has_schema(connection: Connection, address: Address) -> bool:
+    found = connection.execute("select 1 from pg_namespace where nspname = %s", [address.schema])
+    return found.fetchone() is not None
+
+
+def _check_server(connection: Connection) -> None:
+    number = connection.info.server_version
+    if number < OLDEST_SERVER:
+        raise UserError(
+            "database-schema",
+            f"the server is PostgreSQL {number // 10_000}; llc needs {OLDEST_SERVER // 10_000} or later",
+            exit_code=EXIT_FAILURE,
+        )
+
+
+def _check_pooler(connection: Connection, address: Address) -> None:
+    """Refuse a connection pooler that gives the server connection to others between transactions.
+
+    A pooler answers with a process number of its own. In transaction mode a second connection gets the server
+    process that the first one has just used; with sessions it never does.
+    """
+    pid = connection.execute("select pg_backend_pid()").fetchone()[0]
+    if pid == connection.info.backend_pid:
+        return
+    with connect(address) as other:
+        seen = {other.execute("select pg_backend_pid()").fetchone()[0] for _ in range(3)}
+    if pid in seen:
+        raise UserError(
+            "database-pooler",
+            f"{address} is a connection pooler in transaction mode; llc needs sessions, for locks and NOTIFY",
+            "name the server itself, or set `pool_mode = session` for this database",
+            EXIT_FAILURE,
+        )
+
+
+def _missing(address: Address) -> UserError:
+    what = f"{address} has no tables of llc in the schema `{address.schema}`"
+    return UserError("database-schema", what, "llc db init", EXIT_FAILURE)
+
+
+def _newer(address: Address, found: int) -> UserError:
+    return UserError(
+        "database-schema",
+        f"the schema `{address.schema}` of {address} has format {found}, this llc knows {FORMAT}",
+        "update llc on this machine",
+        EXIT_FAILURE,
+    )

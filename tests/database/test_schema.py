@@ -1,0 +1,164 @@
+"""`llc db`: the tables of a database are created, updated and checked, and each refusal says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pooler
+import postgres
+import psycopg
+import pytest
+
+from llc.runtime.database import schema
+from llc.runtime.database.connection import Address, Lost, connect
+from llc.runtime.host.errors import UserError
+
+
+def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "llc", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **env},
+    )
+
+
+def test_init_creates_and_check_agrees(empty: str) -> None:
+    """`db init` twice leaves the same tables; `db check` reads the address from the environment."""
+    first = llc("db", "init", "--db", empty, "--json")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert json.loads(first.stdout)["applied"] == schema.FORMAT
+    again = llc("db", "init", "--db", empty, "--json")
+    assert json.loads(again.stdout)["applied"] == 0
+    checked = llc("db", "check", LLC_DB=empty)
+    assert checked.returncode == 0
+    assert "schema `llc`" in checked.stdout
+
+
+def test_several_machines_initialise_at_once(empty: str) -> None:
+    """One of them creates the tables, the others wait for it."""
+    applied: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: applied.append(schema.initialise(Address.of(empty))))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(applied) == [0, 0, 0, schema.FORMAT]
+
+
+def test_two_schemas_in_one_database(empty: str) -> None:
+    """`?schema=NAME` keeps the tables of two clusters apart."""
+    for name in ("one", "two"):
+        assert schema.initialise(Address.of(f"{empty}?schema={name}")) == schema.FORMAT
+    with connect(Address.of(f"{empty}?connect_timeout=5&schema=two")) as connection:
+        assert connection.execute("select count(*) from runs").fetchone()[0] == 0
+        tables = "select count(*) from pg_tables where tablename = 'runs'"
+        assert connection.execute(tables).fetchone()[0] == 2
+
+
+def test_a_database_without_tables(empty: str) -> None:
+    found = llc("db", "check", "--db", empty)
+    assert found.returncode == 1
+    assert "error[database-schema]" in found.stderr
+    assert "llc db init" in found.stderr
+    migrated = llc("db", "migrate", "--db", empty)
+    assert "error[database-schema]" in migrated.stderr
+
+
+@pytest.mark.parametrize(("found", "help"), [(0, "llc db migrate"), (99, "update llc")])
+def test_another_format_is_refused(url: str, found: int, help: str) -> None:
+    """An older schema is to be migrated, a newer one needs a newer llc."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("update llc.version set format = %s", [found])
+    checked = llc("db", "check", "--db", url)
+    assert checked.returncode == 1
+    assert "error[database-schema]" in checked.stderr
+    assert help in checked.stderr
+    if found == 99:
+        assert "error[database-schema]" in llc("db", "migrate", "--db", url).stderr
+
+
+def test_no_server_no_database_and_no_address(server: postgres.Server | None, empty: str) -> None:
+    """Each is a diagnostic of its own, without a traceback and without the password."""
+    port = postgres.free_port()
+    absent = llc("db", "check", "--db", f"postgresql://llc:hunter2@127.0.0.1:{port}/llc")
+    assert absent.returncode == 1
+    assert "error[no-database]" in absent.stderr
+    assert "hunter2" not in absent.stderr
+    unknown = llc("db", "check", "--db", empty + "_absent")
+    assert "error[database-refused]" in unknown.stderr
+    assert "createdb" in unknown.stderr
+    unnamed = llc("db", "check", LLC_DB="")
+    assert unnamed.returncode == 2
+    assert "LLC_DB" in unnamed.stderr
+    for wrong in (
+        "mysql://x",
+        "postgresql://h/d?schema=A;drop",
+        "postgresql://%zz/",
+    ):
+        found = llc("db", "check", "--db", wrong)
+        assert "error[bad-option]" in found.stderr, found.stderr
+    assert "error[bad-option]" in llc("db", "explode", "--db", empty).stderr
+
+
+def test_a_wrong_password(own_server: postgres.Server) -> None:
+    """The login is refused with the remedy, and the password is not in the message."""
+    url = own_server.database()
+    rules = "host all other 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
+    (own_server.folder / "data/pg_hba.conf").write_text(rules)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create role other login password 'right'")
+        connection.execute("select pg_reload_conf()")
+    wrong = Address.of(url.replace("llc@", "other:wr0ng@"))
+    for _ in range(1000):  # the server reads the rules a moment later
+        refused = refusal(wrong)
+        if refused is not None:
+            break
+    assert refused is not None
+    assert refused.id == "database-refused"
+    assert "wr0ng" not in refused.message
+    assert "password" in str(refused.help)
+    assert not isinstance(refused, Lost)
+    assert refusal(Address.of(url.replace("llc@", "other:right@"))) is None
+
+
+def refusal(address: Address) -> UserError | None:
+    """Why a connection is refused."""
+    try:
+        connect(address).close()
+    except UserError as error:
+        return error
+    return None
+
+
+def test_a_pooler_in_transaction_mode_is_refused(url: str) -> None:
+    """Locks and notifications belong to sessions, which such a pooler does not keep."""
+    shared = pooler.Pooler(url)
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+        through = f"postgresql://{parts['user']}@127.0.0.1:{shared.port}/{parts['dbname']}"
+        found = llc("db", "check", "--db", through)
+    finally:
+        shared.close()
+    assert found.returncode == 1
+    assert "error[database-pooler]" in found.stderr, found.stderr
+    assert "pool_mode = session" in found.stderr
+
+
+def test_the_client_is_not_installed(tmp_path: Path) -> None:
+    """The message names the extra; other commands do not need it."""
+    (tmp_path / "psycopg.py").write_text("raise ImportError('no module named psycopg')\n")
+    found = llc("db", "check", "--db", "postgresql://h/d", PYTHONPATH=str(tmp_path))
+    assert found.returncode == 1
+    assert "error[missing-package]" in found.stderr
+    assert "pip install '.[cluster]'" in found.stderr
+    assert llc("list", PYTHONPATH=str(tmp_path)).returncode == 0

