@@ -124,6 +124,10 @@ Database = Annotated[
     _Text,
     option(EXECUTION, "--db", "URL", "The database of the cluster; default: the environment's LLC_DB."),
 ]
+NoInput = Annotated[
+    _Flag,
+    option(EXECUTION, "--no-input", "", "Ask nobody: a question has its default, or is an error."),
+]
 Background = Annotated[
     _Flag, option(EXECUTION, "--background", "", "Run without a terminal: print the run's id and return.")
 ]

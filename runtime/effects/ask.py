@@ -70,7 +70,7 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
     if default is not None and choices and default not in choices:
         message = f"the default `{default}` is not one of the choices: {', '.join(map(str, choices))}"
         return failure(context, 1, kind="unknown-choice", message=message)
-    if context.folder is None and context.on_prompt is None:
+    if not context.has_input or (context.folder is None and context.on_prompt is None):
         return _alone(args, context)
     mailbox = Mailbox(context.folder, int(context.effect_id.rpartition("/")[2]), args["question"])
     waiting = _Waiting(args, context, mailbox, None if limit is None else began + limit)
@@ -95,9 +95,12 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
 
 
 def _alone(args: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The result if there is neither a terminal nor a run that `llc answer` can find."""
+    """The result if nobody may be asked, or nobody can: without a terminal and a recorded run."""
     if args.get("default") is None:
-        message = "no person can be asked: there is neither a terminal nor a run that `llc answer` can find"
+        why = "there is neither a terminal nor a run that `llc answer` can find"
+        if not context.has_input:
+            why = "the run was started with `--no-input`"
+        message = f"no person can be asked: {why}; give the question a `default`"
         return failure(context, 1, kind="nobody", message=message)
     result = failure(context, 0)
     return {**result, "output": str(args["default"]), "by": "default"}

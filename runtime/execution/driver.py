@@ -70,8 +70,8 @@ class Driver:
     once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for it.
     interrupted: what agents did before, whose sessions are to be continued, by effect. checkpoints: where to
     keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may
-    use in all. spending(): what the run may spend, asked for at the first effect that may use it; None for
-    what it likes.
+    use in all. has_input: whether a person may be asked. spending(): what the run may spend, asked for at the
+    first effect that may use it; None for what it likes.
     """
 
     __slots__ = (
@@ -82,6 +82,7 @@ class Driver:
         "_display",
         "_effects",
         "_fuel",
+        "_has_input",
         "_interrupt",
         "_interrupted_agents",
         "_jobs",
@@ -122,9 +123,11 @@ class Driver:
         checkpoints: Checkpoints | None = None,
         doubtful: Callable[[], list[list[Any]]] = list,
         fuel: int = FUEL,
+        has_input: bool = True,
         spending: Callable[[], Spending] | None = None,
     ) -> None:
         self._fuel = fuel
+        self._has_input = has_input
         self._settles = settle
         self._interrupted_agents = interrupted or {}
         self._refusals = refusals
@@ -490,7 +493,7 @@ class Driver:
     def _context(self, effect: Effect) -> Context:
         run, seq = self._run, effect.seq
         state, iteration = self._log.places[seq]
-        may_prompt = EFFECTS[effect.kind].may_prompt
+        may_prompt = self._has_input and self._display.has_person and EFFECTS[effect.kind].may_prompt
         spending = self._log.spending(effect.kind)
         return Context(
             run_id=run.id,
@@ -507,7 +510,8 @@ class Driver:
             on_process=lambda pid, begun: self._log.process(seq, pid, begun),
             on_tick=self._tick,
             folder=run.path,
-            on_prompt=self._display.prompt if may_prompt and self._display.has_person else None,
+            on_prompt=self._display.prompt if may_prompt else None,
+            has_input=self._has_input,
             cap_usd=None if spending is None else spending.cap(seq),
             interrupted=self._interrupted_agents.pop(seq, None),
         )

@@ -162,11 +162,11 @@ class Context:
     on_output(stream, text): parts of "output" and "stderr" as they arrive. on_process(pid, start_time):
     a process was started; `start_time` distinguishes it from a later one with the same pid.
     on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
-    on_prompt(text): prompts at the terminal; None without one. on_agent(activity): what an agent does, as
-    `journal.agent_activity.AgentActivity`. on_event(event): journal events about the effect, written at once.
-    cap_usd: the most that an agent may spend, None without a limit. interrupted: what an agent did before
-    the run crashed or was stopped (`journal.agent_history.AgentHistory`), where its session is to be
-    continued.
+    on_prompt(text): prompts at the terminal; None without one. has_input: whether a person may be asked.
+    on_agent(activity): what an agent does, as `journal.agent_activity.AgentActivity`. on_event(event): journal
+    events about the effect, written at once. cap_usd: the most that an agent may spend, None without a limit.
+    interrupted: what an agent did before the run crashed or was stopped
+    (`journal.agent_history.AgentHistory`), where its session is to be continued.
     """
 
     __slots__ = (
@@ -174,6 +174,7 @@ class Context:
         "effect_id",
         "elapsed_ms",
         "folder",
+        "has_input",
         "interrupt",
         "interrupted",
         "iteration",
@@ -205,6 +206,7 @@ class Context:
         on_tick: Callable[[], object] | None = None,
         folder: str | None = None,
         on_prompt: Callable[[str], object] | None = None,
+        has_input: bool = True,
         on_agent: Callable[[Any], object] | None = None,
         on_event: Callable[[Any], object] | None = None,
         cap_usd: float | None = None,
@@ -223,6 +225,7 @@ class Context:
         self.on_tick = on_tick
         self.folder = folder
         self.on_prompt = on_prompt
+        self.has_input = has_input
         self.on_agent = on_agent
         self.on_event = on_event
         self.cap_usd = cap_usd

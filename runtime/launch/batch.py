@@ -243,6 +243,7 @@ class Batch:
         assert self.scheduler is not None
         base = self._base
         values = wanted.about.values if isinstance(wanted.about, Job) else base.values
+        values.no_input = base.values.no_input
         report = Report(values, is_silent=True, errors=base.report.errors)
         command = Command(values, report, scheduler=self.scheduler)
         command.retention, command.tier = base.retention, base.tier

@@ -318,6 +318,7 @@ class Command:
             pool=self.scheduler.pool if self.scheduler is not None else None,
             checkpoints=checkpoints,
             fuel=self.bounds.fuel,
+            has_input=not self.values.no_input,
             spending=lambda: self._spending(used),
             **past,
         )

@@ -121,6 +121,7 @@ class Values:
     budget: tuple[tuple[str, str], ...] = ()
     jobs: int | None = None
     queue: bool = False
+    no_input: bool = False
     background: bool = False
     script: str | None = None
     record: str | None = None

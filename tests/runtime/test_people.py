@@ -356,6 +356,24 @@ def test_where_nobody_can_hear_it_a_question_is_a_fault() -> None:
         llc.evaluate('(ask "well?")')
 
 
+@pytest.mark.parametrize("words", [("run", "confirm"), ("batch", "confirm")])
+def test_without_input_a_question_is_an_error(project: Path, words: tuple[str, ...]) -> None:
+    """Instead of waiting for ever where nobody is; with a default it has that answer."""
+    done = llc_(*words, "--no-input", timeout=30)
+    assert done.returncode == 1
+    told = done.stderr if words[0] == "run" else llc_("logs", "confirm").stdout
+    assert "no person can be asked: the run was started with `--no-input`; give the question a" in told
+    text = CONFIRM.replace("    capture: said\n", "    default: yes\n    capture: said\n")
+    (project / ".loops" / "confirm.yaml").write_text(text)
+    assert llc_(*words, "--no-input", timeout=30).returncode == 0
+    assert (project / "went").read_text() == "yes\n"
+
+
+def test_without_input_a_terminal_asks_nothing(project: Path, terminal: Callable[..., Any]) -> None:
+    """The process needs no answer to end."""
+    assert exit_code(terminal("run", "confirm", "--no-input")) == 1
+
+
 # --- what is written ----------------------------------------------------------------------------
 
 

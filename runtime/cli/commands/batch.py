@@ -46,6 +46,7 @@ def batch(
     max_size: shared.MaxSize = None,
     tier: shared.Tier = None,
     budget: shared.Budget = None,
+    no_input: shared.NoInput = False,
     script: shared.Script = None,
     on_unknown: shared.OnUnknown = None,
     json: Annotated[

@@ -28,6 +28,7 @@ def resume(
     accept_loss: shared.AcceptLoss = False,
     jobs: shared.Jobs = None,
     queue: shared.Queue = False,
+    no_input: shared.NoInput = False,
     background: shared.Background = False,
     profile: shared.Profile = False,
     flame: shared.Flame = None,

@@ -37,6 +37,7 @@ def run(
     budget: shared.Budget = None,
     jobs: shared.Jobs = None,
     queue: shared.Queue = False,
+    no_input: shared.NoInput = False,
     background: shared.Background = False,
     script: shared.Script = None,
     record: shared.Record = None,

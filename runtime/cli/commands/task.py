@@ -46,6 +46,7 @@ def task(
     budget: shared.Budget = None,
     jobs: shared.Jobs = None,
     queue: shared.Queue = False,
+    no_input: shared.NoInput = False,
     background: shared.Background = False,
     script: shared.Script = None,
     record: shared.Record = None,
