@@ -163,8 +163,8 @@ class Context:
     a process was started; `start_time` distinguishes it from a later one with the same pid.
     on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
     on_prompt(text): prompts at the terminal; None without one. has_input: whether a person may be asked.
-    on_agent(activity): what an agent does, as `journal.agent_activity.AgentActivity`. on_event(event): journal
-    events about the effect, written at once. cap_usd: the most that an agent may spend, None without a limit.
+    on_agent(activity): what an agent does, a `journal.agent_activity.AgentActivity`. on_event(event): a
+    journal event about the effect, written at once. cap_usd: the most that an agent may spend, or None.
     interrupted: what an agent did before the run crashed or was stopped
     (`journal.agent_history.AgentHistory`), where its session is to be continued.
     """
