@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..ir.compile_options import DEFAULT_OPTIONS, CompileOptions
+from ..ir.compile_options import DEFAULT_OPTIONS, IR_SUFFIX, CompileOptions
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.nodes import Program
-from ..ir.project_paths import IR_SUFFIX
 from ..ir.python_internals import CollectorRests
 from ..ir.records import frozen
 from ..ir.spans import Source

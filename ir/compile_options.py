@@ -1,4 +1,4 @@
-"""`CompileOptions`: everything that a caller sets for a compilation, with typed values.
+"""`CompileOptions`: all that a caller sets for a compilation, with typed values; names of a project's files.
 
 The command line and the Python API build it once; the frontend receives it as a whole, and the image
 cache hashes it. It is written without attrs because a run from the cache hashes it too and must not
@@ -7,12 +7,25 @@ wait for attrs. Must not contain: reading of texts (`runtime.project.load`), eff
 
 from __future__ import annotations
 
+from .light_records import LightRecord, field
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Protocol
 else:
     Protocol = object
+
+# The folder of a project's loops, flows and settings.
+LOOPS = ".loops"
+# Settings of the project and declarations of tools. No loop can have one of these names.
+CONFIG = "config.yaml"
+TOOLS = "tools.yaml"
+LOOP_SUFFIXES = (".yaml", ".yml")
+FLOW_SUFFIX = ".sexp"
+SOURCE_SUFFIXES = (*LOOP_SUFFIXES, FLOW_SUFFIX)
+# IR text: a program, but no source that a name can mean.
+IR_SUFFIX = ".ir"
 
 
 class Project(Protocol):
@@ -36,7 +49,7 @@ class Project(Protocol):
 DEFAULT_LLM_MODEL = "claude-haiku-4-5"
 
 
-class CompileOptions:
+class CompileOptions(LightRecord):
     """Options of one compilation; read-only.
 
     max_iterations: replaces the loop's limit. context: variables of a loop. arguments: variables of a flow.
@@ -46,64 +59,31 @@ class CompileOptions:
     as `--declare` names them. max_expansions: limit of macro expansions. max_nesting: limit of bracket depth.
     """
 
-    __slots__ = (
-        "arguments",
-        "context",
-        "declare",
-        "default_model",
-        "folder",
-        "llm_enabled",
-        "llm_model",
-        "max_expansions",
-        "max_iterations",
-        "max_nesting",
-        "project",
-    )
-    max_iterations: int | None
-    context: Mapping[str, Any]
-    llm_enabled: bool | None
-    llm_model: str | None
-    default_model: str
-    arguments: Mapping[str, Any]
-    folder: str | None
-    project: Project | None
-    declare: tuple[str, ...]
-    max_expansions: int | None
-    max_nesting: int | None
-
-    def __init__(
-        self,
-        *,
-        max_iterations: int | None = None,
-        context: Mapping[str, Any] | None = None,
-        llm_enabled: bool | None = None,
-        llm_model: str | None = None,
-        default_model: str = DEFAULT_LLM_MODEL,
-        arguments: Mapping[str, Any] | None = None,
-        folder: str | None = None,
-        project: Project | None = None,
-        declare: Sequence[str] = (),
-        max_expansions: int | None = None,
-        max_nesting: int | None = None,
-    ) -> None:
-        given = dict(locals(), context=dict(context or {}), arguments=dict(arguments or {}))
-        given["declare"] = tuple(declare)
-        for name in self.__slots__:
-            object.__setattr__(self, name, given[name])
+    max_iterations: int | None = None
+    context: Mapping[str, Any] = field(factory=dict)
+    llm_enabled: bool | None = None
+    llm_model: str | None = None
+    default_model: str = DEFAULT_LLM_MODEL
+    arguments: Mapping[str, Any] = field(factory=dict)
+    folder: str | None = None
+    project: Project | None = None
+    declare: tuple[str, ...] = ()
+    max_expansions: int | None = None
+    max_nesting: int | None = None
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"CompileOptions is read-only: {name}")
 
     def evolve(self, **changes: Any) -> CompileOptions:
         """A copy with some options replaced."""
-        return CompileOptions(**{name: getattr(self, name) for name in self.__slots__} | changes)
+        return CompileOptions(**{name: getattr(self, name) for name in self.field_names} | changes)
 
     def key(self) -> str:
         """Text that differs between options under which a source may compile differently.
 
         `project` is no part of it: its configuration is a file, hashed by its content.
         """
-        return repr([(name, getattr(self, name)) for name in self.__slots__ if name != "project"])
+        return repr([(name, getattr(self, name)) for name in self.field_names if name != "project"])
 
 
 DEFAULT_OPTIONS = CompileOptions()

@@ -10,6 +10,8 @@ Plain classes: a run of a compiled image reads these rows and must not pay for `
 
 from __future__ import annotations
 
+from .light_records import LightRecord
+
 # The type of each argument and result field. `value` is any plain data.
 FIELD_TYPES = {
     "allowed_tools": "texts", "append_prompt": "text", "args": "map", "argv": "texts", "agent": "text",
@@ -74,27 +76,6 @@ class EffectKind:
     optional: the result fields that a recorded case may leave out.
     """
 
-    __slots__ = (
-        "acts",
-        "args",
-        "changes_files",
-        "doc",
-        "inputs",
-        "is_action",
-        "is_idle",
-        "is_model_call",
-        "is_slow",
-        "is_work",
-        "may_prompt",
-        "name",
-        "optional",
-        "result",
-        "scripted",
-        "subject",
-        "waiting",
-        "waits",
-    )
-
     def __init__(
         self,
         name: str,
@@ -150,24 +131,19 @@ class EffectKind:
         return f"<effect {self.name}({self.args})>"
 
 
-class NoteKind:
+class NoteKind(LightRecord):
     """One kind of note.
 
     more: fields that the journal adds to the note's own. noun: the word for such a note in messages about
     recorded runs. is_shown: displays show it.
     """
 
-    __slots__ = ("doc", "fields", "is_shown", "more", "name", "noun")
-
-    def __init__(
-        self, name: str, fields: str, doc: str, *, more: str = "", noun: str = "note", is_shown: bool = True
-    ) -> None:
-        self.name = name
-        self.fields = fields
-        self.doc = doc
-        self.more = more
-        self.noun = noun
-        self.is_shown = is_shown
+    name: str
+    fields: str
+    doc: str
+    more: str = ""
+    noun: str = "note"
+    is_shown: bool = True
 
     def __repr__(self) -> str:
         return f"<note {self.name}({self.fields})>"

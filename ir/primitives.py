@@ -7,21 +7,20 @@ and always gives the same answer for the same operands; it may fault.
 
 from __future__ import annotations
 
+from .light_records import LightRecord
 
-class Signature:
+
+class Signature(LightRecord):
     """`least`..`most` operands (`most` None: any number), as written in `operands`.
 
     A plain class: a run of a compiled image reads these rows and must not pay for `typing`.
     """
 
-    __slots__ = ("doc", "least", "most", "name", "operands")
-
-    def __init__(self, name: str, least: int, most: int | None, operands: str, doc: str) -> None:
-        self.name = name
-        self.least = least
-        self.most = most
-        self.operands = operands
-        self.doc = doc
+    name: str
+    least: int
+    most: int | None
+    operands: str
+    doc: str
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}({self.operands})>"

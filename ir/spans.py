@@ -47,8 +47,6 @@ class Span:
 class Lines:
     """Line table of a source: converts character offsets to spans and back."""
 
-    __slots__ = ("path", "starts")
-
     def __init__(self, source: Source) -> None:
         self.path = source.path
         self.starts = [0, *(match.end() for match in re.finditer("\n", source.text or ""))]

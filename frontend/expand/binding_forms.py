@@ -305,8 +305,6 @@ def join(bindings: list[Binding | None], values: list[Core]) -> tuple[tuple[Bind
 class SiblingNames:
     """Names of a parallel binding list, which are not visible in the list's values."""
 
-    __slots__ = ("form_name", "index", "names")
-
     def __init__(self, form_name: str, names: list[str]) -> None:
         self.form_name = form_name
         self.names = names

@@ -13,8 +13,6 @@ class Unit:
     definitions: the variables that an entry gives their value. entries: the expanded entries.
     """
 
-    __slots__ = ("defined", "definitions", "entries", "frame", "imported", "is_top", "scope")
-
     def __init__(self, scope: Scope, *, is_top: bool = False) -> None:
         self.scope = scope
         self.is_top = is_top

@@ -15,9 +15,8 @@ from typing import Any
 
 import attrs
 
-from ...ir.compile_options import CompileOptions
+from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS, CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
-from ...ir.project_paths import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
 from ..core.program_parts import CallPart, Definitions, FunctionPart, LoopPart, Request

@@ -62,8 +62,6 @@ def work_off(lowering: Lowering) -> Any:
 class Into:
     """The value goes to a slot (None: nowhere), control to a state."""
 
-    __slots__ = ("label", "slot")
-
     def __init__(self, slot: str | None, label: Label) -> None:
         self.slot = slot
         self.label = label

@@ -37,8 +37,6 @@ class Names:
 class Label:
     """A state that will be: jumps go to it before it is written. `uses` counts them."""
 
-    __slots__ = ("kind", "name", "span", "uses")
-
     def __init__(self, kind: str, span: Span | None) -> None:
         self.kind = kind
         self.span = span
@@ -52,8 +50,6 @@ class Label:
 
 class _State:
     """A state being written: its instructions, and in the end its exit, made once names are known."""
-
-    __slots__ = ("body", "exit", "goes_to", "handler", "label")
 
     def __init__(self, label: Label, handler: tuple[Label, str] | None) -> None:
         self.label = label

@@ -16,8 +16,6 @@ _PREFIXES = frozenset(("'", "`", ",", ",@", "#;"))
 class Pending:
     """Open brackets, strings and comments of a text. `is_blank`: it has only blanks and comments."""
 
-    __slots__ = ("_brackets", "_comments", "_in_string", "_is_prefixed", "is_blank")
-
     def __init__(self, text: str = "") -> None:
         self._brackets = 0
         self._comments = 0

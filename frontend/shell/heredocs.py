@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ...ir.light_records import LightRecord
 from .expansions import Refuse
 from .hazards import IN_DELIMITER, Unsure
 
@@ -18,23 +19,18 @@ def word_of(delimiter: re.Match[str]) -> str:
     return next(word for word in delimiter.groups() if word is not None)
 
 
-class Heredoc:
+class Heredoc(LightRecord):
     """A here-document whose operator was read; its text follows the line.
 
     is_quoted: the delimiter is quoted, so the text is literal. words: of the command it is for.
     level: how many substitutions and double quotes it began in.
     """
 
-    __slots__ = ("delimiter", "is_quoted", "level", "strips_tabs", "words")
-
-    def __init__(
-        self, delimiter: str, is_quoted: bool, strips_tabs: bool, words: list[str], level: int
-    ) -> None:
-        self.delimiter = delimiter
-        self.is_quoted = is_quoted
-        self.strips_tabs = strips_tabs
-        self.words = words
-        self.level = level
+    delimiter: str
+    is_quoted: bool
+    strips_tabs: bool
+    words: list[str]
+    level: int
 
     def extent(self, text: str, start: int, end: int) -> tuple[int, int]:
         """The end of its text, which begins at `start`, and the place behind its delimiter."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import stat
 
+from ...ir.compile_options import FLOW_SUFFIX
 from ...ir.diagnostics import CompileError, Diagnostic
-from ...ir.project_paths import FLOW_SUFFIX
 from ...ir.python_internals import sha256
 from ...ir.spans import Source, Span
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...frontend.loop.json_schema import json_schema
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
+from ...ir.light_records import LightRecord
 from ...stdlib import read_text
 from ..host import clock, files, processes
 from ..host.effect_context import Context, Interrupt
@@ -44,15 +45,12 @@ class Hopeless(Exception):
         super().__init__(problem)
 
 
-class Described:
+class Described(LightRecord):
     """What a model made. usage: what all its attempts took."""
 
-    __slots__ = ("draft", "model", "usage")
-
-    def __init__(self, draft: Draft, model: str, usage: dict[str, Any] | None) -> None:
-        self.draft = draft
-        self.model = model
-        self.usage = usage
+    draft: Draft
+    model: str
+    usage: dict[str, Any] | None
 
 
 def model_name(given: str | None = None) -> str:

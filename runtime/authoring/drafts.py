@@ -17,6 +17,7 @@ from ...frontend.loop.paradigms import PARADIGMS, slug
 from ...frontend.loop.schema import LoopSettings, StateSpec
 from ...frontend.source.schema import Spec, fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
+from ...ir.light_records import LightRecord
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import COMPILED_SUFFIXES, LOOPS, SOURCE_SUFFIXES
@@ -40,16 +41,13 @@ _FIRST = ("paradigm", "name", "description")
 _NOTHING_RUN = "Nothing was run."
 
 
-class Draft:
+class Draft(LightRecord):
     """A loop that is not saved. name: what it is called, and its file."""
 
-    __slots__ = ("compiled", "name", "paradigm", "text")
-
-    def __init__(self, name: str, paradigm: str, text: str, compiled: Compiled | None) -> None:
-        self.name = name
-        self.paradigm = paradigm
-        self.text = text
-        self.compiled = compiled
+    name: str
+    paradigm: str
+    text: str
+    compiled: Compiled | None
 
     @property
     def path(self) -> str:

@@ -19,6 +19,7 @@ from ...frontend.loop.reader import read_loop
 from ...frontend.source.document import Document
 from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError
+from ...ir.light_records import LightRecord
 from ..host import files
 from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
@@ -31,15 +32,12 @@ from .author import Author
 from .describing import Described
 
 
-class Words:
+class Words(LightRecord):
     """A loop in words, and its file."""
 
-    __slots__ = ("document", "path", "spec")
-
-    def __init__(self, path: str, spec: NaturalSpec, document: Document) -> None:
-        self.path = path
-        self.spec = spec
-        self.document = document
+    path: str
+    spec: NaturalSpec
+    document: Document
 
     @property
     def name(self) -> str:

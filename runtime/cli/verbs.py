@@ -21,8 +21,6 @@ class Verb:
     function: `module:name` below `runtime.cli`. is_open: options end at the first argument.
     """
 
-    __slots__ = ("arguments", "doc", "examples", "function", "is_open", "name", "options")
-
     def __init__(
         self,
         name: str,

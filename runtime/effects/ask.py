@@ -109,8 +109,6 @@ def _alone(args: dict[str, Any], context: Context) -> dict[str, Any]:
 class Mailbox:
     """Where the answer to a question comes to; `folder` is the run's, None where it has none."""
 
-    __slots__ = ("_descriptors", "answer_path", "question", "seq", "wake_path")
-
     def __init__(self, folder: str | None, seq: int, question: str) -> None:
         self.seq = seq
         self.question = question

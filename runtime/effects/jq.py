@@ -24,8 +24,6 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
 class JqWorker:
     """Answers `jq` effects for one run."""
 
-    __slots__ = ("_limit", "_worker")
-
     def __init__(self, limit: float = LIMIT) -> None:
         self._limit = limit
         # jq shall see its input and nothing else; what Python needs to start stays.

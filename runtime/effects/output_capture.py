@@ -23,20 +23,6 @@ KEPT_END = CAPTURE_LIMIT // 2
 class Capture:
     """One output stream: kept whole up to CAPTURE_LIMIT, beyond that on disk, its ends in memory."""
 
-    __slots__ = (
-        "_decode",
-        "_directory",
-        "_file",
-        "_head",
-        "_masked",
-        "_name",
-        "_show",
-        "_tail",
-        "copy",
-        "stream",
-        "total",
-    )
-
     def __init__(self, stream: str, context: Context) -> None:
         self.stream = stream
         self.total = 0

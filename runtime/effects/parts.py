@@ -31,8 +31,6 @@ class Parts:
     effects of one run at the same time have in common; the world that creates the map closes them.
     """
 
-    __slots__ = ("_common", "_lasting", "_of_run", "_owns_common", "kinds", "workers")
-
     def __init__(
         self,
         kinds: frozenset[str] = frozenset(),

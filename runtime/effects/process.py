@@ -65,8 +65,6 @@ class ProcessOptions:
     must_stop(): whether to end it now, asked after each output.
     """
 
-    __slots__ = ("env", "given", "grace", "idle_s", "must_stop", "stop_signals")
-
     def __init__(
         self,
         given: str | None = None,
@@ -89,8 +87,6 @@ _SHELL_OPTIONS = ProcessOptions()
 
 class Runner:
     """Starts processes for one run, with the environment as it was when the runner was made."""
-
-    __slots__ = ("_left_behind", "_null", "_path", "env")
 
     def __init__(self) -> None:
         self.env = dict(environment.environb)
@@ -235,21 +231,6 @@ class Runner:
 
 class _Child:
     """A running process group and its two pipes."""
-
-    __slots__ = (
-        "_context",
-        "_exit",
-        "_heard",
-        "_options",
-        "_poller",
-        "_runner",
-        "_since",
-        "_streams",
-        "output",
-        "pid",
-        "status",
-        "stderr",
-    )
 
     def __init__(
         self,

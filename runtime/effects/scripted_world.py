@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...ir.effects import EFFECTS, TASK_RESULT
+from ...ir.light_records import LightRecord, field
 from ..host import signals
 from ..host.clock import timestamp
 from ..host.effect_context import Context, EffectLike, leave, pause
@@ -26,20 +27,19 @@ class NoRule(Exception):
     """An effect that no rule of the script answers; the text names it and the nearest rule."""
 
 
-class Rule:
+class Rule(LightRecord):
     """One rule: what it answers, its results in order, and how often it has answered."""
 
-    def __init__(self, line: int) -> None:
-        self.line = line
-        self.kinds: tuple[str, ...] = ()
-        self.state: str | None = None
-        self.command: str | None = None
-        self.pattern: Any = None
-        self.name: str | None = None
-        self.args: dict[str, Any] = {}
-        self.times: int | None = None
-        self.results: list[dict[str, Any]] = []
-        self.used = 0
+    line: int
+    kinds: tuple[str, ...] = ()
+    state: str | None = None
+    command: str | None = None
+    pattern: Any = None
+    name: str | None = None
+    args: dict[str, Any] = field(factory=dict)
+    times: int | None = None
+    results: list[dict[str, Any]] = field(factory=list)
+    used: int = 0
 
     @property
     def is_used_up(self) -> bool:

@@ -43,8 +43,6 @@ def shell_of(parts: Parts) -> Shell:
 class Shell:
     """Runs commands in `bash` where there is one, else in `sh`."""
 
-    __slots__ = ("_path", "_plain", "runner")
-
     def __init__(self, runner: Runner | None = None) -> None:
         self.runner = runner or Runner()
         self._path = self.runner.find("bash") or self.runner.find("sh") or "/bin/sh"

@@ -254,7 +254,7 @@ class _Task:
     def quiet(self) -> Context:
         """The context of the effect, for a command whose output is not shown."""
         now = self.context
-        fields = {name: getattr(now, name) for name in Context.__slots__ if name != "on_output"}
+        fields = {name: getattr(now, name) for name in Context.field_names if name != "on_output"}
         return Context(**fields)
 
     def shown(self, paths: list[str]) -> list[Shown]:

@@ -25,8 +25,6 @@ TREES, STALLS = "trees", "stalls"
 class World(Parts):
     """Performs effects for one run; the arguments are those of `Parts`."""
 
-    __slots__ = ()
-
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
         recorder: TreeRecorder = self.keep_common(TREES, TreeRecorder)

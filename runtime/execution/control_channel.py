@@ -22,8 +22,6 @@ _MOST = 1 << 16
 class ControlChannel:
     """The reading end of the pipe."""
 
-    __slots__ = ("_held", "_read", "_rest", "path")
-
     def __init__(self, path: str, read: int, held: int) -> None:
         self.path = path
         self._read = read

@@ -74,35 +74,6 @@ class Driver:
     first effect that may use it; None for what it likes.
     """
 
-    __slots__ = (
-        "_answers",
-        "_asked",
-        "_base_ms",
-        "_beside",
-        "_display",
-        "_effects",
-        "_fuel",
-        "_has_input",
-        "_interrupt",
-        "_interrupted_agents",
-        "_jobs",
-        "_kind",
-        "_log",
-        "_machine",
-        "_origin",
-        "_paused",
-        "_performed",
-        "_pool",
-        "_program",
-        "_progress",
-        "_queued",
-        "_record",
-        "_refusals",
-        "_run",
-        "_settles",
-        "_world",
-    )
-
     def __init__(
         self,
         machine: Machine,

@@ -44,8 +44,6 @@ class EffectLog:
     effect that waits. last: the highest number of an effect that began.
     """
 
-    __slots__ = ("_journal", "_open", "_open_spending", "_spending", "_told", "last", "places")
-
     def __init__(self, journal: Journal, open_spending: Callable[[], Spending] | None) -> None:
         self._journal = journal
         self._open_spending = open_spending

@@ -39,8 +39,6 @@ _FOREVER = float("inf")
 class _Worker:
     """World and interrupt for one effect at a time, reused by the next one."""
 
-    __slots__ = ("interrupt", "is_asking", "owner", "world")
-
     def __init__(self) -> None:
         self.world: World | None = None
         self.owner: RunEffects | None = None  # whose world it is

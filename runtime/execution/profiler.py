@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...ir.effects import EFFECTS
+from ...ir.light_records import LightRecord, field
 from ..host import clock
 from ..journal.events import (
     KINDS,
@@ -47,15 +48,12 @@ Chain = tuple[tuple[str, str], ...]
 Key = tuple[Chain, str]
 
 
-class Cost:
+class Cost(LightRecord):
     """count: how often. total: seconds it took. share: seconds of the run's time that are its own."""
 
-    __slots__ = ("count", "share", "total")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self.share = 0.0
+    count: int = 0
+    total: float = 0.0
+    share: float = 0.0
 
     def add(self, other: Cost) -> None:
         self.count += other.count
@@ -63,18 +61,17 @@ class Cost:
         self.share += other.share
 
 
-class Places:
+class Places(LightRecord):
     """The states around whatever the program does, by its notes.
 
     A note says its loop and not what is around that: a loop whose states are entered while another is in a
     state is taken to be inside it, until an effect of that state shows that they are side by side.
     """
 
-    def __init__(self) -> None:
-        self._chain: Chain = ()
-        self._shown: dict[str, Chain] = {}
-        self._open: dict[str, Chain] = {}
-        self._beside: set[tuple[str, str]] = set()
+    _chain: Chain = ()
+    _shown: dict[str, Chain] = field(factory=dict)
+    _open: dict[str, Chain] = field(factory=dict)
+    _beside: set[tuple[str, str]] = field(factory=set)
 
     def stand(self, loops: Iterable[tuple[str, str | None]]) -> None:
         """The position of a resumed run: active loops with their states, in the order of their start."""

@@ -32,25 +32,6 @@ class RunRecord:
     them, None for nowhere. doubtful(): what `Position.marks` gives. elapsed_ms(): the active time of the run.
     """
 
-    __slots__ = (
-        "_active",
-        "_begun",
-        "_checkpoints",
-        "_doubtful",
-        "_elapsed_ms",
-        "_journal",
-        "_machine",
-        "_pace",
-        "_progress",
-        "_run",
-        "_state_file",
-        "effects",
-        "is_unsynced",
-        "settle",
-        "sync",
-        "sync_later",
-    )
-
     def __init__(
         self,
         run: RunFolder,

@@ -48,8 +48,6 @@ _MOST_PROGRAMS = 256
 class ScheduledRun:
     """A run among many: what it does, and how it is asked to stop; `about` is whatever its giver likes."""
 
-    __slots__ = ("about", "backlog", "command", "effects", "interrupt", "is_apart", "release", "steps")
-
     def __init__(self, command: Command, about: Any) -> None:
         self.command = command
         self.about = about

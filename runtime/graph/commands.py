@@ -6,8 +6,8 @@ import os.path
 
 from ...frontend.loop.load import load
 from ...frontend.source.files import read_source, text_source
+from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.diagnostics import CompileError, suggest
-from ...ir.project_paths import LOOP_SUFFIXES
 from ...ir.spans import Source
 from ...vm.code.image import Image
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
+from ...ir.light_records import LightRecord
 from . import clock, environment, files, pipes
 
 TYPE_CHECKING = False
@@ -94,8 +95,6 @@ class Interrupt:
     handles: nothing can wait for it, and only `check` and `is_set` notice a request.
     """
 
-    __slots__ = ("_read", "_write", "count")
-
     def __init__(self, is_polled: bool = False) -> None:
         self.count = 0
         self._read = self._write = -1
@@ -153,7 +152,7 @@ def milliseconds(seconds: float) -> int:
     return max(0, int(min(seconds, LONGEST_WAIT) * 1000) + 1)
 
 
-class Context:
+class Context(LightRecord):
     """The context of one effect: its identity, limits and callbacks.
 
     effect_id: `<run>/<seq>`, the effect's idempotency key. loop, state, iteration: for the action's
@@ -169,67 +168,24 @@ class Context:
     (`journal.agent_history.AgentHistory`), where its session is to be continued.
     """
 
-    __slots__ = (
-        "cap_usd",
-        "effect_id",
-        "elapsed_ms",
-        "folder",
-        "has_input",
-        "interrupt",
-        "interrupted",
-        "iteration",
-        "loop",
-        "on_agent",
-        "on_event",
-        "on_output",
-        "on_process",
-        "on_prompt",
-        "on_tick",
-        "output_dir",
-        "run_id",
-        "state",
-    )
-
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        effect_id: str,
-        loop: str | None,
-        state: str | None,
-        iteration: int | None,
-        elapsed_ms: Callable[[], int],
-        interrupt: Interrupt,
-        output_dir: str | None = None,
-        on_output: Callable[[str, str], object] | None = None,
-        on_process: Callable[[int, str], object] | None = None,
-        on_tick: Callable[[], object] | None = None,
-        folder: str | None = None,
-        on_prompt: Callable[[str], object] | None = None,
-        has_input: bool = True,
-        on_agent: Callable[[Any], object] | None = None,
-        on_event: Callable[[Any], object] | None = None,
-        cap_usd: float | None = None,
-        interrupted: Any = None,
-    ) -> None:
-        self.run_id = run_id
-        self.effect_id = effect_id
-        self.loop = loop
-        self.state = state
-        self.iteration = iteration
-        self.elapsed_ms = elapsed_ms
-        self.interrupt = interrupt
-        self.output_dir = output_dir
-        self.on_output = on_output
-        self.on_process = on_process
-        self.on_tick = on_tick
-        self.folder = folder
-        self.on_prompt = on_prompt
-        self.has_input = has_input
-        self.on_agent = on_agent
-        self.on_event = on_event
-        self.cap_usd = cap_usd
-        self.interrupted = interrupted
+    run_id: str
+    effect_id: str
+    loop: str | None
+    state: str | None
+    iteration: int | None
+    elapsed_ms: Callable[[], int]
+    interrupt: Interrupt
+    output_dir: str | None = None
+    on_output: Callable[[str, str], object] | None = None
+    on_process: Callable[[int, str], object] | None = None
+    on_tick: Callable[[], object] | None = None
+    folder: str | None = None
+    on_prompt: Callable[[str], object] | None = None
+    has_input: bool = True
+    on_agent: Callable[[Any], object] | None = None
+    on_event: Callable[[Any], object] | None = None
+    cap_usd: float | None = None
+    interrupted: Any = None
 
     @property
     def seq(self) -> int:

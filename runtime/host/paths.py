@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os.path
 
-from ...ir.project_paths import CONFIG, IR_SUFFIX, LOOPS, SOURCE_SUFFIXES, TOOLS
+from ...ir.compile_options import CONFIG, IR_SUFFIX, LOOPS, SOURCE_SUFFIXES, TOOLS
 from . import files
 
 # The project: the working directory.

@@ -41,8 +41,6 @@ class Screen:
     is_live: lines can be rewritten (a terminal that is not dumb). color, unicode: whether they may be used.
     """
 
-    __slots__ = ("_encoding", "_fd", "_gone", "_stream", "color", "is_live", "unicode")
-
     def __init__(self, stream: IO[str] | None) -> None:
         environ = environment.environ
         self._stream = stream

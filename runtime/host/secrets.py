@@ -31,17 +31,6 @@ _PLACEHOLDER = "secret-{}-is-not-set"
 class Secrets:
     """The secrets of a process. label: the variable's name, with `/form` for another notation."""
 
-    __slots__ = (
-        "_by_core",
-        "_labels",
-        "_lenient",
-        "_values",
-        "byte_groups",
-        "in_bytes",
-        "text_groups",
-        "texts",
-    )
-
     def __init__(self, values: Mapping[str, str], is_lenient: bool = False) -> None:
         self._lenient = is_lenient
         self._values: dict[str, str] = {}
@@ -146,8 +135,6 @@ def _present(data: Any, groups: Any) -> list[Any]:
 
 class Stream:
     """Masking of text or bytes that arrive in parts; a secret may span two parts."""
-
-    __slots__ = ("_empty", "_groups", "_held", "_mask", "_secrets")
 
     def __init__(self, is_text: bool) -> None:
         self._secrets: Any = known.texts if is_text else known.in_bytes

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ...ir.light_records import LightRecord
 from ..host import environment, files, processes, secrets
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
@@ -38,17 +39,16 @@ _HELP = (
 )
 
 
-class Step:
+class Step(LightRecord):
     """One effect with the trees around it. reason: why a tree is missing."""
 
-    def __init__(self, seq: int, state: str | None, iteration: int) -> None:
-        self.seq = seq
-        self.kind = ""
-        self.state = state
-        self.iteration = iteration
-        self.is_finished = False
-        self.before: TreeTaken | None = None
-        self.after: TreeTaken | None = None
+    seq: int
+    state: str | None
+    iteration: int
+    kind: str = ""
+    is_finished: bool = False
+    before: TreeTaken | None = None
+    after: TreeTaken | None = None
 
     @property
     def trees(self) -> Iterator[TreeTaken]:

@@ -13,6 +13,7 @@ import contextlib
 import os.path
 from typing import Any
 
+from ...ir.light_records import LightRecord
 from ..execution import control_channel
 from ..host import clock, files, leftovers, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, UserError, reason
@@ -38,8 +39,6 @@ class Holder:
 
     host: where it takes requests, if it may run others too.
     """
-
-    __slots__ = ("_descriptor", "host", "pid", "run")
 
     def __init__(self, run: RunFolder, pid: int, descriptor: int, host: str | None) -> None:
         self.run = run
@@ -140,23 +139,20 @@ def _open(pid: int) -> int:
         return -1
 
 
-class Stopped:
+class Stopped(LightRecord):
     """What came of it for one run.
 
     how: "stopped" (it left a record of it), "left" (the queue; there is nothing to resume), "ended" (by
     itself), "killed", "failed".
     """
 
-    __slots__ = ("how", "iteration", "message", "run", "seconds", "state", "status")
-
-    def __init__(self, run: str, how: str, seconds: float = 0.0, message: str = "") -> None:
-        self.run = run
-        self.how = how
-        self.seconds = seconds
-        self.message = message
-        self.status: str | None = None
-        self.state: str | None = None
-        self.iteration: int | None = None
+    run: str
+    how: str
+    seconds: float = 0.0
+    message: str = ""
+    status: str | None = None
+    state: str | None = None
+    iteration: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {

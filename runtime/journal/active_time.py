@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 
+from ...ir.light_records import LightRecord
 from ..host import clock, files
 from .codec import seal_json, unseal
 
@@ -24,15 +25,12 @@ EVERY = 0.25
 _LONGEST = 256
 
 
-class ActiveTime:
+class ActiveTime(LightRecord):
     """Active time by the events of a journal, added in order: what they say themselves, else time stamps."""
 
-    __slots__ = ("_ms", "_since", "_until")
-
-    def __init__(self) -> None:
-        self._ms = 0
-        self._since: float | None = None
-        self._until: float | None = None
+    _ms: int = 0
+    _since: float | None = None
+    _until: float | None = None
 
     def set(self, ms: int, moment: float | None) -> None:
         """At that moment the active time was `ms`."""
@@ -69,8 +67,6 @@ class ActiveFile:
     elapsed_ms(): the time. synced(): bytes and lines of the journal that are on disk. Errors in writing it
     are ignored.
     """
-
-    __slots__ = ("_elapsed_ms", "_fd", "_next", "_path", "_synced")
 
     def __init__(
         self, folder: str, elapsed_ms: Callable[[], int], synced: Callable[[], tuple[int, int]]
@@ -115,15 +111,12 @@ def discard(folder: str) -> None:
         files.unlink(os.path.join(folder, FILE))
 
 
-class Saved:
+class Saved(LightRecord):
     """What the file has: the active time in milliseconds, bytes and lines of the journal; 0 for unknown."""
 
-    __slots__ = ("lines", "ms", "size")
-
-    def __init__(self, ms: int = 0, size: int = 0, lines: int = 0) -> None:
-        self.ms = ms
-        self.size = size
-        self.lines = lines
+    ms: int = 0
+    size: int = 0
+    lines: int = 0
 
 
 def read(folder: str) -> Saved:

@@ -6,6 +6,8 @@ and the displays use them. A plain class, because the path of a cached run impor
 
 from __future__ import annotations
 
+from ...ir.light_records import LightRecord
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -27,46 +29,25 @@ ACTIVITY_KINDS = {
 }
 
 
-class AgentActivity:
+class AgentActivity(LightRecord):
     """One fact about an agent at work; `ACTIVITY_KINDS` lists the kinds and their fields."""
 
-    __slots__ = (
-        *("attempt", "delay_s", "files", "id", "is_error", "kind", "name", "resets_at", "status", "target"),
-        *("text", "usage"),
-    )
-
-    def __init__(
-        self,
-        kind: str,
-        *,
-        id: str = "",
-        name: str = "",
-        target: str = "",
-        text: str = "",
-        files: tuple[str, ...] = (),
-        is_error: bool = False,
-        status: int | None = None,
-        resets_at: float | None = None,
-        attempt: int | None = None,
-        delay_s: float | None = None,
-        usage: dict[str, Any] | None = None,
-    ) -> None:
-        self.kind = kind
-        self.id = id
-        self.name = name
-        self.target = target
-        self.text = text
-        self.files = files
-        self.is_error = is_error
-        self.status = status
-        self.resets_at = resets_at
-        self.attempt = attempt
-        self.delay_s = delay_s
-        self.usage = usage
+    kind: str
+    id: str = ""
+    name: str = ""
+    target: str = ""
+    text: str = ""
+    files: tuple[str, ...] = ()
+    is_error: bool = False
+    status: int | None = None
+    resets_at: float | None = None
+    attempt: int | None = None
+    delay_s: float | None = None
+    usage: dict[str, Any] | None = None
 
     def as_data(self) -> dict[str, Any]:
         """The fields that say something, as plain data."""
-        found = {name: getattr(self, name) for name in self.__slots__}
+        found = {name: getattr(self, name) for name in self.field_names}
         return {
             name: list(value) if name == "files" else value
             for name, value in found.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.light_records import LightRecord, field
 from .events import AgentActed
 
 TYPE_CHECKING = False
@@ -15,28 +16,22 @@ _LONGEST = 4096
 _WORK = ("text", "tool", "tool-end", "files", "refusal", "usage", "final")
 
 
-class AgentHistory:
+class AgentHistory(LightRecord):
     """running: tools that have started and not ended, by id. answer: the final one, else the last text.
 
     has_worked: whether it has done more than to open a session.
     """
 
-    __slots__ = (
-        *("answer", "files", "has_worked", "model", "refusals", "running", "seq", "session", "tools"),
-        "_is_again",
-    )
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
-        self.has_worked = False
-        self._is_again = False
-        self.session: str | None = None
-        self.model: str | None = None
-        self.tools = 0
-        self.running: dict[str, str] = {}
-        self.files: dict[str, None] = {}
-        self.refusals: list[str] = []
-        self.answer: Any = ""
+    seq: int
+    has_worked: bool = False
+    _is_again: bool = False
+    session: str | None = None
+    model: str | None = None
+    tools: int = 0
+    running: dict[str, str] = field(factory=dict)
+    files: dict[str, None] = field(factory=dict)
+    refusals: list[str] = field(factory=list)
+    answer: Any = ""
 
     def begin(self) -> None:
         """The effect is performed, again if it was before."""

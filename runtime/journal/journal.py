@@ -98,8 +98,6 @@ def _digest(data: bytes) -> str:
 class Blobs:
     """Strings kept by the hash of their content in a folder, each once."""
 
-    __slots__ = ("folder",)
-
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
@@ -212,20 +210,6 @@ class Journal:
     is to be done next. Each raises JournalError; the file then ends with its last whole line. `now`
     gives the time stamp of an event. `lines` counts the lines.
     """
-
-    __slots__ = (
-        "_buffer",
-        "_fd",
-        "_is_unsynced",
-        "_last",
-        "_size",
-        "_synced",
-        "_waiting",
-        "blobs",
-        "lines",
-        "now",
-        "path",
-    )
 
     def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
         self._fd = fd

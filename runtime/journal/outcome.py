@@ -5,6 +5,7 @@ A run that has used up its fuel or its budget stops too; it can be resumed.
 
 from __future__ import annotations
 
+from ...ir.light_records import LightRecord
 from ...vm.machine.outcomes import Done
 from ...vm.values.faults import Fault, Place, show_place
 from ..host.effect_context import Interrupted
@@ -42,7 +43,7 @@ def error_of(fault: Fault) -> dict[str, Any]:
     }
 
 
-class Outcome:
+class Outcome(LightRecord):
     """How a run ended, or that it was interrupted.
 
     kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
@@ -51,38 +52,20 @@ class Outcome:
     limit of iterations, which a flow that returns says in `terminated_by`.
     """
 
-    __slots__ = (
-        "code",
-        "duration_ms",
-        "error",
-        "final_state",
-        "has_run_out",
-        "iterations",
-        "kind",
-        "place",
-        "program",
-        "run",
-        "status",
-        "steps",
-        "terminated_by",
-        "value",
-    )
-
-    def __init__(self, run: str | None, program: str | None, kind: str, status: str) -> None:
-        self.run = run
-        self.program = program
-        self.kind = kind
-        self.status = status
-        self.terminated_by: str | None = None
-        self.final_state: str | None = None
-        self.iterations = 0
-        self.steps = 0
-        self.value: Any = None
-        self.code: int | None = None
-        self.has_run_out = False
-        self.error: dict[str, Any] | None = None
-        self.place: Place | None = None
-        self.duration_ms = 0
+    run: str | None
+    program: str | None
+    kind: str
+    status: str
+    terminated_by: str | None = None
+    final_state: str | None = None
+    iterations: int = 0
+    steps: int = 0
+    value: Any = None
+    code: int | None = None
+    has_run_out: bool = False
+    error: dict[str, Any] | None = None
+    place: Place | None = None
+    duration_ms: int = 0
 
     def take(self, stop: Done | Fault | int) -> Outcome:
         """How the program ended: with a value, in a fault, or by asking for an exit code; gives itself."""

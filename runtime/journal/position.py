@@ -5,6 +5,7 @@ The driver, replay and the fold of the journal share it.
 
 from __future__ import annotations
 
+from ...ir.light_records import LightRecord, field
 from .events import Evaluate, LoopComplete, NoteEvent, Route, StateEnter, StateNote
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ QUANTUM = 2_000
 _MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, LoopComplete, Evaluate, Route)}
 
 
-class Progress:
+class Progress(LightRecord):
     """The author's state a run is in, its iteration, and how many states it has entered.
 
     has_run_out: a loop reached its limit of iterations.
@@ -27,15 +28,12 @@ class Progress:
     Inside an inner loop the state is `<loop>/<state>`; when that loop ends, it is again the state around it.
     """
 
-    __slots__ = ("_loops", "has_run_out", "iteration", "state", "steps")
-
-    def __init__(self) -> None:
-        self.state: str | None = None
-        self.iteration = 0
-        self.steps = 0
-        self.has_run_out = False
-        # Place in each active loop, in the order of their latest notes; '' is the program.
-        self._loops: dict[str, Where] = {}
+    state: str | None = None
+    iteration: int = 0
+    steps: int = 0
+    has_run_out: bool = False
+    # Place in each active loop, in the order of their latest notes; '' is the program.
+    _loops: dict[str, Where] = field(factory=dict)
 
     @property
     def place(self) -> Where:

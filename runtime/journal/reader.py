@@ -37,8 +37,6 @@ class Damage:
     as after a crash during writing. missing: bytes after it that were on disk and are not there any more.
     """
 
-    __slots__ = ("at_end", "first_line", "last_line", "missing", "offset", "size", "torn")
-
     def __init__(self, first_line: int, offset: int) -> None:
         self.first_line = first_line
         self.last_line = first_line

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os.path
 
 from ...ir.effects import EFFECTS
+from ...ir.light_records import LightRecord, field
 from . import active_time
 from .active_time import ActiveTime
 from .agent_history import AgentHistory
@@ -56,23 +57,20 @@ _MOST_FILES = 1000
 CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
 
 
-class Used:
+class Used(LightRecord):
     """Budget that a run has used: money, tokens, calls and seconds in calls.
 
     calls: finished ones. begun: numbers of the effects that are calls; one that is performed again is one
     call. unpriced: results that do not say their cost; is_uncounted: some do not say their tokens.
     """
 
-    __slots__ = ("begun", "calls", "is_uncounted", "seconds", "tokens", "unpriced", "usd")
-
-    def __init__(self) -> None:
-        self.usd = 0.0
-        self.tokens = 0
-        self.calls = 0
-        self.seconds = 0.0
-        self.begun: set[int] = set()
-        self.unpriced = 0
-        self.is_uncounted = False
+    usd: float = 0.0
+    tokens: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    begun: set[int] = field(factory=set)
+    unpriced: int = 0
+    is_uncounted: bool = False
 
     def begin(self, seq: int, kind: str) -> None:
         """An effect is about to be performed."""
@@ -111,17 +109,14 @@ def amount(value: Any) -> float:
     return value if 0 <= value < LARGEST else 0
 
 
-class StateHistory:
+class StateHistory(LightRecord):
     """Totals of one of the author's states: visits, time, verdicts, money and tokens."""
 
-    __slots__ = ("ms", "tokens", "usd", "verdicts", "visits")
-
-    def __init__(self) -> None:
-        self.visits = 0
-        self.ms = 0
-        self.verdicts: dict[str, int] = {}
-        self.usd = 0.0
-        self.tokens = 0
+    visits: int = 0
+    ms: int = 0
+    verdicts: dict[str, int] = field(factory=dict)
+    usd: float = 0.0
+    tokens: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -142,37 +137,23 @@ class StateHistory:
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
 
 
-class EffectHistory:
+class EffectHistory(LightRecord):
     """One effect; values are as on the line (`codec.unpack`).
 
     start: the event of its last start, None where that is not in the journal. processes: those started for
     it since, each with its start time. start_offset, end_offset: where those events are in the journal.
     """
 
-    __slots__ = (
-        "args",
-        "end_offset",
-        "is_finished",
-        "is_started",
-        "kind",
-        "processes",
-        "result",
-        "seq",
-        "start",
-        "start_offset",
-    )
-
-    def __init__(self, seq: int = 0) -> None:
-        self.seq = seq
-        self.kind: str | None = None
-        self.args: dict[str, Any] = {}
-        self.is_started = False
-        self.is_finished = False
-        self.result: dict[str, Any] = {}
-        self.start_offset = 0
-        self.end_offset = 0
-        self.start: EffectStarted | None = None
-        self.processes: list[tuple[int, str]] = []
+    seq: int = 0
+    kind: str | None = None
+    args: dict[str, Any] = field(factory=dict)
+    is_started: bool = False
+    is_finished: bool = False
+    result: dict[str, Any] = field(factory=dict)
+    start_offset: int = 0
+    end_offset: int = 0
+    start: EffectStarted | None = None
+    processes: list[tuple[int, str]] = field(factory=list)
 
     def begin(self, event: EffectStarted) -> None:
         self.is_started = True
@@ -183,19 +164,16 @@ class EffectHistory:
         self.processes = []
 
 
-class Checkpoint:
+class Checkpoint(LightRecord):
     """The run at a position of its journal, so that what is before it need not be read.
 
     offset, lines: bytes and lines before it. turn: which of the files it is in. facts: plain data.
     """
 
-    __slots__ = ("facts", "lines", "offset", "turn")
-
-    def __init__(self, offset: int, lines: int, turn: int, facts: dict[str, Any]) -> None:
-        self.offset = offset
-        self.lines = lines
-        self.turn = turn
-        self.facts = facts
+    offset: int
+    lines: int
+    turn: int
+    facts: dict[str, Any]
 
 
 class RunHistory:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 class Detachment:
     """The run's side: `prepare` what may fail, then `leave` the caller."""
 
-    __slots__ = ("_log", "_pipe")
-
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._log = -1

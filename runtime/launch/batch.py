@@ -73,8 +73,6 @@ def _upwards(path: str) -> list[str]:
 class Wanted:
     """A run to start: its paths, and how. about: the job, or the run to resume."""
 
-    __slots__ = ("about", "begin", "command", "index", "paths")
-
     def __init__(
         self, about: Job | RunFolder, paths: Iterable[str], begin: Callable[[ScheduledRun], None]
     ) -> None:

@@ -17,6 +17,7 @@ from ...frontend.source.json_tree import DuplicateKey, parse_json, tree_of
 from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, of, optional
 from ...frontend.source.schema_reader import SchemaReader
 from ...ir.diagnostics import CompileError, clean
+from ...ir.light_records import LightRecord
 from ...ir.python_internals import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
@@ -33,28 +34,18 @@ _MOST_TOLD = 20
 _EXAMPLE = 'one object a line, such as {"loop": "fix-types", "context": {"target": "src/"}}'
 
 
-class Job:
+class Job(LightRecord):
     """One requested run.
 
     number: its position among all, from 1. values: options as of `llc run`. scope: the paths it works
     on, None for those that its program declares. span: its place in a file, `source`.
     """
 
-    __slots__ = ("number", "scope", "source", "span", "values")
-
-    def __init__(
-        self,
-        number: int,
-        values: options.Values,
-        scope: list[str] | None = None,
-        span: Span | None = None,
-        source: Source | None = None,
-    ) -> None:
-        self.number = number
-        self.values = values
-        self.scope = scope
-        self.span = span
-        self.source = source
+    number: int
+    values: options.Values
+    scope: list[str] | None = None
+    span: Span | None = None
+    source: Source | None = None
 
 
 _VALUES = Type("map", JSON, says="a map of names to values")

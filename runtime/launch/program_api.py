@@ -50,7 +50,7 @@ def compile(
         llm_model=llm_model,
         arguments=plain_data(arguments),
         folder=LOOPS,
-        declare=declare,
+        declare=tuple(declare),
     )
     return emit(compile_text(text, path, options).program)
 

@@ -23,8 +23,6 @@ class Signals:
     does not end with the terminal it came from.
     """
 
-    __slots__ = ("_before", "_interrupt", "_is_background")
-
     def __init__(self, interrupt: Interrupt, is_background: bool = False) -> None:
         self._interrupt = interrupt
         self._is_background = is_background
@@ -64,8 +62,6 @@ def _pass(number: int, frame: FrameType | None) -> None:
 
 class StopSignals:
     """A context in which a request to stop can be made: by the stopping signals, unless `is_silent`."""
-
-    __slots__ = ("_interrupt", "_signals")
 
     def __init__(self, is_silent: bool, is_background: bool = False) -> None:
         self._interrupt = Interrupt()

@@ -46,8 +46,6 @@ class Claims:
     own: limits of the project's configuration. warn: gets a sentence when amounts are not recorded.
     """
 
-    __slots__ = ("_calls", "_has_warned", "_is_reconciled", "_own", "_rows", "_warn")
-
     def __init__(self, own: tuple[Limit, ...], warn: Callable[[str], None]) -> None:
         self._own = own
         self._warn = warn

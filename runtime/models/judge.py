@@ -36,8 +36,6 @@ _CONFIG = os.path.join(ROOT, LOOPS, CONFIG)
 class Judge:
     """Answers `evaluate` effects for one run; its environment is read once. shared: as in `ModelClient`."""
 
-    __slots__ = ("_client", "_entries", "_env", "_shared")
-
     def __init__(self, shared: SharedWorkers | None = None) -> None:
         self._shared = shared
         self._env = dict(environment.environb)

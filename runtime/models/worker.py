@@ -50,8 +50,6 @@ class WorkerTimeout(Exception):
 class Worker:
     """A helper that runs `main()` of a module of this package; `words` are arguments for it."""
 
-    __slots__ = ("_env", "_module", "_pid", "_read", "_ready", "_words", "_write")
-
     def __init__(self, module: str, env: Mapping[bytes, bytes], *words: str) -> None:
         self._words = words
         self._module = f"{__package__.rpartition('.')[0]}.{module}"

@@ -33,8 +33,6 @@ _CHUNK = 1 << 16
 class _Call:
     """One that waits, in its own thread, for what the thread that reads has for it."""
 
-    __slots__ = ("_read", "_write", "messages")
-
     def __init__(self) -> None:
         self.messages: deque[tuple[str, Any]] = deque()
         self._read, self._write = pipes.pipe()

@@ -210,8 +210,6 @@ class Command:
     argv: the program and its arguments. note: what the user should know about it, or "".
     """
 
-    __slots__ = ("argv", "note")
-
     def __init__(
         self, agent: AgentSpec, args: Mapping[str, Any], is_root: bool, env: Mapping[str, str]
     ) -> None:

@@ -54,8 +54,6 @@ class Spending:
     price is not known. ledgers: the claims of the run on the user's ledgers, None where it makes none.
     """
 
-    __slots__ = ("_caps", "_ledgers", "_unpriced", "limits", "total")
-
     def __init__(
         self,
         limits: Mapping[str, float],

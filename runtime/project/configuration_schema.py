@@ -193,7 +193,7 @@ class _Reader(AgentReader):
         models: dict[str, ModelEntry] = {}
         for entry in given.models:
             if entry.name not in models:
-                models[entry.name] = ModelEntry(**{key: getattr(entry, key) for key in ModelEntry.__slots__})
+                models[entry.name] = ModelEntry(*(getattr(entry, key) for key in ModelEntry.field_names))
             else:
                 message = f"the model `{entry.name}` is given twice"
                 self.error("repeated-key", message, entry.spans["name"])
@@ -208,7 +208,7 @@ class _Reader(AgentReader):
             size(kept.size) if isinstance(kept, Keep) and kept.size else None,
         )
         found.models = models
-        found.tasks = TaskSettings(**{key: getattr(given.tasks, key) for key in TaskSettings.__slots__})
+        found.tasks = TaskSettings(*(getattr(given.tasks, key) for key in TaskSettings.field_names))
         found.agents = programs
         found.mcp = dict(given.mcp)
         found.record_files = given.record_files

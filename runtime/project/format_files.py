@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from ...frontend.sexp.formatter import format_source
 from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.light_records import LightRecord
 from ...ir.spans import Source
 from ..host import files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
@@ -27,16 +28,13 @@ STDIN = "-"
 STDIN_PATH = "<stdin>"
 
 
-class Formatted:
+class Formatted(LightRecord):
     """One file: its text, and the text laid out; or what is wrong with it."""
 
-    def __init__(
-        self, path: str, text: str = "", result: str = "", error: CompileError | None = None
-    ) -> None:
-        self.path = path
-        self.text = text
-        self.result = result
-        self.error = error
+    path: str
+    text: str = ""
+    result: str = ""
+    error: CompileError | None = None
 
     @property
     def is_changed(self) -> bool:

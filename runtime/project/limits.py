@@ -44,8 +44,6 @@ class Bounds:
     integers are bounded in proportion.
     """
 
-    __slots__ = ("depth", "fuel", "size")
-
     def __init__(self, fuel: int | None = None, depth: int | None = None, size: int | None = None) -> None:
         self.fuel = fuel or FUEL
         self.depth = depth or DEPTH

@@ -5,6 +5,7 @@ Must not contain what the options do, nor how a command line is read (`cli.parse
 
 from __future__ import annotations
 
+from ...ir.light_records import LightRecord
 from ..host.errors import UserError
 
 TYPE_CHECKING = False
@@ -38,45 +39,25 @@ _PAIRS = {
 _INFINITY = float("inf")
 
 
-class CommandParameter:
+class CommandParameter(LightRecord):
     """An option or, without `names`, an argument of a subcommand.
 
     kind: FLAG (no value), INTEGER, NUMBER or TEXT; numbers lie between `least` and `most`. default: what help
     shows. completer: `module:function` below `runtime.cli`, or ''. heading: of its section in the help.
     """
 
-    __slots__ = (
-        "completer", "default", "doc", "heading", "is_repeated", "is_required", "kind", "least", "metavar",
-        "most", "name", "names",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        name: str,
-        names: tuple[str, ...],
-        kind: str,
-        doc: str,
-        metavar: str = "",
-        completer: str = "",
-        default: Any = None,
-        least: float | None = None,
-        most: float | None = None,
-        is_repeated: bool = False,
-        is_required: bool = False,
-        heading: str = "",
-    ) -> None:
-        self.name = name
-        self.names = names
-        self.kind = kind
-        self.doc = doc
-        self.metavar = metavar
-        self.completer = completer
-        self.default = default
-        self.least = least
-        self.most = most
-        self.is_repeated = is_repeated
-        self.is_required = is_required
-        self.heading = heading
+    name: str
+    names: tuple[str, ...]
+    kind: str
+    doc: str
+    metavar: str = ""
+    completer: str = ""
+    default: Any = None
+    least: float | None = None
+    most: float | None = None
+    is_repeated: bool = False
+    is_required: bool = False
+    heading: str = ""
 
     def read(self, text: str) -> Any:
         """The value of a word. Raises ValueError, which says what the value must be."""

@@ -33,8 +33,6 @@ def load_prices() -> dict[str, Any]:
 class Prices:
     """The known prices, read when first asked for."""
 
-    __slots__ = ("_known",)
-
     def __init__(self) -> None:
         self._known: dict[str, Any] | None = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 
+from ...ir.light_records import LightRecord, field
 from ...ir.python_internals import sha256
 from ...vm.code.image import Image
 from ..host import files
@@ -29,21 +30,20 @@ _LIBRARY = "stdlib/"
 _OTHERWISE = "without --accept-changes it continues with the program it has"
 
 
-class Change:
+class Change(LightRecord):
     """What became of a run's source. image: the program that it makes now, None where it makes none.
 
     added, removed, changed: states of a loop or functions of a flow, by name, the changed ones with what
     is different about them. settings: what else of the loop changed. trouble: why there is no image.
     """
 
-    def __init__(self, path: str, image: Image | None, trouble: str = "") -> None:
-        self.path = path
-        self.image = image
-        self.trouble = trouble
-        self.added: list[str] = []
-        self.removed: list[str] = []
-        self.changed: dict[str, list[str]] = {}
-        self.settings: list[str] = []
+    path: str
+    image: Image | None
+    trouble: str = ""
+    added: list[str] = field(factory=list)
+    removed: list[str] = field(factory=list)
+    changed: dict[str, list[str]] = field(factory=dict)
+    settings: list[str] = field(factory=list)
 
     def compare(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """Note the differences between the parts of two programs, each a map of its properties."""

@@ -6,8 +6,10 @@ describes.
 
 from __future__ import annotations
 
+from ...ir.light_records import LightRecord
 
-class Provider:
+
+class Provider(LightRecord):
     """module: the module of `runtime/models/` that talks to it. package: the client package that the module
     imports. extra: the extra of llc that installs the package, "" if llc itself requires it.
     key, base_url: environment variables that the client reads; other_keys: those that replace `key`.
@@ -15,28 +17,14 @@ class Provider:
     is_forced: its models can be forced to call a tool, so an answer in plain text is an error.
     """
 
-    __slots__ = ("base_url", "extra", "is_forced", "key", "module", "other_keys", "package", "prefixes")
-
-    def __init__(
-        self,
-        module: str,
-        package: str,
-        key: str,
-        base_url: str,
-        prefixes: tuple[str, ...],
-        *,
-        extra: str = "",
-        is_forced: bool = False,
-        other_keys: tuple[str, ...] = (),
-    ) -> None:
-        self.module = module
-        self.package = package
-        self.key = key
-        self.base_url = base_url
-        self.prefixes = prefixes
-        self.extra = extra
-        self.is_forced = is_forced
-        self.other_keys = other_keys
+    module: str
+    package: str
+    key: str
+    base_url: str
+    prefixes: tuple[str, ...]
+    extra: str = ""
+    is_forced: bool = False
+    other_keys: tuple[str, ...] = ()
 
 
 PROVIDERS = {

@@ -37,8 +37,6 @@ class RunLedgers:
     run: its id. settings: of its project, if it has any. warn: gets notes for people.
     """
 
-    __slots__ = ("_claims", "_has_waited", "_own", "_project", "_run", "_settings", "_warn")
-
     def __init__(self, run: str, settings: Configuration | None, warn: Callable[[str], None]) -> None:
         self._run = run
         self._warn = warn

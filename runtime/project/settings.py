@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ...ir.light_records import LightRecord, field
 from ..host.paths import KEPT
 
 TYPE_CHECKING = False
@@ -21,86 +22,51 @@ SIZE = r"(\d{1,6}(?:\.\d{1,3})?)\s*(B|[kK]B|MB|GB|TB)"
 _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
-class ModelEntry:
+class ModelEntry(LightRecord):
     """A model by a name of the project's own. provider, model: "" if the name itself tells.
 
     key: the environment variable with the API key. price: USD per million tokens of input and of output.
     """
 
-    __slots__ = ("base_url", "key", "model", "price", "provider")
-
-    def __init__(
-        self,
-        provider: str = "",
-        model: str = "",
-        base_url: str | None = None,
-        key: str | None = None,
-        price: tuple[float, float] | None = None,
-    ) -> None:
-        self.provider = provider
-        self.model = model
-        self.base_url = base_url
-        self.key = key
-        self.price = price
+    provider: str = ""
+    model: str = ""
+    base_url: str | None = None
+    key: str | None = None
+    price: tuple[float, float] | None = None
 
 
-class TaskSettings:
+class TaskSettings(LightRecord):
     """How tasks are performed that do not say so themselves.
 
     agent: a name of `agents`, or a program and its arguments. timeout: seconds.
     file_bytes, files_bytes: how much of one file, and of all together, a prompt contains at most.
     """
 
-    __slots__ = ("agent", "file_bytes", "files_bytes", "max_tokens", "model", "runner", "timeout")
-
-    def __init__(
-        self,
-        model: str = "",
-        runner: str = "model",
-        agent: str | tuple[str, ...] = (),
-        max_tokens: int = 8192,
-        timeout: float = 600.0,
-        file_bytes: int = 256 << 10,
-        files_bytes: int = 1 << 20,
-    ) -> None:
-        self.model = model
-        self.runner = runner
-        self.agent = agent
-        self.max_tokens = max_tokens
-        self.timeout = timeout
-        self.file_bytes = file_bytes
-        self.files_bytes = files_bytes
+    model: str = ""
+    runner: str = "model"
+    agent: str | tuple[str, ...] = ()
+    max_tokens: int = 8192
+    timeout: float = 600.0
+    file_bytes: int = 256 << 10
+    files_bytes: int = 1 << 20
 
 
-class Configuration:
+class Configuration(LightRecord):
     """secrets: names of environment variables. retention: how many finished runs of a loop are
     kept; the age in seconds below which none is removed; the bytes that all of them may have. agents, mcp,
     models: by name. budget: what a run may use, by unit. ledgers: what all runs of the project may use in a
     `day`, in a `month` or ever (`project`), by unit. record_files: one of `ir.effects.RECORD_FILES`.
     """
 
-    __slots__ = (
-        "agents",
-        "budget",
-        "ledgers",
-        "mcp",
-        "models",
-        "record_files",
-        "retention",
-        "secrets",
-        "tasks",
-    )
-
-    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
-        self.secrets = secrets
-        self.retention: tuple[int, int | None, int | None] = (KEPT, None, None)
-        self.agents: dict[str, AgentSpec] = {}
-        self.mcp: dict[str, McpServer] = {}
-        self.models: dict[str, ModelEntry] = {}
-        self.tasks = TaskSettings()
-        self.budget: dict[str, float] = {}
-        self.ledgers: dict[str, dict[str, float]] = {}
-        self.record_files = "agents"
+    secrets: tuple[str, ...] = ()
+    retention: tuple[int, int | None, int | None] = (KEPT, None, None)
+    agents: dict[str, AgentSpec] = field(factory=dict)
+    mcp: dict[str, McpServer] = field(factory=dict)
+    models: dict[str, ModelEntry] = field(factory=dict)
+    tasks: TaskSettings = field(factory=TaskSettings)
+    budget: dict[str, float] = field(factory=dict)
+    ledgers: dict[str, dict[str, float]] = field(factory=dict)
+    record_files: str = "agents"
 
 
 def age(text: str) -> int | None:

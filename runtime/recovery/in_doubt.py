@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 from ...ir.effects import CONTINUE, EFFECTS
+from ...ir.light_records import LightRecord, field
 from ...vm.machine.machine import Effect
 from ..effects.performers import can_continue
 from ..host import terminal
@@ -39,29 +40,20 @@ RESULT = {
 }
 
 
-class InDoubt:
+class InDoubt(LightRecord):
     """Decisions on the effects in doubt of a `position`; `on_unknown` overrides their own policy.
 
     waiting: the effects that the program waits for. agents: what the agents did whose sessions are to be
     continued, by effect; known once the effects are settled.
     """
 
-    def __init__(
-        self,
-        run: RunFolder,
-        position: Position,
-        waiting: dict[int, Effect],
-        on_unknown: str | None,
-        screen: Screen,
-        interrupt: Interrupt,
-    ) -> None:
-        self.run = run
-        self.position = position
-        self.waiting = waiting
-        self.on_unknown = on_unknown
-        self.screen = screen
-        self.interrupt = interrupt
-        self.agents: dict[int, AgentHistory] = {}
+    run: RunFolder
+    position: Position
+    waiting: dict[int, Effect]
+    on_unknown: str | None
+    screen: Screen
+    interrupt: Interrupt
+    agents: dict[int, AgentHistory] = field(factory=dict)
 
     def settle(self) -> dict[int, str]:
         """End the processes of effects in doubt; returns the policies of the pending ones, by number.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 
+from ...ir.light_records import LightRecord, field
 from ...vm.code.image import Image
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
 from ...vm.machine.migration import RenewalError, renew
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     Stop = Effect | Done | Fault | OutOfFuel
 
 
-class Position:
+class Position(LightRecord):
     """Where a replay arrived.
 
     machine: in the program that it has now. outcome: what it said last. open: the effects that wait,
@@ -42,30 +43,16 @@ class Position:
     happened in the part that is cut, with their history, None without one.
     """
 
-    __slots__ = (
-        "_marks",
-        "cut",
-        "doubtful",
-        "lost",
-        "machine",
-        "notes",
-        "open",
-        "outcome",
-        "places",
-        "progress",
-    )
-
-    def __init__(self, machine: Machine, progress: Progress) -> None:
-        self.machine = machine
-        self.progress = progress
-        self.outcome: Stop = OutOfFuel()
-        self.open: dict[int, EffectHistory | None] = {}
-        self.places: dict[int, Where] = {}
-        self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.cut: int | None = None
-        self.lost: list[str] = []
-        self.doubtful: dict[int, EffectHistory | None] = {}
-        self._marks: dict[int, Mark | None] = {}
+    machine: Machine
+    progress: Progress
+    outcome: Stop = field(factory=OutOfFuel)
+    open: dict[int, EffectHistory | None] = field(factory=dict)
+    places: dict[int, Where] = field(factory=dict)
+    notes: list[tuple[str, dict[str, Any]]] = field(factory=list)
+    cut: int | None = None
+    lost: list[str] = field(factory=list)
+    doubtful: dict[int, EffectHistory | None] = field(factory=dict)
+    _marks: dict[int, Mark | None] = field(factory=dict)
 
     def doubt(self, seq: int, recorded: EffectHistory | None, mark: Mark | None = None) -> None:
         """Effect `seq` may have happened; `mark` tells which one, if it is known at all."""

@@ -32,8 +32,6 @@ SHARE = 20
 class Checkpoints:
     """Writer of a run's checkpoints; size: of the journal when the last one was written."""
 
-    __slots__ = ("_blobs", "_not_before", "_run", "_size", "_space", "_turn")
-
     def __init__(self, run: RunFolder, size: int = 0, turn: int = 0) -> None:
         self._run = run
         self._blobs = run.blobs

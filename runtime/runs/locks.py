@@ -16,6 +16,7 @@ import errno
 import json
 import os.path
 
+from ...ir.light_records import LightRecord
 from ..host import clock, environment, files, pipes, processes, threads
 from ..host.coroutines import Steps, alone
 from ..host.effect_context import Interrupt
@@ -53,8 +54,6 @@ def resolve_scope(scope: Iterable[str], root: str) -> list[str]:
 class Lock:
     """The lock of a living run, released by `close` or by the end of the process."""
 
-    __slots__ = ("_about", "_fd")
-
     def __init__(self, fd: int, about: dict[str, Any]) -> None:
         self._fd = fd
         self._about = about
@@ -74,23 +73,18 @@ class Lock:
             self._fd = -1
 
 
-class Queue:
+class Queue(LightRecord):
     """How a run waits in the queue.
 
     interrupt: ends the wait. on_wait(run, others): called when the runs that it waits for change.
     """
 
-    __slots__ = ("interrupt", "on_wait")
-
-    def __init__(self, interrupt: Interrupt, on_wait: Callable[[RunFolder, list[Holder]], object]) -> None:
-        self.interrupt = interrupt
-        self.on_wait = on_wait
+    interrupt: Interrupt
+    on_wait: Callable[[RunFolder, list[Holder]], object]
 
 
 class Holder:
     """A living run that conflicts: its path, our path (`mine`), and since when it holds it."""
-
-    __slots__ = ("is_queued", "mine", "path", "pid", "run", "since", "ticket")
 
     def __init__(self, run: RunFolder, about: dict[str, Any], mine: str, path: str) -> None:
         self.run = run
@@ -306,8 +300,6 @@ class Release:
 
     Such a wait cannot be cancelled: the thread of an abandoned one stays.
     """
-
-    __slots__ = ("_interrupt", "_read", "path")
 
     def __init__(self, path: str, interrupt: Interrupt) -> None:
 

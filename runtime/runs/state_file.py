@@ -37,8 +37,6 @@ class StateFile:
     is_old: something has happened since the last write.
     """
 
-    __slots__ = ("_begun", "_kind", "_machine", "_now", "_progress", "_run", "_saved", "is_old")
-
     def __init__(
         self, run: RunFolder, machine: Machine, progress: Progress, begun: str, now: Callable[[], str]
     ) -> None:

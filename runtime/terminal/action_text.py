@@ -69,8 +69,6 @@ def failure_text(result: dict[str, Any]) -> str:
 class ActionOutput:
     """The output of one action taken apart in lines fit to show, bounded in number and length."""
 
-    __slots__ = ("_hidden", "_last", "_limit", "_partial", "_shown")
-
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.reset()

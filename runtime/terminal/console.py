@@ -35,8 +35,6 @@ class Leave(Exception):
 class Command:
     """A row: how it is written, what it does, and the method of `Console` that does it."""
 
-    __slots__ = ("doc", "name", "run", "usage")
-
     def __init__(self, usage: str, doc: str, run: Callable[[Console, str], None]) -> None:
         self.name = usage.split()[0]
         self.usage = usage
@@ -50,8 +48,6 @@ class Listening:
     The first ends a wait and a program that computes. The second kills what was started at once. The
     third ends even an operation of the machine that takes long.
     """
-
-    __slots__ = ("_before", "interrupt")
 
     def __init__(self) -> None:
         self.interrupt = Interrupt()

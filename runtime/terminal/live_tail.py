@@ -32,8 +32,6 @@ class Tail:
     how many characters of each stream came before.
     """
 
-    __slots__ = ("kind", "parts", "seq", "size", "skipped")
-
     def __init__(self, seq: int | None, kind: str) -> None:
         self.seq = seq
         self.kind = kind
@@ -80,8 +78,6 @@ class Tail:
 class LiveFile:
     """The tails of what is running, and the file they are in."""
 
-    __slots__ = ("_is_there", "_path", "is_new", "tails")
-
     def __init__(self, path: str) -> None:
         self._path = path
         self._is_there = False
@@ -114,8 +110,6 @@ class LiveFile:
 
 class LiveDisplay(Display):
     """Observer that forwards to `inner` and keeps the tails of outputs in `file`."""
-
-    __slots__ = ("_file", "_inner", "_seq")
 
     def __init__(self, inner: Display, file: LiveFile, seq: int | None = None) -> None:
         self._inner = inner

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 class MaskedDisplay(Display):
     """Observer that forwards to `inner` with secrets masked."""
 
-    __slots__ = ("_inner", "_streams")
-
     def __init__(self, inner: Display) -> None:
         self._inner = inner
         self._streams: dict[str, Stream] = {}

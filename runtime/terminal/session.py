@@ -17,6 +17,7 @@ from ...frontend.sexp.reader import read
 from ...frontend.source.files import read_source, text_source
 from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ...ir.diagnostics import CompileError, nearest
+from ...ir.light_records import LightRecord
 from ...ir.nodes import Meta, Program
 from ...ir.spans import Source
 from ...ir.symbols import Symbol
@@ -41,21 +42,18 @@ SWEEP_AT = 256
 _LIBRARY = "stdlib/"
 
 
-class Answer:
+class Answer(LightRecord):
     """Result of a form.
 
     value: what it gives, in `written` form, None where it gives nothing. error: why it was refused.
     fault: how it failed. is_interrupted: it was stopped. input: what it was compiled to, if it was.
     """
 
-    __slots__ = ("error", "fault", "input", "is_interrupted", "value")
-
-    def __init__(self, input: Input | None = None) -> None:
-        self.input = input
-        self.value: str | None = None
-        self.error: CompileError | None = None
-        self.fault: Fault | None = None
-        self.is_interrupted = False
+    input: Input | None = None
+    value: str | None = None
+    error: CompileError | None = None
+    fault: Fault | None = None
+    is_interrupted: bool = False
 
     @property
     def is_good(self) -> bool:

@@ -20,6 +20,7 @@ from ...frontend.tasks.names import is_parameter_name
 from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits
 from ...ir.diagnostics import CompileError, clean, suggest
+from ...ir.light_records import LightRecord, field
 from ...ir.spelling import spell_string
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS
@@ -36,17 +37,14 @@ _LONGEST_SHOWN = 60
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Call:
+class Call(LightRecord):
     """What a line asks for. text: as a program. name: of the run. given: llc's own options in it."""
 
-    __slots__ = ("given", "name", "signature", "text", "wants_help")
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = text
-        self.given: dict[str, Any] = {}
-        self.signature: Signature | None = None
-        self.wants_help = False
+    name: str
+    text: str
+    given: dict[str, Any] = field(factory=dict)
+    signature: Signature | None = None
+    wants_help: bool = False
 
 
 def is_expression(text: str) -> bool:

@@ -44,7 +44,7 @@ CHANGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in CompileOptions.__slots__ if name != "project"])
+@pytest.mark.parametrize("name", [name for name in CompileOptions.field_names if name != "project"])
 def test_every_option_is_part_of_the_cache_key(name: str) -> None:
     """An option that is missing here, or from the key, is named by this test."""
     assert CompileOptions(**{name: CHANGED[name]}).key() != CompileOptions().key()

@@ -121,8 +121,8 @@ def test_a_run_over_budget_stops(project: Path) -> None:
 
 def test_settings_have_the_fields_of_their_schema() -> None:
     """A key of the configuration reaches the record that runs use."""
-    assert set(fields_of(configuration_schema.ModelSpec)) == {"name", *settings.ModelEntry.__slots__}
-    assert set(fields_of(configuration_schema.TaskSpec)) == set(settings.TaskSettings.__slots__)
+    assert set(fields_of(configuration_schema.ModelSpec)) == {"name", *settings.ModelEntry.field_names}
+    assert set(fields_of(configuration_schema.TaskSpec)) == set(settings.TaskSettings.field_names)
     assert fields_of(configuration_schema.Amounts).keys() == set(UNITS)
     assert fields_of(configuration_schema.RunBudget).keys() == {*UNITS, *run_ledgers.PERIODS}
 

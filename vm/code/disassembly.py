@@ -16,6 +16,7 @@ from typing import Any
 
 from ...ir.constants import constant_problem
 from ...ir.diagnostics import clean
+from ...ir.light_records import LightRecord
 from ...ir.primitives import PRIMITIVES
 from ...ir.text import print_constant
 from ..values.faults import Place
@@ -67,19 +68,14 @@ def disassemble_json(image: Image) -> dict[str, Any]:
     }
 
 
-class _Instruction:
+class _Instruction(LightRecord):
     """One instruction as it is listed. `depth` is the height of the operand stack after it."""
 
-    __slots__ = ("depth", "offset", "operands", "row", "words")
-
-    def __init__(
-        self, offset: int, row: Opcode | None, words: tuple[int, ...], operands: list[str], depth: int
-    ) -> None:
-        self.offset = offset
-        self.row = row
-        self.words = words
-        self.operands = operands
-        self.depth = depth
+    offset: int
+    row: Opcode | None
+    words: tuple[int, ...]
+    operands: list[str]
+    depth: int
 
     @property
     def name(self) -> str:

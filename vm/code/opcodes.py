@@ -41,20 +41,6 @@ class Opcode:
     is_translated: whether `vm/jit` can translate it; the interpreter runs a program with one that it cannot.
     """
 
-    __slots__ = (
-        "_count",
-        "doc",
-        "is_exit",
-        "is_translated",
-        "name",
-        "number",
-        "operands",
-        "picture",
-        "pops",
-        "pops_count",
-        "pushes",
-    )
-
     def __init__(
         self,
         number: int,

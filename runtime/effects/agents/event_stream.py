@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ....ir.light_records import LightRecord
 from ...journal.agent_activity import AgentActivity
 from ...project.agent_schema import AgentSpec, CostRule, ErrorRule, EventRule, RetryRule, ToolRule, UsageRule
 
@@ -29,15 +30,12 @@ _MANY = 1000
 _COUNTS = ("input_tokens", "output_tokens", "tokens")
 
 
-class StreamError:
+class StreamError(LightRecord):
     """A failure that the stream states. kind: one of `ERROR_KINDS`, "" if the stream does not tell."""
 
-    __slots__ = ("kind", "message", "status")
-
-    def __init__(self, kind: str, message: str, status: int | None) -> None:
-        self.kind = kind
-        self.message = message
-        self.status = status
+    kind: str
+    message: str
+    status: int | None
 
 
 class EventStream:
@@ -376,8 +374,6 @@ def amount(value: Any) -> float | int | None:
 
 class _Rule:
     """A rule with its conditions prepared."""
-
-    __slots__ = ("_each", "_like", "_match", "_where", "spec")
 
     def __init__(self, spec: EventRule) -> None:
         self.spec = spec

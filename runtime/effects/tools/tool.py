@@ -65,8 +65,6 @@ class Tools:
     servers: gives the MCP servers of the run.
     """
 
-    __slots__ = ("_servers", "_shell", "_worker")
-
     def __init__(self, shell: Shell, servers: Callable[[], Servers]) -> None:
         self._shell = shell
         self._servers = servers

@@ -41,8 +41,6 @@ class Operand:
     and the condition for the first, and what is known of that one.
     """
 
-    __slots__ = ("captures", "choice", "is_atom", "kind", "text")
-
     def __init__(self, text: str, kind: Kind, is_atom: bool, captures: list[str] | None = None) -> None:
         self.text = text
         self.kind = kind
@@ -58,8 +56,6 @@ class Liberties:
     offset, with the name of the slot that holds it; boxes: those that may change a box's (`InPlace`). below:
     those of `nth` whose index is below the end. once: of the growing those that get one item a round.
     """
-
-    __slots__ = ("below", "boxes", "growing", "maps", "once")
 
     def __init__(
         self, growing: Iterable[int] = (), inplace: InPlace | None = None, below: Iterable[int] = ()

@@ -27,8 +27,6 @@ class Text:
     places: the frames of the machine that stand at each line. uses: the versions of functions that it calls.
     """
 
-    __slots__ = ("name", "places", "source", "uses")
-
     def __init__(self, name: str, function: Function, statements: list[Statement]) -> None:
         self.name = name
         self.uses: set[str] = set()
@@ -63,8 +61,6 @@ class Text:
 class Places:
     """The frames of the machine that stand at each line of a text, as `Function.frames` says them."""
 
-    __slots__ = ("found", "function", "offsets")
-
     def __init__(self, function: Function, offsets: list[int]) -> None:
         self.function = function
         self.offsets = offsets
@@ -90,8 +86,6 @@ def mark(offset: int) -> str:
 
 class Arrival:
     """`at = target`, written only where `at` is read."""
-
-    __slots__ = ("is_told", "target")
 
     def __init__(self, target: int) -> None:
         self.target = target

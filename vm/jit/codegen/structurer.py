@@ -29,8 +29,6 @@ _LONGEST = 100
 class Loop:
     """A `while` being written. states: where `continue` leads to; breaks: where what leaves it goes."""
 
-    __slots__ = ("breaks", "is_root", "states")
-
     def __init__(self, states: Iterable[int], is_root: bool = False) -> None:
         self.states = set(states)
         self.is_root = is_root

@@ -76,8 +76,6 @@ class Version:
     and calls the plain version where they are not.
     """
 
-    __slots__ = ("given", "index", "is_plain", "name")
-
     def __init__(self, name: str, index: int, given: tuple[Kind, ...], is_plain: bool) -> None:
         self.name = name
         self.index = index
@@ -90,8 +88,6 @@ class Made:
 
     tables: the argument counts of the call tables that it names.
     """
-
-    __slots__ = ("code", "name", "places", "tables", "uses")
 
     def __init__(self, text: Text, title: str) -> None:
         self.name = text.name
