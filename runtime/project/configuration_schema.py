@@ -200,22 +200,23 @@ class _Reader(AgentReader):
         programs = {name: self.checked(agent) for name, agent in given.agents.items()}
         self.check_task_agent(given)
         keys = (entry.key for entry in given.models if entry.key is not None)
-        found = Configuration((*given.secrets, *keys))
         kept, older_than = given.history.keep, given.history.older_than
-        found.retention = (
+        retention = (
             kept.runs if isinstance(kept, Keep) else kept,
             age(older_than) if older_than else None,
             size(kept.size) if isinstance(kept, Keep) and kept.size else None,
         )
-        found.models = models
-        found.tasks = TaskSettings(*(getattr(given.tasks, key) for key in TaskSettings.field_names))
-        found.agents = programs
-        found.mcp = dict(given.mcp)
-        found.record_files = given.record_files
-        found.budget = given.budget.limits
-        periods = ("day", "month", "project")
-        found.ledgers = {name: getattr(given.budget, name).limits for name in periods}
-        return found
+        return Configuration(
+            secrets=(*given.secrets, *keys),
+            retention=retention,
+            agents=programs,
+            mcp=dict(given.mcp),
+            models=models,
+            tasks=TaskSettings(*(getattr(given.tasks, key) for key in TaskSettings.field_names)),
+            budget=given.budget.limits,
+            ledgers={name: getattr(given.budget, name).limits for name in ("day", "month", "project")},
+            record_files=given.record_files,
+        )
 
     def check_task_agent(self, given: ConfigurationFile) -> None:
         """That a named agent of tasks exists."""
