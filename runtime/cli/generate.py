@@ -31,7 +31,7 @@ _COMPLETION = (
     ("show_completion", ("--show-completion",), FLAG, "Show the completion script for the current shell."),
 )
 # What `CommandParameter` does not have to be given, from the fourth.
-_DEFAULTS = tuple(one.default for one in list(inspect.signature(CommandParameter).parameters.values())[4:])
+_DEFAULTS = tuple(getattr(CommandParameter, name) for name in CommandParameter.field_names[4:])
 
 
 def table() -> str:
