@@ -41,7 +41,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 SLOW = Path(__file__).with_name("slow.txt")
-SLOW_SECONDS = 0.5
+SLOW_SECONDS = 0.1
 _seconds: Counter[str] = Counter()
 
 

@@ -95,10 +95,15 @@ def _imported(path: Path, names: dict[str, Path]) -> Iterator[tuple[str, int]]:
 
 
 NAMES = _names()
-IMPORTS = {
-    name: {target: line for target, line in _imported(path, NAMES) if target in NAMES and target != name}
-    for name, path in NAMES.items()
-}
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, dict[str, int]]:
+    """Of every module of ours those that it imports, each with the line."""
+    return {
+        name: {target: line for target, line in _imported(path, NAMES) if target in NAMES and target != name}
+        for name, path in NAMES.items()
+    }
 
 
 def _package(name: str) -> tuple[str, str] | None:
@@ -117,10 +122,10 @@ def test_every_module_is_in_a_package_of_the_order() -> None:
     assert set(missing) <= parents
 
 
-def test_a_package_imports_only_lower_ones() -> None:
+def test_a_package_imports_only_lower_ones(imported: dict[str, dict[str, int]]) -> None:
     """All imports count: at the top, in functions, and for type checking."""
     wrong = []
-    for name, targets in IMPORTS.items():
+    for name, targets in imported.items():
         for target, line in targets.items():
             mine, theirs = _package(name), _package(target)
             if mine is not None and theirs is not None and mine[0] == theirs[0]:
@@ -130,10 +135,10 @@ def test_a_package_imports_only_lower_ones() -> None:
     assert not wrong, "imports of a higher package:\n" + "\n".join(wrong)
 
 
-def test_there_are_no_import_cycles() -> None:
+def test_there_are_no_import_cycles(imported: dict[str, dict[str, int]]) -> None:
     """Not even between modules of one package, nor of imports in functions or for type checking."""
     try:
-        TopologicalSorter(IMPORTS).prepare()
+        TopologicalSorter(imported).prepare()
     except CycleError as error:
         pytest.fail("modules that import each other: " + " <- ".join(error.args[1]))
 

@@ -90,7 +90,7 @@ def test_subcommands_and_options_are_in_sections() -> None:
     def headings(page: str) -> list[str]:
         return [line[:-1] for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")]
 
-    groups = ["Run", "Inspect", "Author", "Test", "Language"]
+    groups = ["Run", "Inspect", "Author", "Test", "Cluster", "Language"]
     assert headings(shown("--help")[1]) == ["Options", *groups]
     page = shown("run", "--help")[1]
     sections = ["What to run", "Values", "Models", "Limits", "Execution", "Output", "Advanced"]
