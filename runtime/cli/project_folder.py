@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Metavars of parameters that take a path, and of those that take a name or a path.
 _FILES = ("FILE", "FILE.xml", "PATH", "WORLD.yaml")
 _LOOPS = ("LOOP", "[LOOP]…", "[LOOP|JOBS]…", "LOOP|RUN")
-_NAMES_OR_FILES = (*_LOOPS, "RUN", "RUN|LOOP", "[RUN|LOOP]", "CASE", "[CASE]…", "[FILE]…")
+_NAMES_OR_FILES = (*_LOOPS, "RUN", "OTHER", "RUN|LOOP", "[RUN|LOOP]", "CASE", "[CASE]…", "[FILE]…")
 _SUFFIXES = (*SOURCE_SUFFIXES, ".json", ".jsonl")
 
 # Where the command line was given, relative to the project; '' in the project's folder.

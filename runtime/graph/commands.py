@@ -41,9 +41,18 @@ def graph_of(target: str, run: str | None, level: str | None, all_edges: bool) -
     else:
         found = _run(target)
         source = _source_of(found.load_image(), found.name)
+    return _drawn(source, found, level, all_edges)
+
+
+def graph_of_run(run: RunFiles, image: Image) -> Graph:
+    """The graph of a run of a program, as it is drawn. Raises UserError, CompileError and JournalError."""
+    return _drawn(_source_of(image, run.name), run, None, False)
+
+
+def _drawn(source: Source, run: RunFiles | None, level: str | None, all_edges: bool) -> Graph:
     graph = _graph(source, level)
-    if found is not None and graph.level == "loop":
-        add_run(graph, found.name, found.journal)
+    if run is not None and graph.level == "loop":
+        add_run(graph, run.name, run.journal)
     return simplify(graph, all_edges)
 
 

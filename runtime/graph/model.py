@@ -42,7 +42,7 @@ class Node:
 
     name: unique. detail: the first line of what it does. chips: routes that are written on the node and not
     drawn, such as `error → diagnose`. badges: verdicts that lead back to it. line: of the source. states: how
-    many states it represents.
+    many states it represents. members: the names of folded states.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Node:
     line: int | None = None
     states: int = 1
     visits: Visits | None = None
+    members: list[str] = attrs.field(factory=list)
 
 
 @define

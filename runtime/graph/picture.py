@@ -104,12 +104,12 @@ def _table(graph: Graph) -> str:
 
 def _nodes(graph: Graph, layout: Layout) -> Iterator[str]:
     longest = max((node.visits.ms for node in graph.nodes if node.visits is not None), default=0)
-    for node in graph.nodes:
+    for number, node in enumerate(graph.nodes):
         box = layout.boxes[node.name]
-        yield _node(node, box, node.name == graph.initial, longest)
+        yield _node(node, number, box, node.name == graph.initial, longest)
 
 
-def _node(node: Node, box: Box, is_initial: bool, longest_ms: int) -> str:
+def _node(node: Node, number: int, box: Box, is_initial: bool, longest_ms: int) -> str:
     classes = ["node", node.kind]
     if is_initial:
         classes.append("initial")
@@ -119,7 +119,8 @@ def _node(node: Node, box: Box, is_initial: bool, longest_ms: int) -> str:
     left, top = box.x - box.width / 2, box.y - box.height / 2
     radius = box.height / 2 if node.kind in ("success", "failure") and box.height < 60 else 6
     parts = [
-        f'<g class="{" ".join(classes)}"><title>{_text(node.name)}: {KINDS[node.kind]}</title>',
+        f'<g class="{" ".join(classes)}" data-node="{number}">',
+        f"<title>{_text(node.name)}: {KINDS[node.kind]}</title>",
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
         f'rx="{radius:.1f}"/>',
     ]
@@ -129,9 +130,9 @@ def _node(node: Node, box: Box, is_initial: bool, longest_ms: int) -> str:
         parts.append(
             f'<rect class="heat" x="{left + 6:.1f}" y="{bottom:.1f}" width="{share:.1f}" height="3"/>'
         )
-    for number, line in enumerate(box.lines):
-        y = top + PADDING + LINE_HEIGHT * number + FONT_SIZE
-        kind = "name" if number == 0 else "more"
+    for at, line in enumerate(box.lines):
+        y = top + PADDING + LINE_HEIGHT * at + FONT_SIZE
+        kind = "name" if at == 0 else "more"
         parts.append(
             f'<text class="{kind}" x="{left + PADDING:.1f}" y="{y:.1f}" font-size="{FONT_SIZE:g}">'
             f"{_text(line)}</text>"

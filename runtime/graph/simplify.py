@@ -113,6 +113,8 @@ def _fold(graph: Graph, names: list[str]) -> None:
     for node in graph.nodes:
         if node.name in inside:
             folded.chips += [chip for chip in node.chips if chip.rpartition(" → ")[2] not in inside]
+    for node in (graph.node(name) for name in names):
+        folded.members += node.members or [node.name]
     at = next(number for number, node in enumerate(graph.nodes) if node.name in inside)
     graph.nodes = [node for node in graph.nodes if node.name not in inside]
     graph.nodes.insert(at, folded)

@@ -185,52 +185,74 @@ class Recording:
             ) from None
 
 
+class RecordingBuilder:
+    """Makes a recording of the entries of a journal, in order; the journal may grow meanwhile.
+
+    file: the journal, from which events are read when they are asked for. damage: the first one, after which
+    nothing is added; a torn end is none.
+    """
+
+    def __init__(self, name: str, file: EventFile, fetch: Callable[[str, int], str]) -> None:
+        self._file = file
+        self._events: Stored[Note | Asked | Changed] = Stored(file, _as_recorded)
+        self._answers: Stored[Answer] = Stored(file, _as_answer)
+        self._changes: list[Changed] = []
+        self._given = array("Q")
+        self._activity: dict[int, Stored[AgentActed | Guarded | TreeTaken]] = {}
+        self._asked: set[int] = set()
+        self._answered: set[int] = set()
+        self.damage: Damage | None = None
+        self.recording = Recording(
+            *(name, {}, fetch, self._events, self._answers, self._given, self._changes),
+            activity=self._activity,
+        )
+
+    def add(self, event: Event | Damage) -> None:
+        """Add the next entry."""
+        if self.damage is not None:
+            return
+        match event:
+            case Damage():
+                if not (event.at_end and event.torn):
+                    self.damage = event
+            case RunStart():
+                recording = self.recording
+                recording.about = recording.about or recording.value(event.wire, "how the run began")
+            case EffectStarted(seq=seq) if seq not in self._asked and seq not in self._answered:
+                self._asked.add(seq)
+                self._events.add(event)
+            case EffectFinished(seq=seq, result=dict()) if seq not in self._answered:
+                self._answered.add(seq)
+                self._asked.discard(seq)
+                self._given.append(len(self._events))
+                self._answers.add(event)
+            case AgentActed() | Guarded() | TreeTaken():
+                self._activity.setdefault(event.seq, Stored(self._file, _as_activity)).add(event)
+            case RunEnd():
+                self.recording.end = event.wire
+            case ProgramChanged():
+                self._changes.append(Changed(event.image, len(self._answers)))
+                self._events.add(event, self._changes[-1])
+                self._asked.clear()  # pending effects are asked for again
+            case NoteEvent():
+                self._events.add(event)
+
+
 def recording_of(
     name: str, entries: Iterable[Event | Damage], file: EventFile, fetch: Callable[[str, int], str]
 ) -> tuple[Recording, Damage | None]:
     """The recording in the entries of a journal, up to its first damage, and that damage.
 
-    file: the journal, from which events are read when they are asked for. A torn end is no damage. Raises
-    UserError where the first event is lost.
+    Raises UserError where the first event is lost.
     """
-    events: Stored[Note | Asked | Changed] = Stored(file, _as_recorded)
-    answers: Stored[Answer] = Stored(file, _as_answer)
-    changes: list[Changed] = []
-    given = array("Q")
-    activity: dict[int, Stored[AgentActed | Guarded | TreeTaken]] = {}
-    recording = Recording(name, {}, fetch, events, answers, given, changes, activity=activity)
-    asked: set[int] = set()
-    answered: set[int] = set()
-    damage = None
-    for event in entries:
-        match event:
-            case Damage():
-                if not (event.at_end and event.torn):
-                    damage = event
-                    break
-            case RunStart():
-                recording.about = recording.about or recording.value(event.wire, "how the run began")
-            case EffectStarted(seq=seq) if seq not in asked and seq not in answered:
-                asked.add(seq)
-                events.add(event)
-            case EffectFinished(seq=seq, result=dict()) if seq not in answered:
-                answered.add(seq)
-                asked.discard(seq)
-                given.append(len(events))
-                answers.add(event)
-            case AgentActed() | Guarded() | TreeTaken():
-                activity.setdefault(event.seq, Stored(file, _as_activity)).add(event)
-            case RunEnd():
-                recording.end = event.wire
-            case ProgramChanged():
-                changes.append(Changed(event.image, len(answers)))
-                events.add(event, changes[-1])
-                asked.clear()  # pending effects are asked for again
-            case NoteEvent():
-                events.add(event)
-    if not recording.about:
+    builder = RecordingBuilder(name, file, fetch)
+    for entry in entries:
+        builder.add(entry)
+        if builder.damage is not None:
+            break
+    if not builder.recording.about:
         raise UserError("no-record", f"the journal of {name} has lost its beginning", exit_code=EXIT_FAILURE)
-    return recording, damage
+    return builder.recording, builder.damage
 
 
 def _as_recorded(event: Any) -> Note | Asked:

@@ -129,15 +129,39 @@ class Timeline:
     def __init__(self, recording: Recording, image: Image) -> None:
         self.recording = recording
         self.image = image
-        self.count = len(recording.answers) + 1
+        self.count = 0
         # Where each effect was asked for, and which point has its result coming next.
-        self.asked_at = {
-            event.seq: at for at, event in enumerate(recording.events) if isinstance(event, Asked)
-        }
-        self.points = {answer.seq: number for number, answer in enumerate(recording.answers)}
+        self.asked_at: dict[int, int] = {}
+        self.points: dict[int, int] = {}
+        self._events = 0
+        self._count_points()
         self._stride = _STRIDE
         self._snapshots: dict[int, tuple[Image, dict[str, Any], list[Any]]] = {}
         self._execution = self._begin()
+
+    def _count_points(self) -> None:
+        """Take the events and answers that are new into account."""
+        events, answers = self.recording.events, self.recording.answers
+        for at in range(self._events, len(events)):
+            event = events[at]
+            if isinstance(event, Asked):
+                self.asked_at[event.seq] = at
+        self._events = len(events)
+        for number in range(max(self.count - 1, 0), len(answers)):
+            self.points[answers[number].seq] = number
+        self.count = len(answers) + 1
+
+    def extend(self) -> None:
+        """Continue with what was added to the recording of an unfinished run."""
+        last = self.count - 1
+        if self._events == len(self.recording.events) and last == len(self.recording.answers):
+            return
+        self._count_points()
+        # At the last point the machine may have been left while it was computing.
+        self._snapshots.pop(last, None)
+        if self._execution.answers >= last:
+            near = max(self._snapshots, default=None)
+            self._execution = self._begin() if near is None else self._restore(near)
 
     def _begin(self) -> ReExecution:
         execution = ReExecution(self.image, recording=self.recording)

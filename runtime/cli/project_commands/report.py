@@ -1,0 +1,64 @@
+"""The subcommand `report`."""
+
+from __future__ import annotations
+
+import os.path
+
+from ...host.errors import EXIT_OK
+from ...report import commands
+from .. import parameters as shared
+from .. import project_folder
+from ..output import write, write_data
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def report(
+    run: shared.Run,
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            help="Another run, to compare.", metavar="OTHER", autocompletion=shared.complete_any_run
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; `-` is stdout."),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="html|perfetto|json",
+            help="A page, trace events for ui.perfetto.dev, or the data of the page.",
+        ),
+    ] = "html",
+    no_outputs: Annotated[
+        bool,
+        typer.Option("--no-outputs", help="Leave out outputs, values, texts of agents and changes of files."),
+    ] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> int:
+    """Write what a run did to one HTML file, or compare two runs.
+
+    Examples:
+        llc report fix-types
+        llc report fix-types --open -o report.html
+        llc report fix-types-20240115-103000-4e3f fix-types
+        llc report fix-types --format perfetto -o trace.json
+    """
+    name, data = commands.made(run, other, form, no_outputs)
+    if output == "-" or (output is None and form != commands.HTML):
+        write_data(data.decode())
+        return EXIT_OK
+    here = project_folder.start
+    path = output or os.path.join(here, name)
+    commands.write(path, data)
+    write(f"{os.path.relpath(path, here or ".")}\n")
+    if open_:
+        commands.open_file(path)
+    return EXIT_OK

@@ -1,0 +1,158 @@
+"use strict";
+// Text of unknown origin on the page: control and bidirectional characters are shown, ANSI colours become
+// classes, long lines and long texts are folded. Text becomes text nodes only, never markup.
+
+const FOLD_LINES = 200;
+const FOLD_COLUMNS = 2000;
+// Control characters but newline and tab, and characters that change the direction or cannot be seen.
+const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|[\u{e0000}-\u{e007f}]/gu;
+
+function visible(ch) {
+  const code = ch.codePointAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  if (code === 0x7f) return "␡";
+  return "⟨U+" + code.toString(16).toUpperCase().padStart(4, "0") + "⟩";
+}
+
+function safe(text) {
+  return String(text).replace(UNSAFE, visible);
+}
+
+// An element with attributes and children; texts among them are made safe.
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : safe(value));
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== "")
+    .map((child) => (child instanceof Node ? child : safe(child))));
+  return element;
+}
+
+const SGR = /\u001b\[([0-9;:]*)m/g;
+// Other escape sequences of terminals; they move a cursor that is not there.
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[()][0-9A-Za-z]|[=>78cDEHM])/g;
+
+function nextStyle(style, codes) {
+  const list = codes === "" ? [0] : codes.split(/[;:]/).map(Number);
+  let now = { ...style };
+  for (let at = 0; at < list.length; at += 1) {
+    const code = list[at];
+    if (code === 0) now = {};
+    else if (code === 1) now.bold = true;
+    else if (code === 2) now.dim = true;
+    else if (code === 3) now.italic = true;
+    else if (code === 4) now.underline = true;
+    else if (code === 22) { delete now.bold; delete now.dim; }
+    else if (code === 23) delete now.italic;
+    else if (code === 24) delete now.underline;
+    else if (code >= 30 && code <= 37) now.ink = code - 30;
+    else if (code >= 90 && code <= 97) now.ink = code - 90 + 8;
+    else if (code === 39) delete now.ink;
+    else if (code >= 40 && code <= 47) now.paper = code - 40;
+    else if (code >= 100 && code <= 107) now.paper = code - 100 + 8;
+    else if (code === 49) delete now.paper;
+    else if (code === 38 || code === 48) {
+      // 256 colours: the first sixteen are shown as such; others and true colours keep the default.
+      if (list[at + 1] === 5) {
+        if (list[at + 2] < 16) now[code === 38 ? "ink" : "paper"] = list[at + 2];
+        at += 2;
+      } else if (list[at + 1] === 2) at += 4;
+    }
+  }
+  return now;
+}
+
+function classesOf(style) {
+  const names = ["bold", "dim", "italic", "underline"].filter((name) => style[name]);
+  if (style.ink !== undefined) names.push("ink" + style.ink);
+  if (style.paper !== undefined) names.push("paper" + style.paper);
+  return names.join(" ");
+}
+
+// Append text to an element, with what is searched for marked.
+function appendText(parent, text, query) {
+  const plain = safe(text);
+  if (!query) {
+    parent.append(plain);
+    return;
+  }
+  const low = plain.toLowerCase();
+  let at = 0;
+  for (let found = low.length === plain.length ? low.indexOf(query) : -1; found >= 0; found = low.indexOf(query, at)) {
+    parent.append(plain.slice(at, found), make("mark", {}, plain.slice(found, found + query.length)));
+    at = found + query.length;
+  }
+  parent.append(plain.slice(at));
+}
+
+function appendLine(parent, line, style, query) {
+  let at = 0;
+  const put = (text) => {
+    if (!text) return;
+    const names = classesOf(style);
+    if (!names) appendText(parent, text, query);
+    else {
+      const span = make("span", { class: names });
+      appendText(span, text, query);
+      parent.append(span);
+    }
+  };
+  for (const match of line.matchAll(SGR)) {
+    put(line.slice(at, match.index));
+    style = nextStyle(style, match[1]);
+    at = match.index + match[0].length;
+  }
+  put(line.slice(at));
+  return style;
+}
+
+// A block of text as a program wrote it. kind: "" or "diff".
+function textBlock(text, query, kind) {
+  const block = make("pre", { class: "text " + (kind || ""), tabindex: "0" });
+  const lines = String(text).replace(/\r\n/g, "\n").replace(ESCAPES, "").replace(/\n$/, "").split("\n");
+  const fill = (count) => {
+    let style = {};
+    const fragment = document.createDocumentFragment();
+    lines.slice(0, count).forEach((line, number) => {
+      const shown = line.slice(line.lastIndexOf("\r", line.length - 2) + 1).replace(/\r$/, "");
+      let holder = fragment;
+      if (kind === "diff") {
+        const sort = /^(\+\+\+|---|diff |index )/.test(line) ? "file" : { "+": "added", "-": "removed", "@": "hunk" }[line[0]];
+        holder = make("span", { class: sort });
+      }
+      style = appendLine(holder, shown.slice(0, FOLD_COLUMNS), style, query);
+      if (shown.length > FOLD_COLUMNS) holder.append(longRest(shown, query));
+      if (holder !== fragment) fragment.append(holder);
+      if (number < lines.length - 1) fragment.append("\n");
+    });
+    block.replaceChildren(fragment);
+  };
+  fill(FOLD_LINES);
+  if (lines.length <= FOLD_LINES) return block;
+  const more = make("button", { type: "button", class: "more" }, `Show all ${lines.length.toLocaleString("en")} lines`);
+  more.addEventListener("click", () => { fill(lines.length); more.remove(); block.focus(); });
+  return make("div", {}, block, more);
+}
+
+function longRest(line, query) {
+  const button = make("button", { type: "button", class: "more inline" },
+    `… ${(line.length - FOLD_COLUMNS).toLocaleString("en")} more characters`);
+  button.addEventListener("click", () => {
+    const rest = make("span", {});
+    appendText(rest, line.slice(FOLD_COLUMNS), query);
+    button.replaceWith(rest);
+  });
+  return button;
+}
+
+// A value in a few words.
+function brief(value, most) {
+  let text = typeof value === "string" ? value : JSON.stringify(value);
+  if (text === undefined) text = "";
+  const first = text.split("\n", 1)[0];
+  const cut = first.length > most ? first.slice(0, most - 1) + "…" : first;
+  return cut.replace(ESCAPES, "").replace(SGR, "") + (first.length < text.trimEnd().length && cut === first ? " …" : "");
+}

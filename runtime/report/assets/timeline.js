@@ -1,0 +1,212 @@
+"use strict";
+// The timeline: a row for states and one for each effect at the same time, on the axis that the model gives.
+
+const ROW = 18;
+const MOST_ROWS = 10;
+const COLORS = { shell: "--shell", agent: "--agent", slash: "--agent", ask: "--ask", sleep: "--wait", clock: "--wait",
+  evaluate: "--model", task: "--model", model: "--model", tool: "--tool" };
+
+function spanText(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
+  const minutes = Math.floor(ms / 60000);
+  return minutes < 60 ? `${minutes} m ${Math.round((ms % 60000) / 1000)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} m`;
+}
+
+class Timeline {
+  // choose: called with a position; ranged: with the first and the last position of a range, or null.
+  constructor(canvas, note, run, choose, ranged) {
+    Object.assign(this, { canvas, note, run, choose, ranged, position: 0, range: null, drag: null });
+    canvas.addEventListener("pointerdown", (event) => {
+      this.drag = { from: this.offset(event), to: this.offset(event) };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (this.drag) { this.drag.to = this.offset(event); this.draw(); }
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      const drag = this.drag;
+      this.drag = null;
+      if (!drag) return;
+      if (Math.abs(drag.from - drag.to) < 5) this.choose(this.nearest(this.offset(event), event.offsetY));
+      else this.select(this.time(Math.min(drag.from, drag.to)), this.time(Math.max(drag.from, drag.to)));
+    });
+    canvas.addEventListener("dblclick", () => this.select(null));
+    new ResizeObserver(() => this.layOut()).observe(canvas.parentElement);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.layOut());
+    this.layOut();
+  }
+
+  offset(event) { return Math.max(0, Math.min(this.width, event.offsetX)); }
+
+  // The pieces of the axis in the range, and how long they are drawn.
+  pieces() {
+    const all = this.run.head.axis || [[0, 1, 1, ""]];
+    if (!this.range) return all;
+    const [from, to] = this.range;
+    return all.filter(([begin, end]) => end > from && begin < to).map(([begin, end, drawn, label]) => {
+      const part = (Math.min(end, to) - Math.max(begin, from)) / Math.max(end - begin, 1e-9);
+      return [Math.max(begin, from), Math.min(end, to), label ? drawn : drawn * part, label];
+    });
+  }
+
+  layOut() {
+    this.width = this.canvas.parentElement.clientWidth;
+    this.axis = this.pieces();
+    this.total = this.axis.reduce((sum, piece) => sum + piece[2], 0) || 1;
+    const lanes = Math.min(MOST_ROWS, 1 + this.run.steps.reduce((most, step) => Math.max(most, step.lane || 0), 0));
+    this.height = (lanes + 1) * ROW + 22;
+    const scale = window.devicePixelRatio || 1;
+    this.canvas.width = this.width * scale;
+    this.canvas.height = this.height * scale;
+    this.canvas.style.height = this.height + "px";
+    this.base = document.createElement("canvas");
+    this.base.width = this.canvas.width;
+    this.base.height = this.canvas.height;
+    const pen = this.base.getContext("2d");
+    pen.scale(scale, scale);
+    this.paint(pen);
+    this.draw();
+  }
+
+  // Where a moment is, in pixels; moments come mostly in order.
+  x(ms) {
+    let before = 0;
+    for (const [begin, end, drawn] of this.axis) {
+      if (ms <= begin) break;
+      if (ms < end) return ((before + (drawn * (ms - begin)) / (end - begin)) / this.total) * this.width;
+      before += drawn;
+    }
+    return (before / this.total) * this.width;
+  }
+
+  time(x) {
+    let left = (x / this.width) * this.total;
+    for (const [begin, end, drawn] of this.axis) {
+      if (left <= drawn) return begin + (left / (drawn || 1)) * (end - begin);
+      left -= drawn;
+    }
+    return this.axis.length ? this.axis[this.axis.length - 1][1] : 0;
+  }
+
+  nearest(x, y) {
+    const lane = Math.floor(y / ROW) - 1;
+    let best = 0;
+    let least = Infinity;
+    this.run.steps.forEach((step, number) => {
+      if (step.start === undefined) return;
+      const begin = this.x(step.start);
+      const end = this.x(step.end === undefined ? step.start : step.end);
+      const away = (x < begin ? begin - x : x > end ? x - end : 0) + (lane >= 0 && (step.lane || 0) !== lane ? 3 : 0);
+      if (away < least) { least = away; best = number; }
+    });
+    return best;
+  }
+
+  select(from, to) {
+    this.range = from === null ? null : [from, to];
+    if (!this.range) {
+      this.note.textContent = "";
+      this.ranged(null);
+    } else {
+      const inside = [];
+      this.run.steps.forEach((step, number) => {
+        if (step.start !== undefined && step.start < to && (step.end === undefined || step.end > from)) inside.push(number);
+      });
+      const usd = inside.reduce((sum, at) => sum + (this.run.steps[at].usd || 0), 0);
+      const tokens = inside.reduce((sum, at) => sum + (this.run.steps[at].tokens || 0), 0);
+      this.note.textContent = `${inside.length.toLocaleString("en")} effects in ${spanText(to - from)}` +
+        (usd ? `, ${usd.toFixed(4)} USD` : "") + (tokens ? `, ${tokens.toLocaleString("en")} tokens` : "") + " · Esc shows all";
+      this.ranged(inside.length ? [inside[0], inside[inside.length - 1]] : null);
+    }
+    this.layOut();
+  }
+
+  paint(pen) {
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim() || "#888";
+    const known = {};
+    const inkOf = (name) => known[name] || (known[name] = color(name));
+    pen.font = "11px system-ui, sans-serif";
+    pen.textBaseline = "middle";
+    let at = 0;
+    for (const [, , drawn, label] of this.axis) {
+      const width = (drawn / this.total) * this.width;
+      if (label) {
+        pen.fillStyle = inkOf("--idle");
+        pen.fillRect(at, 0, Math.max(width, 2), this.height - 20);
+        pen.fillStyle = inkOf("--soft");
+        const text = "⋯ " + label;
+        pen.fillText(text, Math.max(0, Math.min(at, this.width - pen.measureText(text).width)), this.height - 9);
+      }
+      at += width;
+    }
+    // States: a band for each stretch in one state.
+    let begun = null;
+    const band = (end) => {
+      if (!begun) return;
+      const x = this.x(begun.start);
+      const width = Math.max(1, this.x(end) - x);
+      pen.fillStyle = inkOf("--state" + (begun.node === undefined ? 0 : begun.node % 6));
+      pen.fillRect(x, 1, width, ROW - 3);
+      if (width > 30) {
+        pen.fillStyle = inkOf("--ink");
+        pen.save();
+        pen.beginPath();
+        pen.rect(x, 0, width, ROW);
+        pen.clip();
+        pen.fillText(safe(begun.state), x + 4, ROW / 2);
+        pen.restore();
+      }
+    };
+    let end = 0;
+    for (const step of this.run.steps) {
+      if (step.start === undefined) continue;
+      if (!begun || begun.state !== (step.state || "")) {
+        band(step.start);
+        begun = { state: step.state || "", start: step.start, node: step.node };
+      }
+      end = Math.max(end, step.end === undefined ? step.start : step.end);
+    }
+    band(end);
+    const latest = this.axis.length ? this.axis[this.axis.length - 1][1] : 0;
+    for (const step of [...this.run.steps, ...(this.run.head.pending || [])]) {
+      if (step.start === undefined) continue;
+      const x = this.x(step.start);
+      const width = Math.max(1.5, this.x(step.end === undefined ? latest : step.end) - x - 0.5);
+      const y = (Math.min(step.lane || 0, MOST_ROWS - 1) + 1) * ROW;
+      pen.fillStyle = inkOf(COLORS[step.kind] || "--tool");
+      pen.fillRect(x, y + 2, width, ROW - 5);
+      if (step.failed) {
+        pen.fillStyle = inkOf("--error");
+        pen.fillRect(x, y + ROW - 6, width, 3);
+      }
+    }
+    for (const mark of this.run.about.marks || []) {
+      if (mark.at === null) continue;
+      pen.fillStyle = inkOf(mark.kind === "end" ? "--ink" : "--bad");
+      pen.fillRect(Math.min(this.x(mark.at), this.width - 2), 0, 2, this.height - 20);
+    }
+  }
+
+  // The painted timeline with the cursor, and the range that is being chosen.
+  draw(position) {
+    if (position !== undefined) this.position = position;
+    const pen = this.canvas.getContext("2d");
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    pen.drawImage(this.base, 0, 0);
+    const scale = window.devicePixelRatio || 1;
+    pen.scale(scale, scale);
+    const step = this.run.steps[this.position];
+    const style = getComputedStyle(document.documentElement);
+    pen.fillStyle = style.getPropertyValue("--focus");
+    const moment = !step || step.start === undefined ? this.axis.length ? this.axis[this.axis.length - 1][1] : 0 : step.start;
+    pen.fillRect(Math.max(0, Math.min(this.x(moment) - 1, this.width - 2)), 0, 2, this.height - 18);
+    if (this.drag) {
+      pen.globalAlpha = 0.25;
+      pen.fillRect(Math.min(this.drag.from, this.drag.to), 0, Math.abs(this.drag.from - this.drag.to), this.height - 18);
+      pen.globalAlpha = 1;
+    }
+  }
+}

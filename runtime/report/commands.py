@@ -1,0 +1,63 @@
+"""`llc report`: the report of a run or of two, in the form that is asked for."""
+
+from __future__ import annotations
+
+import os.path
+from typing import Any
+
+from ...ir.diagnostics import suggest
+from ..host import environment, processes
+from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
+from ..journal.journal import JournalError, write_file
+from ..recordings.find import RunFiles, find_run
+from . import page
+from .model import RunModel
+
+HTML, PERFETTO, JSON = "html", "perfetto", "json"
+FORMATS = (HTML, PERFETTO, JSON)
+# Programs that open a file as its type is configured.
+_OPENERS = ("xdg-open", "open")
+
+
+def made(target: str, other: str | None, form: str, is_bare: bool) -> tuple[str, bytes]:
+    """The name for the file of a report, and its content. Raises UserError and JournalError."""
+    if form not in FORMATS:
+        raise UserError("bad-option", f"--format cannot be `{form}`", suggest(form, FORMATS, "formats"))
+    run = find_run(target)
+    return f"{run.name}.html", page.render([_update(run, is_bare)])
+
+
+def _update(run: RunFiles, is_bare: bool, with_graph: bool = True) -> dict[str, Any]:
+    """All of a run as data."""
+    with RunModel(run, is_bare, with_graph) as model:
+        return model.update(is_last=True)
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a report to a file. Raises UserError."""
+    refuse_missing_folder(path)
+    try:
+        write_file(path, data, durable=False)
+    except JournalError as error:
+        raise UserError("cannot-write", error.message, exit_code=EXIT_FAILURE) from None
+
+
+def open_file(path: str) -> None:
+    """Show a file in the user's browser. Raises UserError where that is not possible."""
+    browser = environment.environ.get("BROWSER", "").split(":")[0]
+    program = browser or next((name for name in _OPENERS if environment.which(name)), None)
+    help = f"open it yourself: {os.path.abspath(path)}"
+    if program is None:
+        raise UserError("cannot-open", "no program to open a page is installed", help, EXIT_FAILURE)
+    try:
+        processes.Popen(
+            [program, os.path.abspath(path)],
+            stdin=processes.DEVNULL,
+            stdout=processes.DEVNULL,
+            stderr=processes.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UserError(
+            "cannot-open", f"{program} could not be started: {error.strerror}", help, EXIT_FAILURE
+        ) from None

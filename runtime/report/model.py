@@ -1,0 +1,390 @@
+"""Model of a run as states and deltas, as a page shows it: `RunModel`.
+
+It is plain data that `spec/report.md` describes. A report takes it once; a live view takes what is new again
+and again. What was in the slots is no guess from the journal: the recorded machine is executed again
+(`recordings.timeline`), as far as the journal is sound.
+"""
+
+from __future__ import annotations
+
+import os.path
+from typing import Any
+
+import attrs
+
+from ...ir.diagnostics import CompileError
+from ...vm.code.image import Image
+from ...vm.values.text_form import duration_text
+from ..graph import picture
+from ..graph.commands import graph_of_run
+from ..graph.model import Graph
+from ..host.errors import UserError
+from ..host.secrets import masked
+from ..journal.journal import Blobs, JournalError
+from ..journal.quantities import amount_text
+from ..journal.reader import EventFile, JournalReader
+from ..journal.run_history import RunHistory
+from ..recordings import diff_text
+from ..recordings.find import RunFiles
+from ..recordings.recording import RecordingBuilder, bounded
+from ..recordings.timeline import Point, Timeline
+from ..trees.recorder import FOLDER
+from ..trees.stores import open_recorded
+from ..trees.tree import NoTree
+from .axis import axis_of
+from .steps import Step, Steps
+from .values import Values
+
+FORMAT = 1
+# Positions between two that have all slots, and not only those that changed.
+_FULL_EVERY = 100
+# Differences of files that are shown, and bytes of each.
+_MOST_DIFFS = 500
+_LONGEST_DIFF = 200_000
+
+# Slots of the active functions: function, state and slots of each, innermost last.
+Frames = list[tuple[str, str, dict[str, int]]]
+
+
+class RunModel:
+    """A run as data of a page; `update` reads what is new in its journal. Close it.
+
+    is_bare: without outputs, texts of agents, and differences of files. with_graph: with its diagram. Raises
+    ReadError where the journal cannot be opened.
+    """
+
+    def __init__(self, run: RunFiles, is_bare: bool = False, with_graph: bool = True) -> None:
+        self.run = run
+        self._is_bare = is_bare
+        self._with_graph = with_graph
+        self._reader = JournalReader(run.journal)
+        fetch = Blobs(run.outputs).fetch
+        self.history = RunHistory()
+        self.values = Values(fetch, lambda name: os.path.join(run.outputs, name), is_bare)
+        self.steps = Steps(self.history, self.values, is_bare)
+        self._builder = RecordingBuilder(run.name, EventFile(run.journal), fetch)
+        self._builder.recording.programs = run.load_program
+        self._image: Image | None = None
+        self._timeline: Timeline | None = None
+        self._no_slots = ""
+        self._notes: list[str] = []
+        self._nodes: dict[str, int] = {}
+        # Of each position, what is in the slots; those that were sent.
+        self._frames: Frames = []
+        self._points = 0
+        self._sent_values = 0
+        self._is_begun = False
+        self._diffs: dict[int, int] = {}
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> RunModel:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def update(self, is_last: bool = False) -> dict[str, Any]:
+        """What is new since the last call: all at the first one.
+
+        `from` is the first position that `steps` replaces, `first_value` the index of the first of `values`;
+        `program` is there once, all else is as it is now. is_last: the journal does not grow any more, so an
+        incomplete end of it is damage. Raises JournalError.
+        """
+        for entry in self._reader.read():
+            self._add(entry)
+        if is_last:
+            for damage in self._reader.finish():
+                self._add(damage)
+        found: dict[str, Any] = {"format": FORMAT}
+        if not self._is_begun:
+            found["program"] = self._program()
+            self._is_begun = True
+        first = self.steps.take()
+        deltas = self._machine(first)
+        first = min([first, *deltas])
+        found["from"] = first
+        steps = []
+        for number in range(first, len(self.steps.steps)):
+            step = self._step(number, self.steps.steps[number])
+            step.update(deltas.get(number, {}))
+            steps.append(step)
+        found["steps"] = steps
+        found["pending"] = [self._step(len(self.steps.steps) - 1, step) for step in self.steps.pending]
+        found["run"] = self._about()
+        found["axis"] = axis_of(self.steps)
+        found["first_value"] = self._sent_values
+        found["values"] = self.values.items[self._sent_values :]
+        self._sent_values = len(self.values.items)
+        return found
+
+    def _add(self, entry: Any) -> None:
+        self.steps.add(entry)
+        if not self._no_slots:
+            try:
+                self._builder.add(entry)
+            except UserError as error:
+                self._give_up(error)
+
+    # --- the program ----------------------------------------------------------------------------
+
+    def _program(self) -> dict[str, Any]:
+        """Sources and diagram of the program, as far as there are any."""
+        try:
+            self._image = self.run.load_image()
+        except (UserError, CompileError, JournalError) as error:
+            self._give_up(error)
+            return {"sources": [], "graph": None, "svg": ""}
+        sources = [
+            [source.path, self.values.add(source.text)] for source in self._image.sources if source.text
+        ]
+        found: dict[str, Any] = {"sources": [] if self._is_bare else sources, "graph": None, "svg": ""}
+        if self._with_graph:
+            try:
+                graph = graph_of_run(self.run, self._image)
+                found["graph"] = _plain_graph(graph)
+                self._number_nodes(graph)
+                found["svg"] = picture.as_svg(graph)
+            except (UserError, CompileError, JournalError) as error:
+                self._notes.append(f"no diagram: {_words(error)}")
+        return found
+
+    def _number_nodes(self, graph: Graph) -> None:
+        for number, node in enumerate(graph.nodes):
+            for name in (node.name, *node.members):
+                self._nodes[name] = number
+
+    # --- the machine ----------------------------------------------------------------------------
+
+    def _give_up(self, error: Exception) -> None:
+        self._no_slots = _words(error)
+
+    def _machine(self, first: int) -> dict[int, dict[str, Any]]:
+        """What was in the slots at the positions that are new, by number, as deltas."""
+        recording = self._builder.recording
+        if self._no_slots or self._image is None or not recording.about:
+            return {}
+        found: dict[int, dict[str, Any]] = {}
+        try:
+            with bounded(recording.about):
+                if self._timeline is None:
+                    self._timeline = Timeline(recording, self._image)
+                else:
+                    self._timeline.extend()
+                # The last position changes when its result comes.
+                begin = max(min(self._points - 1, first), 0)
+                if begin < self._points:
+                    self._frames = self._slots(self._timeline.at(begin - 1)) if begin else []
+                for number in range(begin, self._timeline.count):
+                    point = self._timeline.at(number)
+                    found[number] = self._delta(number, point)
+                    self._points = number + 1
+        except (UserError, JournalError) as error:
+            self._give_up(error)
+        if self._builder.damage is not None:
+            self._no_slots = f"the journal is damaged: {self._builder.damage}"
+        return found
+
+    def _slots(self, point: Point) -> Frames:
+        return [
+            (
+                frame.function,
+                frame.state,
+                {name: self.values.add(value) for name, value in frame.slots.items()},
+            )
+            for frame in point.frames
+        ]
+
+    def _delta(self, number: int, point: Point) -> dict[str, Any]:
+        """The slots of a position: all (`frames`), or those that changed since the position before."""
+        now, before = self._slots(point), self._frames
+        self._frames = now
+        found: dict[str, Any] = {}
+        is_same = [frame[0] for frame in now] == [frame[0] for frame in before]
+        if number % _FULL_EVERY == 0 or not is_same:
+            found["frames"] = [[function, state, slots] for function, state, slots in now]
+            found["entered"] = not is_same
+        if is_same and number:
+            changes = [
+                [at, name, slots.get(name)]
+                for at, ((_, _, slots), (_, _, old)) in enumerate(zip(now, before, strict=True))
+                for name in {**old, **slots}
+                if slots.get(name) != old.get(name)
+            ]
+            if changes:
+                found["slots"] = changes
+            states = [state for _, state, _ in now]
+            if states != [state for _, state, _ in before]:
+                found["at"] = states
+        if point.items:
+            found["items"] = list(point.items)
+        if point.place is not None:
+            found["place"] = [point.place.path, point.place.line, point.place.column]
+        node = self._node(point)
+        if node is not None:
+            found["node"] = node
+        return found
+
+    def _node(self, point: Point) -> int | None:
+        """The node of a diagram of functions or of IR; a loop's is that of its state."""
+        for frame in reversed(point.frames):
+            for name in (frame.function, frame.state, f"{frame.function}: {frame.state}"):
+                if name in self._nodes:
+                    return self._nodes[name]
+        return None
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _step(self, number: int, step: Step) -> dict[str, Any]:
+        """A step without what is empty."""
+        found = {
+            name: value
+            for name, value in attrs.asdict(step).items()
+            if value or (value == 0 and name in _FROM_ZERO)
+        }
+        found.pop("trees", None)
+        if step.activity:
+            # Without contents its texts are already those of their heads.
+            found["activity"] = self.values.add([list(entry) for entry in step.activity], is_content=False)
+        node = self._nodes.get(step.outer or "")
+        if node is not None:
+            found["node"] = node
+        diff = self._diff(step)
+        if diff is not None:
+            found["diff"] = diff
+        return found
+
+    def _diff(self, step: Step) -> int | None:
+        """The difference of the files of one step, as text."""
+        before, after = step.trees.get("before"), step.trees.get("after")
+        if before is None or after is None or step.seq is None or self._is_bare or before == after:
+            return None
+        if step.seq not in self._diffs:
+            if len(self._diffs) >= _MOST_DIFFS or before[0] != after[0]:
+                return None
+            try:
+                store = open_recorded(os.path.join(self.run.folder, FOLDER), after[0])
+                data = store.diff(before[1], after[1])
+            except NoTree as error:
+                text = f"[{error}]"
+            else:
+                text = data[:_LONGEST_DIFF].decode("utf-8", "replace")
+                if len(data) > _LONGEST_DIFF:
+                    text += f"\n[cut: llc diff {self.run.name} {step.seq} shows all {len(data):,} bytes]"
+            self._diffs[step.seq] = self.values.add(text)
+        return self._diffs[step.seq]
+
+    # --- the run as a whole ---------------------------------------------------------------------
+
+    def _about(self) -> dict[str, Any]:
+        """The header of the page."""
+        history, steps = self.history, self.steps.steps
+        start, end = history.start, history.end
+        failed = [number for number, step in enumerate(steps) if step.failed]
+        active = history.active_ms()
+        about: dict[str, Any] = {
+            "id": self.run.name,
+            "program": start.program if start else "",
+            "path": (start.path or start.expression) if start else None,
+            "hash": start.program_hash if start else None,
+            "llc": start.llc if start else None,
+            "scripted": bool(start and start.script),
+            "status": history.status,
+            "sentence": self._sentence(),
+            "started": history.started_at,
+            "ended": end.ts if end else None,
+            "updated": history.last_ts,
+            "active_ms": active,
+            "active": duration_text(active),
+            "elapsed": duration_text(self.steps.duration),
+            "iterations": end.iterations if end else history.iteration,
+            "states_entered": end.steps if end else history.steps,
+            "effects": len(history.order),
+            "used": {unit: value for unit, value in history.used.by_unit().items() if value},
+            "used_text": self._used(),
+            "budget": start.budget if start else None,
+            "resumed": history.resumed,
+            "forked_from": start.parent if start else None,
+            "first_failure": failed[0] if failed else None,
+            "failures": len(failed),
+            "states": {name: totals.to_json() for name, totals in history.states.items()},
+            "files": [[letter, path] for path, letter in history.changed_files.items()],
+            "marks": [attrs.asdict(mark) for mark in self.steps.marks],
+            "notes": [
+                *self._notes,
+                *([f"slots are not shown from here on: {self._no_slots}"] if self._no_slots else []),
+            ],
+            "error": None,
+            "value": None,
+            "journal": self.run.journal,
+        }
+        if end is not None:
+            if end.error:
+                error = diff_text.shown_map(end.error)
+                if self._is_bare:
+                    error = {name: error.get(name) for name in ("kind", "span", "backtrace")}
+                about["error"] = error
+            if end.value is not None:
+                about["value"] = self.values.add_packed(end.value)
+        # The header itself is data like the values: masked, and what JavaScript reads exactly.
+        return self.values.prepared(about)
+
+    def _sentence(self) -> str:
+        """Why the run ended, or where it is."""
+        history = self.history
+        end, stop = history.end, history.interruption
+        name = history.start.program if history.start else self.run.name
+        where = f" in `{history.state}`" if history.state else ""
+        after = f"after {_count(len(history.order), 'effect')}"
+        if history.iteration:
+            after += f" in {_count(history.iteration, 'iteration')}"
+        if end is None and stop is not None:
+            reason = f" ({stop.reason})" if stop.reason else ""
+            return f"{name} was interrupted{where}{reason} {after}; it can be resumed."
+        if end is None:
+            return f"{name} has not ended{where} {after}."
+        ends = {"success": "ended with success", "failure": "ended with failure", "limit": "reached a limit"}
+        told = ends.get(str(end.status), f"ended with {end.status}")
+        by = end.terminated_by
+        why = "" if by in (None, "terminal", "return", "error", end.status) else f" ({by})"
+        where = f" in `{end.final_state}`" if end.final_state else ""
+        sentence = f"{name} {told}{why}{where} {after}"
+        if isinstance(end.error, dict) and not self._is_bare:
+            return f"{sentence}: {diff_text.shown_value(end.error.get('message'))}"
+        return f"{sentence}."
+
+    def _used(self) -> str:
+        used = self.history.used
+        told = []
+        for unit, value in used.by_unit().items():
+            if value and unit != "seconds":
+                told.append(amount_text(unit, value, None, bool(used.unpriced) and unit == "usd"))
+        return ", ".join(told)
+
+
+# Fields of a step in which 0 says something: moments and references.
+_FROM_ZERO = ("start", "end", "args", "result", "details")
+
+
+def _plain_graph(graph: Graph) -> dict[str, Any]:
+    """What a page needs of a graph: names, kinds and places of its nodes, and its routes."""
+    return {
+        "level": graph.level,
+        "nodes": [
+            [node.name, node.kind, node.detail, node.line, node.chips, node.badges] for node in graph.nodes
+        ],
+        "edges": [[edge.source, edge.target, edge.label, edge.taken] for edge in graph.edges],
+        "notes": graph.notes,
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _words(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, CompileError):
+        return masked(error.diagnostics[0].message)
+    return masked(getattr(error, "message", "") or str(error))

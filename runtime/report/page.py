@@ -1,0 +1,120 @@
+"""The page of a report: one HTML file that opens from disk, with its data, its scripts and nothing else.
+
+The policy in its head allows exactly the scripts and styles in it, by their hashes, and no access to
+anything else. Data is never markup: JSON without `<`, or compressed JSON in base64, which the page unpacks
+when it is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os.path
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..host import files
+from ..host.screen import printable
+from ..journal.codec import to_json
+
+_ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
+# In the order in which they use each other; they share one scope.
+SCRIPTS = ("text.js", "run.js", "timeline.js", "details.js", "page.js")
+# Bytes of values that are compressed together, and so unpacked together.
+_CHUNK = 1 << 18
+_SVG_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+
+def asset(name: str) -> str:
+    """The text of a file of the page."""
+    with files.open(os.path.join(_ASSETS, name), encoding="utf-8") as file:
+        text: str = file.read()
+    return text
+
+
+def render(updates: list[dict[str, Any]], rows: list[Any] | None = None) -> bytes:
+    """The page of one run or of two.
+
+    updates: of each run what `RunModel.update` gave first. rows: how the positions of two runs are aligned,
+    see `comparison`.
+    """
+    blocks: list[str] = []
+    figures: list[str] = []
+    runs = [_run(update, number, blocks, figures) for number, update in enumerate(updates)]
+    head: dict[str, Any] = {"runs": runs, "rows": None}
+    if rows is not None:
+        blocks.append(_block("rows", to_json(rows)))
+        head["rows"] = "rows"
+    style = asset("page.css")
+    script = "\n".join(map(asset, SCRIPTS))
+    styles = [style, *(found for figure in figures for found in _SVG_STYLE.findall(figure))]
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(script)}",
+            f"style-src {' '.join(dict.fromkeys(map(_hash, styles)))}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    title = " and ".join(f"{update['run']['id']} · {update['run']['status']}" for update in updates)
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="referrer" content="no-referrer">',
+        f"<title>{html.escape(printable(title))}</title>",
+        f"<style>{style}</style></head><body>",
+        asset("page.html").replace("<!-- figures -->", "\n".join(figures)),
+        f'<script type="application/json" id="head">{_escaped(to_json(head))}</script>',
+        *blocks,
+        f"<script>{script}</script>",
+        "</body></html>",
+    ]
+    return "\n".join(parts).encode("utf-8", "surrogatepass")
+
+
+def _run(update: dict[str, Any], number: int, blocks: list[str], figures: list[str]) -> dict[str, Any]:
+    """The data of a run that is in the head of the page; all other becomes blocks and figures."""
+    head = {name: value for name, value in update.items() if name not in ("steps", "values", "program")}
+    program = dict(update["program"])
+    svg = program.pop("svg")
+    if svg and (number == 0 or svg not in figures[0]):
+        figures.append(f'<div class="figure" data-run="{number}">{svg}</div>')
+    head["program"] = program
+    head["steps"] = f"steps-{number}"
+    blocks.append(_block(head["steps"], to_json(update["steps"])))
+    head["chunks"] = []
+    for first, data in _chunks(update["values"]):
+        name = f"values-{number}-{first}"
+        head["chunks"].append([first, name])
+        blocks.append(_block(name, data))
+    return head
+
+
+def _chunks(values: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Values of about `_CHUNK` bytes together, a line each, with the index of the first one."""
+    first, size = 0, 0
+    for number, value in enumerate(values):
+        size += len(value)
+        if size >= _CHUNK or number == len(values) - 1:
+            yield first, b"\n".join(values[first : number + 1])
+            first, size = number + 1, 0
+
+
+def _block(name: str, data: bytes) -> str:
+    text = base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+    return f'<script type="text/plain" id="{name}">{text}</script>'
+
+
+def _escaped(data: bytes) -> str:
+    """JSON that cannot end the element that contains it."""
+    return data.decode("utf-8", "surrogatepass").replace("<", "\\u003c")
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
