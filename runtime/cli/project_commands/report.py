@@ -58,7 +58,7 @@ def report(
     here = project_folder.start
     path = output or os.path.join(here, name)
     commands.write(path, data)
-    write(f"{os.path.relpath(path, here or ".")}\n")
+    write(os.path.relpath(path, here or ".") + "\n")
     if open_:
         commands.open_file(path)
     return EXIT_OK
