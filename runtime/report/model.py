@@ -328,7 +328,8 @@ class RunModel:
             if end.value is not None:
                 about["value"] = self.values.add_packed(end.value)
         # The header itself is data like the values: masked, and what JavaScript reads exactly.
-        return self.values.prepared(about)
+        prepared: dict[str, Any] = self.values.prepared(about)
+        return prepared
 
     def _sentence(self) -> str:
         """Why the run ended, or where it is."""
