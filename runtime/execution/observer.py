@@ -20,8 +20,10 @@ class Display:
     def begin(self, run_id: str, program: str) -> None:
         """A run starts."""
 
-    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
-        """A run is resumed in a state."""
+    def resume(
+        self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
+    ) -> None:
+        """A run is resumed in a state. used: what its calls have used, as in a result; None: not known."""
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """The program said something; `ir.effects.NOTES`."""

@@ -92,6 +92,11 @@ class Used(LightRecord):
         self.is_uncounted = self.is_uncounted or usage.get("tokens") is None
         return usd, tokens
 
+    def as_usage(self) -> dict[str, Any]:
+        """The sum as the usage of one result: without money or tokens where a result does not say them."""
+        usage: dict[str, Any] = {} if self.unpriced else {"usd": self.usd}
+        return usage if self.is_uncounted else {**usage, "tokens": self.tokens}
+
     def by_unit(self) -> dict[str, float]:
         """The amounts as they are shown, by the units of a budget."""
         return {

@@ -191,7 +191,11 @@ def _go_on(
     # Notes that are not on record are shown again: they begin in the state that the record ends in.
     is_behind = bool(position.notes) and position.cut is None and history.state is not None
     place = history.progress if is_behind else progress
-    display.resume(folder.id, image.name, place.state, place.iteration)
+    # The whole journal is read only for a budget: what came before a checkpoint is not known otherwise.
+    is_whole = resumption.history.checkpoint is None
+    used = history_of(folder).used if command.budget else resumption.history.used if is_whole else None
+    usage = used.as_usage() if used is not None else None
+    display.resume(folder.id, image.name, place.state, place.iteration, usage)
     if machine.direct is None:
         machine.warm = TIERS[command.tier]
     answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
@@ -204,7 +208,7 @@ def _go_on(
             resumption.checkpoints(),
             lock,
             (position.outcome, position.notes, answers, position.places),
-            history_of(folder).used if command.budget else None,
+            used if command.budget else None,
             progress=progress,
             base_ms=history.active_ms(),
             begun=history.started_at,

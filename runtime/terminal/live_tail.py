@@ -153,8 +153,10 @@ class LiveDisplay(Display):
     def begin(self, run_id: str, program: str) -> None:
         self._inner.begin(run_id, program)
 
-    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
-        self._inner.resume(run_id, program, state, iteration)
+    def resume(
+        self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
+    ) -> None:
+        self._inner.resume(run_id, program, state, iteration, used)
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         self._inner.note(kind, fields)

@@ -48,7 +48,7 @@ class ProgressDisplay(ProgressLines, Display):
         self._run_id = ""
         self._is_watching = False
         self._hint = ""  # what to say if it takes a while
-        # Usage that calls reported; None for a resumed run, which is not shown from its start.
+        # Usage that calls reported; None for a run that is not shown from its start.
         self._usages: list[dict[str, Any]] | None = None
 
     def _header(self, action: str | None = None) -> None:
@@ -106,8 +106,11 @@ class ProgressDisplay(ProgressLines, Display):
         if self._verbose:
             self._line(f"Run {run_id}", "dim")
 
-    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
+    def resume(
+        self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
+    ) -> None:
         self._run_id = run_id
+        self._usages = None if used is None else [used]
         where = f" in {printable(state)}" if state else ""
         self._line(f"Resuming {run_id}{where}")
         if state is not None:

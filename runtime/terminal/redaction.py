@@ -61,8 +61,10 @@ class MaskedDisplay(Display):
     def begin(self, run_id: str, program: str) -> None:
         self._inner.begin(run_id, program)
 
-    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
-        self._inner.resume(run_id, program, state, iteration)
+    def resume(
+        self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
+    ) -> None:
+        self._inner.resume(run_id, program, state, iteration, used)
 
     def tick(self) -> None:
         self._inner.tick()

@@ -267,6 +267,19 @@ def test_a_killed_run_holds_nothing(project: Project) -> None:
     assert (held["spent"], held["reserved"]) == (0.18, 0)
 
 
+def test_the_last_line_of_a_resumed_run_has_its_whole_cost(project: Project) -> None:
+    """Of the calls before it was killed, too."""
+    hang = "[ -e $CALLS.go ] || [ $1 = auth ] || { [ -e $CALLS.one ] && exec sleep 60; touch $CALLS.one; }"
+    project.agent("0.02", AGENT.replace("echo '", f"{hang}\necho '", 1))
+    run = project.start("run", "fix", "-q")
+    project.wait_for(lambda: len(project.starts) == 2)
+    run.kill()
+    run.wait()
+    Path(f"{project.calls}.go").touch()
+    done = project.llc("resume", "fix", "--on-unknown", "rerun")
+    assert done.stdout.splitlines()[-1].endswith(", 0.1800 USD, 9,000 tokens)"), done.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_call_that_was_cut_off_counts_what_it_reported(project: Project, number: int) -> None:
     """Its process settles the reservation before it ends, or another process after its death."""
