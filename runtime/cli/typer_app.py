@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from . import commands, project_commands
+from . import commands, project_commands, typer_parameters
+from .typer_parameters import Text, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,10 +47,9 @@ def name_of(function: Callable[..., int]) -> str:
 def hints(function: Callable[..., int]) -> dict[str, Any]:
     """The annotations of a subcommand's parameters.
 
-    They are evaluated here: the modules of subcommands import Typer only for type checkers.
+    They are evaluated here: the modules of subcommands import their declarations only for type checkers.
     """
-    names = {"Annotated": Annotated, "typer": typer}
-    space = {**inspect.unwrap(function).__globals__, **names}
+    space = {**inspect.unwrap(function).__globals__, **vars(typer_parameters), "shared": typer_parameters}
     return get_type_hints(function, space, include_extras=True)
 
 
@@ -69,11 +69,9 @@ def build(functions: Iterable[Callable[..., int]] = ()) -> typer.Typer:
 
 
 def about_program(
-    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="With --version: show more.")] = False,
-    directory: Annotated[
-        str | None, typer.Option("-C", "--directory", metavar="DIR", help="Change to this folder first.")
-    ] = None,
+    version: Annotated[bool, option("--version -V", "", "Show the version and exit.")] = False,
+    verbose: Annotated[bool, option("--verbose", "", "With --version: show more.")] = False,
+    directory: Annotated[Text, option("-C --directory", "DIR", "Change to this folder first.")] = None,
 ) -> None:
     """Compile automation loops to states and jumps, and run them."""
 

@@ -9,43 +9,48 @@ from typing import Annotated, Any
 
 import typer
 
-from .completers import complete_amount as complete_amount
-from .completers import complete_answer as complete_answer
-from .completers import complete_any_run as complete_any_run
-from .completers import complete_budget_action as complete_budget_action
-from .completers import complete_case as complete_case
-from .completers import complete_case_or_run as complete_case_or_run
-from .completers import complete_db_action as complete_db_action
-from .completers import complete_ledger as complete_ledger
-from .completers import complete_loop as complete_loop
-from .completers import complete_loop_or_run as complete_loop_or_run
-from .completers import complete_question as complete_question
-from .completers import complete_ready_loop as complete_ready_loop
-from .completers import complete_run as complete_run
-from .completers import complete_server as complete_server
-from .completers import complete_step as complete_step
-from .completers import complete_tool as complete_tool
+from .completers import *
 
 # In the order of the help; options without a heading are before all.
 HEADINGS = ("What to run", "Values", "Models", "Limits", "Execution", "Output", "Advanced")
 PROGRAM, VALUES, MODELS, LIMITS, EXECUTION, OUTPUT, ADVANCED = HEADINGS
 
 
-def option(heading: str, names: str, metavar: str, help: str, least: int | None = None) -> Any:
-    """An option under a heading. least: the smallest number that it takes."""
+Text = str | None
+Texts = list[str] | None
+Count = int | None
+
+
+def option(
+    names: str,
+    metavar: str,
+    help: str,
+    heading: str | None = None,
+    *,
+    complete: Any = None,
+    least: int | None = None,
+    most: int | None = None,
+) -> Any:
+    """An option. metavar: "" for a flag. least, most: the numbers that it takes."""
     return typer.Option(
-        *names.split(), metavar=metavar or None, help=help, min=least, rich_help_panel=heading or None
+        *names.split(),
+        metavar=metavar or None,
+        help=help,
+        rich_help_panel=heading,
+        autocompletion=complete,
+        min=least,
+        max=most,
     )
 
 
-def argument(metavar: str, help: str, complete: Any) -> Any:
+def argument(metavar: str, help: str, complete: Any = None) -> Any:
     return typer.Argument(help=help, metavar=metavar, autocompletion=complete)
 
 
 _FILE = "A loop's name, or the path of a .yaml, .sexp, .ir or .llb file."
 
 Loop = Annotated[str, argument("LOOP", _FILE, complete_loop)]
-LoopToRun = Annotated[str | None, argument("LOOP", _FILE, complete_loop)]
+LoopToRun = Annotated[Text, argument("LOOP", _FILE, complete_loop)]
 Run = Annotated[
     str, argument("RUN", "A run's id or folder, or a loop's name for its last run.", complete_any_run)
 ]
@@ -53,158 +58,147 @@ RunOrCase = Annotated[
     str,
     argument("RUN", "A run's id or folder, a loop's name for its last run, or a case.", complete_case_or_run),
 ]
-RunOrLoop = Annotated[
-    str, argument("RUN|LOOP", "A run's id, or a loop's name for its last run.", complete_any_run)
-]
-UnfinishedRun = Annotated[str, argument("RUN|LOOP", "A run's id, or a loop's name.", complete_run)]
-
-_Flag = bool
-_Text = str | None
-_Count = int | None
-_Many = list[str] | None
 
 # --- what a program is compiled to --------------------------------------------------------------
 
 _NO_LLM = "Judge slash commands by their exit code, without a model."
 Context = Annotated[
-    _Many, option(VALUES, "--context", "K=V", "Set a context variable of the loop; may be repeated.")
+    Texts, option("--context", "K=V", "Set a context variable of the loop; may be repeated.", VALUES)
 ]
 Arguments = Annotated[
-    _Many, option(VALUES, "--arg", "K=V", "Set a variable of a flow, JSON or text; may be repeated.")
+    Texts, option("--arg", "K=V", "Set a variable of a flow, JSON or text; may be repeated.", VALUES)
 ]
 Declare = Annotated[
-    _Many,
+    Texts,
     option(
-        VALUES,
         "--declare",
         "NAME[(X,Y)]",
         "A tool, or `task NAME`, that flows may call, with its parameters if known; may be repeated.",
+        VALUES,
     ),
 ]
 NoPreflight = Annotated[
-    _Flag,
+    bool,
     option(
-        ADVANCED,
         "--no-preflight",
         "",
         "Start without checking the agents, models and commands of the program.",
+        ADVANCED,
     ),
 ]
-NoLlm = Annotated[_Flag, option(MODELS, "--no-llm", "", _NO_LLM)]
-LlmModel = Annotated[_Text, option(MODELS, "--llm-model", "MODEL", "Override the model that judges output.")]
+NoLlm = Annotated[bool, option("--no-llm", "", _NO_LLM, MODELS)]
+LlmModel = Annotated[Text, option("--llm-model", "MODEL", "Override the model that judges output.", MODELS)]
 MaxIterations = Annotated[
-    _Count, option(LIMITS, "--max-iterations", "N", "Override the loop's limit of iterations.", 1)
+    Count, option("--max-iterations", "N", "Override the loop's limit of iterations.", LIMITS, least=1)
 ]
 MaxExpansions = Annotated[
-    _Count, option(ADVANCED, "--max-expansions", "N", "Limit of macro expansions (default 250,000).", 1)
+    Count, option("--max-expansions", "N", "Limit of macro expansions (default 250,000).", ADVANCED, least=1)
 ]
 MaxNesting = Annotated[
-    _Count, option(ADVANCED, "--max-nesting", "N", "Limit of nested brackets in a flow (default 1,000).", 1)
+    Count,
+    option("--max-nesting", "N", "Limit of nested brackets in a flow (default 1,000).", ADVANCED, least=1),
 ]
 
 # --- how a program is run -----------------------------------------------------------------------
 
 Budget = Annotated[
-    _Many,
+    Texts,
     option(
-        LIMITS,
         "--budget",
         "UNIT=N",
         "Limit what models and agents use, in usd, tokens, calls or seconds; may be repeated.",
+        LIMITS,
     ),
 ]
 Jobs = Annotated[
-    _Count, option(LIMITS, "--jobs", "N", "Limit of concurrently performed actions (default 8).", 1)
+    Count, option("--jobs", "N", "Limit of concurrently performed actions (default 8).", LIMITS, least=1)
 ]
 Queue = Annotated[
-    _Flag,
-    option(EXECUTION, "--queue", "", "Wait for the runs that hold the same paths, in order of arrival."),
+    bool, option("--queue", "", "Wait for the runs that hold the same paths, in order of arrival.", EXECUTION)
 ]
 Database = Annotated[
-    _Text,
-    option(EXECUTION, "--db", "URL", "The database of the cluster; default: the environment's LLC_DB."),
+    Text, option("--db", "URL", "The database of the cluster; default: the environment's LLC_DB.", EXECUTION)
 ]
 NoInput = Annotated[
-    _Flag,
-    option(EXECUTION, "--no-input", "", "Ask nobody: a question has its default, or is an error."),
+    bool, option("--no-input", "", "Ask nobody: a question has its default, or is an error.", EXECUTION)
 ]
 Background = Annotated[
-    _Flag, option(EXECUTION, "--background", "", "Run without a terminal: print the run's id and return.")
+    bool, option("--background", "", "Run without a terminal: print the run's id and return.", EXECUTION)
 ]
 Script = Annotated[
-    _Text,
+    Text,
     option(
-        EXECUTION, "--script", "WORLD.yaml", "Take all results from this file instead of executing actions."
+        "--script", "WORLD.yaml", "Take all results from this file instead of executing actions.", EXECUTION
     ),
 ]
 OnUnknown = Annotated[
-    _Text,
+    Text,
     option(
-        EXECUTION,
         "--on-unknown",
         "rerun|continue|fail|ask",
         "What to do with an interrupted action: run it again, continue the agent, let it fail, or ask.",
+        EXECUTION,
     ),
 ]
 AcceptLoss = Annotated[
-    _Flag,
-    option(EXECUTION, "--accept-loss", "", "Continue from what is left of a journal that was truncated."),
+    bool,
+    option("--accept-loss", "", "Continue from what is left of a journal that was truncated.", EXECUTION),
 ]
 AcceptChanges = Annotated[
-    _Flag,
+    bool,
     option(
-        EXECUTION,
         "--accept-changes",
         "",
         "Continue with the current text of the program if the run fits into it.",
+        EXECUTION,
     ),
 ]
 Fuel = Annotated[
-    _Count, option(ADVANCED, "--fuel", "N", "Limit of ticks of a program (default 10,000,000,000).", 1)
+    Count, option("--fuel", "N", "Limit of ticks of a program (default 10,000,000,000).", ADVANCED, least=1)
 ]
 MaxDepth = Annotated[
-    _Count, option(ADVANCED, "--max-depth", "N", "Limit of nested calls (default 1048576).", 1)
+    Count, option("--max-depth", "N", "Limit of nested calls (default 1048576).", ADVANCED, least=1)
 ]
 MaxSize = Annotated[
-    _Count,
+    Count,
     option(
-        ADVANCED,
         "--max-size",
         "N",
         "Limit of items in a list, and in proportion of the size of texts and integers (default 8388608).",
-        1,
+        ADVANCED,
+        least=1,
     ),
 ]
 Tier = Annotated[
-    _Text,
+    Text,
     option(
-        ADVANCED,
         "--tier",
         "interpreter|direct|auto",
         "Execution mode; results are identical, only speed differs (default auto).",
+        ADVANCED,
     ),
 ]
 
 # --- output -------------------------------------------------------------------------------------
 
-Json = Annotated[_Flag, option(OUTPUT, "--json", "", "Write JSON to stdout.")]
+Json = Annotated[bool, option("--json", "", "Write JSON to stdout.", OUTPUT)]
 JsonOutcome = Annotated[
-    _Flag,
-    option(OUTPUT, "--json", "", "Write one JSON object to stdout when the run ends; progress to stderr."),
+    bool,
+    option("--json", "", "Write one JSON object to stdout when the run ends; progress to stderr.", OUTPUT),
 ]
-Quiet = Annotated[_Flag, option(OUTPUT, "--quiet -q", "", "Show no progress.")]
+Quiet = Annotated[bool, option("--quiet -q", "", "Show no progress.", OUTPUT)]
 Verbose = Annotated[
-    _Flag, option(OUTPUT, "--verbose -v", "", "Show more: waits, model calls, reasons, all output.")
+    bool, option("--verbose -v", "", "Show more: waits, model calls, reasons, all output.", OUTPUT)
 ]
 Record = Annotated[
-    _Text,
-    option(OUTPUT, "--record", "CASE", "Write a test case of the run: a path, or a name in .loops/tests/."),
+    Text,
+    option("--record", "CASE", "Write a test case of the run: a path, or a name in .loops/tests/.", OUTPUT),
 ]
-Profile = Annotated[_Flag, option(OUTPUT, "--profile", "", "Show a time profile when the run ends.")]
+Profile = Annotated[bool, option("--profile", "", "Show a time profile when the run ends.", OUTPUT)]
 Flame = Annotated[
-    _Text,
+    Text,
     option(
-        OUTPUT, "--flame", "FILE", "Write a flame graph: FILE.json for speedscope, else collapsed stacks."
+        "--flame", "FILE", "Write a flame graph: FILE.json for speedscope, else collapsed stacks.", OUTPUT
     ),
 ]
-Output = Annotated[_Text, option(OUTPUT, "--output -o", "FILE", "Write to a file.")]
+Output = Annotated[Text, option("--output -o", "FILE", "Write to a file.", OUTPUT)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ...ir.light_records import LightRecord
 from ..project.options import CommandParameter
 from .table import PARAMETERS, PROGRAM, VERBS
 
@@ -15,28 +16,26 @@ if TYPE_CHECKING:
 __all__ = ["VERBS", "Verb", "find", "load", "program"]
 
 
-class Verb:
+class Verb(LightRecord):
     """A subcommand: its parameters, and where its function is.
 
     function: `module:name` below `runtime.cli`. is_open: options end at the first argument.
     """
 
-    def __init__(
-        self,
-        name: str,
-        doc: str,
-        function: str,
-        is_open: bool,
-        examples: tuple[str, ...],
-        parameters: Sequence[CommandParameter],
-    ) -> None:
-        self.name = name
-        self.doc = doc
-        self.function = function
-        self.is_open = is_open
-        self.examples = examples
-        self.arguments = [row for row in parameters if not row.names]
-        self.options = [row for row in parameters if row.names]
+    name: str
+    doc: str
+    function: str
+    is_open: bool
+    examples: tuple[str, ...]
+    parameters: Sequence[CommandParameter]
+
+    @property
+    def arguments(self) -> list[CommandParameter]:
+        return [row for row in self.parameters if not row.names]
+
+    @property
+    def options(self) -> list[CommandParameter]:
+        return [row for row in self.parameters if row.names]
 
 
 def find(name: str) -> Verb:

@@ -7,36 +7,25 @@ import sys
 from ...host.errors import EXIT_OK
 from ...host.screen import Screen, printable
 from ...inspection import answer as answering
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Count, Text, argument, complete_answer, complete_question, option
 
 
 def answer(
     target: Annotated[
-        str | None,
-        typer.Argument(
-            help="A run's id, or a loop's name for its last run.",
-            metavar="[RUN|LOOP]",
-            autocompletion=shared.complete_question,
-        ),
+        Text, argument("[RUN|LOOP]", "A run's id, or a loop's name for its last run.", complete_question)
     ] = None,
     answer: Annotated[
-        str | None,
-        typer.Argument(
-            help="The answer; without it, the open questions are shown.",
-            metavar="[ANSWER]",
-            autocompletion=shared.complete_answer,
-        ),
+        Text, argument("[ANSWER]", "The answer; without it, the open questions are shown.", complete_answer)
     ] = None,
     question: Annotated[
-        int | None,
-        typer.Option("--question", "-q", metavar="N", help="Number of the question, if several are open."),
+        Count, option("--question -q", "N", "Number of the question, if several are open.")
     ] = None,
     json: shared.Json = False,
 ) -> int:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from ...inspection import attach as attaching
 from ...runs.lookup import find_run_folder
-from .. import parameters as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from ..typer_parameters import argument, complete_run, option
 
 
 def attach(
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="A run's id, or a loop's name.", metavar="RUN|LOOP", autocompletion=shared.complete_run
-        ),
-    ],
+    target: Annotated[str, argument("RUN|LOOP", "A run's id, or a loop's name.", complete_run)],
     stop: Annotated[
-        bool, typer.Option("--stop", help="Let Ctrl-C stop the run, as if it had been started here.")
+        bool, option("--stop", "", "Let Ctrl-C stop the run, as if it had been started here.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show more, as `run` does.")] = False,
+    verbose: Annotated[bool, option("--verbose -v", "", "Show more, as `run` does.")] = False,
 ) -> int:
     """Show the progress of an active run, as if it had been started here.
 

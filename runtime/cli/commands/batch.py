@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from ...launch import batch_command
 from ...project.options import values
-from .. import parameters as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Count, Texts, argument, complete_loop, option
 
 
 def batch(
     targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.",
-            metavar="[LOOP|JOBS]…",
-            autocompletion=shared.complete_loop,
+        Texts,
+        argument(
+            "[LOOP|JOBS]…",
+            "Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.",
+            complete_loop,
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume interrupted runs.")] = False,
+    resume: Annotated[bool, option("--resume", "", "Resume interrupted runs.")] = False,
     at_once: Annotated[
-        int | None,
-        shared.option(
-            shared.LIMITS,
+        Count,
+        option(
             "--at-once",
             "N",
             "Limit of concurrently performed actions of all runs (default 8).",
-            1,
+            shared.LIMITS,
+            least=1,
         ),
     ] = None,
     max_iterations: shared.MaxIterations = None,
@@ -50,10 +50,9 @@ def batch(
     script: shared.Script = None,
     on_unknown: shared.OnUnknown = None,
     json: Annotated[
-        bool,
-        shared.option(shared.OUTPUT, "--json", "", "Write a line of JSON to stdout for each finished run."),
+        bool, option("--json", "", "Write a line of JSON to stdout for each finished run.", shared.OUTPUT)
     ] = False,
-    quiet: Annotated[bool, shared.option(shared.OUTPUT, "--quiet -q", "", "Show only errors.")] = False,
+    quiet: Annotated[bool, option("--quiet -q", "", "Show only errors.", shared.OUTPUT)] = False,
 ) -> int:
     """Run many loops in one process.
 

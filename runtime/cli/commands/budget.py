@@ -7,44 +7,41 @@ import sys
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import ledgers
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import (
+        Count,
+        Text,
+        argument,
+        complete_amount,
+        complete_budget_action,
+        complete_ledger,
+        option,
+    )
 
 
 def budget(
     action: Annotated[
-        str | None,
-        typer.Argument(
-            help="Set a limit; without it, the limits are shown.",
-            metavar="[set]",
-            autocompletion=shared.complete_budget_action,
-        ),
+        Text, argument("[set]", "Set a limit; without it, the limits are shown.", complete_budget_action)
     ] = None,
     ledger: Annotated[
-        str | None,
-        typer.Argument(
-            help="`day`, `month`, `project`, `project:PATH` or `account:NAME`.",
-            metavar="[LEDGER]",
-            autocompletion=shared.complete_ledger,
-        ),
+        Text,
+        argument("[LEDGER]", "`day`, `month`, `project`, `project:PATH` or `account:NAME`.", complete_ledger),
     ] = None,
     amount: Annotated[
-        str | None,
-        typer.Argument(
-            help="Such as 20usd, 500000tokens, 50calls or 100usd/month; `none` removes the limits.",
-            metavar="[AMOUNT]",
-            autocompletion=shared.complete_amount,
+        Text,
+        argument(
+            "[AMOUNT]",
+            "Such as 20usd, 500000tokens, 50calls or 100usd/month; `none` removes the limits.",
+            complete_amount,
         ),
     ] = None,
-    days: Annotated[
-        int | None, typer.Option("--days", metavar="N", min=1, help="Show what was used in the last N days.")
-    ] = None,
+    days: Annotated[Count, option("--days", "N", "Show what was used in the last N days.", least=1)] = None,
     json: shared.Json = False,
 ) -> int:
     """Show or set what agents and models may use per day, project and account.

@@ -7,41 +7,28 @@ from ...host.paths import ROOT
 from ...inspection import abandon
 from ...project import configuration, settings
 from ...runs import retention
-from .. import parameters as shared
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Count, Text, argument, complete_any_run, option
 
 
 def clean(
     target: Annotated[
-        str | None,
-        typer.Argument(
-            help="Only runs of this loop, or this run.",
-            metavar="[RUN|LOOP]",
-            autocompletion=shared.complete_any_run,
-        ),
+        Text, argument("[RUN|LOOP]", "Only runs of this loop, or this run.", complete_any_run)
     ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", min=0, help="Keep the last N runs of each loop.")
-    ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="AGE", help="Remove only runs older than this."),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option("--size", metavar="SIZE", help="Remove the oldest until all have at most this."),
-    ] = None,
+    keep: Annotated[Count, option("--keep", "N", "Keep the last N runs of each loop.", least=0)] = None,
+    older_than: Annotated[Text, option("--older-than", "AGE", "Remove only runs older than this.")] = None,
+    size: Annotated[Text, option("--size", "SIZE", "Remove the oldest until all have at most this.")] = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Abandon crashed and stopped runs instead.")
+        bool, option("--unfinished", "", "Abandon crashed and stopped runs instead.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be removed, without removing it.")
+        bool, option("--dry-run", "", "Show what would be removed, without removing it.")
     ] = False,
     json: shared.Json = False,
 ) -> int:

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from ...database import connection, schema
 from ...host.errors import EXIT_OK, UserError
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import argument, complete_db_action
 
 _ACTIONS = ("init", "migrate", "check")
 
 
 def db(
-    action: Annotated[
-        str,
-        typer.Argument(
-            help="`init`, `migrate` or `check`.", metavar="ACTION", autocompletion=shared.complete_db_action
-        ),
-    ],
+    action: Annotated[str, argument("ACTION", "`init`, `migrate` or `check`.", complete_db_action)],
     db: shared.Database = None,
     json: shared.Json = False,
 ) -> int:

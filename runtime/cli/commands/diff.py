@@ -5,35 +5,30 @@ from __future__ import annotations
 from ...host.errors import EXIT_OK, UserError
 from ...inspection import file_changes
 from ...runs.lookup import find_run_folder
-from .. import parameters as shared
 from ..output import write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, argument, complete_any_run, complete_step, option
 
 
 def diff(
     target: Annotated[
-        str | None,
-        typer.Argument(
-            help="A run's id or folder, or a loop's name for its last run; absent: the last run.",
-            metavar="[RUN|LOOP]",
-            autocompletion=shared.complete_any_run,
+        Text,
+        argument(
+            "[RUN|LOOP]",
+            "A run's id or folder, or a loop's name for its last run; absent: the last run.",
+            complete_any_run,
         ),
     ] = None,
     step: Annotated[
-        str | None,
-        typer.Argument(
-            help="Only this step: an effect's number, iN or a state.",
-            metavar="[STEP]",
-            autocompletion=shared.complete_step,
-        ),
+        Text, argument("[STEP]", "Only this step: an effect's number, iN or a state.", complete_step)
     ] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Only the number of changed lines per file.")] = False,
-    name_only: Annotated[bool, typer.Option("--name-only", help="Only the names of changed files.")] = False,
+    stat: Annotated[bool, option("--stat", "", "Only the number of changed lines per file.")] = False,
+    name_only: Annotated[bool, option("--name-only", "", "Only the names of changed files.")] = False,
     json: shared.Json = False,
 ) -> int:
     """Show the files that a run changed.

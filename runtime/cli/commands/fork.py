@@ -8,34 +8,23 @@ from ...host.screen import Screen
 from ...launch import resume as resuming
 from ...project.options import OVERRIDES, values
 from ...recordings import fork as forking
-from .. import parameters as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
-
     from ...journal.run_folder import RunFolder
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Count, Text, option
 
 
 def fork(
     run: shared.Run,
-    at: Annotated[
-        int | None,
-        typer.Option("--at", metavar="N", help="Before the effect of this number (`llc trace`)."),
-    ] = None,
-    state: Annotated[
-        str | None, typer.Option("--state", metavar="NAME", help="Where this state is entered.")
-    ] = None,
-    iteration: Annotated[
-        int | None, typer.Option("--iteration", metavar="K", help="With --state: in this iteration.")
-    ] = None,
+    at: Annotated[Count, option("--at", "N", "Before the effect of this number (`llc trace`).")] = None,
+    state: Annotated[Text, option("--state", "NAME", "Where this state is entered.")] = None,
+    iteration: Annotated[Count, option("--iteration", "K", "With --state: in this iteration.")] = None,
     with_: Annotated[
-        str | None,
-        typer.Option(
-            "--with", metavar="LOOP", help="Continue with this program, if the past is the same under it."
-        ),
+        Text, option("--with", "LOOP", "Continue with this program, if the past is the same under it.")
     ] = None,
     max_iterations: shared.MaxIterations = None,
     no_llm: shared.NoLlm = False,

@@ -7,26 +7,24 @@ import sys
 from ...host.errors import EXIT_OK
 from ...host.screen import Screen
 from ...inspection import history as past
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, argument, complete_any_run, option
 
 
 def history(
     target: Annotated[
-        str | None,
-        typer.Argument(
-            help="A loop's name, or a run's id; by default all finished runs.",
-            metavar="[RUN|LOOP]",
-            autocompletion=shared.complete_any_run,
+        Text,
+        argument(
+            "[RUN|LOOP]", "A loop's name, or a run's id; by default all finished runs.", complete_any_run
         ),
     ] = None,
-    count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Only the last N runs.")] = 20,
+    count: Annotated[int, option("-n", "N", "Only the last N runs.", least=1)] = 20,
     json: shared.Json = False,
 ) -> int:
     """Show finished runs with totals.

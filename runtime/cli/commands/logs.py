@@ -4,33 +4,25 @@ from __future__ import annotations
 
 from ...inspection import logs as telling
 from ...runs.lookup import find_run_folder
-from .. import parameters as shared
 from ..output import write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from ..typer_parameters import Count, argument, complete_any_run, option
 
 
 def logs(
     target: Annotated[
-        str,
-        typer.Argument(
-            help="A run's id, or a loop's name for its last run.",
-            metavar="RUN|LOOP",
-            autocompletion=shared.complete_any_run,
-        ),
+        str, argument("RUN|LOOP", "A run's id, or a loop's name for its last run.", complete_any_run)
     ],
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Continue with new events until the run ends.")
+        bool, option("--follow -f", "", "Continue with new events until the run ends.")
     ] = False,
-    last: Annotated[
-        int | None, typer.Option("-n", metavar="N", min=0, help="Only the last N events.")
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the whole of each output.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Write the events as JSON, one per line.")] = False,
+    last: Annotated[Count, option("-n", "N", "Only the last N events.", least=0)] = None,
+    verbose: Annotated[bool, option("--verbose -v", "", "Show the whole of each output.")] = False,
+    json: Annotated[bool, option("--json", "", "Write the events as JSON, one per line.")] = False,
 ) -> int:
     """Show the events of a run.
 

@@ -7,12 +7,11 @@ import sys
 from ...host.errors import EXIT_OK, refuse_missing_folder
 from ...host.screen import Screen
 from ...inspection import profile_report
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from .. import typer_parameters as shared
 
 
 def profile(run: shared.Run, json: shared.Json = False, flame: shared.Flame = None) -> int:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_OK
 from ...recordings import case_writer, cases, find, make_case
-from .. import parameters as shared
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, option
 
 
 def record(
     run: shared.Run,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="CASE",
-            help="The case: a path, or a name in .loops/tests/; by default the loop's name.",
+        Text,
+        option(
+            "--output -o", "CASE", "The case: a path, or a name in .loops/tests/; by default the loop's name."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing case.")] = False,
+    force: Annotated[bool, option("--force", "", "Replace an existing case.")] = False,
     json: shared.Json = False,
 ) -> int:
     """Make a test case of a run.

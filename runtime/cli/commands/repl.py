@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ...launch import repl as session
 from ...project.options import values
-from .. import parameters as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from .. import typer_parameters as shared
 
 
 def repl(

@@ -7,25 +7,25 @@ import sys
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.screen import Screen
 from ...recordings import replay_command
-from .. import parameters as shared
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, complete_loop, option
 
 
 def replay(
     run: shared.RunOrCase,
     against: Annotated[
-        str | None,
-        typer.Option(
+        Text,
+        option(
             "--against",
-            metavar="LOOP",
-            help="Replay the results with this program; report where it differs.",
-            autocompletion=shared.complete_loop,
+            "LOOP",
+            "Replay the results with this program; report where it differs.",
+            complete=complete_loop,
         ),
     ] = None,
     json: shared.Json = False,

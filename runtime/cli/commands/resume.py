@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from ...launch import resume as resuming
 from ...project.options import values
-from .. import parameters as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import argument, complete_run
 
 
 def resume(
-    run: Annotated[
-        str,
-        typer.Argument(
-            help="A loop's name, or a run's id.", metavar="RUN", autocompletion=shared.complete_run
-        ),
-    ],
+    run: Annotated[str, argument("RUN", "A loop's name, or a run's id.", complete_run)],
     on_unknown: shared.OnUnknown = None,
     fuel: shared.Fuel = None,
     tier: shared.Tier = None,

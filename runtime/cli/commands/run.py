@@ -5,21 +5,22 @@ from __future__ import annotations
 from ...host.errors import UserError
 from ...launch import run as launch
 from ...project.options import values
-from .. import parameters as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, option
+
 
 def run(
     loop: shared.LoopToRun = None,
     expression: Annotated[
-        str | None,
-        shared.option(shared.PROGRAM, "--expression -e", "EXPR", "Run this expression instead of a file."),
+        Text, option("--expression -e", "EXPR", "Run this expression instead of a file.", shared.PROGRAM)
     ] = None,
     dry_run: Annotated[
-        bool, shared.option(shared.PROGRAM, "--dry-run", "", "Show what would be run, without running it.")
+        bool, option("--dry-run", "", "Show what would be run, without running it.", shared.PROGRAM)
     ] = False,
     max_iterations: shared.MaxIterations = None,
     no_preflight: shared.NoPreflight = False,

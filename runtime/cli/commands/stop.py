@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...inspection import stop as stopping
-from .. import parameters as shared
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, argument, complete_run, option
 
 
 def stop(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help="A run's id, or a loop's name.", metavar="[RUN|LOOP]", autocompletion=shared.complete_run
-        ),
-    ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Stop all runs here, or of the loop.")] = False,
+    target: Annotated[Text, argument("[RUN|LOOP]", "A run's id, or a loop's name.", complete_run)] = None,
+    all: Annotated[bool, option("--all", "", "Stop all runs here, or of the loop.")] = False,
     wait: Annotated[
-        float,
-        typer.Option("--wait", metavar="SECONDS", min=0, help="Seconds to wait before the run is killed."),
+        float, option("--wait", "SECONDS", "Seconds to wait before the run is killed.", least=0)
     ] = 10.0,
     json: shared.Json = False,
 ) -> int:

@@ -7,14 +7,14 @@ from ...host.paths import LOOPS
 from ...launch import task as task_run
 from ...project.options import read
 from ...terminal import task_line
-from .. import parameters as shared
 from ..verbs import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import argument
 
 
 def complete_task(args: list[str], incomplete: str) -> list[str]:
@@ -29,10 +29,10 @@ def complete_task(args: list[str], incomplete: str) -> list[str]:
 def task(
     words: Annotated[
         list[str],
-        typer.Argument(
-            help="A task or tool with its parameters, or an S-expression; NAME --help shows its parameters.",
-            metavar="NAME [KEY=VALUE]… [--FLAG]… | '(EXPRESSION)'",
-            autocompletion=complete_task,
+        argument(
+            "NAME [KEY=VALUE]… [--FLAG]… | '(EXPRESSION)'",
+            "A task or tool with its parameters, or an S-expression; NAME --help shows its parameters.",
+            complete_task,
         ),
     ],
     arguments: shared.Arguments = None,

@@ -8,34 +8,23 @@ from ...host.errors import refuse_missing_folder
 from ...host.screen import Screen
 from ...journal import journal
 from ...recordings import run_cases
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, Texts, argument, complete_case, option
 
 
 def test(
     paths: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Cases, or folders of cases; by default .loops/tests/.",
-            metavar="[CASE]…",
-            autocompletion=shared.complete_case,
-        ),
+        Texts, argument("[CASE]…", "Cases, or folders of cases; by default .loops/tests/.", complete_case)
     ] = None,
-    wanted: Annotated[
-        str | None, typer.Option("-k", metavar="TEXT", help="Only cases with this text in their path.")
-    ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="Rewrite the expected results of failing cases.")
-    ] = False,
-    junit: Annotated[
-        str | None, typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report for CI.")
-    ] = None,
+    wanted: Annotated[Text, option("-k", "TEXT", "Only cases with this text in their path.")] = None,
+    update: Annotated[bool, option("--update", "", "Rewrite the expected results of failing cases.")] = False,
+    junit: Annotated[Text, option("--junit", "FILE.xml", "Write a JUnit report for CI.")] = None,
     json: shared.Json = False,
 ) -> int:
     """Replay recorded test cases; report differences.

@@ -5,34 +5,26 @@ from __future__ import annotations
 from ...host.errors import EXIT_OK
 from ...project import emit_products
 from ...project.options import OVERRIDES, values
-from .. import parameters as shared
 from ..output import warn, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, option
 
 
 def compile_(
     loop: shared.Loop,
-    emit: Annotated[
-        str | None,
-        typer.Option("--emit", metavar="ir|bytecode|fsm|expanded", help="Form to print (default ir)."),
-    ] = None,
+    emit: Annotated[Text, option("--emit", "ir|bytecode|fsm|expanded", "Form to print (default ir).")] = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write a file instead: .yaml (the FSM), .llb (an image) or .ir (text).",
+        Text,
+        option(
+            "--output -o", "FILE", "Write a file instead: .yaml (the FSM), .llb (an image) or .ir (text)."
         ),
     ] = None,
-    no_sources: Annotated[
-        bool, typer.Option("--no-sources", help="Leave the source text out of an image.")
-    ] = False,
+    no_sources: Annotated[bool, option("--no-sources", "", "Leave the source text out of an image.")] = False,
     max_iterations: shared.MaxIterations = None,
     no_llm: shared.NoLlm = False,
     llm_model: shared.LlmModel = None,

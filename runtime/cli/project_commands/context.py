@@ -5,33 +5,29 @@ from __future__ import annotations
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.paths import ROOT
 from ...memory import recall, report
-from .. import parameters as shared
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, argument, option
 
 
 def context(
-    query: Annotated[list[str], typer.Argument(help="Words, names or a question.", metavar="QUERY…")],
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, max=200, help="Limit of files.")
-    ] = 10,
+    query: Annotated[list[str], argument("QUERY…", "Words, names or a question.")],
+    limit: Annotated[int, option("-n --limit", "N", "Limit of files.", least=1, most=200)] = 10,
     strategy: Annotated[
         str,
-        typer.Option(
+        option(
             "--strategy",
-            metavar="content|metadata",
-            help="content: search the text of files; metadata: their names, first lines and definitions.",
+            "content|metadata",
+            "content: search the text of files; metadata: their names, first lines and definitions.",
         ),
     ] = "content",
-    rerank: Annotated[bool, typer.Option("--rerank", help="Let a model order the matches.")] = False,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="With --rerank: the model.")
-    ] = None,
+    rerank: Annotated[bool, option("--rerank", "", "Let a model order the matches.")] = False,
+    model: Annotated[Text, option("--model", "MODEL", "With --rerank: the model.")] = None,
     json: shared.Json = False,
 ) -> int:
     """Find the project's files that are relevant to a query.

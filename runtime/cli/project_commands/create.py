@@ -4,163 +4,119 @@ from __future__ import annotations
 
 from ....frontend.loop.paradigms import PARADIGMS
 from ...authoring import creating
-from .. import parameters as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Count, Text, Texts, argument, complete_ready_loop, option
 
 
 def create(
     loops: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="With --from: the ready loop; with --pin: the loops, by default all of .loops/.",
-            metavar="[LOOP]…",
-            autocompletion=shared.complete_ready_loop,
+        Texts,
+        argument(
+            "[LOOP]…",
+            "With --from: the ready loop; with --pin: the loops, by default all of .loops/.",
+            complete_ready_loop,
         ),
     ] = None,
     ready: Annotated[
-        bool,
-        typer.Option("--from", help="Make a ready loop: --from lint; without a name, list them."),
+        bool, option("--from", "", "Make a ready loop: --from lint; without a name, list them.")
     ] = False,
     assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="With --from: set a parameter; may be repeated."),
+        Texts, option("--set", "NAME=VALUE", "With --from: set a parameter; may be repeated.")
     ] = None,
     paradigm: Annotated[
-        str | None,
-        typer.Option(
-            "--paradigm",
-            "-p",
-            metavar="|".join(PARADIGMS),
-            help="Paradigm of the loop; without it, a dialogue asks.",
-        ),
+        Text,
+        option("--paradigm -p", "|".join(PARADIGMS), "Paradigm of the loop; without it, a dialogue asks."),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the loop and its file.")
-    ] = None,
+    name: Annotated[Text, option("--name", "NAME", "Name of the loop and its file.")] = None,
     describe: Annotated[
-        str | None,
-        typer.Option("--describe", metavar="TEXT", help="Let a model write the loop from this description."),
+        Text, option("--describe", "TEXT", "Let a model write the loop from this description.")
     ] = None,
-    description: Annotated[
-        str | None, typer.Option("--description", metavar="TEXT", help="Purpose of the loop.")
-    ] = None,
-    goal: Annotated[
-        str | None, typer.Option("--goal", metavar="TEXT", help="goal: what should be true.")
-    ] = None,
+    description: Annotated[Text, option("--description", "TEXT", "Purpose of the loop.")] = None,
+    goal: Annotated[Text, option("--goal", "TEXT", "goal: what should be true.")] = None,
     tool: Annotated[
-        list[str] | None,
-        typer.Option(
+        Texts,
+        option(
             "--tool",
-            metavar="ACTION",
-            help="goal: an action, the first one checks; natural: a permitted action; may be repeated.",
+            "ACTION",
+            "goal: an action, the first one checks; natural: a permitted action; may be repeated.",
         ),
     ] = None,
     check: Annotated[
-        str | None,
-        typer.Option("--check", metavar="COMMAND", help="convergence: the command that prints the metric."),
+        Text, option("--check", "COMMAND", "convergence: the command that prints the metric.")
     ] = None,
-    toward: Annotated[
-        str | None, typer.Option("--toward", metavar="NUMBER", help="convergence: the target.")
-    ] = None,
+    toward: Annotated[Text, option("--toward", "NUMBER", "convergence: the target.")] = None,
     using: Annotated[
-        str | None,
-        typer.Option("--using", metavar="ACTION", help="convergence: the action that changes the metric."),
+        Text, option("--using", "ACTION", "convergence: the action that changes the metric.")
     ] = None,
     tolerance: Annotated[
-        str | None,
-        typer.Option("--tolerance", metavar="NUMBER", help="convergence: accepted distance from the target."),
+        Text, option("--tolerance", "NUMBER", "convergence: accepted distance from the target.")
     ] = None,
     direction: Annotated[
-        str | None,
-        typer.Option(
-            "--direction", metavar="minimize|maximize", help="convergence: which direction is progress."
-        ),
+        Text, option("--direction", "minimize|maximize", "convergence: which direction is progress.")
     ] = None,
     constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--constraint", metavar="NAME=COMMAND", help="invariants: a check and its name; may be repeated."
-        ),
+        Texts, option("--constraint", "NAME=COMMAND", "invariants: a check and its name; may be repeated.")
     ] = None,
     fix: Annotated[
-        list[str] | None,
-        typer.Option(
+        Texts,
+        option(
             "--fix",
-            metavar="NAME=ACTION",
-            help="invariants: the action that repairs the check of that name; may be repeated.",
+            "NAME=ACTION",
+            "invariants: the action that repairs the check of that name; may be repeated.",
         ),
     ] = None,
-    step: Annotated[
-        list[str] | None,
-        typer.Option("--step", metavar="ACTION", help="imperative: a step; may be repeated."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="COMMAND", help="imperative: the check that ends the loop."),
-    ] = None,
+    step: Annotated[Texts, option("--step", "ACTION", "imperative: a step; may be repeated.")] = None,
+    until: Annotated[Text, option("--until", "COMMAND", "imperative: the check that ends the loop.")] = None,
     until_fails: Annotated[
-        bool, typer.Option("--until-fails", help="imperative: the check ends the loop when it fails.")
+        bool, option("--until-fails", "", "imperative: the check ends the loop when it fails.")
     ] = False,
     state: Annotated[
-        list[str] | None,
-        typer.Option(
+        Texts,
+        option(
             "--state",
-            metavar="NAME=[ACTION]",
-            help="fsm: a state; without an action the loop ends there; may be repeated.",
+            "NAME=[ACTION]",
+            "fsm: a state; without an action the loop ends there; may be repeated.",
         ),
     ] = None,
     route: Annotated[
-        list[str] | None,
-        typer.Option(
+        Texts,
+        option(
             "--route",
-            metavar="STATE.VERDICT=STATE",
-            help="fsm: the next state after a verdict, `next` for any verdict; may be repeated.",
+            "STATE.VERDICT=STATE",
+            "fsm: the next state after a verdict, `next` for any verdict; may be repeated.",
         ),
     ] = None,
     initial: Annotated[
-        str | None,
-        typer.Option("--initial", metavar="STATE", help="fsm: the initial state, by default the first."),
+        Text, option("--initial", "STATE", "fsm: the initial state, by default the first.")
     ] = None,
-    max_iterations: Annotated[
-        int | None, typer.Option("--max-iterations", metavar="N", min=1, help="Limit of iterations.")
-    ] = None,
+    max_iterations: Annotated[Count, option("--max-iterations", "N", "Limit of iterations.", least=1)] = None,
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Time limit of the whole run."),
+        float | None, option("--timeout", "SECONDS", "Time limit of the whole run.", least=0)
     ] = None,
     backoff: Annotated[
-        float | None,
-        typer.Option("--backoff", metavar="SECONDS", min=0, help="Delay between two iterations."),
+        float | None, option("--backoff", "SECONDS", "Delay between two iterations.", least=0)
     ] = None,
-    maintain: Annotated[bool, typer.Option("--maintain", help="Start again when the loop is done.")] = False,
+    maintain: Annotated[bool, option("--maintain", "", "Start again when the loop is done.")] = False,
     maintain_delay: Annotated[
         float | None,
-        typer.Option(
-            "--maintain-delay", metavar="SECONDS", min=0, help="With --maintain: delay before a new start."
-        ),
+        option("--maintain-delay", "SECONDS", "With --maintain: delay before a new start.", least=0),
     ] = None,
     scope: Annotated[
-        list[str] | None,
-        typer.Option("--scope", metavar="PATH", help="A path that the loop works on; may be repeated."),
+        Texts, option("--scope", "PATH", "A path that the loop works on; may be repeated.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model to ask.")] = None,
+    model: Annotated[Text, option("--model", "MODEL", "The model to ask.")] = None,
     pin: Annotated[
-        bool,
-        typer.Option(
-            "--pin", help="Ask a model what loops in `paradigm: natural` mean, and save the answers."
-        ),
+        bool, option("--pin", "", "Ask a model what loops in `paradigm: natural` mean, and save the answers.")
     ] = False,
-    no_pin: Annotated[bool, typer.Option("--no-pin", help="natural: save only the description.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Save without confirmation.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing file; with --pin, ask again.")
-    ] = False,
-    print: Annotated[bool, typer.Option("--print", help="Only print the YAML.")] = False,
+    no_pin: Annotated[bool, option("--no-pin", "", "natural: save only the description.")] = False,
+    yes: Annotated[bool, option("--yes -y", "", "Save without confirmation.")] = False,
+    force: Annotated[bool, option("--force", "", "Replace an existing file; with --pin, ask again.")] = False,
+    print: Annotated[bool, option("--print", "", "Only print the YAML.")] = False,
     json: shared.Json = False,
 ) -> int:
     """Make a new loop: a ready one, by dialogue, by options, or from a description.

@@ -5,21 +5,19 @@ from __future__ import annotations
 from ...host.errors import EXIT_OK
 from ...project import emit_products
 from ...project.options import values
-from .. import parameters as shared
 from ..output import warn, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, option
 
 
 def disasm(
     loop: shared.Loop,
-    function: Annotated[
-        str | None, typer.Option("--function", metavar="NAME", help="Show only this function.")
-    ] = None,
+    function: Annotated[Text, option("--function", "NAME", "Show only this function.")] = None,
     arguments: shared.Arguments = None,
     declare: shared.Declare = None,
     json: shared.Json = False,

@@ -7,23 +7,23 @@ import sys
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.screen import Screen
 from ...launch import doctor as examination
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Texts, argument, complete_loop
 
 
 def doctor(
     loops: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Loops by name or path; by default the installation and all loops of .loops/.",
-            metavar="[LOOP]…",
-            autocompletion=shared.complete_loop,
+        Texts,
+        argument(
+            "[LOOP]…",
+            "Loops by name or path; by default the installation and all loops of .loops/.",
+            complete_loop,
         ),
     ] = None,
     json: shared.Json = False,

@@ -9,21 +9,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from ..typer_parameters import Texts, argument, option
 
 
 def fmt(
     files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Files, folders, names in .loops/, or - for stdin; by default all of .loops/.",
-            metavar="[FILE]…",
-        ),
+        Texts,
+        argument("[FILE]…", "Files, folders, names in .loops/, or - for stdin; by default all of .loops/."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 1 if a file would change.")
+        bool, option("--check", "", "Write nothing; exit with 1 if a file would change.")
     ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; print what would change.")] = False,
+    diff: Annotated[bool, option("--diff", "", "Write nothing; print what would change.")] = False,
 ) -> int:
     """Format S-expression files."""
 

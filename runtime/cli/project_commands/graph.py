@@ -7,46 +7,35 @@ import sys
 from ...graph import commands, text_forms
 from ...host.errors import EXIT_OK
 from ...host.screen import Screen
-from .. import parameters as shared
 from ..output import write, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Text, argument, complete_loop_or_run, option
 
 
 def graph(
     target: Annotated[
-        str,
-        typer.Argument(
-            help="A loop's name or path, or a run's id or folder.",
-            metavar="LOOP|RUN",
-            autocompletion=shared.complete_loop_or_run,
-        ),
+        str, argument("LOOP|RUN", "A loop's name or path, or a run's id or folder.", complete_loop_or_run)
     ],
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write .svg, .html, .png, .mmd, .dot or .json."),
+        Text, option("--output -o", "FILE", "Write .svg, .html, .png, .mmd, .dot or .json.")
     ] = None,
     level: Annotated[
-        str | None,
-        typer.Option(
+        Text,
+        option(
             "--level",
-            metavar="loop|functions|ir",
-            help="States of a loop, functions of a flow, or states of the compiled program.",
+            "loop|functions|ir",
+            "States of a loop, functions of a flow, or states of the compiled program.",
         ),
     ] = None,
     run: Annotated[
-        str | None,
-        typer.Option(
-            "--run", metavar="RUN", help="Show visits, time and cost of this run, or of a loop's last run."
-        ),
+        Text, option("--run", "RUN", "Show visits, time and cost of this run, or of a loop's last run.")
     ] = None,
-    all_edges: Annotated[
-        bool, typer.Option("--all-edges", help="Draw all routes as lines; fold nothing.")
-    ] = False,
+    all_edges: Annotated[bool, option("--all-edges", "", "Draw all routes as lines; fold nothing.")] = False,
     json: shared.Json = False,
 ) -> int:
     """Show the states and routes of a loop, as a diagram or a picture.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_OK
 from ...inspection import listing, status
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import option
 
 
 def list_(
-    running: Annotated[bool, typer.Option("--running", help="List unfinished runs.")] = False,
+    running: Annotated[bool, option("--running", "", "List unfinished runs.")] = False,
     json: shared.Json = False,
 ) -> int:
     """List the loops of this project, or its unfinished runs."""

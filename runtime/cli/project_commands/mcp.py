@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
 from ...launch import mcp_listing
-from .. import parameters as shared
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Texts, argument, complete_server
 
 
 def mcp(
     what: Annotated[
         str,
-        typer.Argument(
-            help="`refresh` asks the servers and saves their listings; `list` shows the saved ones.",
-            metavar="refresh|list",
+        argument(
+            "refresh|list",
+            "`refresh` asks the servers and saves their listings; `list` shows the saved ones.",
         ),
     ],
     servers: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Only these servers of .loops/config.yaml.",
-            metavar="[SERVER]…",
-            autocompletion=shared.complete_server,
-        ),
+        Texts, argument("[SERVER]…", "Only these servers of .loops/config.yaml.", complete_server)
     ] = None,
     json: shared.Json = False,
 ) -> int:

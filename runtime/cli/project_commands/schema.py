@@ -10,7 +10,6 @@ from ....ir.diagnostics import suggest
 from ...authoring.file_schemas import FILE_SCHEMAS
 from ...host.errors import UserError
 from ...journal.journal import write_file
-from .. import parameters as shared
 from ..output import write_data
 
 TYPE_CHECKING = False
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Annotated, Any
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import argument
 
 # What there are schemas of, and how they are made.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -34,10 +34,10 @@ def complete_schema(incomplete: str) -> list[str]:
 def schema(
     what: Annotated[
         str,
-        typer.Argument(
-            help="`loop`, `config`, `agent`, `tools`, `world`, `case`, `job`, or a result: `TaskResult`.",
-            metavar="[WHAT]",
-            autocompletion=complete_schema,
+        argument(
+            "[WHAT]",
+            "`loop`, `config`, `agent`, `tools`, `world`, `case`, `job`, or a result: `TaskResult`.",
+            complete_schema,
         ),
     ] = "loop",
     output: shared.Output = None,

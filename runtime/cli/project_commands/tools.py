@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_OK, EXIT_USAGE
 from ...terminal import tool_listing
-from .. import parameters as shared
 from ..output import show, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Texts, argument, complete_tool
 
 
 def tools(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Tools and tasks to show in full.", metavar="[NAME]…", autocompletion=shared.complete_tool
-        ),
-    ] = None,
+    names: Annotated[Texts, argument("[NAME]…", "Tools and tasks to show in full.", complete_tool)] = None,
     json: shared.Json = False,
 ) -> int:
     """List the tools and tasks that flows can call here."""

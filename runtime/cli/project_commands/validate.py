@@ -7,26 +7,21 @@ import sys
 from ...host.screen import Screen
 from ...project import validate as validation
 from ...project.options import read
-from .. import parameters as shared
 from ..output import write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
+    from .. import typer_parameters as shared
+    from ..typer_parameters import Texts, argument, complete_loop, option
 
 
 def validate(
     loops: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Names or paths; by default all loops of .loops/.",
-            metavar="[LOOP]…",
-            autocompletion=shared.complete_loop,
-        ),
+        Texts, argument("[LOOP]…", "Names or paths; by default all loops of .loops/.", complete_loop)
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
+    strict: Annotated[bool, option("--strict", "", "Treat warnings as errors.")] = False,
     json: shared.Json = False,
     arguments: shared.Arguments = None,
     declare: shared.Declare = None,
