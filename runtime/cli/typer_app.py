@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from . import commands, project_commands, typer_parameters
+from . import commands, project_commands
 from .typer_parameters import Text, option
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def hints(function: Callable[..., int]) -> dict[str, Any]:
 
     They are evaluated here: the modules of subcommands import their declarations only for type checkers.
     """
-    space = {**inspect.unwrap(function).__globals__, **vars(typer_parameters), "shared": typer_parameters}
+    space = {**inspect.unwrap(function).__globals__, "Annotated": Annotated}
     return get_type_hints(function, space, include_extras=True)
 
 

@@ -7,27 +7,29 @@ import sys
 from ...host.errors import EXIT_OK
 from ...host.screen import Screen, printable
 from ...inspection import answer as answering
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Count, Text, argument, complete_answer, complete_question, option
-
 
 def answer(
     target: Annotated[
-        Text, argument("[RUN|LOOP]", "A run's id, or a loop's name for its last run.", complete_question)
+        cli.Text,
+        cli.argument("[RUN|LOOP]", "A run's id, or a loop's name for its last run.", cli.complete_question),
     ] = None,
     answer: Annotated[
-        Text, argument("[ANSWER]", "The answer; without it, the open questions are shown.", complete_answer)
+        cli.Text,
+        cli.argument(
+            "[ANSWER]", "The answer; without it, the open questions are shown.", cli.complete_answer
+        ),
     ] = None,
     question: Annotated[
-        Count, option("--question -q", "N", "Number of the question, if several are open.")
+        cli.Count, cli.option("--question -q", "N", "Number of the question, if several are open.")
     ] = None,
-    json: shared.Json = False,
+    json: cli.Json = False,
 ) -> int:
     """Answer a question of a run, or show the open questions.
 

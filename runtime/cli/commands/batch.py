@@ -4,55 +4,53 @@ from __future__ import annotations
 
 from ...launch import batch_command
 from ...project.options import values
+from .. import parameters as cli
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Count, Texts, argument, complete_loop, option
-
 
 def batch(
     targets: Annotated[
-        Texts,
-        argument(
+        cli.Texts,
+        cli.argument(
             "[LOOP|JOBS]…",
             "Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.",
-            complete_loop,
+            cli.complete_loop,
         ),
     ] = None,
-    resume: Annotated[bool, option("--resume", "", "Resume interrupted runs.")] = False,
+    resume: Annotated[bool, cli.option("--resume", "", "Resume interrupted runs.")] = False,
     at_once: Annotated[
-        Count,
-        option(
+        cli.Count,
+        cli.option(
             "--at-once",
             "N",
             "Limit of concurrently performed actions of all runs (default 8).",
-            shared.LIMITS,
+            cli.LIMITS,
             least=1,
         ),
     ] = None,
-    max_iterations: shared.MaxIterations = None,
-    no_llm: shared.NoLlm = False,
-    llm_model: shared.LlmModel = None,
-    context: shared.Context = None,
-    arguments: shared.Arguments = None,
-    declare: shared.Declare = None,
-    max_expansions: shared.MaxExpansions = None,
-    max_nesting: shared.MaxNesting = None,
-    fuel: shared.Fuel = None,
-    max_depth: shared.MaxDepth = None,
-    max_size: shared.MaxSize = None,
-    tier: shared.Tier = None,
-    budget: shared.Budget = None,
-    no_input: shared.NoInput = False,
-    script: shared.Script = None,
-    on_unknown: shared.OnUnknown = None,
+    max_iterations: cli.MaxIterations = None,
+    no_llm: cli.NoLlm = False,
+    llm_model: cli.LlmModel = None,
+    context: cli.Context = None,
+    arguments: cli.Arguments = None,
+    declare: cli.Declare = None,
+    max_expansions: cli.MaxExpansions = None,
+    max_nesting: cli.MaxNesting = None,
+    fuel: cli.Fuel = None,
+    max_depth: cli.MaxDepth = None,
+    max_size: cli.MaxSize = None,
+    tier: cli.Tier = None,
+    budget: cli.Budget = None,
+    no_input: cli.NoInput = False,
+    script: cli.Script = None,
+    on_unknown: cli.OnUnknown = None,
     json: Annotated[
-        bool, option("--json", "", "Write a line of JSON to stdout for each finished run.", shared.OUTPUT)
+        bool, cli.option("--json", "", "Write a line of JSON to stdout for each finished run.", cli.OUTPUT)
     ] = False,
-    quiet: Annotated[bool, option("--quiet -q", "", "Show only errors.", shared.OUTPUT)] = False,
+    quiet: Annotated[bool, cli.option("--quiet -q", "", "Show only errors.", cli.OUTPUT)] = False,
 ) -> int:
     """Run many loops in one process.
 

@@ -7,42 +7,37 @@ import sys
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import ledgers
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import (
-        Count,
-        Text,
-        argument,
-        complete_amount,
-        complete_budget_action,
-        complete_ledger,
-        option,
-    )
-
 
 def budget(
     action: Annotated[
-        Text, argument("[set]", "Set a limit; without it, the limits are shown.", complete_budget_action)
+        cli.Text,
+        cli.argument("[set]", "Set a limit; without it, the limits are shown.", cli.complete_budget_action),
     ] = None,
     ledger: Annotated[
-        Text,
-        argument("[LEDGER]", "`day`, `month`, `project`, `project:PATH` or `account:NAME`.", complete_ledger),
-    ] = None,
-    amount: Annotated[
-        Text,
-        argument(
-            "[AMOUNT]",
-            "Such as 20usd, 500000tokens, 50calls or 100usd/month; `none` removes the limits.",
-            complete_amount,
+        cli.Text,
+        cli.argument(
+            "[LEDGER]", "`day`, `month`, `project`, `project:PATH` or `account:NAME`.", cli.complete_ledger
         ),
     ] = None,
-    days: Annotated[Count, option("--days", "N", "Show what was used in the last N days.", least=1)] = None,
-    json: shared.Json = False,
+    amount: Annotated[
+        cli.Text,
+        cli.argument(
+            "[AMOUNT]",
+            "Such as 20usd, 500000tokens, 50calls or 100usd/month; `none` removes the limits.",
+            cli.complete_amount,
+        ),
+    ] = None,
+    days: Annotated[
+        cli.Count, cli.option("--days", "N", "Show what was used in the last N days.", least=1)
+    ] = None,
+    json: cli.Json = False,
 ) -> int:
     """Show or set what agents and models may use per day, project and account.
 

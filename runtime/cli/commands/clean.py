@@ -7,30 +7,34 @@ from ...host.paths import ROOT
 from ...inspection import abandon
 from ...project import configuration, settings
 from ...runs import retention
+from .. import parameters as cli
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Count, Text, argument, complete_any_run, option
-
 
 def clean(
     target: Annotated[
-        Text, argument("[RUN|LOOP]", "Only runs of this loop, or this run.", complete_any_run)
+        cli.Text, cli.argument("[RUN|LOOP]", "Only runs of this loop, or this run.", cli.complete_any_run)
     ] = None,
-    keep: Annotated[Count, option("--keep", "N", "Keep the last N runs of each loop.", least=0)] = None,
-    older_than: Annotated[Text, option("--older-than", "AGE", "Remove only runs older than this.")] = None,
-    size: Annotated[Text, option("--size", "SIZE", "Remove the oldest until all have at most this.")] = None,
+    keep: Annotated[
+        cli.Count, cli.option("--keep", "N", "Keep the last N runs of each loop.", least=0)
+    ] = None,
+    older_than: Annotated[
+        cli.Text, cli.option("--older-than", "AGE", "Remove only runs older than this.")
+    ] = None,
+    size: Annotated[
+        cli.Text, cli.option("--size", "SIZE", "Remove the oldest until all have at most this.")
+    ] = None,
     unfinished: Annotated[
-        bool, option("--unfinished", "", "Abandon crashed and stopped runs instead.")
+        bool, cli.option("--unfinished", "", "Abandon crashed and stopped runs instead.")
     ] = False,
     dry_run: Annotated[
-        bool, option("--dry-run", "", "Show what would be removed, without removing it.")
+        bool, cli.option("--dry-run", "", "Show what would be removed, without removing it.")
     ] = False,
-    json: shared.Json = False,
+    json: cli.Json = False,
 ) -> int:
     """Remove old finished runs: their journals, outputs and programs; not what they changed in your files.
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from ...database import connection, schema
 from ...host.errors import EXIT_OK, UserError
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import argument, complete_db_action
 
 _ACTIONS = ("init", "migrate", "check")
 
 
 def db(
-    action: Annotated[str, argument("ACTION", "`init`, `migrate` or `check`.", complete_db_action)],
-    db: shared.Database = None,
-    json: shared.Json = False,
+    action: Annotated[str, cli.argument("ACTION", "`init`, `migrate` or `check`.", cli.complete_db_action)],
+    db: cli.Database = None,
+    json: cli.Json = False,
 ) -> int:
     """Create, update or check the tables of a cluster's database.
 

@@ -5,31 +5,30 @@ from __future__ import annotations
 from ...host.errors import EXIT_OK, UserError
 from ...inspection import file_changes
 from ...runs.lookup import find_run_folder
+from .. import parameters as cli
 from ..output import write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, argument, complete_any_run, complete_step, option
-
 
 def diff(
     target: Annotated[
-        Text,
-        argument(
+        cli.Text,
+        cli.argument(
             "[RUN|LOOP]",
             "A run's id or folder, or a loop's name for its last run; absent: the last run.",
-            complete_any_run,
+            cli.complete_any_run,
         ),
     ] = None,
     step: Annotated[
-        Text, argument("[STEP]", "Only this step: an effect's number, iN or a state.", complete_step)
+        cli.Text,
+        cli.argument("[STEP]", "Only this step: an effect's number, iN or a state.", cli.complete_step),
     ] = None,
-    stat: Annotated[bool, option("--stat", "", "Only the number of changed lines per file.")] = False,
-    name_only: Annotated[bool, option("--name-only", "", "Only the names of changed files.")] = False,
-    json: shared.Json = False,
+    stat: Annotated[bool, cli.option("--stat", "", "Only the number of changed lines per file.")] = False,
+    name_only: Annotated[bool, cli.option("--name-only", "", "Only the names of changed files.")] = False,
+    json: cli.Json = False,
 ) -> int:
     """Show the files that a run changed.
 

@@ -8,44 +8,48 @@ from ...host.screen import Screen
 from ...launch import resume as resuming
 from ...project.options import OVERRIDES, values
 from ...recordings import fork as forking
+from .. import parameters as cli
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
     from ...journal.run_folder import RunFolder
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Count, Text, option
 
 
 def fork(
-    run: shared.Run,
-    at: Annotated[Count, option("--at", "N", "Before the effect of this number (`llc trace`).")] = None,
-    state: Annotated[Text, option("--state", "NAME", "Where this state is entered.")] = None,
-    iteration: Annotated[Count, option("--iteration", "K", "With --state: in this iteration.")] = None,
-    with_: Annotated[
-        Text, option("--with", "LOOP", "Continue with this program, if the past is the same under it.")
+    run: cli.Run,
+    at: Annotated[
+        cli.Count, cli.option("--at", "N", "Before the effect of this number (`llc trace`).")
     ] = None,
-    max_iterations: shared.MaxIterations = None,
-    no_llm: shared.NoLlm = False,
-    llm_model: shared.LlmModel = None,
-    context: shared.Context = None,
-    arguments: shared.Arguments = None,
-    declare: shared.Declare = None,
-    max_expansions: shared.MaxExpansions = None,
-    max_nesting: shared.MaxNesting = None,
-    fuel: shared.Fuel = None,
-    tier: shared.Tier = None,
-    budget: shared.Budget = None,
-    accept_changes: shared.AcceptChanges = False,
-    jobs: shared.Jobs = None,
-    queue: shared.Queue = False,
-    background: shared.Background = False,
-    profile: shared.Profile = False,
-    flame: shared.Flame = None,
-    json: shared.JsonOutcome = False,
-    quiet: shared.Quiet = False,
-    verbose: shared.Verbose = False,
+    state: Annotated[cli.Text, cli.option("--state", "NAME", "Where this state is entered.")] = None,
+    iteration: Annotated[
+        cli.Count, cli.option("--iteration", "K", "With --state: in this iteration.")
+    ] = None,
+    with_: Annotated[
+        cli.Text,
+        cli.option("--with", "LOOP", "Continue with this program, if the past is the same under it."),
+    ] = None,
+    max_iterations: cli.MaxIterations = None,
+    no_llm: cli.NoLlm = False,
+    llm_model: cli.LlmModel = None,
+    context: cli.Context = None,
+    arguments: cli.Arguments = None,
+    declare: cli.Declare = None,
+    max_expansions: cli.MaxExpansions = None,
+    max_nesting: cli.MaxNesting = None,
+    fuel: cli.Fuel = None,
+    tier: cli.Tier = None,
+    budget: cli.Budget = None,
+    accept_changes: cli.AcceptChanges = False,
+    jobs: cli.Jobs = None,
+    queue: cli.Queue = False,
+    background: cli.Background = False,
+    profile: cli.Profile = False,
+    flame: cli.Flame = None,
+    json: cli.JsonOutcome = False,
+    quiet: cli.Quiet = False,
+    verbose: cli.Verbose = False,
 ) -> int:
     """Start a new run at a point of another run, with the same past.
 

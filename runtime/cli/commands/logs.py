@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from ...inspection import logs as telling
 from ...runs.lookup import find_run_folder
+from .. import parameters as cli
 from ..output import write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from ..typer_parameters import Count, argument, complete_any_run, option
-
 
 def logs(
     target: Annotated[
-        str, argument("RUN|LOOP", "A run's id, or a loop's name for its last run.", complete_any_run)
+        str, cli.argument("RUN|LOOP", "A run's id, or a loop's name for its last run.", cli.complete_any_run)
     ],
     follow: Annotated[
-        bool, option("--follow -f", "", "Continue with new events until the run ends.")
+        bool, cli.option("--follow -f", "", "Continue with new events until the run ends.")
     ] = False,
-    last: Annotated[Count, option("-n", "N", "Only the last N events.", least=0)] = None,
-    verbose: Annotated[bool, option("--verbose -v", "", "Show the whole of each output.")] = False,
-    json: Annotated[bool, option("--json", "", "Write the events as JSON, one per line.")] = False,
+    last: Annotated[cli.Count, cli.option("-n", "N", "Only the last N events.", least=0)] = None,
+    verbose: Annotated[bool, cli.option("--verbose -v", "", "Show the whole of each output.")] = False,
+    json: Annotated[bool, cli.option("--json", "", "Write the events as JSON, one per line.")] = False,
 ) -> int:
     """Show the events of a run.
 

@@ -7,14 +7,11 @@ import sys
 from ...host.errors import EXIT_OK, refuse_missing_folder
 from ...host.screen import Screen
 from ...inspection import profile_report
+from .. import parameters as cli
 from ..output import write, write_json
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .. import typer_parameters as shared
 
-
-def profile(run: shared.Run, json: shared.Json = False, flame: shared.Flame = None) -> int:
+def profile(run: cli.Run, json: cli.Json = False, flame: cli.Flame = None) -> int:
     """Show the time profile of a run.
 
     Examples:

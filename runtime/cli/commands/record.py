@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_OK
 from ...recordings import case_writer, cases, find, make_case
+from .. import parameters as cli
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, option
-
 
 def record(
-    run: shared.Run,
+    run: cli.Run,
     output: Annotated[
-        Text,
-        option(
+        cli.Text,
+        cli.option(
             "--output -o", "CASE", "The case: a path, or a name in .loops/tests/; by default the loop's name."
         ),
     ] = None,
-    force: Annotated[bool, option("--force", "", "Replace an existing case.")] = False,
-    json: shared.Json = False,
+    force: Annotated[bool, cli.option("--force", "", "Replace an existing case.")] = False,
+    json: cli.Json = False,
 ) -> int:
     """Make a test case of a run.
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from ...launch import repl as session
 from ...project.options import values
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .. import typer_parameters as shared
+from .. import parameters as cli
 
 
 def repl(
-    fuel: shared.Fuel = None,
-    max_depth: shared.MaxDepth = None,
-    max_size: shared.MaxSize = None,
-    tier: shared.Tier = None,
+    fuel: cli.Fuel = None,
+    max_depth: cli.MaxDepth = None,
+    max_size: cli.MaxSize = None,
+    tier: cli.Tier = None,
 ) -> int:
     """Evaluate expressions interactively."""
 

@@ -7,28 +7,26 @@ import sys
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.screen import Screen
 from ...recordings import replay_command
+from .. import parameters as cli
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, complete_loop, option
-
 
 def replay(
-    run: shared.RunOrCase,
+    run: cli.RunOrCase,
     against: Annotated[
-        Text,
-        option(
+        cli.Text,
+        cli.option(
             "--against",
             "LOOP",
             "Replay the results with this program; report where it differs.",
-            complete=complete_loop,
+            complete=cli.complete_loop,
         ),
     ] = None,
-    json: shared.Json = False,
+    json: cli.Json = False,
 ) -> int:
     """Replay a recorded run without executing anything; report differences.
 

@@ -5,48 +5,46 @@ from __future__ import annotations
 from ...host.errors import UserError
 from ...launch import run as launch
 from ...project.options import values
+from .. import parameters as cli
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, option
-
 
 def run(
-    loop: shared.LoopToRun = None,
+    loop: cli.LoopToRun = None,
     expression: Annotated[
-        Text, option("--expression -e", "EXPR", "Run this expression instead of a file.", shared.PROGRAM)
+        cli.Text, cli.option("--expression -e", "EXPR", "Run this expression instead of a file.", cli.PROGRAM)
     ] = None,
     dry_run: Annotated[
-        bool, option("--dry-run", "", "Show what would be run, without running it.", shared.PROGRAM)
+        bool, cli.option("--dry-run", "", "Show what would be run, without running it.", cli.PROGRAM)
     ] = False,
-    max_iterations: shared.MaxIterations = None,
-    no_preflight: shared.NoPreflight = False,
-    no_llm: shared.NoLlm = False,
-    llm_model: shared.LlmModel = None,
-    context: shared.Context = None,
-    arguments: shared.Arguments = None,
-    declare: shared.Declare = None,
-    max_expansions: shared.MaxExpansions = None,
-    max_nesting: shared.MaxNesting = None,
-    fuel: shared.Fuel = None,
-    max_depth: shared.MaxDepth = None,
-    max_size: shared.MaxSize = None,
-    tier: shared.Tier = None,
-    budget: shared.Budget = None,
-    jobs: shared.Jobs = None,
-    queue: shared.Queue = False,
-    no_input: shared.NoInput = False,
-    background: shared.Background = False,
-    script: shared.Script = None,
-    record: shared.Record = None,
-    profile: shared.Profile = False,
-    flame: shared.Flame = None,
-    json: shared.JsonOutcome = False,
-    quiet: shared.Quiet = False,
-    verbose: shared.Verbose = False,
+    max_iterations: cli.MaxIterations = None,
+    no_preflight: cli.NoPreflight = False,
+    no_llm: cli.NoLlm = False,
+    llm_model: cli.LlmModel = None,
+    context: cli.Context = None,
+    arguments: cli.Arguments = None,
+    declare: cli.Declare = None,
+    max_expansions: cli.MaxExpansions = None,
+    max_nesting: cli.MaxNesting = None,
+    fuel: cli.Fuel = None,
+    max_depth: cli.MaxDepth = None,
+    max_size: cli.MaxSize = None,
+    tier: cli.Tier = None,
+    budget: cli.Budget = None,
+    jobs: cli.Jobs = None,
+    queue: cli.Queue = False,
+    no_input: cli.NoInput = False,
+    background: cli.Background = False,
+    script: cli.Script = None,
+    record: cli.Record = None,
+    profile: cli.Profile = False,
+    flame: cli.Flame = None,
+    json: cli.JsonOutcome = False,
+    quiet: cli.Quiet = False,
+    verbose: cli.Verbose = False,
 ) -> int:
     """Run a loop."""
     given = locals()

@@ -8,25 +8,25 @@ from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import status as look
 from ...runs.runs import HOW_TO_BEGIN
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, argument, complete_any_run, option
-
 
 def status(
     target: Annotated[
-        Text,
-        argument(
-            "[RUN|LOOP]", "A run's id, or a loop's name; by default all unfinished runs.", complete_any_run
+        cli.Text,
+        cli.argument(
+            "[RUN|LOOP]",
+            "A run's id, or a loop's name; by default all unfinished runs.",
+            cli.complete_any_run,
         ),
     ] = None,
-    watch: Annotated[bool, option("--watch -w", "", "Update until the run ends.")] = False,
-    json: shared.Json = False,
+    watch: Annotated[bool, cli.option("--watch -w", "", "Update until the run ends.")] = False,
+    json: cli.Json = False,
 ) -> int:
     """Show the state and progress of a run.
 

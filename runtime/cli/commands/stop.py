@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...inspection import stop as stopping
+from .. import parameters as cli
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, argument, complete_run, option
-
 
 def stop(
-    target: Annotated[Text, argument("[RUN|LOOP]", "A run's id, or a loop's name.", complete_run)] = None,
-    all: Annotated[bool, option("--all", "", "Stop all runs here, or of the loop.")] = False,
+    target: Annotated[
+        cli.Text, cli.argument("[RUN|LOOP]", "A run's id, or a loop's name.", cli.complete_run)
+    ] = None,
+    all: Annotated[bool, cli.option("--all", "", "Stop all runs here, or of the loop.")] = False,
     wait: Annotated[
-        float, option("--wait", "SECONDS", "Seconds to wait before the run is killed.", least=0)
+        float, cli.option("--wait", "SECONDS", "Seconds to wait before the run is killed.", least=0)
     ] = 10.0,
-    json: shared.Json = False,
+    json: cli.Json = False,
 ) -> int:
     """Stop runs; they can be resumed.
 

@@ -7,14 +7,12 @@ from ...host.paths import LOOPS
 from ...launch import task as task_run
 from ...project.options import read
 from ...terminal import task_line
+from .. import parameters as cli
 from ..verbs import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
-
-    from .. import typer_parameters as shared
-    from ..typer_parameters import argument
 
 
 def complete_task(args: list[str], incomplete: str) -> list[str]:
@@ -29,32 +27,32 @@ def complete_task(args: list[str], incomplete: str) -> list[str]:
 def task(
     words: Annotated[
         list[str],
-        argument(
+        cli.argument(
             "NAME [KEY=VALUE]… [--FLAG]… | '(EXPRESSION)'",
             "A task or tool with its parameters, or an S-expression; NAME --help shows its parameters.",
             complete_task,
         ),
     ],
-    arguments: shared.Arguments = None,
-    declare: shared.Declare = None,
-    max_expansions: shared.MaxExpansions = None,
-    max_nesting: shared.MaxNesting = None,
-    fuel: shared.Fuel = None,
-    max_depth: shared.MaxDepth = None,
-    max_size: shared.MaxSize = None,
-    tier: shared.Tier = None,
-    budget: shared.Budget = None,
-    jobs: shared.Jobs = None,
-    queue: shared.Queue = False,
-    no_input: shared.NoInput = False,
-    background: shared.Background = False,
-    script: shared.Script = None,
-    record: shared.Record = None,
-    profile: shared.Profile = False,
-    flame: shared.Flame = None,
-    json: shared.JsonOutcome = False,
-    quiet: shared.Quiet = False,
-    verbose: shared.Verbose = False,
+    arguments: cli.Arguments = None,
+    declare: cli.Declare = None,
+    max_expansions: cli.MaxExpansions = None,
+    max_nesting: cli.MaxNesting = None,
+    fuel: cli.Fuel = None,
+    max_depth: cli.MaxDepth = None,
+    max_size: cli.MaxSize = None,
+    tier: cli.Tier = None,
+    budget: cli.Budget = None,
+    jobs: cli.Jobs = None,
+    queue: cli.Queue = False,
+    no_input: cli.NoInput = False,
+    background: cli.Background = False,
+    script: cli.Script = None,
+    record: cli.Record = None,
+    profile: cli.Profile = False,
+    flame: cli.Flame = None,
+    json: cli.JsonOutcome = False,
+    quiet: cli.Quiet = False,
+    verbose: cli.Verbose = False,
 ) -> int:
     """Run one task or evaluate an expression, and show the result.
 

@@ -8,24 +8,25 @@ from ...host.errors import refuse_missing_folder
 from ...host.screen import Screen
 from ...journal import journal
 from ...recordings import run_cases
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, Texts, argument, complete_case, option
-
 
 def test(
     paths: Annotated[
-        Texts, argument("[CASE]…", "Cases, or folders of cases; by default .loops/tests/.", complete_case)
+        cli.Texts,
+        cli.argument("[CASE]…", "Cases, or folders of cases; by default .loops/tests/.", cli.complete_case),
     ] = None,
-    wanted: Annotated[Text, option("-k", "TEXT", "Only cases with this text in their path.")] = None,
-    update: Annotated[bool, option("--update", "", "Rewrite the expected results of failing cases.")] = False,
-    junit: Annotated[Text, option("--junit", "FILE.xml", "Write a JUnit report for CI.")] = None,
-    json: shared.Json = False,
+    wanted: Annotated[cli.Text, cli.option("-k", "TEXT", "Only cases with this text in their path.")] = None,
+    update: Annotated[
+        bool, cli.option("--update", "", "Rewrite the expected results of failing cases.")
+    ] = False,
+    junit: Annotated[cli.Text, cli.option("--junit", "FILE.xml", "Write a JUnit report for CI.")] = None,
+    json: cli.Json = False,
 ) -> int:
     """Replay recorded test cases; report differences.
 

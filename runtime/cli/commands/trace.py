@@ -10,20 +10,20 @@ from ...host.screen import Screen
 from ...recordings import replay_command, trace_text
 from ...recordings.recording import bounded
 from ...recordings.timeline import Timeline
+from .. import parameters as cli
 from ..output import warn, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, option
-
 
 def trace(
-    run: shared.RunOrCase,
-    at: Annotated[Text, option("--at", "N", "Only this point: an effect's number, iN or a state.")] = None,
-    json: shared.Json = False,
+    run: cli.RunOrCase,
+    at: Annotated[
+        cli.Text, cli.option("--at", "N", "Only this point: an effect's number, iN or a state.")
+    ] = None,
+    json: cli.Json = False,
 ) -> int:
     """Step through a run, forwards and backwards.
 

@@ -5,34 +5,36 @@ from __future__ import annotations
 from ...host.errors import EXIT_OK
 from ...project import emit_products
 from ...project.options import OVERRIDES, values
+from .. import parameters as cli
 from ..output import warn, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, option
-
 
 def compile_(
-    loop: shared.Loop,
-    emit: Annotated[Text, option("--emit", "ir|bytecode|fsm|expanded", "Form to print (default ir).")] = None,
+    loop: cli.Loop,
+    emit: Annotated[
+        cli.Text, cli.option("--emit", "ir|bytecode|fsm|expanded", "Form to print (default ir).")
+    ] = None,
     output: Annotated[
-        Text,
-        option(
+        cli.Text,
+        cli.option(
             "--output -o", "FILE", "Write a file instead: .yaml (the FSM), .llb (an image) or .ir (text)."
         ),
     ] = None,
-    no_sources: Annotated[bool, option("--no-sources", "", "Leave the source text out of an image.")] = False,
-    max_iterations: shared.MaxIterations = None,
-    no_llm: shared.NoLlm = False,
-    llm_model: shared.LlmModel = None,
-    context: shared.Context = None,
-    arguments: shared.Arguments = None,
-    declare: shared.Declare = None,
-    max_expansions: shared.MaxExpansions = None,
-    max_nesting: shared.MaxNesting = None,
+    no_sources: Annotated[
+        bool, cli.option("--no-sources", "", "Leave the source text out of an image.")
+    ] = False,
+    max_iterations: cli.MaxIterations = None,
+    no_llm: cli.NoLlm = False,
+    llm_model: cli.LlmModel = None,
+    context: cli.Context = None,
+    arguments: cli.Arguments = None,
+    declare: cli.Declare = None,
+    max_expansions: cli.MaxExpansions = None,
+    max_nesting: cli.MaxNesting = None,
 ) -> int:
     """Compile a loop."""
     given = locals()

@@ -5,30 +5,28 @@ from __future__ import annotations
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.paths import ROOT
 from ...memory import recall, report
+from .. import parameters as cli
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, argument, option
-
 
 def context(
-    query: Annotated[list[str], argument("QUERY…", "Words, names or a question.")],
-    limit: Annotated[int, option("-n --limit", "N", "Limit of files.", least=1, most=200)] = 10,
+    query: Annotated[list[str], cli.argument("QUERY…", "Words, names or a question.")],
+    limit: Annotated[int, cli.option("-n --limit", "N", "Limit of files.", least=1, most=200)] = 10,
     strategy: Annotated[
         str,
-        option(
+        cli.option(
             "--strategy",
             "content|metadata",
             "content: search the text of files; metadata: their names, first lines and definitions.",
         ),
     ] = "content",
-    rerank: Annotated[bool, option("--rerank", "", "Let a model order the matches.")] = False,
-    model: Annotated[Text, option("--model", "MODEL", "With --rerank: the model.")] = None,
-    json: shared.Json = False,
+    rerank: Annotated[bool, cli.option("--rerank", "", "Let a model order the matches.")] = False,
+    model: Annotated[cli.Text, cli.option("--model", "MODEL", "With --rerank: the model.")] = None,
+    json: cli.Json = False,
 ) -> int:
     """Find the project's files that are relevant to a query.
 

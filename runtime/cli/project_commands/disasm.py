@@ -5,22 +5,20 @@ from __future__ import annotations
 from ...host.errors import EXIT_OK
 from ...project import emit_products
 from ...project.options import values
+from .. import parameters as cli
 from ..output import warn, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, option
-
 
 def disasm(
-    loop: shared.Loop,
-    function: Annotated[Text, option("--function", "NAME", "Show only this function.")] = None,
-    arguments: shared.Arguments = None,
-    declare: shared.Declare = None,
-    json: shared.Json = False,
+    loop: cli.Loop,
+    function: Annotated[cli.Text, cli.option("--function", "NAME", "Show only this function.")] = None,
+    arguments: cli.Arguments = None,
+    declare: cli.Declare = None,
+    json: cli.Json = False,
 ) -> int:
     """Show the bytecode of a program."""
 

@@ -7,26 +7,24 @@ import sys
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.screen import Screen
 from ...launch import doctor as examination
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Texts, argument, complete_loop
-
 
 def doctor(
     loops: Annotated[
-        Texts,
-        argument(
+        cli.Texts,
+        cli.argument(
             "[LOOP]…",
             "Loops by name or path; by default the installation and all loops of .loops/.",
-            complete_loop,
+            cli.complete_loop,
         ),
     ] = None,
-    json: shared.Json = False,
+    json: cli.Json = False,
 ) -> int:
     """Check what loops need: agents, logins, keys, programs. Nothing is run or paid for.
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from ...project import format_files
+from .. import parameters as cli
 from ..output import show, write, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from ..typer_parameters import Texts, argument, option
-
 
 def fmt(
     files: Annotated[
-        Texts,
-        argument("[FILE]…", "Files, folders, names in .loops/, or - for stdin; by default all of .loops/."),
+        cli.Texts,
+        cli.argument(
+            "[FILE]…", "Files, folders, names in .loops/, or - for stdin; by default all of .loops/."
+        ),
     ] = None,
     check: Annotated[
-        bool, option("--check", "", "Write nothing; exit with 1 if a file would change.")
+        bool, cli.option("--check", "", "Write nothing; exit with 1 if a file would change.")
     ] = False,
-    diff: Annotated[bool, option("--diff", "", "Write nothing; print what would change.")] = False,
+    diff: Annotated[bool, cli.option("--diff", "", "Write nothing; print what would change.")] = False,
 ) -> int:
     """Format S-expression files."""
 

@@ -7,36 +7,38 @@ import sys
 from ...graph import commands, text_forms
 from ...host.errors import EXIT_OK
 from ...host.screen import Screen
+from .. import parameters as cli
 from ..output import write, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Text, argument, complete_loop_or_run, option
-
 
 def graph(
     target: Annotated[
-        str, argument("LOOP|RUN", "A loop's name or path, or a run's id or folder.", complete_loop_or_run)
+        str,
+        cli.argument("LOOP|RUN", "A loop's name or path, or a run's id or folder.", cli.complete_loop_or_run),
     ],
     output: Annotated[
-        Text, option("--output -o", "FILE", "Write .svg, .html, .png, .mmd, .dot or .json.")
+        cli.Text, cli.option("--output -o", "FILE", "Write .svg, .html, .png, .mmd, .dot or .json.")
     ] = None,
     level: Annotated[
-        Text,
-        option(
+        cli.Text,
+        cli.option(
             "--level",
             "loop|functions|ir",
             "States of a loop, functions of a flow, or states of the compiled program.",
         ),
     ] = None,
     run: Annotated[
-        Text, option("--run", "RUN", "Show visits, time and cost of this run, or of a loop's last run.")
+        cli.Text,
+        cli.option("--run", "RUN", "Show visits, time and cost of this run, or of a loop's last run."),
     ] = None,
-    all_edges: Annotated[bool, option("--all-edges", "", "Draw all routes as lines; fold nothing.")] = False,
-    json: shared.Json = False,
+    all_edges: Annotated[
+        bool, cli.option("--all-edges", "", "Draw all routes as lines; fold nothing.")
+    ] = False,
+    json: cli.Json = False,
 ) -> int:
     """Show the states and routes of a loop, as a diagram or a picture.
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from ...host.errors import EXIT_OK
 from ...host.paths import ROOT
 from ...memory import report
+from .. import parameters as cli
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import option
-
 
 def index(
-    rebuild: Annotated[bool, option("--rebuild", "", "Delete the index and build it again.")] = False,
-    json: shared.Json = False,
+    rebuild: Annotated[bool, cli.option("--rebuild", "", "Delete the index and build it again.")] = False,
+    json: cli.Json = False,
 ) -> int:
     """Update the index of the project's files.
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_OK
 from ...inspection import listing, status
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import option
-
 
 def list_(
-    running: Annotated[bool, option("--running", "", "List unfinished runs.")] = False,
-    json: shared.Json = False,
+    running: Annotated[bool, cli.option("--running", "", "List unfinished runs.")] = False,
+    json: cli.Json = False,
 ) -> int:
     """List the loops of this project, or its unfinished runs."""
 

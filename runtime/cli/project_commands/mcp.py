@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
 from ...launch import mcp_listing
+from .. import parameters as cli
 from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Texts, argument, complete_server
-
 
 def mcp(
     what: Annotated[
         str,
-        argument(
+        cli.argument(
             "refresh|list",
             "`refresh` asks the servers and saves their listings; `list` shows the saved ones.",
         ),
     ],
     servers: Annotated[
-        Texts, argument("[SERVER]…", "Only these servers of .loops/config.yaml.", complete_server)
+        cli.Texts, cli.argument("[SERVER]…", "Only these servers of .loops/config.yaml.", cli.complete_server)
     ] = None,
-    json: shared.Json = False,
+    json: cli.Json = False,
 ) -> int:
     """Ask MCP servers for their tools, or show the saved listings.
 

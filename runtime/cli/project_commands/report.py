@@ -6,7 +6,7 @@ import os.path
 
 from ...host.errors import EXIT_OK
 from ...report import commands
-from .. import parameters as shared
+from .. import parameters as cli
 from .. import project_folder
 from ..output import write, write_data
 
@@ -14,34 +14,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
-
 
 def report(
-    run: shared.Run,
+    run: cli.Run,
     other: Annotated[
-        str | None,
-        typer.Argument(
-            help="Another run, to compare.", metavar="OTHER", autocompletion=shared.complete_any_run
-        ),
+        cli.Text, cli.argument("OTHER", "Another run, to compare.", cli.complete_any_run)
     ] = None,
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; `-` is stdout."),
+        cli.Text, cli.option("--output -o", "FILE", "Where to write it; `-` is stdout.")
     ] = None,
     form: Annotated[
         str,
-        typer.Option(
+        cli.option(
             "--format",
-            metavar="html|perfetto|json",
-            help="A page, trace events for ui.perfetto.dev, or the data of the page.",
+            "html|perfetto|json",
+            "A page, trace events for ui.perfetto.dev, or the data of the page.",
         ),
     ] = "html",
     no_outputs: Annotated[
         bool,
-        typer.Option("--no-outputs", help="Leave out outputs, values, texts of agents and changes of files."),
+        cli.option("--no-outputs", "", "Leave out outputs, values, texts of agents and changes of files."),
     ] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_: Annotated[bool, cli.option("--open", "", "Open the page in a browser.")] = False,
 ) -> int:
     """Write what a run did to one HTML file, or compare two runs.
 

@@ -10,6 +10,7 @@ from ....ir.diagnostics import suggest
 from ...authoring.file_schemas import FILE_SCHEMAS
 from ...host.errors import UserError
 from ...journal.journal import write_file
+from .. import parameters as cli
 from ..output import write_data
 
 TYPE_CHECKING = False
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Annotated, Any
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import argument
 
 # What there are schemas of, and how they are made.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -34,13 +33,13 @@ def complete_schema(incomplete: str) -> list[str]:
 def schema(
     what: Annotated[
         str,
-        argument(
+        cli.argument(
             "[WHAT]",
             "`loop`, `config`, `agent`, `tools`, `world`, `case`, `job`, or a result: `TaskResult`.",
             complete_schema,
         ),
     ] = "loop",
-    output: shared.Output = None,
+    output: cli.Output = None,
 ) -> int:
     """Print the JSON Schema of a kind of file or of a result."""
     if what not in SCHEMAS:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_OK, EXIT_USAGE
 from ...terminal import tool_listing
+from .. import parameters as cli
 from ..output import show, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Texts, argument, complete_tool
-
 
 def tools(
-    names: Annotated[Texts, argument("[NAME]…", "Tools and tasks to show in full.", complete_tool)] = None,
-    json: shared.Json = False,
+    names: Annotated[
+        cli.Texts, cli.argument("[NAME]…", "Tools and tasks to show in full.", cli.complete_tool)
+    ] = None,
+    json: cli.Json = False,
 ) -> int:
     """List the tools and tasks that flows can call here."""
     found, broken = tool_listing.signatures(names or [])

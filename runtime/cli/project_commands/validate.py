@@ -7,24 +7,23 @@ import sys
 from ...host.screen import Screen
 from ...project import validate as validation
 from ...project.options import read
+from .. import parameters as cli
 from ..output import write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from .. import typer_parameters as shared
-    from ..typer_parameters import Texts, argument, complete_loop, option
-
 
 def validate(
     loops: Annotated[
-        Texts, argument("[LOOP]…", "Names or paths; by default all loops of .loops/.", complete_loop)
+        cli.Texts,
+        cli.argument("[LOOP]…", "Names or paths; by default all loops of .loops/.", cli.complete_loop),
     ] = None,
-    strict: Annotated[bool, option("--strict", "", "Treat warnings as errors.")] = False,
-    json: shared.Json = False,
-    arguments: shared.Arguments = None,
-    declare: shared.Declare = None,
+    strict: Annotated[bool, cli.option("--strict", "", "Treat warnings as errors.")] = False,
+    json: cli.Json = False,
+    arguments: cli.Arguments = None,
+    declare: cli.Declare = None,
 ) -> int:
     """Check loops without running them."""
 
