@@ -12,8 +12,10 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import postgres
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -84,3 +86,35 @@ def _exists(name: str) -> bool:
 def update(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten."""
     return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server. Tests that need one fail without it, they are never skipped."""
+    named = os.environ.get("LLC_TEST_DATABASE_URL")
+    if named:
+        yield named
+        return
+    server = postgres.Server()
+    yield server.url("postgres")
+    server.close()
+
+
+@pytest.fixture
+def own_server() -> Iterator[postgres.Server]:
+    """A server that the test may stop and restart."""
+    server = postgres.Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def empty_database(postgres_server: str) -> str:
+    """The URL of a database without tables."""
+    return postgres.new_database(postgres_server)
+
+
+@pytest.fixture
+def database(postgres_server: str) -> str:
+    """The URL of a database with the tables of a cluster."""
+    return postgres.cluster_database(postgres_server)

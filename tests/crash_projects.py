@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import postgres
+
 from llc.ir.text import parse_program
 from llc.runtime.journal import journal, reader
 from llc.runtime.journal.events import EffectFinished, Event
@@ -117,11 +119,13 @@ SEQUENTIAL = ("retry", "maintain", "nested")
 class Runner:
     """Starts llc in a process that has an accident; see `crash_runner`.
 
-    job: what all have in common. writes: how many the last one made to the files of its run.
+    job: what all have in common. writes: how many the last one made to the files of its run. With a
+    `database` the runs are there, and after each job they are written to where the tests look for them.
     """
 
     def __init__(self, **job: Any) -> None:
         self.job = job
+        self.database = job.get("database")
         self.writes = 0
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("runtime") / "crash_runner.py")],
@@ -137,6 +141,8 @@ class Runner:
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         self.writes = answer["writes"]
+        if self.database is not None:
+            postgres.export_runs(self.database, str(cwd), cwd)
         return int(answer["code"])
 
     def __enter__(self) -> Runner:

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,46 @@ def new_database(url: str) -> str:
         connection.execute(f"create database {name}")
     head, _, query = url.partition("?")
     return f"{head.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds; fail after a generous limit."""
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.005)
+
+
+def cluster_database(url: str) -> str:
+    """The URL of a new database with the tables of a cluster."""
+    from llc.runtime.database import schema
+    from llc.runtime.database.connection import Address
+
+    made = new_database(url)
+    schema.initialise(Address.of(made))
+    return made
+
+
+def export_runs(url: str, project: str, folder: Path) -> None:
+    """Write the runs of a project in a database as run folders."""
+    import psycopg
+
+    shutil.rmtree(folder / ".loops/.running", ignore_errors=True)
+    shutil.rmtree(folder / ".loops/.history", ignore_errors=True)
+    with psycopg.connect(url, autocommit=True, options="-c search_path=llc") as connection:
+        rows = connection.execute("select id, status from runs where project = %s", [project]).fetchall()
+        for run, status in rows:
+            parts = connection.execute(
+                "select data from journal where run = %s order by position", [run], binary=True
+            ).fetchall()
+            if not parts:
+                continue
+            target = folder / ".loops" / (".history" if status == "ended" else ".running") / run
+            (target / "outputs").mkdir(parents=True)
+            name = run.rsplit("-", 3)[0]
+            (target / f"{name}.events.jsonl").write_bytes(b"".join(part for (part,) in parts))
+            documents = connection.execute(
+                "select name, data from documents where run = %s", [run], binary=True
+            ).fetchall()
+            for document, data in documents:
+                (target / document).write_bytes(data)

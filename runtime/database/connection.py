@@ -157,6 +157,7 @@ class Session:
     """A connection that is opened again when it was lost; for one thread.
 
     is_over(): whether to give up waiting for the database. on_outage(why): called once for each outage.
+    on_connect(connection): called for each new connection.
     """
 
     def __init__(
@@ -164,10 +165,12 @@ class Session:
         address: Address,
         is_over: Callable[[], bool] = lambda: False,
         on_outage: Callable[[str], object] = lambda why: None,
+        on_connect: Callable[[Connection], object] = lambda connection: None,
     ) -> None:
         self.address = address
         self._is_over = is_over
         self._on_outage = on_outage
+        self._on_connect = on_connect
         self._connection: Connection | None = None
 
     def do(self, action: Callable[[Connection], Result]) -> Result:
@@ -182,6 +185,7 @@ class Session:
             try:
                 if self._connection is None:
                     self._connection = connect(self.address)
+                    self._on_connect(self._connection)
                 return action(self._connection)
             except Lost as error:
                 lost = error
@@ -201,3 +205,6 @@ class Session:
             with contextlib.suppress(Exception):
                 self._connection.close()
             self._connection = None
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,7 +1,7 @@
 """Schema of the database: its tables in numbered migrations, and the check that a connection fits.
 
-Migrations are only appended; a number is never reused. One transaction applies all that are missing, under a
-lock, so that several machines may migrate at once.
+Migrations are only appended; a number is never reused. One transaction applies all that are missing, under
+a lock, so that several machines may migrate at once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ create table runs (
   id text primary key,
   project text not null,
   program text not null,
+  path text not null default '',
   labels text[] not null default '{}',
   scope text[] not null default '{}',
-  status text not null default 'queued' check (status in ('queued', 'running', 'stopped', 'ended')),
+  managed boolean not null,
+  status text not null check (status in ('queued', 'running', 'stopped', 'ended')),
   outcome text,
   wish text check (wish in ('stop')),
   owner text,
   epoch integer not null default 0,
+  segment integer not null default 0,
   ticket bigint generated always as identity,
   created timestamptz not null default now(),
   changed timestamptz not null default now()
 );
-create index runs_unfinished on runs (project, ticket) where status in ('queued', 'running');
+create index runs_unfinished on runs (project, ticket) where status <> 'ended';
+create index runs_of_program on runs (project, program, created);
 create index runs_owner on runs (owner) where owner is not null;
 create table journal (
-  run text not null references runs on delete cascade,
-  position bigint not null,
+  run text not null,
+  position bigint not null check (position >= 0),
   size integer not null check (size > 0),
   lines integer not null,
   epoch integer not null,
@@ -40,7 +44,7 @@ create table journal (
   primary key (run, position)
 );
 create table documents (
-  run text not null references runs on delete cascade,
+  run text not null,
   name text not null,
   data bytea not null,
   primary key (run, name)
@@ -49,11 +53,10 @@ create table workers (
   id text primary key,
   labels text[] not null,
   capacity integer not null,
-  pid bigint not null,
-  host text not null,
   lock_key bigint not null,
   server_start timestamptz not null,
-  beat timestamptz not null default now(),
+  started timestamptz not null default clock_timestamp(),
+  beat timestamptz not null default clock_timestamp(),
   state text not null default 'live' check (state in ('live', 'draining', 'dead'))
 );
 """

@@ -8,7 +8,7 @@ from .deferred import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from platform import platform, python_version
+    from platform import node, platform, python_version
     from shutil import which
     from typing import Any
 else:
@@ -17,4 +17,4 @@ else:
         return load(globals(), _DEFERRED, name)
 
 
-_DEFERRED = {"shutil": ("which",), "platform": ("platform", "python_version")}
+_DEFERRED = {"shutil": ("which",), "platform": ("node", "platform", "python_version")}

@@ -32,7 +32,7 @@ from .events import Event
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Self
 
 
 __all__ = [
@@ -225,17 +225,17 @@ class Journal:
         self.blobs = Blobs(os.path.join(os.path.dirname(path), "outputs"))
 
     @classmethod
-    def create(cls, path: str, now: Callable[[], str]) -> Journal:
+    def create(cls, path: str, now: Callable[[], str]) -> Self:
         """A new journal; there must be none at `path` yet. Raises JournalError."""
         return cls._open(path, files.O_CREAT | files.O_EXCL, now)
 
     @classmethod
-    def append(cls, path: str, now: Callable[[], str], lines: int = 0) -> Journal:
+    def append(cls, path: str, now: Callable[[], str], lines: int = 0) -> Self:
         """An existing journal with that many lines, to append to; see `set_aside`. Raises JournalError."""
         return cls._open(path, files.O_CREAT, now, lines)
 
     @classmethod
-    def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Journal:
+    def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Self:
         try:
             fd = files.open_handle(path, files.O_WRONLY | files.O_APPEND | flags, 0o600)
         except OSError as error:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..journal.run_history import Used
     from ..project.budget import Spending
     from ..project.settings import Configuration
+    from ..runs.store import Lookup, Ownership, Scopes
     from .background import Detachment
 
     Action = Callable[["Command"], Outcome | None]
@@ -68,8 +69,12 @@ class Command:
     """State of one command that drives a run.
 
     detachment: leaves the caller once the run is recorded, None for a command in the foreground. scheduler:
-    drives the run together with others, None for a run that is driven alone.
+    drives the run together with others, None for a run that is driven alone. store: where runs are kept,
+    by default in files. find: finds an unfinished run there.
     """
+
+    store: Scopes = locks
+    find: Lookup | None = None
 
     def __init__(
         self,
@@ -293,7 +298,7 @@ class Command:
         display: Display,
         interrupt: Interrupt,
         checkpoints: Checkpoints,
-        lock: locks.Lock,
+        lock: Ownership,
         start: tuple[Any, ...] = (),
         used: Used | None = None,
         **past: Any,

@@ -26,9 +26,7 @@ from ..project.limits import Bounds
 from ..project.options import Values
 from ..recovery.in_doubt import RESULT, InDoubt
 from ..recovery.resumption import Resumption
-from ..runs import locks
 from ..runs.follower import history_of
-from ..runs.locks import Lock
 from ..runs.lookup import find_unfinished
 from .command import Command, execute
 from .stop_signals import StopSignals
@@ -37,6 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..runs.store import Ownership
 
 # What a lock file contains about the process that holds it, as opposed to its run.
 _OF_HOLDER = (
@@ -64,7 +63,7 @@ def _resume(command: Command) -> Outcome | None:
         raise UserError("bad-option", f"--on-unknown is one of {', '.join(choices)}")
     if values.flame:
         refuse_missing_folder(values.flame)
-    folder = find_unfinished(values.target, ROOT)
+    folder = (command.find or find_unfinished)(values.target, ROOT)
     with StopSignals(command.report.is_silent, command.is_background) as interrupt:
         return alone(take_up(command, folder, interrupt))
 
@@ -107,7 +106,7 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
     about |= command.held_by()
     script = start.get("script")
     scope = [] if script else program_diff.scopes(folder, image, start if values.accept_changes else None)
-    lock = yield from locks.taking_over(folder, scope, about, command.queue(interrupt), command.ours)
+    lock = yield from command.store.taking_over(folder, scope, about, command.queue(interrupt), command.ours)
     try:
         resumption = Resumption(folder, command.warn, command.tier)
         end = resumption.history.end
@@ -142,7 +141,7 @@ def _go_on(
     folder: RunFolder,
     image: Image,
     resumption: Resumption,
-    lock: Lock,
+    lock: Ownership,
     interrupt: Interrupt,
 ) -> Steps[Outcome]:
     """Replay the record and continue from there."""

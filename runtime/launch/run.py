@@ -115,7 +115,7 @@ def start(
         return timestamp(world.time())
 
     facts = {**about, "started_at": now()}
-    folder, lock = yield from locks.starting(
+    folder, lock = yield from command.store.starting(
         ROOT, image.name, wanted, facts, command.queue(interrupt), command.ours
     )
     command.folder = folder

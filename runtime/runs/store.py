@@ -1,9 +1,10 @@
 """The run store as protocols: what llc keeps of runs, and who may run.
 
 Files on one machine are the first implementation: `journal/run_folder` and `journal/journal` for one run,
-`runs` for the list of runs, `locks` for scope locks and the queue, `effects/ask` for answers to questions. A
-database can be a second one. Two rules make that possible: a document is replaced as a whole and found by its
-name, and an offset in a journal is an opaque position that only the store interprets.
+`runs` for the list of runs, `locks` for scope locks and the queue, `effects/ask` for answers to questions.
+The second one is `database`, whose runs have a run folder as a cache. Two rules make that possible: a
+document is replaced as a whole and found by its name, and an event is durable when `sync` returns, not
+before.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Scopes(Protocol):
         about: dict[str, Any],
         queue: locks.Queue | None,
         ours: Container[str] | None = None,
-    ) -> Steps[tuple[RunFolder, locks.Lock]]: ...
+    ) -> Steps[tuple[RunFolder, Ownership]]: ...
     def taking_over(
         self,
         run: RunFolder,
@@ -106,11 +107,17 @@ class Scopes(Protocol):
         about: dict[str, Any],
         queue: locks.Queue | None,
         ours: Container[str] | None = None,
-    ) -> Steps[locks.Lock]: ...
+    ) -> Steps[Ownership]: ...
     def is_live(self, run: RunFolder) -> bool: ...
     def kept_dead(self, run: RunFolder) -> AbstractContextManager[None]: ...
     def unfinished(self, root: str) -> Sequence[RunFolder]: ...
     def sweep(self, root: str) -> None: ...
+
+
+class Lookup(Protocol):
+    """Finding a run by its id or its loop."""
+
+    def __call__(self, target: str, root: str = ...) -> RunFolder: ...
 
 
 class Listing(Protocol):

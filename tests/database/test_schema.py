@@ -29,23 +29,23 @@ def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_init_creates_and_check_agrees(empty: str) -> None:
+def test_init_creates_and_check_agrees(empty_database: str) -> None:
     """`db init` twice leaves the same tables; `db check` reads the address from the environment."""
-    first = llc("db", "init", "--db", empty, "--json")
+    first = llc("db", "init", "--db", empty_database, "--json")
     assert (first.returncode, first.stderr) == (0, "")
     assert json.loads(first.stdout)["applied"] == schema.FORMAT
-    again = llc("db", "init", "--db", empty, "--json")
+    again = llc("db", "init", "--db", empty_database, "--json")
     assert json.loads(again.stdout)["applied"] == 0
-    checked = llc("db", "check", LLC_DB=empty)
+    checked = llc("db", "check", LLC_DB=empty_database)
     assert checked.returncode == 0
     assert "schema `llc`" in checked.stdout
 
 
-def test_several_machines_initialise_at_once(empty: str) -> None:
+def test_several_machines_initialise_at_once(empty_database: str) -> None:
     """One of them creates the tables, the others wait for it."""
     applied: list[int] = []
     threads = [
-        threading.Thread(target=lambda: applied.append(schema.initialise(Address.of(empty))))
+        threading.Thread(target=lambda: applied.append(schema.initialise(Address.of(empty_database))))
         for _ in range(4)
     ]
     for thread in threads:
@@ -55,46 +55,46 @@ def test_several_machines_initialise_at_once(empty: str) -> None:
     assert sorted(applied) == [0, 0, 0, schema.FORMAT]
 
 
-def test_two_schemas_in_one_database(empty: str) -> None:
+def test_two_schemas_in_one_database(empty_database: str) -> None:
     """`?schema=NAME` keeps the tables of two clusters apart."""
     for name in ("one", "two"):
-        assert schema.initialise(Address.of(f"{empty}?schema={name}")) == schema.FORMAT
-    with connect(Address.of(f"{empty}?connect_timeout=5&schema=two")) as connection:
+        assert schema.initialise(Address.of(f"{empty_database}?schema={name}")) == schema.FORMAT
+    with connect(Address.of(f"{empty_database}?connect_timeout=5&schema=two")) as connection:
         assert connection.execute("select count(*) from runs").fetchone()[0] == 0
         tables = "select count(*) from pg_tables where tablename = 'runs'"
         assert connection.execute(tables).fetchone()[0] == 2
 
 
-def test_a_database_without_tables(empty: str) -> None:
-    found = llc("db", "check", "--db", empty)
+def test_a_database_without_tables(empty_database: str) -> None:
+    found = llc("db", "check", "--db", empty_database)
     assert found.returncode == 1
     assert "error[database-schema]" in found.stderr
     assert "llc db init" in found.stderr
-    migrated = llc("db", "migrate", "--db", empty)
+    migrated = llc("db", "migrate", "--db", empty_database)
     assert "error[database-schema]" in migrated.stderr
 
 
 @pytest.mark.parametrize(("found", "help"), [(0, "llc db migrate"), (99, "update llc")])
-def test_another_format_is_refused(url: str, found: int, help: str) -> None:
+def test_another_format_is_refused(database: str, found: int, help: str) -> None:
     """An older schema is to be migrated, a newer one needs a newer llc."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("update llc.version set format = %s", [found])
-    checked = llc("db", "check", "--db", url)
+    checked = llc("db", "check", "--db", database)
     assert checked.returncode == 1
     assert "error[database-schema]" in checked.stderr
     assert help in checked.stderr
     if found == 99:
-        assert "error[database-schema]" in llc("db", "migrate", "--db", url).stderr
+        assert "error[database-schema]" in llc("db", "migrate", "--db", database).stderr
 
 
-def test_no_server_no_database_and_no_address(server: postgres.Server | None, empty: str) -> None:
+def test_no_server_no_database_and_no_address(empty_database: str) -> None:
     """Each is a diagnostic of its own, without a traceback and without the password."""
     port = postgres.free_port()
     absent = llc("db", "check", "--db", f"postgresql://llc:hunter2@127.0.0.1:{port}/llc")
     assert absent.returncode == 1
     assert "error[no-database]" in absent.stderr
     assert "hunter2" not in absent.stderr
-    unknown = llc("db", "check", "--db", empty + "_absent")
+    unknown = llc("db", "check", "--db", empty_database + "_absent")
     assert "error[database-refused]" in unknown.stderr
     assert "createdb" in unknown.stderr
     unnamed = llc("db", "check", LLC_DB="")
@@ -107,7 +107,7 @@ def test_no_server_no_database_and_no_address(server: postgres.Server | None, em
     ):
         found = llc("db", "check", "--db", wrong)
         assert "error[bad-option]" in found.stderr, found.stderr
-    assert "error[bad-option]" in llc("db", "explode", "--db", empty).stderr
+    assert "error[bad-option]" in llc("db", "explode", "--db", empty_database).stderr
 
 
 def test_a_wrong_password(own_server: postgres.Server) -> None:
@@ -140,11 +140,11 @@ def refusal(address: Address) -> UserError | None:
     return None
 
 
-def test_a_pooler_in_transaction_mode_is_refused(url: str) -> None:
+def test_a_pooler_in_transaction_mode_is_refused(database: str) -> None:
     """Locks and notifications belong to sessions, which such a pooler does not keep."""
-    shared = pooler.Pooler(url)
+    shared = pooler.Pooler(database)
     try:
-        parts = psycopg.conninfo.conninfo_to_dict(url)
+        parts = psycopg.conninfo.conninfo_to_dict(database)
         through = f"postgresql://{parts['user']}@127.0.0.1:{shared.port}/{parts['dbname']}"
         found = llc("db", "check", "--db", through)
     finally:

@@ -8,6 +8,7 @@ which has imported llc, so that hundreds of them take seconds.
                     (killed there), `enospc`, `eio` (half of it is written, from then on no write works),
                     `sync` (that sync fails), `sigint`, `sigterm` (it gets that signal), `short` (each write
                     takes only half of what it is given)
+    database        the URL of the database that has the runs; its writes are counted too
     checkpoints     how many bytes of journal stand between two checkpoints at least
     kill_after      killed after so many seconds
 """
@@ -26,7 +27,12 @@ from llc.frontend import compile as _compile  # noqa: F401 - imported once for a
 from llc.ir import verify as _verify  # noqa: F401
 from llc.runtime.cli import entry
 from llc.runtime.cli.commands import run as _run  # noqa: F401
+from llc.runtime.database.connection import Address
+from llc.runtime.database.store import open_store
+from llc.runtime.database.stored_run import DatabaseRun
 from llc.runtime.host import files
+from llc.runtime.journal.journal import JournalError
+from llc.runtime.launch.command import Command
 from llc.runtime.runs import checkpoints
 from llc.vm.code import lift  # noqa: F401
 from llc.vm.machine import snapshot  # noqa: F401
@@ -79,6 +85,37 @@ class Accident:
             if self.count == self.at:
                 raise OSError(errno.EIO, "as if")
 
+    def wrap(self, write: Any) -> Any:
+        """A write to the database with the accident; there are no torn ones."""
+
+        def written(run: Any, *arguments: Any) -> Any:
+            self.count += 1
+            if self.fault == "short" or (self.count != self.at and not self.is_broken):
+                return write(run, *arguments)
+            match self.fault:
+                case "before" | "torn":
+                    die()
+                case "after":
+                    write(run, *arguments)
+                    die()
+                case "enospc" | "eio" | "sync":
+                    self.is_broken = self.fault != "sync"
+                    raise JournalError("the database refuses it, as if")
+                case "sigint" | "sigterm":
+                    os.kill(os.getpid(), getattr(signal, self.fault.upper()))
+            return write(run, *arguments)
+
+        return written
+
+
+def use_database(url: str, project: str, accident: Accident) -> Any:
+    """Let this process keep its runs in a database; its store."""
+    store = open_store(Address.of(url), project=project)
+    Command.store, Command.find = store, store.find_unfinished
+    for name in ("append", "put"):
+        setattr(DatabaseRun, name, accident.wrap(getattr(DatabaseRun, name)))
+    return store
+
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -95,7 +132,10 @@ def child(job: dict[str, Any]) -> None:
     if "checkpoints" in job:
         checkpoints.SPACE, checkpoints.SHARE = job["checkpoints"], 0
     accident = Accident(job.get("fault", ""), job.get("at", 0))
+    store = use_database(job["database"], job["cwd"], accident) if "database" in job else None
     code = entry.main()
+    if store is not None:
+        store.close()
     accident.write(job["told"], str(accident.count).encode())
     os._exit(code)
 

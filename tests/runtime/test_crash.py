@@ -16,15 +16,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import postgres
 import pytest
 from crash_projects import JUDGED, KILLS, PROGRAMS, RETRY, Project, Runner
 
 IS_LARGE = bool(os.environ.get("LLC_CRASH"))
 
 
-@pytest.fixture(scope="module")
-def llc() -> Iterator[Runner]:
-    with Runner() as runner:
+@pytest.fixture(scope="module", params=["files", "database"])
+def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """Both run stores; the tests do not distinguish them."""
+    job = {}
+    if request.param == "database":
+        job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))
+    with Runner(**job) as runner:
         yield runner
 
 
@@ -62,6 +67,8 @@ def accidents(
 ) -> Iterator[tuple[Project, str]]:
     """A project for each write at which the accident happens, until one ends without it."""
     at = 1
+    if llc.database is not None and not IS_LARGE:
+        step *= 3  # a process with a database takes longer to start
     while True:
         project = Project(folder / f"{fault}-{at}", name)
         code = llc(project.folder, "run", project.target, "-q", fault=fault, at=at)

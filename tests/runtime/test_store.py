@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from llc.runtime.database.connection import Address
+from llc.runtime.database.store import open_store
+from llc.runtime.host.coroutines import alone
 from llc.runtime.journal.events import RunEnd
 from llc.runtime.journal.run_folder import RunFolder
-from llc.runtime.runs import store
-from llc.runtime.runs.runs import make_running_folder
+from llc.runtime.runs import locks, store
+
+ABOUT = {"program": "one", "path": ".loops/one.yaml"}
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
-    make_running_folder(str(tmp_path))
-    return RunFolder.create(str(tmp_path), "one")
+@pytest.fixture(params=["files", "database"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunFolder]:
+    """A new run of each store."""
+    root = str(tmp_path)
+    if request.param == "files":
+        made, lock = locks.start(root, "one", ["."], dict(ABOUT))
+        yield made
+        lock.close()
+        return
+    database = open_store(Address.of(request.getfixturevalue("database")), root)
+    stored, claim = alone(database.starting(root, "one", ["."], dict(ABOUT), None))
+    yield stored
+    claim.close()
+    database.close()
 
 
 def test_a_document_is_replaced_as_a_whole_and_removed(run: RunFolder) -> None:
@@ -25,7 +40,7 @@ def test_a_document_is_replaced_as_a_whole_and_removed(run: RunFolder) -> None:
     stored.write("checkpoint-1", b"first")
     stored.write("checkpoint-1", b"second", durable=False)
     assert stored.read("checkpoint-1") == b"second"
-    assert [path.name for path in Path(run.path).iterdir()] == ["checkpoint-1"]
+    assert {path.name for path in Path(run.path).iterdir()} <= {"checkpoint-1", "lock"}
     stored.remove("checkpoint-1")
     with pytest.raises(FileNotFoundError):
         stored.read("checkpoint-1")

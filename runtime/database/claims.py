@@ -1,0 +1,154 @@
+"""Claims: which process drives a run, and which paths its project has locked for it.
+
+A claim is one transaction: under a lock of the project it checks that the owner before is dead and that no
+other run holds a part of the scope, and raises the epoch, which fences the owner before (`stored_run`). A
+run holds its scope from its first claim until it stops or ends; runs in the queue take it in order of
+arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..host import files
+from ..host.errors import EXIT_FAILURE, UserError
+from ..runs.locks import CONFLICT, overlap
+from .connection import Connection
+from .owner import is_dead
+
+_GATE = "select pg_advisory_xact_lock(hashtextextended('llc project ' || %s, 0))"
+_INSERT = """
+insert into runs (id, project, program, path, labels, scope, managed, status)
+values (%(id)s, %(project)s, %(program)s, %(path)s, %(labels)s, %(scope)s, %(managed)s, %(status)s)
+on conflict (id) do nothing
+"""
+_OTHERS = """
+select id, scope, status, owner from runs
+where project = %(project)s and id <> %(id)s and scope <> '{}'
+  and (status = 'running' or (status = 'queued' and ticket < %(ticket)s))
+order by ticket
+"""
+_RUN = """
+select project, scope, status, owner, epoch, ticket from runs where id = %s for update
+"""
+_CLAIM = """
+update runs set owner = %s, epoch = epoch + 1, status = 'running', wish = null, changed = now()
+where id = %s returning epoch
+"""
+_RELEASE = """
+update runs set owner = null, status = %s, changed = now()
+where id = %s and epoch = %s and status = 'running'
+"""
+
+
+class NewRun(NamedTuple):
+    """What a run is created with. managed: workers continue it; else only `llc resume` does."""
+
+    id: str
+    project: str
+    program: str
+    path: str
+    scope: Sequence[str]
+    labels: Sequence[str] = ()
+    managed: bool = False
+
+
+class Busy(NamedTuple):
+    """A claim that has to wait. other: the run that holds `path`, or is before it in the queue."""
+
+    other: str
+    path: str
+    is_queued: bool
+
+    def error(self) -> UserError:
+        how = "is before it in the queue for" if self.is_queued else "works on"
+        return UserError(
+            CONFLICT,
+            f"{self.other} {how} {_shown(self.path)}",
+            "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side",
+            EXIT_FAILURE,
+        )
+
+
+def paths_of(scope: Iterable[str], root: str) -> list[str]:
+    """A scope for all machines: paths in the project begin with `/`, its root; others belong to a machine."""
+    base = files.realpath(root)
+    found = []
+    for path in scope:
+        inside = overlap(path, base) and len(path) >= len(base)
+        found.append("/" + path[len(base) :].strip("/") if inside else "machine:" + path)
+    return sorted(found)
+
+
+def create(connection: Connection, run: NewRun, owner: str | None) -> int | Busy | None:
+    """Create a run and claim it for `owner`; its epoch, or what it has to wait for: then there is no run.
+
+    owner None: only queue it; its epoch is 0. The result is None if there is another run with this id.
+    """
+    values = {**run._asdict(), "labels": list(run.labels), "scope": list(run.scope), "status": "queued"}
+    try:
+        with connection.transaction():
+            connection.execute(_GATE, [run.project])
+            if connection.execute(_INSERT, values).rowcount != 1:
+                known = connection.execute("select owner, epoch from runs where id = %s", [run.id]).fetchone()
+                # A repeated attempt after a lost connection finds its own run.
+                return known[1] if owner is not None and known is not None and known[0] == owner else None
+            if owner is None:
+                return 0
+            came = _claim(connection, run.id, owner)
+            if isinstance(came, Busy):
+                raise _Rollback(came)
+            assert isinstance(came, int)
+            return came
+    except _Rollback as rolled:
+        return rolled.busy
+
+
+class _Rollback(Exception):
+    """Undoes the creation of a run that has to wait."""
+
+    def __init__(self, busy: Busy) -> None:
+        super().__init__(busy)
+        self.busy = busy
+
+
+def claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str | None:
+    """Claim a run: its new epoch, what it waits for, or the living owner that has it.
+
+    None if there is nothing to claim: the run has ended or was removed.
+    """
+    with connection.transaction():
+        row = connection.execute("select project from runs where id = %s", [run_id]).fetchone()
+        if row is None:
+            return None
+        connection.execute(_GATE, [row[0]])
+        return _claim(connection, run_id, owner)
+
+
+def _claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str | None:
+    row = connection.execute(_RUN, [run_id]).fetchone()
+    if row is None or row[2] == "ended":
+        return None
+    project, scope, status, before, epoch, ticket = row
+    if before == owner:
+        return int(epoch)  # the answer to this claim was lost
+    if before is not None and not is_dead(connection, before):
+        return str(before)
+    if status != "running" and scope:
+        values = {"project": project, "id": run_id, "ticket": ticket}
+        for other, paths, how, holder in connection.execute(_OTHERS, values).fetchall():
+            held = next((path for path in paths for mine in scope if overlap(path, mine)), None)
+            if held is None or (holder is not None and is_dead(connection, holder)):
+                continue
+            return Busy(other, held, how == "queued")
+    return int(connection.execute(_CLAIM, [owner, run_id]).fetchone()[0])
+
+
+def release(connection: Connection, run_id: str, epoch: int, status: str = "stopped") -> bool:
+    """Give up a run that did not end; False if it is not ours any more."""
+    return bool(connection.execute(_RELEASE, [status, run_id, epoch]).rowcount == 1)
+
+
+def _shown(path: str) -> str:
+    return "the whole project" if path == "/" else f"`{path.removeprefix('machine:').lstrip('/')}`"

@@ -1,0 +1,136 @@
+"""Owner: a process that drives runs of the database, and how others learn that it is dead.
+
+The session of an owner holds an advisory lock, which the server releases when the process ends. A restart
+of the server releases all locks at once, so a free lock proves a death only if the server is the one that
+granted it; otherwise the heartbeat decides, counted from the start of the server at the earliest
+(`spec/cluster.md`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from ..host import clock, environment, processes, threads
+from ..host.errors import UserError
+from .connection import Address, Connection, Session
+
+# Seconds between two heartbeats, and after the last one until an owner counts as dead.
+BEAT_S = 1.0
+LEASE_S = 5.0
+
+_REGISTER = """
+insert into workers (id, labels, capacity, lock_key, server_start)
+values (%(id)s, %(labels)s, %(capacity)s, hashtextextended(%(id)s, 0), pg_postmaster_start_time())
+on conflict (id) do update set server_start = excluded.server_start, beat = clock_timestamp()
+"""
+_LOCK = "select pg_try_advisory_lock(hashtextextended(%s, 0))"
+_BEAT = "update workers set beat = clock_timestamp() where id = %s returning state"
+_IS_DEAD = """
+select state = 'dead'
+  or (server_start = pg_postmaster_start_time() and pg_try_advisory_xact_lock(lock_key))
+  or greatest(beat, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %s)
+from workers where id = %s
+"""
+_BURY = "update workers set state = 'dead' where id = %s"
+# Runs that were submitted to the queue continue elsewhere; others wait for `llc resume`.
+_REQUEUE = """
+update runs set owner = null, changed = now(), status = case when managed then 'queued' else 'stopped' end
+where owner = %s and status = 'running'
+"""
+
+
+class Owner:
+    """This process as an owner of runs. labels, capacity: which runs it takes, and how many at once.
+
+    on_beat(connection): called after each heartbeat, in the thread of the heartbeat. on_death(): another
+    process has declared this one dead. on_outage(why): the database is not available.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        labels: Sequence[str] = (),
+        capacity: int = 1,
+        on_beat: Callable[[Connection], object] = lambda connection: None,
+        on_death: Callable[[], object] = lambda: None,
+        on_outage: Callable[[str], object] = lambda why: None,
+    ) -> None:
+        pid = processes.getpid()
+        name = environment.node()
+        self.id = f"{name}-{pid}-{environment.urandom(4).hex()}"
+        self.address = address
+        self.is_dead = False
+        self.beats = 0
+        self._facts = {"id": self.id, "labels": list(labels), "capacity": capacity}
+        self._on_beat = on_beat
+        self._on_death = on_death
+        self._is_closed = False
+        self._session = Session(address, self._is_over, on_outage, self._register)
+        self._turn = threads.Lock()
+        self._session.do(lambda connection: None)
+        threads.Thread(target=self._live, name="llc-heartbeat", daemon=True).start()
+
+    def _is_over(self) -> bool:
+        return self._is_closed
+
+    def _register(self, connection: Connection) -> None:
+        """Take the lock of this owner and state since when it holds."""
+        if not connection.execute(_LOCK, [self.id]).fetchone()[0]:
+            # A dead watcher may hold it for a moment; the heartbeat counts meanwhile.
+            return
+        connection.execute(_REGISTER, self._facts)
+
+    def _live(self) -> None:
+        while not self._is_closed and not self.is_dead:
+            try:
+                with self._turn:
+                    if not self._is_closed:
+                        self._session.do(self._beat)
+            except UserError:
+                return
+            clock.sleep(BEAT_S)
+
+    def _beat(self, connection: Connection) -> None:
+        row = connection.execute(_BEAT, [self.id]).fetchone()
+        if row is None or row[0] == "dead":
+            self.is_dead = True
+            self._on_death()
+            return
+        self.beats += 1
+        self._on_beat(connection)
+
+    def close(self) -> None:
+        """Leave: others need not wait for the heartbeat."""
+        self._is_closed = True
+        with self._turn:
+            if not self.is_dead:
+                session = Session(self.address, lambda: True)
+                with contextlib.suppress(UserError):  # the lock and the heartbeat tell the same
+                    session.do(lambda connection: bury(connection, self.id))
+                session.close()
+            self._session.close()
+
+
+def is_dead(connection: Connection, owner: str) -> bool:
+    """Whether an owner has ended or does not react any more."""
+    with connection.transaction():
+        row = connection.execute(_IS_DEAD, [LEASE_S, owner]).fetchone()
+    return row is None or bool(row[0])
+
+
+def bury(connection: Connection, owner: str) -> int:
+    """Declare an owner dead and give up its runs; the number of runs."""
+    with connection.transaction():
+        connection.execute(_BURY, [owner])
+        found = connection.execute(_REQUEUE, [owner])
+        return int(found.rowcount)
+
+
+def bury_dead(connection: Connection, but: str = "") -> list[str]:
+    """Declare every owner dead that is; their ids."""
+    rows = connection.execute("select id from workers where state <> 'dead' and id <> %s", [but]).fetchall()
+    dead = [row[0] for row in rows if is_dead(connection, row[0])]
+    for owner in dead:
+        bury(connection, owner)
+    return dead

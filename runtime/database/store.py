@@ -1,0 +1,253 @@
+"""The run store of a database: starting, resuming and finding runs, as `runs.store` describes them.
+
+A process has one store, with a cache folder for the runs that it drives or reads; it is removed with the
+store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from ..host import clock, files
+from ..host.coroutines import Apart, Steps
+from ..host.errors import EXIT_FAILURE, UserError, suggest
+from ..host.paths import ROOT
+from ..journal.run_folder import RunFolder
+from ..runs import locks
+from ..runs.runs import make_running_folder
+from . import claims
+from .claims import Busy, NewRun
+from .connection import Address, Connection, Session
+from .owner import Owner, bury_dead, is_dead
+from .stored_run import DatabaseRun
+
+# Seconds until a run in the queue tries again.
+RETRY_S = 0.2
+_FIND = """
+select id from runs
+where project = %(project)s and status <> 'ended'
+  and (id = %(target)s or program = %(target)s or path = %(target)s or path = any(%(files)s))
+order by (id = %(target)s) desc, created desc
+"""
+
+
+class Claim:
+    """The right to drive a run, until `close`. status: what the run is after it, unless it has ended."""
+
+    def __init__(self, run: DatabaseRun) -> None:
+        self._run = run
+        self._is_open = True
+        self.status = "stopped"
+
+    def tell(self, **changes: Any) -> None:
+        """Nothing: the table of runs has the owner and the scope."""
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            run = self._run
+            run.session.do(lambda connection: claims.release(connection, run.id, run.epoch, self.status))
+            run.session.close()
+
+
+class DatabaseStore:
+    """The runs of a project in a database. project: its name, the same on all machines."""
+
+    def __init__(self, address: Address, owner: Owner, project: str, cache: str) -> None:
+        self.address = address
+        self.owner = owner
+        self.project = project
+        self.cache = cache
+        self.managed = False
+        make_running_folder(cache)
+
+    # --- starting and resuming --------------------------------------------------------------------
+
+    def starting(
+        self,
+        root: str,
+        name: str,
+        scope: Iterable[str],
+        about: dict[str, Any],
+        queue: locks.Queue | None,
+        ours: Container[str] | None = None,
+    ) -> Steps[tuple[RunFolder, Claim]]:
+        """A new run that this process owns; see `runs.locks.starting`."""
+        del ours
+        wanted = claims.paths_of(locks.resolve_scope(scope, root), root)
+        run = self._new(name)
+        try:
+            while True:
+                new = NewRun(
+                    run.id, self.project, str(about["program"]), str(about["path"]), wanted, (), self.managed
+                )
+                came = run.session.do(partial(self._create, new))
+                if isinstance(came, int):
+                    run.epoch = came
+                    return run, Claim(run)
+                if came is None:
+                    run.forget()
+                    run = self._new(name)
+                elif queue is None:
+                    raise came.error()
+                else:
+                    yield Apart(lambda: self._pause(queue))
+        except BaseException:
+            run.forget()
+            run.session.close()
+            raise
+
+    def taking_over(
+        self,
+        run: RunFolder,
+        scope: Iterable[str],
+        about: dict[str, Any],
+        queue: locks.Queue | None,
+        ours: Container[str] | None = None,
+    ) -> Steps[Claim]:
+        """The claim on a run that no process owns any more; see `runs.locks.taking_over`."""
+        del scope, about, ours
+        assert isinstance(run, DatabaseRun)
+        while True:
+            came = run.session.do(lambda connection: claims.claim(connection, run.id, self.owner.id))
+            if isinstance(came, Busy):
+                if queue is None:
+                    raise came.error()
+                yield Apart(lambda: self._pause(queue))
+                continue
+            if isinstance(came, str):
+                raise _live(run.id, came)
+            if came is None:
+                raise _unknown(run.id)
+            run.epoch = came
+            run.refresh()
+            return Claim(run)
+
+    def _create(self, new: NewRun, connection: Connection) -> int | Busy | None:
+        return claims.create(connection, new, self.owner.id)
+
+    @staticmethod
+    def _pause(queue: locks.Queue) -> None:
+        queue.interrupt.check()
+        clock.sleep(RETRY_S)
+
+    def _new(self, name: str) -> DatabaseRun:
+        made = RunFolder.create(self.cache, name)
+        return DatabaseRun(self.cache, made.path, self._session())
+
+    def _session(self) -> Session:
+        return Session(self.address, lambda: self.owner.is_dead)
+
+    # --- finding --------------------------------------------------------------------------------
+
+    def find_unfinished(self, target: str, root: str = ROOT) -> DatabaseRun:
+        """The unfinished run with this id, or the latest of a loop, with its record. Raises UserError."""
+        del root
+        names = [f".loops/{target}{suffix}" for suffix in (".yaml", ".yml", ".sexp")]
+        values = {"project": self.project, "target": target, "files": names}
+        session = self._session()
+        for (run_id,) in session.do(lambda connection: connection.execute(_FIND, values).fetchall()):
+            run = DatabaseRun.cached(self.cache, run_id, session)
+            run.refresh()
+            if not run.is_husk():
+                return run
+            run.forget()
+        known = session.do(
+            lambda connection: connection.execute(
+                "select id, program from runs where project = %s and status <> 'ended' limit 100",
+                [self.project],
+            ).fetchall()
+        )
+        session.close()
+        raise UserError(
+            "unknown-run",
+            f"no unfinished run of `{target}` in {self.address}",
+            suggest(target, [name for row in known for name in row], "unfinished runs"),
+        )
+
+    def is_live(self, run: RunFolder) -> bool:
+        """Whether a process owns the run."""
+        session = self._session()
+        try:
+            row = session.do(
+                lambda connection: connection.execute(
+                    "select owner from runs where id = %s", [run.id]
+                ).fetchone()
+            )
+            if row is None or row[0] is None:
+                return False
+            return not session.do(lambda connection: is_dead(connection, row[0]))
+        finally:
+            session.close()
+
+    @contextlib.contextmanager
+    def kept_dead(self, run: RunFolder) -> Iterator[None]:
+        """Context in which no process can resume a run. Raises UserError if the run is live."""
+        session = self._session()
+        came = session.do(lambda connection: claims.claim(connection, run.id, self.owner.id))
+        if isinstance(came, str):
+            raise _live(run.id, came)
+        try:
+            yield
+        finally:
+            if isinstance(came, int):
+                session.do(lambda connection: claims.release(connection, run.id, came))
+            session.close()
+
+    def unfinished(self, root: str = ROOT) -> Sequence[RunFolder]:
+        """The unfinished runs, latest first, with their records."""
+        del root
+        session = self._session()
+        where = "select id from runs where project = %s and status <> 'ended' order by created desc"
+        found = []
+        for (run_id,) in session.do(lambda connection: connection.execute(where, [self.project]).fetchall()):
+            run = DatabaseRun.cached(self.cache, run_id, session)
+            run.refresh()
+            if not run.is_husk():
+                found.append(run)
+        return found
+
+    def sweep(self, root: str = ROOT) -> None:
+        """Declare dead owners dead, and remove runs whose start was killed."""
+        del root
+        session = self._session()
+        session.do(lambda connection: bury_dead(connection, self.owner.id))
+        husks = (
+            "delete from runs where project = %s and owner is null and not managed "
+            "and not exists (select 1 from journal where run = runs.id)"
+        )
+        session.do(lambda connection: connection.execute(husks, [self.project]))
+        session.close()
+
+    def close(self) -> None:
+        """Remove the cache and leave the database."""
+        self.owner.close()
+        files.rmtree(self.cache, ignore_errors=True)
+
+
+def open_store(address: Address, root: str = ROOT, project: str | None = None) -> DatabaseStore:
+    """The store of the project in `root`, owned by this process. Raises UserError.
+
+    project: its name, by default that of the folder.
+    """
+    owner = Owner(address)
+    base = files.realpath(root or ".")
+    cache = os.path.join(base, ".loops", ".cluster", owner.id)
+    return DatabaseStore(address, owner, project or os.path.basename(base), cache)
+
+
+def _live(run_id: str, owner: str) -> UserError:
+    return UserError(
+        "run-is-live",
+        f"{run_id} is still running on {owner}",
+        f"to look at it: llc status {run_id} --db URL",
+        EXIT_FAILURE,
+    )
+
+
+def _unknown(run_id: str) -> UserError:
+    return UserError("run-ended", f"there is nothing to resume: {run_id} has ended or was removed")

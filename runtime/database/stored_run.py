@@ -1,0 +1,266 @@
+"""A run in the database: its journal, blobs and documents, with a folder on this machine as a cache.
+
+The folder has the form of a run folder, so that all code that reads runs works on it. The database is the
+truth: an event is durable when its transaction is committed, and the folder is made again from the database
+on each machine. A position in the journal is the offset of its first byte in both.
+
+An append succeeds only at the end of the journal and in the current epoch, in one statement that locks the
+row of the run: a claim (`claims`) waits for an append in progress, and every later one of the old owner
+fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+from collections.abc import Callable
+from typing import Any
+
+from ..host import files
+from ..host.paths import RUNNING, make_private
+from ..journal.journal import Blobs, Journal, JournalError, write_file
+from ..journal.run_folder import RunFolder
+from .connection import Connection, Session
+
+OUTPUTS = "outputs"
+_APPEND = """
+insert into journal (run, position, size, lines, epoch, data)
+select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
+from (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share) as mine
+where coalesce(
+  (select position + size from journal where run = %(run)s order by position desc limit 1), 0) = %(position)s
+on conflict do nothing
+"""
+_APPENDED = "select size, epoch, data from journal where run = %s and position = %s"
+_WRITE = """
+insert into documents (run, name, data)
+select %(run)s, %(name)s, %(data)s
+from (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share) as mine
+on conflict (run, name) do update set data = excluded.data
+"""
+_REMOVE = """
+delete from documents where run = %(run)s and name = %(name)s
+  and exists (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share)
+"""
+_SHORTEN = """
+update journal set data = substr(data, 1, (%(at)s - position)::int), size = %(at)s - position
+where run = %(run)s and position < %(at)s and position + size > %(at)s
+"""
+_TAIL = "select position, data from journal where run = %s and position >= %s order by position"
+_DOCUMENTS = "select name, data from documents where run = %s and (%s or name not like 'outputs/%%')"
+
+
+class Fenced(JournalError):
+    """Another process has claimed the run: nothing more is recorded or performed here."""
+
+    id = "run-is-live"
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"{run} was taken over by another process; nothing more is performed here")
+
+
+class DatabaseBlobs(Blobs):
+    """Long texts of a run: documents `outputs/<hash>` of the database, cached in the folder."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, folder: str, run: DatabaseRun) -> None:
+        super().__init__(folder)
+        self._run = run
+
+    def store(self, text: str) -> dict[str, Any]:
+        reference = super().store(text)
+        data = text.encode("utf-8", "surrogatepass")
+        self._run.put(f"{OUTPUTS}/{reference['$blob']}", data)
+        return reference
+
+    def fetch(self, name: str, size: int) -> str:
+        if not files.exists(os.path.join(self.folder, name)):
+            found = self._run.get(f"{OUTPUTS}/{name}")
+            if found is not None:
+                write_file(os.path.join(self.folder, name), found, durable=False, mode=0o600)
+        return super().fetch(name, size)
+
+
+class DatabaseJournal(Journal):
+    """An open journal in the database; `flush` writes the cache, `sync` commits.
+
+    A process that is killed loses what it had not committed. That is right: no effect starts and no result is
+    shown to others before the commit, so the program repeats only what nobody has seen.
+    """
+
+    __slots__ = ("_position", "_run", "_sent_lines", "_unsent")
+
+    def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
+        super().__init__(fd, path, now, lines)
+        self._run: DatabaseRun
+        self._unsent: list[bytes] = []
+        self._position = self.size
+        self._sent_lines = lines
+
+    def attach(self, run: DatabaseRun) -> DatabaseJournal:
+        self._run = run
+        self.blobs = run.blobs
+        return self
+
+    def flush(self) -> None:
+        waiting = self._buffer[:]
+        super().flush()
+        self._unsent += waiting
+
+    def sync(self) -> None:
+        self.flush()
+        length = self.size, self.lines
+        if self._unsent:
+            data = b"".join(self._unsent)
+            self._run.append(self._position, data, self.lines - self._sent_lines)
+            self._unsent.clear()
+            self._position += len(data)
+            self._sent_lines = self.lines
+        self._synced = length
+        self._is_unsynced = False
+
+
+class DatabaseRun(RunFolder):
+    """A run of the database and its cache on this machine. epoch: of our claim; 0 to read only."""
+
+    __slots__ = ("_journal", "epoch", "session")
+
+    def __init__(self, root: str, path: str, session: Session) -> None:
+        super().__init__(root, path)
+        self.session = session
+        self.epoch = 0
+        self._journal: DatabaseJournal | None = None
+
+    @classmethod
+    def cached(cls, cache: str, run_id: str, session: Session) -> DatabaseRun:
+        """The run with an id, in a cache folder; nothing is fetched yet. Raises OSError."""
+        path = os.path.join(cache, RUNNING, run_id)
+        make_private(os.path.join(cache, RUNNING))
+        files.makedirs(path, mode=0o700, exist_ok=True)
+        return cls(cache, path, session)
+
+    def refresh(self, with_outputs: bool = False) -> None:
+        """Bring the cache up to date. Raises Lost and JournalError."""
+        size = files.getsize(self.journal) if files.exists(self.journal) else 0
+        rows, documents = self.session.do(
+            lambda connection: (
+                connection.execute(_TAIL, [self.id, size], binary=True).fetchall(),
+                connection.execute(_DOCUMENTS, [self.id, with_outputs], binary=True).fetchall(),
+            )
+        )
+        for name, data in documents:
+            write_file(self.place(name), data, durable=False, mode=0o600)
+        if rows or not size:
+            with files.open(self.journal, "ab") as file:
+                file.write(b"".join(data for _, data in rows))
+
+    # --- the database ---------------------------------------------------------------------------
+
+    def append(self, position: int, data: bytes, lines: int) -> None:
+        """Append to the journal, durably. Raises Fenced, and Lost when the session gives up."""
+        values = {
+            "run": self.id,
+            "position": position,
+            "size": len(data),
+            "lines": lines,
+            "epoch": self.epoch,
+            "data": data,
+        }
+
+        def once(connection: Connection) -> bool:
+            if connection.execute(_APPEND, values).rowcount == 1:
+                return True
+            # After a lost connection this may be our own append.
+            found = connection.execute(_APPENDED, [self.id, position], binary=True).fetchone()
+            return found is not None and tuple(found) == (len(data), self.epoch, data)
+
+        if not self.session.do(once):
+            raise Fenced(self.id)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store a document. Raises Fenced, and Lost when the session gives up."""
+        values = {"run": self.id, "name": name, "data": data, "epoch": self.epoch}
+        if self.session.do(lambda connection: connection.execute(_WRITE, values).rowcount) != 1:
+            raise Fenced(self.id)
+
+    def get(self, name: str) -> bytes | None:
+        """A document; None if there is none."""
+        where = "select data from documents where run = %s and name = %s"
+        row = self.session.do(
+            lambda connection: connection.execute(where, [self.id, name], binary=True).fetchone()
+        )
+        return None if row is None else bytes(row[0])
+
+    # --- the protocol of a stored run -----------------------------------------------------------
+
+    @property
+    def blobs(self) -> Blobs:
+        return DatabaseBlobs(self.outputs, self)
+
+    def create_journal(self, now: Callable[[], str]) -> Journal:
+        self._journal = DatabaseJournal.create(self.journal, now).attach(self)
+        return self._journal
+
+    def append_journal(self, now: Callable[[], str], lines: int) -> Journal:
+        self._journal = DatabaseJournal.append(self.journal, now, lines).attach(self)
+        return self._journal
+
+    def set_aside(self, offset: int) -> str | None:
+        kept = super().set_aside(offset)
+        if kept is not None:
+            with files.open(kept, "rb") as file:
+                self.put(os.path.basename(kept), file.read())
+            self.session.do(lambda connection: self._cut(connection, offset))
+        return kept
+
+    def _cut(self, connection: Connection, offset: int) -> None:
+        mine = "select 1 from runs where id = %s and epoch = %s for update"
+        with connection.transaction():
+            if connection.execute(mine, [self.id, self.epoch]).fetchone() is None:
+                raise Fenced(self.id)
+            connection.execute("delete from journal where run = %s and position >= %s", [self.id, offset])
+            connection.execute(_SHORTEN, {"run": self.id, "at": offset})
+
+    def write(self, name: str, data: bytes, durable: bool = True) -> None:
+        super().write(name, data, durable=False)
+        if name == self.state_name:
+            return  # only a view of the journal
+        if self._journal is not None:
+            self._journal.sync()  # a checkpoint names a position that must be there
+        self.put(name, data)
+
+    def remove(self, name: str) -> None:
+        values = {"run": self.id, "name": name, "epoch": self.epoch}
+        self.session.do(lambda connection: connection.execute(_REMOVE, values))
+        super().remove(name)
+
+    def sync(self) -> None:
+        """Nothing: the database has it, or `DatabaseJournal.sync` commits it."""
+
+    def discard(self) -> None:
+        self.session.do(self._delete)
+        super().discard()
+
+    def _delete(self, connection: Connection) -> None:
+        with connection.transaction():
+            found = connection.execute("delete from runs where id = %s and epoch = %s", [self.id, self.epoch])
+            if found.rowcount:
+                connection.execute("delete from journal where run = %s", [self.id])
+                connection.execute("delete from documents where run = %s", [self.id])
+
+    def finish(self) -> None:
+        """Mark the run as ended; its journal has the end already."""
+        end = self.end() or {}
+        ended = (
+            "update runs set status = 'ended', outcome = %s, owner = null, changed = now() "
+            "where id = %s and epoch = %s"
+        )
+        values = [str(end.get("status")), self.id, self.epoch]
+        self.session.do(lambda connection: connection.execute(ended, values))
+        super().finish()
+
+    def forget(self) -> None:
+        """Remove the cache."""
+        with contextlib.suppress(OSError):
+            files.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,303 @@
+"""Runs in a database: one owner at a time, no append by an earlier owner, nothing lost by an outage."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import postgres
+import psycopg
+import pytest
+
+from llc.runtime.database import claims, owner
+from llc.runtime.database.claims import Busy, NewRun
+from llc.runtime.database.connection import Address, Session, connect
+from llc.runtime.database.owner import Owner
+from llc.runtime.database.store import DatabaseStore, open_store
+from llc.runtime.database.stored_run import _APPEND, DatabaseRun, Fenced
+from llc.runtime.host.coroutines import alone
+from llc.runtime.host.errors import UserError
+
+NOW = "2024-01-15T10:30:00.000Z"
+ABOUT = {"program": "one", "path": ".loops/one.yaml"}
+
+
+@pytest.fixture
+def store(database: str, tmp_path: Path) -> Iterator[DatabaseStore]:
+    opened = open_store(Address.of(database), str(tmp_path / "here"), "project")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def other(database: str, tmp_path: Path) -> Iterator[DatabaseStore]:
+    """The store of another machine."""
+    opened = open_store(Address.of(database), str(tmp_path / "there"), "project")
+    yield opened
+    opened.close()
+
+
+def begin(store: DatabaseStore, scope: tuple[str, ...] = ()) -> tuple[DatabaseRun, Any]:
+    """A run with one event on record, and its claim."""
+    run, claim = alone(store.starting("", "one", scope, dict(ABOUT), None))
+    assert isinstance(run, DatabaseRun)
+    journal = run.create_journal(lambda: NOW)
+    journal.write("run_start", {"run": run.id, **ABOUT})
+    journal.sync()
+    return run, claim
+
+
+def take_over(store: DatabaseStore, run_id: str) -> tuple[DatabaseRun, Any]:
+    found = store.find_unfinished(run_id)
+    return found, alone(store.taking_over(found, (), {}, None))
+
+
+def test_another_machine_continues_the_record(store: DatabaseStore, other: DatabaseStore) -> None:
+    """Journal, documents and long texts are found from anywhere, byte for byte."""
+    run, claim = begin(store)
+    journal = run.append_journal(lambda: NOW, 1)
+    text = "ö" * 40_000
+    reference = run.blobs.store(text)
+    journal.write("note", {"text": text})
+    journal.sync()
+    run.write("checkpoint-1", b"\x00data")
+    position, crc = journal.size, journal.last_crc
+    claim.close()
+    there, second = take_over(other, run.id)
+    assert Path(there.journal).read_bytes() == Path(run.journal).read_bytes()
+    assert there.has_line_end(position, crc)
+    assert there.read("checkpoint-1") == b"\x00data"
+    assert there.blobs.fetch(reference["$blob"], reference["size"]) == text
+    second.close()
+
+
+def test_a_run_has_one_owner(store: DatabaseStore, other: DatabaseStore) -> None:
+    """A live run cannot be resumed elsewhere; a released one can."""
+    run, claim = begin(store)
+    assert other.is_live(run)
+    with pytest.raises(UserError, match="still running"):
+        take_over(other, run.id)
+    claim.close()
+    assert not other.is_live(run)
+    _, second = take_over(other, run.id)
+    second.close()
+
+
+def test_an_owner_of_before_appends_nothing(store: DatabaseStore, other: DatabaseStore) -> None:
+    """After a claim of the next epoch, appends, documents and the release of the old owner have no effect."""
+    run, claim = begin(store)
+    journal = run.append_journal(lambda: NOW, 1)
+    with connect(store.address) as connection:
+        owner.bury(connection, store.owner.id)
+    there, second = take_over(other, run.id)
+    before = Path(there.journal).read_bytes()
+    journal.write("note", {"text": "late"})
+    with pytest.raises(Fenced):
+        journal.sync()
+    with pytest.raises(Fenced):
+        run.write("checkpoint-1", b"late")
+    claim.close()
+    there.refresh()
+    assert Path(there.journal).read_bytes() == before
+    assert other.is_live(run)
+    second.close()
+
+
+def test_a_claim_waits_for_an_append_in_progress(store: DatabaseStore, other: DatabaseStore) -> None:
+    """What the old owner commits is read by the new one: the row of the run is locked by both."""
+    run, _ = begin(store)
+    end = len(Path(run.journal).read_bytes())
+    values = {"run": run.id, "position": end, "size": 4, "lines": 1, "epoch": run.epoch, "data": b"late"}
+    with connect(store.address) as connection:
+        connection.execute("begin")
+        assert connection.execute(_APPEND, values).rowcount == 1
+        came: list[Any] = []
+        taken = threading.Thread(target=lambda: came.append(_claim_by_force(other, run.id)))
+        taken.start()
+        _await_lock(other)
+        connection.execute("commit")
+        taken.join(60)
+    found = DatabaseRun.cached(other.cache, run.id, Session(other.address))
+    found.refresh()
+    assert came == [run.epoch + 1]
+    assert Path(found.journal).read_bytes().endswith(b"late")
+    run.epoch = came[0]
+
+
+def _claim_by_force(store: DatabaseStore, run_id: str) -> Any:
+    """A claim although the owner lives: as if it had just died."""
+    with connect(store.address) as connection:
+        connection.execute("begin")
+        raise_epoch = "update runs set epoch = epoch + 1, owner = %s where id = %s returning epoch"
+        found = connection.execute(raise_epoch, [store.owner.id, run_id]).fetchone()[0]
+        connection.execute("commit")
+        return found
+
+
+def _await_lock(store: DatabaseStore) -> None:
+    """Until some statement waits for a lock."""
+    waiting = (
+        "select count(*) from pg_stat_activity "
+        "where wait_event_type = 'Lock' and datname = current_database()"
+    )
+    with connect(store.address) as connection:
+        postgres.until(lambda: connection.execute(waiting).fetchone()[0])
+
+
+def test_two_appends_at_one_position(store: DatabaseStore) -> None:
+    """Only one of them succeeds, also by the same owner: there is neither a gap nor an overlap."""
+    run, claim = begin(store)
+    end = len(Path(run.journal).read_bytes())
+    run.append(end, b"first\n", 1)
+    run.append(end, b"first\n", 1)  # repeated after a lost answer
+    for position, data in ((end, b"other\n"), (end + 1, b"gap\n"), (end + 7, b"gap\n"), (0, b"again\n")):
+        with pytest.raises(Fenced):
+            run.append(position, data, 1)
+    claim.close()
+
+
+def test_scopes_exclude_each_other_across_machines(store: DatabaseStore, other: DatabaseStore) -> None:
+    """A path, or one inside it, belongs to one run at a time; others run side by side."""
+    _, first = begin(store, ("src/a",))
+    _, second = begin(other, ("src/b", "docs"))
+    for scope in ("src", "src/a/x.py", "docs", "."):
+        with pytest.raises(UserError) as refused:
+            begin(other, (scope,))
+        assert refused.value.id == "scope-conflict"
+    first.close()
+    _, third = begin(other, ("src/a/x.py",))
+    third.close()
+    second.close()
+
+
+def test_concurrent_claims_of_one_scope(store: DatabaseStore, database: str) -> None:
+    """Of many starts at once exactly one gets the path."""
+    names = [f"run-{number}" for number in range(8)]
+    came: list[Any] = []
+
+    def start(name: str) -> None:
+        with connect(store.address) as connection:
+            new = NewRun(name, "project", "p", "", ["/src"])
+            came.append(claims.create(connection, new, store.owner.id))
+
+    threads = [threading.Thread(target=start, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sum(isinstance(one, int) for one in came) == 1
+    assert sum(isinstance(one, Busy) for one in came) == 7
+
+
+OWNER = """
+import sys, time
+from llc.runtime.database.connection import Address
+from llc.runtime.database.owner import Owner
+print(Owner(Address.of(sys.argv[1])).id, flush=True)
+time.sleep(600)
+"""
+
+
+class Process:
+    """An owner in a process of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.popen = subprocess.Popen(
+            [sys.executable, "-c", OWNER, url], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        )
+        assert self.popen.stdout is not None
+        self.id = self.popen.stdout.readline().strip()
+
+    def close(self) -> None:
+        self.popen.kill()
+        self.popen.communicate()
+
+
+def _is_dead(url: str, id: str) -> bool:
+    with connect(Address.of(url)) as connection:
+        return owner.is_dead(connection, id)
+
+
+def _await_death(url: str, id: str) -> None:
+    """Until it counts as dead."""
+    postgres.until(lambda: _is_dead(url, id))
+
+
+def test_a_killed_owner_is_dead_at_once(database: str) -> None:
+    """Its lock is free as soon as the server sees its connection closed, long before the lease ends."""
+    process = Process(database)
+    try:
+        assert not _is_dead(database, process.id)
+        process.popen.kill()
+        process.popen.wait(60)
+        with psycopg.connect(database, autocommit=True) as connection:
+            # No heartbeat is missing yet: only the lock tells.
+            connection.execute("update llc.workers set beat = clock_timestamp() + interval '1 hour'")
+        _await_death(database, process.id)
+    finally:
+        process.close()
+
+
+def test_a_frozen_owner_is_dead_after_its_lease(database: str) -> None:
+    """SIGSTOP: the lock is held on, the heartbeat is missing."""
+    process = Process(database)
+    try:
+        process.popen.send_signal(signal.SIGSTOP)
+        _await_death(database, process.id)
+    finally:
+        process.close()
+
+
+def test_a_restart_of_the_server_kills_no_owner(own_server: postgres.Server) -> None:
+    """All locks are free then, and nobody is dead: the heartbeat decides, from the start of the server on."""
+    url = postgres.cluster_database(own_server.url("postgres"))
+    process = Process(url)
+    try:
+        process.popen.send_signal(signal.SIGSTOP)
+        own_server.restart()
+        assert not _is_dead(url, process.id)
+        process.popen.send_signal(signal.SIGCONT)
+        with connect(Address.of(url)) as connection:
+            registered = "select server_start = pg_postmaster_start_time() from workers where id = %s"
+            postgres.until(lambda: connection.execute(registered, [process.id]).fetchone()[0])
+        assert not _is_dead(url, process.id)
+        process.popen.kill()
+        _await_death(url, process.id)
+    finally:
+        process.close()
+
+
+def test_an_append_outlives_a_restart_of_the_server(own_server: postgres.Server, tmp_path: Path) -> None:
+    """The session connects again and appends once."""
+    url = postgres.cluster_database(own_server.url("postgres"))
+    opened = open_store(Address.of(url), str(tmp_path), "project")
+    run, claim = begin(opened)
+    journal = run.append_journal(lambda: NOW, 1)
+    for number in range(3):
+        own_server.restart()
+        journal.write("note", {"number": number})
+        journal.sync()
+    kept = Path(run.journal).read_bytes()
+    claim.close()
+    found = DatabaseRun.cached(str(tmp_path / "other"), run.id, Session(opened.address))
+    found.refresh()
+    assert Path(found.journal).read_bytes() == kept
+    assert kept.count(b"\n") == 4
+    opened.close()
+
+
+def test_an_owner_that_was_declared_dead_learns_it(database: str) -> None:
+    """With its next heartbeat, so that it can end what it started."""
+    told = threading.Event()
+    one = Owner(Address.of(database), on_death=told.set)
+    with connect(Address.of(database)) as connection:
+        owner.bury(connection, one.id)
+    assert told.wait(60)
+    assert one.is_dead
+    one.close()
