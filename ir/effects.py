@@ -18,7 +18,8 @@ FIELD_TYPES = {
     "by": "text", "cap_usd": "number", "choices": "texts", "code": "integer",
     "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
-    "effort": "text", "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value",
+    "effort": "text", "error": "map", "evidence": "map",
+    "exit_code": "integer", "files": "texts", "fresh_context": "value",
     "guard": "map", "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
     "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map", "judge": "text",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
@@ -209,7 +210,8 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "evaluate",
-        "prompt output schema model max_tokens judge? agent? argv? timeout_s? deadline_ms? on_unknown?",
+        "prompt output schema model max_tokens evidence? judge? agent? argv? timeout_s? deadline_ms? "
+        "on_unknown?",
         "reply? usage? duration_ms elapsed_ms timed_out? error?",
         "Ask a model for a structured verdict on an output.",
         subject="model", waits=True, acts=True, is_model_call=True, waiting="asking the model",
@@ -269,14 +271,14 @@ _ARGUMENT_TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def cannot_judge(schema: dict[str, object], reason: str) -> dict[str, object]:
+def cannot_judge(schema: dict[str, object], reason: str, kind: str = "no-tool-call") -> dict[str, object]:
     """The result of an `evaluate` effect without an answer: the verdict for it, if the schema has one."""
     properties = schema.get("properties")
     verdict = properties.get("verdict") if isinstance(properties, dict) else None
     verdicts = verdict.get("enum") if isinstance(verdict, dict) else None
     if isinstance(verdicts, list | tuple) and CANNOT_JUDGE in verdicts:
         return {"reply": {"verdict": CANNOT_JUDGE, "confidence": 1.0, "reason": reason}}
-    return {"error": {"kind": "no-tool-call", "message": reason}}
+    return {"error": {"kind": kind, "message": reason}}
 
 
 def argument_problem(kind: str, args: dict[str, object]) -> str | None:

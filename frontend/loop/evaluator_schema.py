@@ -168,6 +168,8 @@ def schema_for(evaluator: LlmStructured, verdicts: Collection[str]) -> dict[str,
 
 
 DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
+# The same where the model sees what an agent did in place of what it says.
+EVIDENCE_PROMPT = "Evaluate whether this action succeeded, by the evidence below."
 
 
 @frozen(kw_only=True)

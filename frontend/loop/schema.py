@@ -55,6 +55,11 @@ class LlmSettings(Spec):
     judge: str | None = optional(
         choice("model", "agent"), "Who judges; absent: the model, or the agent if only it can be asked."
     )
+    sees: str | None = optional(
+        choice("evidence", "output"),
+        "What is shown of an agent's work: what it changed and the last check (`evidence`), or its answer; "
+        "absent: evidence, and the answer to a slash command that changed no file.",
+    )
 
 
 @frozen(kw_only=True)
@@ -354,6 +359,17 @@ class Loop(LoopSettings):
     def has_budget(self) -> bool:
         """Whether it, or a state of it, has a budget."""
         return self.budget is not None or any(state.budget is not None for state in self.states.values())
+
+    def is_judged_by_evidence(self, state: StateSpec) -> bool:
+        """Whether a model judges the work of the state's agent by what it changed."""
+        evaluator = self.evaluator_of(state)
+        return (
+            self.llm.enabled
+            and self.llm.sees != "output"
+            and isinstance(evaluator, LlmStructured)
+            and evaluator.source is None
+            and self.kind_of(state) == "slash"
+        )
 
     def kind_of(self, state: StateSpec) -> str:
         """`shell`, `slash` (for the agent), `ask` or `call`: what a state does, its context looked into."""

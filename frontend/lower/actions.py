@@ -13,13 +13,12 @@ from ..loop.schema import AGENT_OPTIONS, StateSpec
 from . import calls, templates
 from .budgets import check_budget, remaining_usd, spend
 from .chain import Chain
-from .loop_context import CHECKED, LoopContext
+from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
 
 _EFFECTS = {"shell": "shell", "slash": "agent", "ask": "ask"}
-# What an agent hands on when its context is full, and what it was asked to do.
+# What an agent hands on when its context is full.
 HANDED = prim("get", Slot("last"), "handoff")
-ASKED = Slot("asked")
 # Whether the host did not start the agent because the loop stalls.
 STALLS = prim("eq", prim("lookup_or", Slot("last"), ("error", "kind"), None), "stall")
 # The command of a check, where it holds variables.
@@ -67,7 +66,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             args["stall"] = record({"rounds": rounds, "routed": context.loop.on_stall is not None})
         if (guard := context.loop.guard) is not None:
             args["guard"] = record({"paths": guard.paths, "on": guard.on})
-        if context.loop.on_handoff != "end":
+        if context.loop.on_handoff != "end" or state.name in context.judged:
             chain.add(store(ASKED.name, command))
             args["command"] = ASKED
     args["timeout_s"] = state.timeout

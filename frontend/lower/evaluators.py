@@ -12,6 +12,7 @@ from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.nodes import Const, Expr, Slot
 from ..loop.evaluator_schema import (
     DEFAULT_PROMPT,
+    EVIDENCE_PROMPT,
     Answer,
     Convergence,
     ExitCode,
@@ -26,7 +27,7 @@ from . import templates
 from .actions import agent_arguments
 from .budgets import check_budget, spend
 from .chain import Chain
-from .loop_context import LoopContext
+from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
 
 # What the model is shown of an output, from its end: the seed's bound.
@@ -179,14 +180,19 @@ class Evaluation:
         if state.acts:
             chain.unless(prim("judge_crash", Slot("last")), f"{state.name}/crashed", f"{state.name}/ask")
             context.crashed(state)
-        subject = self.subject()
-        prompt = self.field("prompt") if evaluator.prompt is not None else expr(DEFAULT_PROMPT)
+        is_by_evidence = state.name in context.judged
+        # A slash command may be a check, whose answer is its work.
+        is_strict = context.loop.llm.sees == "evidence" or state.action_type == "prompt"
+        is_answer_seen = not (is_by_evidence and is_strict)
+        subject = self.subject() if is_answer_seen else expr("")
+        default = EVIDENCE_PROMPT if is_by_evidence else DEFAULT_PROMPT
+        prompt = self.field("prompt") if evaluator.prompt is not None else expr(default)
         self.prepared(subject, prompt)
         check_budget(context, chain, state, "ask")
         settings = context.loop.llm
         args: dict[str, Any] = {
             "prompt": as_text(prompt),
-            "output": prim("tail", as_text(subject), SHOWN_CHARACTERS),
+            "output": prim("tail", as_text(subject), SHOWN_CHARACTERS) if is_answer_seen else subject,
             "schema": freeze(schema_for(evaluator, state.routes)),
             "model": context.model,
             "max_tokens": settings.max_tokens,
@@ -194,6 +200,15 @@ class Evaluation:
             "deadline_ms": context.deadline,
             "on_unknown": state.on_unknown,
         }
+        if is_by_evidence:
+            args["evidence"] = record(
+                {
+                    "task": ASKED,
+                    "exit_code": prim("get", Slot("last"), "exit_code"),
+                    # A prompt that has the check in it need not have it twice.
+                    "checked": expr("") if state.feedback else prim("check_report", CHECKED),
+                }
+            )
         if settings.judge is not None:
             args["judge"] = settings.judge
         if settings.judge != "model":

@@ -29,6 +29,8 @@ DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 # The result of the last check with its command, for prompts that include it.
 CHECKED = Slot("checked")
+# What an agent was asked to do.
+ASKED = Slot("asked")
 # The active time of the run at which the time of a loop inside it is over.
 DEADLINE = Slot(call_limits.DEADLINE)
 
@@ -101,7 +103,15 @@ class LoopContext:
         }
         used = [v for template in self.templates.values() for v in template.variables]
         self.reads_prev = any(variable.namespace == "prev" for variable in used)
-        self.reads_checked = any(state.feedback for state in loop.states.values())
+        self.judged = {
+            name
+            for name, state in loop.states.items()
+            if state.acts
+            and not state.is_terminal
+            and state.next is None
+            and loop.is_judged_by_evidence(state)
+        }
+        self.reads_checked = bool(self.judged) or any(state.feedback for state in loop.states.values())
         self.continues_sessions = any(
             (state.session if state.session is not None else loop.session) == "continue"
             for state in loop.states.values()
@@ -141,8 +151,9 @@ class LoopContext:
         return Chain(self.builder, handler, span=state.span)
 
     def is_check(self, state: StateSpec) -> bool:
-        """Whether what the state runs is judged."""
-        return state.acts and state.next is None and not state.is_terminal
+        """Whether what the state runs is judged, and no agent, which would report of itself."""
+        is_judged = state.acts and state.next is None and not state.is_terminal
+        return is_judged and self.loop.kind_of(state) != "slash"
 
     def remember(self, state: StateSpec) -> list[Instruction]:
         """Make the action that ran the `prev` of the states to come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.effects import cannot_judge
 from ..host.effect_context import Context
 from ..models.judge import judge_of
 from .parts import Parts
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
     """Perform an `evaluate` effect. Without `judge`, the agent is asked if only it can answer."""
+    evidence = args.get("evidence")
+    if (
+        evidence is not None
+        and evidence.get("step") is None
+        and not (args["output"] or evidence.get("checked"))
+    ):
+        reason = f"there is no evidence of what the agent did: {evidence.get('missing')}, and no check ran"
+        result = cannot_judge(args["schema"], reason, "no-evidence")
+        return {**result, "duration_ms": 0, "elapsed_ms": context.elapsed_ms()}
     judge = args.get("judge")
     if judge == "agent" or (judge is None and not judge_of(parts).has_key(args["model"])):
         from .agents import judge as by_agent  # an agent that judges has been started before

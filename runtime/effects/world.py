@@ -37,6 +37,9 @@ class World(Parts):
         kind, args = effect.kind, effect.args
         if kind == "agent":
             return self._stalls.perform(args, context, tree, lambda: self._act(args, context, tree))
+        if kind == "evaluate" and args.get("evidence"):
+            recorder: TreeRecorder = self.keep_common(TREES, TreeRecorder)
+            args = {**args, "evidence": {**args["evidence"], **recorder.changes(context)}}
         result = performer_of(kind)(args, context, self)
         if kind in KINDS:
             self._stalls.add(kind, result, context.state)

@@ -138,6 +138,25 @@ class TreeRecorder:
         names = ", ".join(path for _, path in changes[:5]) + (" …" if len(found) > 5 else "")
         return {**result, "error": _error(f"the agent changed guarded paths: {names}")}
 
+    def changes(self, context: Context) -> dict[str, str]:
+        """Patches: what the last `step` of the state's agent changed, and what the run had changed `before`.
+
+        `missing`: why there is none.
+        """
+        if self._problem is not None:
+            return {"missing": self._problem}
+        if context.folder is None or not files.exists(os.path.join(context.folder, FOLDER)):
+            return {"missing": "the files of the project are not recorded"}
+        patches = import_module(f"{__package__}.patches")
+        with self._lock:
+            try:
+                store = self._open(context)
+                now = (self._taken and self._taken.tree) or store.take().id
+                found: dict[str, str] = patches.patches(store, context.folder, context.state, now)
+            except Exception as error:
+                return {"missing": f"{error}" or type(error).__name__}
+        return found
+
     def _take(self, when: str, seq: int, context: Context) -> None:
         if context.on_event is None:
             return

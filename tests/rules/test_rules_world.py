@@ -207,9 +207,12 @@ def server(
 
 
 def test_rule_11_a_model_judges_by_forced_tool_use(real: Run, server: Any, answers: ModuleType) -> None:
-    """The request is the seed's: its tool, its prompt, its bound of tokens, its view of the output."""
+    """The request is the seed's: its tool, its prompt, its bound of tokens, its view of the output.
+
+    Of an agent's output only with `sees: output`: otherwise the judge sees what the agent did.
+    """
     server.then(answers.verdict("success", 0.9, "it works"))
-    ran = real(FIX % (30, ""))
+    ran = real(FIX % ("30, sees: output", ""))
     assert (ran.code, ran.verdicts, ran.path) == (0, ["success"], "fix1 done1")
     (request,) = server.requests
     assert request["tool_choice"] == {"type": "tool", "name": "evaluate"}

@@ -49,6 +49,20 @@ def check_report(action: Value) -> str:
     return "\n".join(parts) + "\n"
 
 
+def data_lines(value: str, most: int) -> list[str]:
+    """The first lines of a text, of `most` characters, marked as data; the last one says what is cut."""
+    lines = _lines(value)
+    shown: list[str] = []
+    for line in lines:
+        short = _shortened(line, MAX_LINE)
+        most -= len(short) + 1
+        if most < 0:
+            break
+        shown.append(short)
+    cut = len(lines) - len(shown)
+    return [*_quoted(shown), f"({cut} more of {len(lines)} lines are left out)"] if cut else _quoted(shown)
+
+
 def _ending(action: dict[str, Value]) -> str:
     if action.get("timed_out"):
         return "ended by a time-out"
