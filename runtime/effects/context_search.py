@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..host.effect_context import Context
 from ..memory import recall
 from .parts import Parts
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.effects import cannot_judge
 from ..host.effect_context import Context
 from ..models.judge import judge_of
 from .parts import Parts
 from .shell import shell_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:

@@ -5,6 +5,8 @@ See `spec/budget.md`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..host import clock
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import ROOT
@@ -25,10 +27,6 @@ from ..ledger.limits import (
 from ..project import configuration
 from ..project.run_ledgers import limits_of
 from .tables import columns
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def change(name: str, text: str) -> str:

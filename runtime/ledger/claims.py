@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os.path
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from ..host import files, processes
 from ..host.paths import HISTORY, ROOT, RUNNING
@@ -20,11 +21,6 @@ from ..runs import locks
 from . import database, ledger
 from .ledger import Call, Denied, Grant
 from .limits import Limit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
 
 
 def this_project() -> str:

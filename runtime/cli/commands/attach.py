@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...inspection import attach as attaching
 from ...runs.lookup import find_run_folder
 from .. import parameters as cli
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def attach(

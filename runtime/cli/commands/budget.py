@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import ledgers
 from .. import parameters as cli
 from ..output import write, write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def budget(

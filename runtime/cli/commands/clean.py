@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ...host.paths import ROOT
 from ...inspection import abandon
@@ -9,10 +11,6 @@ from ...project import configuration, settings
 from ...runs import retention
 from .. import parameters as cli
 from ..output import warn, write, write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def clean(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...database import connection, schema
 from ...host.errors import EXIT_OK, UserError
 from .. import parameters as cli
 from ..output import write, write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
-
 
 _ACTIONS = ("init", "migrate", "check")
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...host.errors import EXIT_OK, UserError
 from ...inspection import file_changes
 from ...runs.lookup import find_run_folder
 from .. import parameters as cli
 from ..output import write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def diff(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...host.errors import EXIT_OK
 from ...recordings import case_writer, cases, find, make_case
 from .. import parameters as cli
 from ..output import warn, write, write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def record(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ....frontend.tasks.registry import TaskRegistry
 from ...host.paths import LOOPS
 from ...launch import task as task_run
@@ -9,10 +11,6 @@ from ...project.options import read
 from ...terminal import task_line
 from .. import parameters as cli
 from ..verbs import find
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def complete_task(args: list[str], incomplete: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 from ...host.errors import refuse_missing_folder
 from ...host.screen import Screen
@@ -10,10 +11,6 @@ from ...journal import journal
 from ...recordings import run_cases
 from .. import parameters as cli
 from ..output import write, write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def test(

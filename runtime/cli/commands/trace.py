@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
+from typing import Annotated
 
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
@@ -12,10 +13,6 @@ from ...recordings.recording import bounded
 from ...recordings.timeline import Timeline
 from .. import parameters as cli
 from ..output import warn, write
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def trace(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...host.errors import EXIT_OK
 from ...project import emit_products
 from ...project.options import OVERRIDES, values
 from .. import parameters as cli
 from ..output import warn, write_data
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def compile_(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ....frontend.loop.paradigms import PARADIGMS
 from ...authoring import creating
 from .. import parameters as cli
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def create(

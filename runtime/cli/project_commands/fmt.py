@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...project import format_files
 from .. import parameters as cli
 from ..output import show, write, write_data
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def fmt(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 from ...graph import commands, text_forms
 from ...host.errors import EXIT_OK
 from ...host.screen import Screen
 from .. import parameters as cli
 from ..output import write, write_data
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def graph(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ...host.errors import EXIT_OK
 from ...host.paths import ROOT
 from ...memory import report
 from .. import parameters as cli
 from ..output import warn, write, write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def index(

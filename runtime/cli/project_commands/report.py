@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os.path
+from typing import Annotated
 
 from ...host.errors import EXIT_OK
 from ...report import commands
 from .. import parameters as cli
 from .. import project_folder
 from ..output import write, write_data
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def report(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
+from typing import Annotated, Any
 
 from ....ir import results
 from ....ir.diagnostics import suggest
@@ -12,12 +14,6 @@ from ...host.errors import UserError
 from ...journal.journal import write_file
 from .. import parameters as cli
 from ..output import write_data
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Annotated, Any
-
 
 # What there are schemas of, and how they are made.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {

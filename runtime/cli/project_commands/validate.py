@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 from ...host.screen import Screen
 from ...project import validate as validation
 from ...project.options import read
 from .. import parameters as cli
 from ..output import write_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
 
 def validate(
