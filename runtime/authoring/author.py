@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..host.screen import Screen, printable
 from ..host.secrets import masked
 from ..journal.quantities import usage_texts
@@ -62,7 +62,7 @@ class Author:
         tries = describing.REPAIRS + 1
         message = f"the model gave no loop that can be used, in {tries} tries{_cost(error.usage)}"
         help = "say it in other words, name another --model, or answer questions: llc create"
-        return UserError("no-loop", message, help, EXIT_FAILURE)
+        return Failure("no-loop", message, help)
 
 
 def _cost(usage: dict[str, Any] | None) -> str:

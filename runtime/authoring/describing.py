@@ -17,7 +17,7 @@ from ...ir.light_records import LightRecord
 from ...stdlib import read_text
 from ..host import clock, files, processes
 from ..host.effect_context import Context, Interrupt
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..host.paths import ROOT
 from ..models.client import ModelClient, add_usage
 from ..models.prompt import json_output, message
@@ -153,9 +153,9 @@ class _Asking:
         error = reply.get("error")
         if error is not None:
             help = "write the loop by answering questions instead: llc create"
-            raise UserError(error["kind"], f"{self.model.name}: {error['message']}", help, EXIT_FAILURE)
+            raise Failure(error["kind"], f"{self.model.name}: {error['message']}", help)
         if reply["stop"] == "refusal":
-            raise UserError("refusal", f"{self.model.name} refused to do it", None, EXIT_FAILURE)
+            raise Failure("refusal", f"{self.model.name} refused to do it", None)
         return reply
 
     def context(self) -> Context:

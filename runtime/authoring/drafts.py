@@ -19,7 +19,7 @@ from ...frontend.source.schema import Spec, fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
 from ...ir.light_records import LightRecord
 from ..host import files
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, UserError, reason
 from ..host.paths import COMPILED_SUFFIXES, LOOPS, SOURCE_SUFFIXES
 from ..journal.journal import write_file
 from ..project.compilation import compile_text
@@ -165,9 +165,9 @@ def refuse_taken(name: str, may_replace: bool) -> None:
     if path is None or (may_replace and path == own and files.isfile(path)):
         return
     if path != own or not files.isfile(path):
-        raise UserError("loop-exists", f"{path} has this name", "choose another: --name NAME", EXIT_FAILURE)
+        raise Failure("loop-exists", f"{path} has this name", "choose another: --name NAME")
     help = "--force replaces it; --name NAME gives another name"
-    raise UserError("loop-exists", f"{path} is there already", help, EXIT_FAILURE)
+    raise Failure("loop-exists", f"{path} is there already", help)
 
 
 def save(made: Draft, may_replace: bool = False) -> str:
@@ -181,9 +181,9 @@ def save(made: Draft, may_replace: bool = False) -> str:
     except FileExistsError:
         if files.isdir(LOOPS):
             refuse_taken(made.name, may_replace)
-        raise UserError("cannot-write", f"{LOOPS} is no folder", exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-write", f"{LOOPS} is no folder") from None
     except OSError as error:
         message = f"cannot write {made.path}: {reason(error)}"
-        raise UserError("cannot-write", message, exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-write", message) from None
     write_file(made.path, made.text.encode())
     return made.path

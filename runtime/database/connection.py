@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..host import clock, environment
-from ..host.errors import EXIT_FAILURE, UserError, clean
+from ..host.errors import Failure, UserError, clean
 
 try:
     import psycopg
@@ -94,11 +94,10 @@ class Address:
 def connect(address: Address) -> Connection:
     """A connection in autocommit mode, with the schema as its search path. Raises UserError and Lost."""
     if _absent is not None:
-        raise UserError(
+        raise Failure(
             "missing-package",
             f"the package `psycopg` is missing ({_absent})",
             "in a checkout of llc: pip install '.[cluster]'",
-            EXIT_FAILURE,
         )
     try:
         connection = psycopg.connect(
@@ -119,7 +118,7 @@ def connect(address: Address) -> Connection:
     return connection
 
 
-class Lost(UserError):
+class Lost(Failure):
     """The database cannot be reached now; it may be later."""
 
     def __init__(self, address: Address, why: str) -> None:
@@ -127,7 +126,6 @@ class Lost(UserError):
             "no-database",
             f"{address} cannot be reached: {why}",
             "check that the server runs and that the address is right: llc db check",
-            EXIT_FAILURE,
         )
 
 
@@ -137,10 +135,10 @@ def _refusal(address: Address, error: Exception) -> UserError:
     low = why.lower()
     if "password" in low or "authentication" in low or "no pg_hba.conf entry" in low:
         help = "correct the user or the password in the URL; a file ~/.pgpass keeps it out of command lines"
-        return UserError("database-refused", f"{address} refuses the login: {why}", help, EXIT_FAILURE)
+        return Failure("database-refused", f"{address} refuses the login: {why}", help)
     if "does not exist" in low:
         help = "create the database and the user first: createdb NAME"
-        return UserError("database-refused", f"{address} refuses the login: {why}", help, EXIT_FAILURE)
+        return Failure("database-refused", f"{address} refuses the login: {why}", help)
     return Lost(address, why)
 
 

@@ -6,7 +6,7 @@ a lock, so that several machines may migrate at once.
 
 from __future__ import annotations
 
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from .connection import Address, Connection, connect
 
 # Oldest PostgreSQL that is supported, as `server_version_num` counts.
@@ -108,11 +108,10 @@ def check(connection: Connection, address: Address) -> None:
     if found > FORMAT:
         raise _newer(address, found)
     if found < FORMAT:
-        raise UserError(
+        raise Failure(
             "database-schema",
             f"the schema `{address.schema}` of {address} has format {found}, this llc needs {FORMAT}",
             "llc db migrate",
-            EXIT_FAILURE,
         )
 
 
@@ -133,10 +132,9 @@ def _has_schema(connection: Connection, address: Address) -> bool:
 def _check_server(connection: Connection) -> None:
     number = connection.info.server_version
     if number < OLDEST_SERVER:
-        raise UserError(
+        raise Failure(
             "database-schema",
             f"the server is PostgreSQL {number // 10_000}; llc needs {OLDEST_SERVER // 10_000} or later",
-            exit_code=EXIT_FAILURE,
         )
 
 
@@ -152,23 +150,21 @@ def _check_pooler(connection: Connection, address: Address) -> None:
     with connect(address) as other:
         seen = {other.execute("select pg_backend_pid()").fetchone()[0] for _ in range(3)}
     if pid in seen:
-        raise UserError(
+        raise Failure(
             "database-pooler",
             f"{address} is a connection pooler in transaction mode; llc needs sessions, for locks and NOTIFY",
             "name the server itself, or set `pool_mode = session` for this database",
-            EXIT_FAILURE,
         )
 
 
 def _missing(address: Address) -> UserError:
     what = f"{address} has no tables of llc in the schema `{address.schema}`"
-    return UserError("database-schema", what, "llc db init", EXIT_FAILURE)
+    return Failure("database-schema", what, "llc db init")
 
 
 def _newer(address: Address, found: int) -> UserError:
-    return UserError(
+    return Failure(
         "database-schema",
         f"the schema `{address.schema}` of {address} has format {found}, this llc knows {FORMAT}",
         "update llc on this machine",
-        EXIT_FAILURE,
     )

@@ -10,7 +10,7 @@ from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.spans import Source
 from ...vm.code.image import Image
-from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
+from ..host.errors import Failure, UserError, refuse_missing_folder
 from ..host.paths import IMAGE_SUFFIX
 from ..host.screen import Screen
 from ..journal.journal import JournalError, write_file
@@ -108,7 +108,7 @@ def write(graph: Graph, output: str) -> None:
     try:
         write_file(output, data, durable=False)
     except JournalError as error:
-        raise UserError("cannot-write", error.message, exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-write", error.message) from None
 
 
 def written(graph: Graph, output: str) -> bytes:

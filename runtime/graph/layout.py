@@ -15,7 +15,7 @@ import attrs
 
 from ...ir.records import define, frozen
 from ..host import environment, processes
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..host.screen import columns
 from .model import Graph
 from .text_forms import lines_of
@@ -125,15 +125,14 @@ def run_graphviz(source: str, form: str) -> bytes:
     except processes.TimeoutExpired:
         process.kill()
         process.communicate()
-        raise UserError(
+        raise Failure(
             "no-layout",
             f"Graphviz has not finished within {_TIMEOUT_S} s",
             "choose a smaller part with --level, or -o with .mmd, .dot or .json",
-            EXIT_FAILURE,
         ) from None
     if process.returncode != 0:
         said = errors.decode("utf-8", "replace").strip().split("\n")[0]
-        raise UserError("no-layout", f"{program} failed: {said[:200]}", exit_code=EXIT_FAILURE)
+        raise Failure("no-layout", f"{program} failed: {said[:200]}")
     return output
 
 
@@ -141,11 +140,10 @@ def _program() -> str:
     installed = os.path.join(os.path.dirname(sys.executable), "graphviz-pure")
     found = environment.which(installed) or environment.which("graphviz-pure") or environment.which("dot")
     if found is None:
-        raise UserError(
+        raise Failure(
             "no-layout",
             "pictures need Graphviz",
             "pip install 'llc-loops[graph]', or install the package graphviz; "
             "-o with .mmd, .dot or .json works without it",
-            EXIT_FAILURE,
         )
     return str(found)

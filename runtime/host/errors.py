@@ -27,12 +27,19 @@ EXIT_PIPE = 141
 class UserError(Exception):
     """A diagnostic: a short lower-case `message`, an `id` in kebab-case, and in `help` what to do."""
 
-    def __init__(self, id: str, message: str, help: str | None = None, exit_code: int = EXIT_USAGE) -> None:
+    exit_code = EXIT_USAGE
+
+    def __init__(self, id: str, message: str, help: str | None = None) -> None:
         super().__init__(message)
         self.id = id
         self.message = message
         self.help = help
-        self.exit_code = exit_code
+
+
+class Failure(UserError):
+    """A request that is understood and cannot be met."""
+
+    exit_code = EXIT_FAILURE
 
 
 def refuse_missing_folder(path: str) -> None:

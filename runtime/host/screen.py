@@ -10,7 +10,7 @@ import re
 import sys
 
 from . import environment, files, pipes, terminal
-from .errors import EXIT_FAILURE, UserError, reason
+from .errors import Failure, reason
 from .secrets import masked
 
 TYPE_CHECKING = False
@@ -106,14 +106,12 @@ class Screen:
                 self._stream.flush()
                 return
             if self._fd < 0:
-                raise UserError("cannot-write", "standard output is closed", exit_code=EXIT_FAILURE)
+                raise Failure("cannot-write", "standard output is closed")
             self._write_all(content)
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise UserError(
-                "cannot-write", f"cannot write to standard output: {reason(error)}", exit_code=EXIT_FAILURE
-            ) from None
+            raise Failure("cannot-write", f"cannot write to standard output: {reason(error)}") from None
 
     def _write_all(self, content: bytes) -> None:
         data = memoryview(content)

@@ -10,7 +10,7 @@ the environment of that time; for people (display, log, state file, errors) it i
 from __future__ import annotations
 
 from . import environment
-from .errors import EXIT_FAILURE, UserError
+from .errors import Failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,11 +111,10 @@ class Secrets:
             return found
         name = label.partition("/")[0]
         if not self._lenient:
-            raise UserError(
+            raise Failure(
                 "missing-secret",
                 f"the run used the secret `{name}`, which is not set here",
                 f"set the environment variable {name} as it was",
-                EXIT_FAILURE,
             )
         self._add({name: _PLACEHOLDER.format(name)})
         return self._values.setdefault(label, _PLACEHOLDER.format(name))

@@ -15,7 +15,7 @@ from typing import Any
 from ...ir.records import frozen
 from ..effects.ask import LONGEST_ANSWER, Mailbox, accepted
 from ..host import files, processes
-from ..host.errors import EXIT_FAILURE, EXIT_USAGE, UserError, reason
+from ..host.errors import Failure, UserError, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen, printable
 from ..journal.journal import sync_folder
@@ -77,7 +77,7 @@ def questions(target: str | None) -> list[Question]:
         ended = run.end()
         if ended is not None:
             message = f"{run.id} has ended: {ended.get('status')}"
-            raise UserError("not-running", message, exit_code=EXIT_FAILURE)
+            raise Failure("not-running", message)
         return _of(run)
     found = []
     for run in locks.unfinished(ROOT):
@@ -121,13 +121,13 @@ def chosen(target: str, number: int | None) -> Question:
     found = questions(target)
     if not found:
         run = find_run_folder(target)
-        raise UserError("nothing-asked", f"{run.id} asks nothing", f"see: llc status {run.id}", EXIT_FAILURE)
+        raise Failure("nothing-asked", f"{run.id} asks nothing", f"see: llc status {run.id}")
     if number is not None:
         for question in found:
             if question.seq == number:
                 return question
         numbers = ", ".join(str(question.seq) for question in found)
-        raise UserError("nothing-asked", f"there is no question {number}", f"it asks {numbers}", EXIT_FAILURE)
+        raise Failure("nothing-asked", f"there is no question {number}", f"it asks {numbers}")
     if len(found) > 1:
         told = "; ".join(f"{question.seq}: {printable(question.text)[:80]}" for question in found)
         raise UserError("several-questions", f"{len(found)} questions wait: {told}", "say --question N")
@@ -141,13 +141,13 @@ def answer(question: Question, text: str) -> str:
     """
     if len(text.encode("utf-8", "replace")) > LONGEST_ANSWER:
         limit = LONGEST_ANSWER >> 10
-        raise UserError("bad-answer", f"an answer has at most {limit} KiB", exit_code=EXIT_USAGE)
+        raise UserError("bad-answer", f"an answer has at most {limit} KiB")
     said = accepted(text, list(question.choices))
     if said is None:
         if not question.choices:
-            raise UserError("bad-answer", "the answer is empty", exit_code=EXIT_USAGE)
+            raise UserError("bad-answer", "the answer is empty")
         help = f"it may be {', '.join(question.choices)}"
-        raise UserError("bad-answer", f"`{text[:80]}` is not one of the choices", help, EXIT_USAGE)
+        raise UserError("bad-answer", f"`{text[:80]}` is not one of the choices", help)
     mailbox = question.mailbox
     assert mailbox.answer_path is not None
     _post(mailbox.answer_path, {"question": question.text, "answer": said})
@@ -161,7 +161,7 @@ def _post(path: str, content: dict[str, Any]) -> None:
     folder = os.path.dirname(path)
     try:
         if not files.isdir(os.path.dirname(folder)):
-            raise UserError("not-running", "the run has ended meanwhile", exit_code=EXIT_FAILURE)
+            raise Failure("not-running", "the run has ended meanwhile")
         files.makedirs(folder, mode=0o700, exist_ok=True)
         descriptor = files.open_handle(scratch, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o600)
         try:
@@ -174,10 +174,10 @@ def _post(path: str, content: dict[str, Any]) -> None:
             files.unlink(scratch)
     except FileExistsError:
         message = "the question was answered already"
-        raise UserError("answered-already", message, exit_code=EXIT_FAILURE) from None
+        raise Failure("answered-already", message) from None
     except OSError as error:
         message = f"cannot write {path}: {reason(error)}"
-        raise UserError("cannot-write", message, exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-write", message) from None
     sync_folder(folder)
 
 

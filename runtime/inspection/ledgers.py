@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..host import clock
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen
 from ..journal.quantities import amount_text, usd_text
@@ -45,7 +45,7 @@ def change(name: str, text: str) -> str:
         ledger.set_limit(limit)
     except OSError as error:
         what = f"cannot write {database.place()}: {reason(error)}"
-        raise UserError("cannot-write", what, exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-write", what) from None
     told = f"{limit.title}: {amount_text(unit, amount)} at most\n"
     if limit.scope == ACCOUNT and not any(limit.is_charged("", name) for name in ledger.accounts()):
         told += f"note: no call has been charged to the account {limit.name} yet\n"

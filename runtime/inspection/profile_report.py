@@ -13,7 +13,7 @@ from typing import Any
 from ...ir.effects import EFFECTS
 from ..execution.profiler import Profile, of_events
 from ..host import secrets
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..host.screen import Screen, printable
 from ..journal import reader
 from ..journal.journal import JournalError, write_file
@@ -39,7 +39,7 @@ def of_record(name: str, journal: str) -> Profile:
     try:
         return of_events(name, reader.read(journal))
     except JournalError as error:
-        raise UserError("no-record", error.message, exit_code=EXIT_FAILURE) from None
+        raise Failure("no-record", error.message) from None
 
 
 # --- the table --------------------------------------------------------------------------------
@@ -192,4 +192,4 @@ def write_flame(profile: Profile, path: str) -> None:
     try:
         write_file(path, text.encode("utf-8", "replace"), durable=False)
     except JournalError as error:
-        raise UserError("cannot-write", error.message, exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-write", error.message) from None

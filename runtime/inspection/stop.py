@@ -16,7 +16,7 @@ from typing import Any
 from ...ir.light_records import LightRecord
 from ..execution import control_channel
 from ..host import clock, files, leftovers, pipes, processes, signals
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, UserError, reason
 from ..host.paths import HISTORY, ROOT
 from ..journal.events import RunEnd, RunInterrupted
 from ..journal.run_folder import RunFolder, has_ended
@@ -62,11 +62,10 @@ class Holder:
                 if descriptor >= 0:
                     files.close(descriptor)
             if clock.monotonic() >= end:
-                raise UserError(
+                raise Failure(
                     "unknown-holder",
                     f"{run.id} is held by a process that cannot be found here (pid {pid})",
                     "it may run in another container or on another machine; stop it there",
-                    EXIT_FAILURE,
                 )
             clock.sleep(_POLL)
         return None
@@ -81,10 +80,8 @@ class Holder:
         except ProcessLookupError:
             return
         except PermissionError:
-            raise UserError(
-                "not-permitted",
-                f"{self.run.id} (pid {self.pid}) is another user's process",
-                exit_code=EXIT_FAILURE,
+            raise Failure(
+                "not-permitted", f"{self.run.id} (pid {self.pid}) is another user's process"
             ) from None
 
     def wait(self, seconds: float) -> bool:
@@ -114,10 +111,9 @@ class Holder:
         try:
             control_channel.ask(self.host, self.run.id)
         except OSError as error:
-            raise UserError(
+            raise Failure(
                 "not-permitted",
                 f"{self.run.id} (pid {self.pid}) cannot be asked by {self.host}: {reason(error)}",
-                exit_code=EXIT_FAILURE,
             ) from None
 
     def __enter__(self) -> Holder:
@@ -194,12 +190,12 @@ def not_running(run: RunFolder) -> UserError:
     last = run.last_event()
     if isinstance(last, RunEnd):
         message = f"{run.id} has ended: {last.status}"
-        return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
+        return Failure("not-running", message, f"what happened: llc logs {run.id}")
     if has_ended(run.journal):
         message = f"{run.id} has ended, but its outcome is lost"
-        return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
+        return Failure("not-running", message, f"what happened: llc logs {run.id}")
     message = f"{how_it_was_left(run)} and is not running"
-    return UserError("not-running", message, f"resume it with: llc resume {run.id}", EXIT_FAILURE)
+    return Failure("not-running", message, f"resume it with: llc resume {run.id}")
 
 
 def how_it_was_left(run: RunFolder) -> str:

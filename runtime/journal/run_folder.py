@@ -9,7 +9,7 @@ import json
 import os.path
 
 from ..host import clock, files
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, UserError, reason
 from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
 from . import active_time
 from .codec import KIND, unseal
@@ -77,11 +77,9 @@ class RunFolder:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise UserError(
-                    "cannot-write", f"cannot create {path}: {reason(error)}", exit_code=EXIT_FAILURE
-                ) from None
+                raise Failure("cannot-write", f"cannot create {path}: {reason(error)}") from None
             return cls(root, path)
-        raise UserError("cannot-write", f"no free name for a run in {parent}", exit_code=EXIT_FAILURE)
+        raise Failure("cannot-write", f"no free name for a run in {parent}")
 
     @classmethod
     def at(cls, root: str, path: str) -> RunFolder:
@@ -256,9 +254,7 @@ class RunFolder:
             make_private(os.path.dirname(target))
             files.rename(self.path, target)
         except OSError as error:
-            raise UserError(
-                "cannot-write", f"cannot move the run to {target}: {reason(error)}", exit_code=EXIT_FAILURE
-            ) from None
+            raise Failure("cannot-write", f"cannot move the run to {target}: {reason(error)}") from None
         self.path = target
 
 

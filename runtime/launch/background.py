@@ -13,7 +13,7 @@ import json
 import sys
 
 from ..host import files, pipes, processes, signals
-from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError, reason
+from ..host.errors import EXIT_OK, Failure, reason
 from ..host.screen import Screen, flush_standard_streams
 from ..journal.run_folder import RunFolder
 from ..project.options import Values
@@ -38,9 +38,7 @@ class Detachment:
             flags = files.O_WRONLY | files.O_CREAT | files.O_APPEND
             self._log = files.open_handle(folder.log, flags, 0o600)
         except OSError as error:
-            raise UserError(
-                "cannot-write", f"cannot write {folder.log}: {reason(error)}", exit_code=EXIT_FAILURE
-            ) from None
+            raise Failure("cannot-write", f"cannot write {folder.log}: {reason(error)}") from None
 
     def leave(self, folder: RunFolder) -> None:
         """Go on without the caller's terminal, streams and files, and tell it so."""
@@ -100,11 +98,10 @@ def start(values: Values, go: Callable[[Detachment], int]) -> int:
             signals.signal(number, handler)
     code = processes.waitstatus_to_exitcode(status)
     if code < 0:
-        raise UserError(
+        raise Failure(
             "not-started",
             f"the run's process was ended by {signals.Signals(-code).name} before it began",
             "nothing was performed",
-            EXIT_FAILURE,
         )
     return code
 

@@ -19,7 +19,7 @@ from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.code.image import Image
 from ..execution.scheduler import ScheduledRun, Scheduler, place_for
 from ..host.effect_context import Interrupt
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..host.paths import ROOT
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
@@ -181,11 +181,10 @@ class Batch:
         """Run all of it, or until it is interrupted. Raises what went wrong in llc itself, at the end."""
         width = place_for(self.total, self._at_once)
         if width < 1 and self.total:
-            raise UserError(
+            raise Failure(
                 "too-few-descriptors",
                 f"this process may not open files enough for {self._at_once} actions at once",
                 "raise the limit with `ulimit -n`, or say a smaller --at-once",
-                EXIT_FAILURE,
             )
         locks.sweep(ROOT)
         retention.clean(ROOT, None, *self._base.retention, dry_run=False)
@@ -309,6 +308,6 @@ def unfinished(targets: Iterable[str]) -> list[RunFolder]:
         some = [run for run in found if run.id == target or is_run_of(run, target)]
         if not some:
             find_unfinished(target, ROOT)  # says what there is instead
-            raise UserError("run-is-live", f"all runs of `{target}` are running", exit_code=EXIT_FAILURE)
+            raise Failure("run-is-live", f"all runs of `{target}` are running")
         chosen += some
     return sorted(dict.fromkeys(chosen), key=lambda run: run.id[-20:])

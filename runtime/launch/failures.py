@@ -19,6 +19,7 @@ from ..host.errors import (
     EXIT_INTERRUPTED,
     EXIT_PIPE,
     EXIT_USAGE,
+    Failure,
     UserError,
     reason,
 )
@@ -109,7 +110,7 @@ def of_run(error: BaseException, folder: RunFolder | None) -> BaseException:
     help = None
     if folder is not None:
         help = f"nothing recorded is lost; when that is fixed: llc resume {folder.id}"
-    return UserError("journal", error.message, help, EXIT_FAILURE)
+    return Failure("journal", error.message, help)
 
 
 def as_error(error: BaseException, target: str) -> dict[str, Any]:

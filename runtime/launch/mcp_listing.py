@@ -12,7 +12,7 @@ from ...ir.diagnostics import clean, suggest
 from ..effects.tools import mcp_client
 from ..effects.tools.builtin_tools import ToolError
 from ..host.effect_context import Context
-from ..host.errors import EXIT_USAGE, UserError
+from ..host.errors import UserError
 from ..host.paths import LOOPS, ROOT, make_private
 from ..host.screen import Screen
 from ..journal.journal import JournalError, write_file
@@ -28,7 +28,7 @@ def chosen(names: list[str]) -> list[McpServer]:
     for name in names:
         if name not in servers:
             help = suggest(name, servers, "servers are") or "servers are under `mcp` in .loops/config.yaml"
-            raise UserError("unknown-server", f"no MCP server is called `{name}`", help, EXIT_USAGE)
+            raise UserError("unknown-server", f"no MCP server is called `{name}`", help)
     return [servers[name] for name in names] if names else list(servers.values())
 
 

@@ -21,7 +21,7 @@ from ..effects.agents.agent import Refused, chosen
 from ..effects.process import Runner
 from ..effects.shell import plain_words
 from ..host import environment, files, processes, signals
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..host.paths import ROOT
 from ..project import configuration, models
 from ..project.agent_schema import AgentSpec
@@ -52,7 +52,7 @@ def refuse(image: Image) -> list[Check]:
         if check.status == FAILURE:
             more = "to run it all the same: --no-preflight"
             help = f"{check.help}; {more}" if check.help else more
-            raise UserError("preflight", f"{check.subject}: {check.message}", help, EXIT_FAILURE)
+            raise Failure("preflight", f"{check.subject}: {check.message}", help)
     return [check for check in found if check.status == WARNING]
 
 

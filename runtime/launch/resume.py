@@ -13,7 +13,7 @@ from ..host import files
 from ..host.clock import timestamp
 from ..host.coroutines import Steps, alone
 from ..host.effect_context import Interrupt, Interrupted
-from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
+from ..host.errors import Failure, UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..journal import active_time
 from ..journal import journal as journals
@@ -224,20 +224,18 @@ def _no_record(folder: RunFolder) -> UserError:
         what = "is missing"
     else:
         what = "is empty" if not files.getsize(folder.journal) else "has lost its beginning"
-    return UserError(
+    return Failure(
         "no-record",
         f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",
         f"nothing was performed; look at {folder.path}; to give it up: llc clean {folder.id} --unfinished",
-        EXIT_FAILURE,
     )
 
 
 def _truncated(folder: RunFolder, damage: Damage) -> UserError:
     """A journal that is shorter than it was: finished actions may be unknown."""
-    return UserError(
+    return Failure(
         "truncated-journal",
         f"the journal of {folder.id} is truncated: {damage}, {damage.missing} bytes that were on disk",
         f"nothing was performed; restore {folder.journal}; or continue from what is left, where finished "
         f"actions may be performed again: llc resume {folder.id} --accept-loss",
-        EXIT_FAILURE,
     )

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from ..host import environment, files
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, reason
 
 FILE = "ledger.sqlite"
 FORMAT = 1
@@ -42,11 +42,11 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _READ_ONLY = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 
 
-class LedgerError(UserError):
+class LedgerError(Failure):
     """The database cannot be used: why, and what to do."""
 
     def __init__(self, message: str, help: str) -> None:
-        super().__init__("unusable-ledger", message, help, EXIT_FAILURE)
+        super().__init__("unusable-ledger", message, help)
 
 
 def place() -> str:

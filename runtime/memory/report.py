@@ -10,7 +10,7 @@ from typing import Any
 from ...ir.diagnostics import nearest
 from ..host import clock, files
 from ..host.effect_context import Context, Interrupt
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, UserError, reason
 from ..host.screen import Screen, printable
 from . import search
 from .ignore import MOST_FILES, Listing, list_files
@@ -57,11 +57,11 @@ def _guarded(root: str, act: Callable[[Progress], Any]) -> Any:
     try:
         return act(progress)
     except Unusable as error:
-        raise UserError("no-index", str(error), exit_code=EXIT_FAILURE) from None
+        raise Failure("no-index", str(error)) from None
     except OSError as error:
         where = os.path.abspath(root or ".")
         message = f"cannot look through {where}: {reason(error)}"
-        raise UserError("cannot-read", message, exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-read", message) from None
     finally:
         progress.clear()
 

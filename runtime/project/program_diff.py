@@ -12,7 +12,7 @@ from ...ir.light_records import LightRecord, field
 from ...ir.python_internals import sha256
 from ...vm.code.image import Image
 from ..host import files
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..host.paths import COMPILED_SUFFIXES, IR_SUFFIX, ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import program_file
@@ -110,15 +110,14 @@ def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, l
     from ...vm.machine.migration import RenewalError, renew
 
     if change.image is None:
-        raise UserError("no-program", f"{change.path} {change.trouble}", _OTHERWISE, EXIT_FAILURE)
+        raise Failure("no-program", f"{change.path} {change.trouble}", _OTHERWISE)
     try:
         return renew(machine, change.image)
     except RenewalError as error:
-        raise UserError(
+        raise Failure(
             "incompatible-program",
             f"{run.id} cannot continue with {change.path} as it is now: {error}",
             _OTHERWISE,
-            EXIT_FAILURE,
         ) from None
 
 

@@ -12,7 +12,7 @@ import re
 
 from ...vm.code.image import Image
 from ..host import files
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..host.paths import FIRST_IMAGE, ROOT
 from ..host.secrets import masked
 from ..journal import journal as journals
@@ -42,7 +42,7 @@ def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], 
     from ...ir.diagnostics import CompileError
 
     if not _NAME.fullmatch(name):
-        raise UserError("no-program", f"{run} went on with a program of no usable name", None, EXIT_FAILURE)
+        raise Failure("no-program", f"{run} went on with a program of no usable name", None)
     path = os.path.join(os.path.dirname(journal), name)
     wanted = _hash(journal, name)
     try:
@@ -58,11 +58,10 @@ def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], 
         trouble = UserError("bad-image", f"{path}: {error.diagnostics[0].message}")
     source, found = _made_again(journal, wanted)
     if isinstance(found, str):
-        raise UserError(
+        raise Failure(
             trouble.id,
             f"{trouble.message}, and {found}",
             f"bring back {path} or {source} as it was; {journal} is untouched",
-            EXIT_FAILURE,
         )
     if warn is not None:
         warn(f"note: {trouble.message}; made it again from {source}, which makes the same program")
@@ -80,7 +79,7 @@ def source_now(start: Mapping[str, Any], outputs: str) -> Image:
         told = [start.get(name) for name in ("overrides", "expression")]
         overrides, expression = journals.unpack(told, Blobs(outputs).fetch)
     except journals.BlobError as error:
-        raise UserError("damaged-record", str(error), exit_code=EXIT_FAILURE) from None
+        raise Failure("damaged-record", str(error)) from None
     path = str(start.get("path"))
     values = Values(path, **given(overrides))
     if expression is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...frontend.source.yaml_writer import Inline, Word, bare, entry
 from ..host import files
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..journal import journal as journals
 from ..journal.codec import digest_only
 from ..project import options
@@ -32,10 +32,9 @@ def write(case: Case) -> None:
     data = writer.text().encode("utf-8")
     if len(data) > _LARGEST:
         size = len(data) >> 20
-        raise UserError(
+        raise Failure(
             "case-too-large",
             f"the case would be {size} MiB, and a file of more than {_LARGEST >> 20} MiB is not read",
-            exit_code=EXIT_FAILURE,
         )
     folder = outputs_of(case.path)
     blobs = journals.Blobs(folder)

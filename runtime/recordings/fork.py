@@ -20,7 +20,7 @@ from ...vm.code.image import Image
 from ...vm.machine.outcomes import Effect
 from ..host import clock, files
 from ..host.clock import timestamp
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..host.paths import ROOT
 from ..journal import journal as journals
 from ..journal.codec import KIND, RESERVED, TIME
@@ -105,11 +105,10 @@ def fork(
     about = dict(recording.about)
     if changes is not None:
         if recording.changes:
-            raise UserError(
+            raise Failure(
                 "several-programs",
                 f"{run_files.name} went on with another program, so nothing can be changed in its past",
                 "fork it as it is",
-                EXIT_FAILURE,
             )
         image = _changed(recording, point, changes, about)
     run = _create(run_files, history, image, point, about)
@@ -202,12 +201,11 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
             diff_text.describe(comparison.difference.recorded),
             diff_text.describe(comparison.difference.now),
         )
-        raise UserError(
+        raise Failure(
             "incompatible-fork",
             f"with these changes the run would not have come there: event {comparison.difference.number} "
             f"was {shown[0]} and is {shown[1]}",
             "fork earlier, or begin a new run",
-            EXIT_FAILURE,
         )
     about["path"] = path
     about.pop("expression", None)
@@ -301,7 +299,5 @@ def _share_texts(events: list[dict[str, Any]], source: str, target: str) -> None
                 files.copyfile(there, here)
                 files.chmod(here, 0o600)
             except OSError:
-                raise UserError(
-                    "damaged-record", f"a text that the run shares is lost: {there}", exit_code=EXIT_FAILURE
-                ) from None
+                raise Failure("damaged-record", f"a text that the run shares is lost: {there}") from None
     journals.sync_folder(target)

@@ -18,7 +18,7 @@ from ...ir.diagnostics import CompileError
 from ...vm.code.emit import emit
 from ...vm.code.image import Image
 from ..host import environment, files, secrets
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..journal import journal
 from ..journal.codec import RESERVED
@@ -70,17 +70,14 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
     recording, image = run_files.recording(), run_files.load_image()
     comparison = diff.compare(recording, image, exact=True)
     if comparison.difference is not None:
-        raise UserError(
+        raise Failure(
             "not-repeatable",
             f"{run_files.name} cannot become a case: told again it differs",
             f"llc replay {run_files.name}",
-            EXIT_FAILURE,
         )
     if recording.changes:
-        raise UserError(
-            "several-programs",
-            f"{run_files.name} went on with another program, and a case is of one",
-            exit_code=EXIT_FAILURE,
+        raise Failure(
+            "several-programs", f"{run_files.name} went on with another program, and a case is of one"
         )
     notices = [recording.left_out] if recording.left_out else []
     if recording.end is None:
@@ -100,15 +97,12 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
         _limits(about),
     )
     if not source and case.expression is None:
-        raise UserError(
-            "no-source", f"{run_files.name} does not say what it was compiled from", exit_code=EXIT_FAILURE
-        )
+        raise Failure("no-source", f"{run_files.name} does not say what it was compiled from")
     if any(secrets.known.occur_in(str(text)) for text in (case.expression, *case.options.values())):
-        raise UserError(
+        raise Failure(
             "secret-in-case",
             f"{run_files.name} was given a secret as an option or in its expression; a case cannot hold one",
             "let an action read it from its environment",
-            EXIT_FAILURE,
         )
     words = Words(run_files.name, about, history)
     most = comparison.ticks * diff.PATIENCE + diff.LEAST_TICKS
@@ -119,10 +113,8 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
             case.normalized, case.recording = chosen, told
             break
     else:
-        raise UserError(
-            "secret-in-case",
-            f"what {run_files.name} does depends on a secret, and a case cannot hold one",
-            exit_code=EXIT_FAILURE,
+        raise Failure(
+            "secret-in-case", f"what {run_files.name} does depends on a secret, and a case cannot hold one"
         )
     left = [word for word in ("times", "texts") if word not in case.normalized]
     if left:
@@ -319,7 +311,7 @@ def _normalized(recording: Recording, answer: Answer, chosen: tuple[str, ...], w
     try:
         result = unpacked(answer.result, recording.fetch, named_secrets)
     except journal.BlobError as error:
-        raise UserError("damaged-record", f"{recording.name}: {error}", exit_code=EXIT_FAILURE) from None
+        raise Failure("damaged-record", f"{recording.name}: {error}") from None
     if "times" in chosen:
         result = {**result, **{name: zero for name, zero in _TIMES.items() if name in result}}
         if "time" in result and "elapsed_ms" in result:

@@ -15,7 +15,7 @@ from ...vm.machine.migration import RenewalError, renew
 from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
 from ..host.effect_context import exit_code
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM, Progress, event_fields
 from .recording import Recording
@@ -91,10 +91,8 @@ class ReExecution:
             image = recording.programs(name)
             self.machine, _ = renew(self.machine, image)
         except RenewalError as error:
-            raise UserError(
-                "damaged-record",
-                f"{recording.name} cannot continue with {name}: {error}",
-                exit_code=EXIT_FAILURE,
+            raise Failure(
+                "damaged-record", f"{recording.name} cannot continue with {name}: {error}"
             ) from None
         self.image = image
 

@@ -16,7 +16,7 @@ import attrs
 
 from ...ir.records import define, frozen
 from ...vm.code.image import Image
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..journal.codec import digest_only, unpack
 from ..journal.events import (
     AgentActed,
@@ -180,9 +180,7 @@ class Recording:
         try:
             return unpacked(packed, self.fetch)
         except BlobError as error:
-            raise UserError(
-                "damaged-record", f"{self.name}: {what} is lost: {error}", exit_code=EXIT_FAILURE
-            ) from None
+            raise Failure("damaged-record", f"{self.name}: {what} is lost: {error}") from None
 
 
 class RecordingBuilder:
@@ -251,7 +249,7 @@ def recording_of(
         if builder.damage is not None:
             break
     if not builder.recording.about:
-        raise UserError("no-record", f"the journal of {name} has lost its beginning", exit_code=EXIT_FAILURE)
+        raise Failure("no-record", f"the journal of {name} has lost its beginning")
     return builder.recording, builder.damage
 
 

@@ -17,7 +17,7 @@ from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.frames import FrameView
 from ...vm.values.values import show, to_host
 from ..host import secrets
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..journal import journal
 from ..journal.events import AgentActed, Evaluate, Guarded, StateEnter, TreeTaken
 from ..journal.position import Progress
@@ -287,11 +287,10 @@ class Timeline:
         while execution.answers < number:
             answer = self.recording.answers[execution.answers]
             if answer.seq not in execution.machine.waiting:
-                raise UserError(
+                raise Failure(
                     "not-repeatable",
                     f"told again, {self.recording.name} does not come to its effect {answer.seq}",
                     "`llc replay` tells how it differs",
-                    EXIT_FAILURE,
                 )
             execution.give(answer.seq, self.recording.result(answer))
             self._run_on(execution)

@@ -14,7 +14,7 @@ from ...vm.machine.machine import Effect
 from ..effects.performers import can_continue
 from ..host import terminal
 from ..host.effect_context import LONGEST_WAIT, Interrupt
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..host.leftovers import AGENT_SIGNALS, end_effect
 from ..host.screen import Screen
 from ..host.secrets import masked
@@ -125,11 +125,10 @@ class InDoubt(LightRecord):
         what = masked(str(effect.args.get("command") or effect.args.get("name") or effect.kind))
         shown = what if len(what) <= 200 else what[:200] + "…"
         if not (terminal.isatty(0) and terminal.isatty(2)):
-            raise UserError(
+            raise Failure(
                 "unknown-outcome",
                 f"it is not known whether `{shown}` did its work, and its policy is to ask a person",
                 "resume in a terminal, or say `--on-unknown rerun` or `--on-unknown fail`",
-                EXIT_FAILURE,
             )
         self.screen.write(f"It is not known whether this did its work: {shown}\n")
         question = "Run it again, let it fail, or stop here? [r/f/s] "
@@ -147,6 +146,6 @@ class InDoubt(LightRecord):
                 case "f":
                     return "fail"
                 case "s":
-                    raise UserError("stopped", "not resumed", exit_code=EXIT_FAILURE)
+                    raise Failure("stopped", "not resumed")
             if not answer:
-                raise UserError("stopped", "not resumed", exit_code=EXIT_FAILURE)
+                raise Failure("stopped", "not resumed")

@@ -18,7 +18,7 @@ from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
 from ...vm.machine.migration import RenewalError, renew
 from ...vm.values.faults import Fault
 from ..host.effect_context import WorldLike
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..journal.codec import RESERVED, digest_only, is_same, pack, to_json, unpack
 from ..journal.events import Mark, NoteEvent
 from ..journal.journal import BlobError, Blobs
@@ -354,9 +354,8 @@ def _command(args: Any) -> str:
 
 
 def _diverged(what: str, seq: int) -> UserError:
-    return UserError(
+    return Failure(
         "not-repeatable",
         f"the run cannot be resumed: run again over its record the program differs; {what} (effect {seq})",
         "another version of llc may have begun it; its journal is left as it is",
-        EXIT_FAILURE,
     )

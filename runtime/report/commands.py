@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ir.diagnostics import suggest
 from ..host import environment, processes
-from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
+from ..host.errors import Failure, UserError, refuse_missing_folder
 from ..journal.journal import JournalError, write_file
 from ..recordings.find import RunFiles, find_run
 from . import page
@@ -39,7 +39,7 @@ def write(path: str, data: bytes) -> None:
     try:
         write_file(path, data, durable=False)
     except JournalError as error:
-        raise UserError("cannot-write", error.message, exit_code=EXIT_FAILURE) from None
+        raise Failure("cannot-write", error.message) from None
 
 
 def open_file(path: str) -> None:
@@ -48,7 +48,7 @@ def open_file(path: str) -> None:
     program = browser or next((name for name in _OPENERS if environment.which(name)), None)
     help = f"open it yourself: {os.path.abspath(path)}"
     if program is None:
-        raise UserError("cannot-open", "no program to open a page is installed", help, EXIT_FAILURE)
+        raise Failure("cannot-open", "no program to open a page is installed", help)
     try:
         processes.Popen(
             [program, os.path.abspath(path)],
@@ -58,6 +58,4 @@ def open_file(path: str) -> None:
             start_new_session=True,
         )
     except OSError as error:
-        raise UserError(
-            "cannot-open", f"{program} could not be started: {error.strerror}", help, EXIT_FAILURE
-        ) from None
+        raise Failure("cannot-open", f"{program} could not be started: {error.strerror}", help) from None

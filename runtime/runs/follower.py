@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 from ..host.paths import HISTORY
 from ..host.secrets import hidden
 from ..journal.codec import unpack
@@ -46,7 +46,7 @@ class Follower:
         except ReadError as error:
             if isinstance(error.__cause__, FileNotFoundError) and is_live(self._run):
                 return None
-            raise UserError("no-record", error.message, exit_code=EXIT_FAILURE) from None
+            raise Failure("no-record", error.message) from None
 
     @property
     def damaged(self) -> int:

@@ -20,7 +20,7 @@ from ...ir.light_records import LightRecord
 from ..host import clock, environment, files, pipes, processes, threads
 from ..host.coroutines import Steps, alone
 from ..host.effect_context import Interrupt
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, UserError, reason
 from ..journal.run_folder import RunFolder
 from .runs import make_running_folder, runs_in
 
@@ -197,11 +197,10 @@ def still_live(run: RunFolder) -> UserError:
     """The error that a live run can be neither resumed nor removed."""
     held = run.about()
     pid = f" (pid {held['pid']})" if "pid" in held else ""
-    return UserError(
+    return Failure(
         "run-is-live",
         f"{run.id} is {'in the queue' if held.get('queued') else 'still running'}{pid}",
         f"to look at it: llc attach {run.id}; to stop it: llc stop {run.id}",
-        EXIT_FAILURE,
     )
 
 
@@ -287,9 +286,7 @@ def _turn(
             release = release or Release(last, queue.interrupt)
             yield release
     except OSError as error:
-        raise UserError(
-            "cannot-write", f"cannot write {run.lock}: {reason(error)}", exit_code=EXIT_FAILURE
-        ) from None
+        raise Failure("cannot-write", f"cannot write {run.lock}: {reason(error)}") from None
     finally:
         if release is not None:
             release.close()
@@ -410,11 +407,10 @@ def _conflict(others: list[Holder], root: str) -> UserError:
     what = f"works on {_shown(holder.path, root)}"
     if holder.is_queued:
         what = f"is before you in the queue for {_shown(holder.path, root)}"
-    return UserError(
+    return Failure(
         CONFLICT,
         f"{_shown(holder.mine, root)} {how} {holder.run.id} (pid {holder.pid}{since}), which {what}",
         "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side",
-        EXIT_FAILURE,
     )
 
 
@@ -449,7 +445,7 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
             if _try_flock(fd, files.LOCK_EX):
                 break
             if attempt == _TRIES - 1:
-                raise UserError("run-is-live", f"{run.id} is still running", exit_code=EXIT_FAILURE)
+                raise Failure("run-is-live", f"{run.id} is still running")
             clock.sleep(_PAUSE)
         pid = processes.getpid()
         known = {
@@ -463,9 +459,7 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
         lock.tell(parent=environment.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
     except OSError as error:
         files.close(fd)
-        raise UserError(
-            "cannot-write", f"cannot write {run.lock}: {reason(error)}", exit_code=EXIT_FAILURE
-        ) from None
+        raise Failure("cannot-write", f"cannot write {run.lock}: {reason(error)}") from None
     except BaseException:
         files.close(fd)
         raise
@@ -476,9 +470,7 @@ def _open(path: str) -> int:
     try:
         return files.open_handle(path, files.O_RDWR | files.O_CREAT, 0o600)
     except OSError as error:
-        raise UserError(
-            "cannot-write", f"cannot write {path}: {reason(error)}", exit_code=EXIT_FAILURE
-        ) from None
+        raise Failure("cannot-write", f"cannot write {path}: {reason(error)}") from None
 
 
 def _try_flock(fd: int, operation: int) -> bool:

@@ -11,7 +11,7 @@ import json
 
 from ...ir.python_internals import sha256
 from ..host import secrets
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,12 +51,11 @@ def whole(data: bytes, path: str) -> bytes:
         return data
     if sha256(found).hexdigest().encode() != digest:
         names = " or ".join(sorted({f"`{label.partition('/')[0]}`" for label in parts[1::2]}))
-        raise UserError(
+        raise Failure(
             "changed-secret",
             f"{path} cannot be read: it was made with the secret {names}, which is another now,"
             " or it is damaged",
             "set the environment variable as it was",
-            EXIT_FAILURE,
         )
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 
 from ..host import files
-from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.errors import Failure, reason
 from ..host.paths import HISTORY, RUNNING, make_private
 from ..journal.run_folder import RunFolder, name_in
 
@@ -24,11 +24,10 @@ def make_running_folder(root: str) -> str:
     try:
         make_private(path)
     except OSError as error:
-        raise UserError(
+        raise Failure(
             "cannot-write",
             f"cannot create {path}: {reason(error)}",
             "a run keeps its journal there; run it in a directory that can be written",
-            EXIT_FAILURE,
         ) from None
     return path
 

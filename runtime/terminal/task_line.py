@@ -22,7 +22,7 @@ from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits
 from ...ir.diagnostics import CompileError, clean, suggest
 from ...ir.light_records import LightRecord, field
 from ...ir.spelling import spell_string
-from ..host.errors import EXIT_USAGE, UserError
+from ..host.errors import UserError
 from ..host.paths import LOOPS
 from ..project.options import FLAG, CommandParameter
 from .tool_listing import as_text
@@ -203,10 +203,10 @@ def find(name: str, declared: TaskRegistry, own: Any = None) -> Signature:
         raise CompileError(declared.found.diagnostics, declared.found.sources)
     if signature is None and name.startswith(PREFIX):
         message, help = declared.mcp.trouble(clean(name, _LONGEST_SHOWN))
-        raise UserError("unknown-mcp-tool", message, help, EXIT_USAGE)
+        raise UserError("unknown-mcp-tool", message, help)
     if signature is None:
         help = suggest(name, declared.names(), "there are")
-        raise UserError("unknown-task", f"no task or tool is called `{_short(name)}`", help, EXIT_USAGE)
+        raise UserError("unknown-task", f"no task or tool is called `{_short(name)}`", help)
     return signature
 
 
@@ -367,7 +367,7 @@ def _short(text: str) -> str:
 
 
 def _refused(message: str, help: str | None) -> UserError:
-    return UserError("bad-task", message, help, EXIT_USAGE)
+    return UserError("bad-task", message, help)
 
 
 # --- completion -------------------------------------------------------------------------------

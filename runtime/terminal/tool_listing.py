@@ -9,7 +9,7 @@ from typing import Any
 from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import Parameter, Signature
 from ...ir.diagnostics import CompileError, clean, suggest
-from ..host.errors import EXIT_USAGE, UserError
+from ..host.errors import UserError
 from ..host.paths import LOOPS
 
 WIDTH = 100
@@ -34,7 +34,7 @@ def signatures(names: list[str]) -> tuple[list[Signature], CompileError | None]:
             raise broken
         if signature is None:
             help = suggest(name, declared.names(), "there are")
-            raise UserError("unknown-task", f"no task or tool is called `{name}`", help, EXIT_USAGE)
+            raise UserError("unknown-task", f"no task or tool is called `{name}`", help)
         chosen.append(signature)
     return chosen, None
 

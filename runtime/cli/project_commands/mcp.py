@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ...host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
+from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ...launch import mcp_listing
 from .. import parameters as cli
 from ..output import write, write_json
@@ -31,7 +31,7 @@ def mcp(
         llc mcp list --json
     """
     if what not in ("refresh", "list"):
-        raise UserError("bad-option", f"`llc mcp` does not know `{what}`", "refresh or list", EXIT_USAGE)
+        raise UserError("bad-option", f"`llc mcp` does not know `{what}`", "refresh or list")
     chosen = mcp_listing.chosen(servers or [])
     is_asking = what == "refresh"
     rows = mcp_listing.refresh(chosen) if is_asking else mcp_listing.known(chosen)
