@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..host import files
-from ..host.errors import EXIT_FAILURE, UserError
+from ..host.errors import Failure, UserError
 from ..runs.locks import CONFLICT, overlap
 from .connection import Connection
 from .owner import is_dead
@@ -63,11 +63,10 @@ class Busy(NamedTuple):
 
     def error(self) -> UserError:
         how = "is before it in the queue for" if self.is_queued else "works on"
-        return UserError(
+        return Failure(
             CONFLICT,
             f"{self.other} {how} {_shown(self.path)}",
             "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side",
-            EXIT_FAILURE,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..host import clock, files
 from ..host.coroutines import Apart, Steps
-from ..host.errors import EXIT_FAILURE, UserError, suggest
+from ..host.errors import Failure, UserError, suggest
 from ..host.paths import ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import locks
@@ -241,11 +241,8 @@ def open_store(address: Address, root: str = ROOT, project: str | None = None) -
 
 
 def _live(run_id: str, owner: str) -> UserError:
-    return UserError(
-        "run-is-live",
-        f"{run_id} is still running on {owner}",
-        f"to look at it: llc status {run_id} --db URL",
-        EXIT_FAILURE,
+    return Failure(
+        "run-is-live", f"{run_id} is still running on {owner}", f"to look at it: llc status {run_id} --db URL"
     )
 
 
