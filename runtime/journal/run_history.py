@@ -93,9 +93,11 @@ class Used(LightRecord):
         return usd, tokens
 
     def as_usage(self) -> dict[str, Any]:
-        """The sum as the usage of one result: without money or tokens where a result does not say them."""
-        usage: dict[str, Any] = {} if self.unpriced else {"usd": self.usd}
-        return usage if self.is_uncounted else {**usage, "tokens": self.tokens}
+        """The sum as the usage of one result, empty without a call; None for what a result does not say."""
+        if not (self.calls or self.tokens or self.usd):
+            return {}
+        usd, tokens = None if self.unpriced else self.usd, None if self.is_uncounted else self.tokens
+        return {"usd": usd, "tokens": tokens}
 
     def by_unit(self) -> dict[str, float]:
         """The amounts as they are shown, by the units of a budget."""

@@ -6,6 +6,7 @@ import os.path
 from collections.abc import Sequence
 from typing import Any
 
+from ...frontend.loop.advice import advice
 from ...frontend.lower.proof import proof_findings
 from ...frontend.source.files import is_flow_path, read_source
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
@@ -100,9 +101,11 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
         if is_flow_path(path) or (declare and _may_call(path)):
             options = options.evolve(declare=declare)
         compiled = compile_file(path, options)
-        # `run` does not repeat this warning each time: it is about the loop's purpose, not about a mistake.
-        unproven = proof_findings(compiled.program, "warning") if compiled.loop is not None else ()
-        return Finding(path, [*compiled.diagnostics, *unproven], compiled.sources)
+        found = [*compiled.diagnostics]
+        if compiled.loop is not None:
+            # `run` does not repeat these each time: they are about what is meant, not about mistakes.
+            found += [*proof_findings(compiled.program, "warning"), *advice(compiled.loop)]
+        return Finding(path, found, compiled.sources)
     except UserError as error:
         return Finding(path, [Diagnostic(error.id, error.message, help=error.help)], [])
     except CompileError as error:

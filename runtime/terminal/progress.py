@@ -110,7 +110,7 @@ class ProgressDisplay(ProgressLines, Display):
         self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
     ) -> None:
         self._run_id = run_id
-        self._usages = None if used is None else [used]
+        self._usages = None if used is None else [used] if used else []
         where = f" in {printable(state)}" if state else ""
         self._line(f"Resuming {run_id}{where}")
         if state is not None:
