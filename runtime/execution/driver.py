@@ -512,6 +512,8 @@ class Driver:
         return outcome
 
     def _end(self, outcome: Outcome) -> Steps[Outcome]:
+        if outcome.status == "success":
+            outcome.evidence = self._record.evidence()
         self._record.last_event(outcome.to_event())
         yield Apart(self._record.sync)
         self._record.ended(outcome.status)

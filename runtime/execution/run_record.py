@@ -6,7 +6,11 @@ When a record must be on disk is decided by the driver. `spec/events.md`.
 
 from __future__ import annotations
 
+import os.path
+from importlib import import_module
+
 from ...vm.machine.machine import Machine
+from ..host import files
 from ..journal.active_time import ActiveFile
 from ..journal.events import Event
 from ..journal.journal import Journal
@@ -14,6 +18,7 @@ from ..journal.position import Progress, event_fields
 from ..journal.run_folder import RunFolder
 from ..runs.checkpoints import Checkpoints
 from ..runs.state_file import EVERY, StateFile
+from ..trees.recorder import FOLDER
 from .effect_log import EffectLog
 
 TYPE_CHECKING = False
@@ -114,6 +119,15 @@ class RunRecord:
         self._active.close()
 
     # --- checkpoints and the end ----------------------------------------------------------------
+
+    def evidence(self) -> dict[str, Any] | None:
+        """By what the run shows that its work is done; None where no agent worked, or nothing shows it."""
+        if not files.exists(os.path.join(self._run.path, FOLDER)):
+            return None
+        self._journal.flush()
+        evidence = import_module(f"{__package__.rpartition('.')[0]}.journal.evidence")
+        found: dict[str, Any] | None = evidence.read_evidence(self._journal.path)
+        return found
 
     def checkpoint_if_due(self, save_world: Callable[[], Any]) -> None:
         if self._checkpoints is not None and self._checkpoints.is_due(self._journal.size):

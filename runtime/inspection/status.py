@@ -106,6 +106,7 @@ class Look:
             "last_verdict": self._verdict(),
             "budget": _budget(history, limits),
             "value": whole(end.value) if end else None,
+            "evidence": whole(end.evidence) if end else None,
             "error": (whole(end.error) if end else None) if alive or start else _NO_RECORD,
             "journal": run.journal,
             "log": run.log if files.exists(run.log) else None,
@@ -289,6 +290,8 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         more_files = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
         row("files", f"{', '.join(changes[:5])}{more_files}; see: llc diff {status['run']}")
     _about_values(status, row)
+    if status["evidence"]:
+        row("evidence", _evidence_text(status["evidence"]))
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
     if status["log"]:
@@ -301,6 +304,18 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
             again = f"Remove it with: llc clean {status['run']} --unfinished"
         lines.append(fit(again, width, more))
     return "".join(line + "\n" for line in lines)
+
+
+def _evidence_text(evidence: dict[str, Any]) -> str:
+    """By what a success is established, on one line."""
+    facts = [f"{evidence['verdict']} in {evidence['state']}"]
+    if evidence.get("judge"):
+        facts.append(f"judged by {evidence['judge']}")
+    if "exit_code" in evidence:
+        facts.append(f"`{evidence.get('command')}` ended with {evidence['exit_code']}")
+    if evidence.get("tree"):
+        facts.append(f"tree {str(evidence['tree'])[:12]}")
+    return ", ".join(facts) + ("" if evidence.get("is_current", True) else "; files have changed since")
 
 
 def _about_agent(agent: dict[str, Any], row: Any) -> None:

@@ -408,7 +408,7 @@ class ProgramChanged(Event, name="program_changed"):
 
 class RunEnd(Event, name="run_end"):
     """The run has ended, with the outcome that `llc run --json` prints. `code`: the exit code that a flow
-    asked for."""
+    asked for; `evidence`: by which check or verdict a success is established (`agents.md`)."""
 
     status: str | None
     terminated_by: str | None
@@ -419,6 +419,7 @@ class RunEnd(Event, name="run_end"):
     error: dict[str, Any] | None
     duration_ms: float | None
     code: int | None = ABSENT
+    evidence: dict[str, Any] | None = ABSENT
 
     @property
     def active_ms(self) -> int | None:

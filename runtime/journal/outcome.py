@@ -49,7 +49,8 @@ class Outcome(LightRecord):
     kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
     error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
     value: a flow's result. code: the exit code that the program asked for. has_run_out: a loop reached its
-    limit of iterations, which a flow that returns says in `terminated_by`.
+    limit of iterations, which a flow that returns says in `terminated_by`. evidence: of a success after work
+    of an agent (`journal.evidence`).
     """
 
     run: str | None
@@ -66,6 +67,7 @@ class Outcome(LightRecord):
     error: dict[str, Any] | None = None
     place: Place | None = None
     duration_ms: int = 0
+    evidence: dict[str, Any] | None = None
 
     def take(self, stop: Done | Fault | int) -> Outcome:
         """How the program ended: with a value, in a fault, or by asking for an exit code; gives itself."""
@@ -103,6 +105,7 @@ class Outcome(LightRecord):
             "value": self.value,
             "error": self.error,
             "duration_ms": self.duration_ms,
+            **({} if self.evidence is None else {"evidence": self.evidence}),
         }
 
     def to_event(self) -> RunEnd:
@@ -117,13 +120,14 @@ class Outcome(LightRecord):
             error=self.error,
             duration_ms=self.duration_ms,
             code=ABSENT if self.code is None else self.code,
+            evidence=ABSENT if self.evidence is None else self.evidence,
         )
 
     @classmethod
     def of_event(cls, run: str, program: str | None, kind: str, event: dict[str, Any]) -> Outcome:
         """What a `run_end` tells, its values as they were."""
         outcome = cls(run, program, kind, "error")
-        for name in (*_OF_LOOP, "value", "error", "code"):
+        for name in (*_OF_LOOP, "value", "error", "code", "evidence"):
             setattr(outcome, name, event.get(name))
         if outcome.status not in EXIT_CODES:
             outcome.status = "error"

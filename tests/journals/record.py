@@ -107,6 +107,12 @@ def worked(case: Recorder) -> None:
     case.run("worked", "--no-preflight")
 
 
+def proven(case: Recorder) -> None:
+    """A success that a check establishes after an agent worked."""
+    (case.project / ".loops" / "config.yaml").write_text(AGENT)
+    case.run("proven", "--no-preflight")
+
+
 def beside(case: Recorder) -> None:
     """Effects and runs at the same time, and a folder of trees that cannot be used."""
     (case.project / ".loops" / "config.yaml").write_text("record_files: all\n")
@@ -136,6 +142,7 @@ CASES: dict[str, Callable[[Recorder], None]] = {
     "crashed": lambda case: case.run("crashed"),
     "resumed": resumed,
     "worked": worked,
+    "proven": proven,
     "beside": beside,
     "damaged": damaged,
     "changed": changed,

@@ -128,6 +128,54 @@ def test_a_loop_may_show_the_agents_words(judged: Callable[..., Any]) -> None:
     assert asked.endswith("<action_output>\nI CLAIM that all is repaired.\n</action_output>")
 
 
+def test_a_result_names_its_evidence(judged: Callable[..., Any], llc: Llc) -> None:
+    """The verdict, who gave it, on what, the tree of that time: in the result, the journal and `status`."""
+    found = judged(WORK, "test")["evidence"]
+    step = found.pop("effect")
+    tree = found.pop("tree")
+    assert found == {
+        "state": "fix",
+        "type": "llm_structured",
+        "verdict": "success",
+        "kind": "agent",
+        "command": "Repair the sum.",
+        "exit_code": 0,
+        "judge": "claude-haiku-4-5",
+        "is_current": True,
+    }
+    status = json.loads(llc("status", "judged", "--json").stdout)
+    assert status["evidence"] == {**found, "effect": step, "tree": tree}
+    assert "evidence" in llc("status", "judged").stdout
+    assert "sum.txt" in llc("diff", "judged", str(step)).stdout
+
+
+def test_the_evidence_of_a_repair_is_the_check_after_it(llc: Llc, place: Path) -> None:
+    """Not the agent's step; and what a later state changes makes it stale."""
+    (place / "fix.sh").write_text("touch fixed; echo done")
+    (place / ".loops" / "config.yaml").write_text(
+        json.dumps({"agents": {"mine": {"argv": ["sh", "fix.sh", "{prompt}"], "output": "text"}}})
+    )
+    (place / ".loops" / "repair.yaml").write_text(
+        "name: repair\ninitial: check\nagent: mine\nstates:\n"
+        "  check: {action: test -e fixed, on_success: note, on_failure: fix}\n"
+        "  fix: {action: Fix it., action_type: prompt, next: check}\n"
+        "  note: {action: echo, next: done}\n  done: {terminal: true}\n"
+    )
+    found = json.loads(llc("run", "repair", "--json").stdout)["evidence"]
+    assert (found["state"], found["type"], found["command"], found["exit_code"], found["is_current"]) == (
+        "check",
+        "exit_code",
+        "test -e fixed",
+        0,
+        True,
+    )
+    loop = place / ".loops" / "repair.yaml"
+    loop.write_text(loop.read_text().replace("action: echo,", "action: touch later,"))
+    (place / "fixed").unlink()
+    assert json.loads(llc("run", "repair", "--json").stdout)["evidence"]["is_current"] is False
+    assert "files have changed since" in llc("status", "repair").stdout
+
+
 def test_changes_are_data_and_bounded(judged: Callable[..., Any]) -> None:
     """What an agent writes into files cannot end the block, hide, or fill the judge's context."""
     lines = 'open("sum.txt", "w").write("x\\n" * 200_000)\nopen("a.txt", "w").write('
