@@ -188,7 +188,17 @@ def test_watch_in_a_pipe_prints_what_changes(project: Path) -> None:
 
 def test_a_narrow_terminal_is_not_overflowed() -> None:
     """No line of a status is wider than it may be, whatever values are shown."""
-    nothing = ("terminated_by", "pid", "ended_at", "timeout_ms", "last_verdict", "value", "error", "log")
+    nothing = (
+        "terminated_by",
+        "pid",
+        "ended_at",
+        "timeout_ms",
+        "last_verdict",
+        "evidence",
+        "value",
+        "error",
+        "log",
+    )
     told: dict[str, Any] = dict.fromkeys(nothing)
     told |= {"run": "r" * 100, "program": "p" * 300, "path": "", "status": "interrupted", "background": False}
     told |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
