@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 # Without bytecode files each process of the tests would compile llc anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test crash fuzz bench clean
+.PHONY: demo quick test browser crash fuzz bench clean
 
 $(BIN)/llc: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,10 @@ test: $(BIN)/llc
 quick: $(BIN)/llc
 	$(BIN)/ruff check --quiet .
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow"
+
+# The pages of reports in a browser; `make test` leaves these tests out where none is installed.
+browser: $(BIN)/llc
+	LLC_BROWSER="$${LLC_BROWSER:-chromium}" $(BIN)/python -m pytest tests/runtime/test_report_page.py
 
 # Every accident at every write, and hundreds of random ones: about ten minutes.
 crash: $(BIN)/llc

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os.path
 from typing import Any
 
 from ...ir.diagnostics import suggest
 from ..host import environment, processes
 from ..host.errors import Failure, UserError, refuse_missing_folder
+from ..journal.codec import to_json
 from ..journal.journal import JournalError, write_file
 from ..recordings.find import RunFiles, find_run
-from . import page
+from . import comparison, page
 from .model import RunModel
+from .trace_events import trace_events
 
 HTML, PERFETTO, JSON = "html", "perfetto", "json"
 FORMATS = (HTML, PERFETTO, JSON)
@@ -23,8 +26,21 @@ def made(target: str, other: str | None, form: str, is_bare: bool) -> tuple[str,
     """The name for the file of a report, and its content. Raises UserError and JournalError."""
     if form not in FORMATS:
         raise UserError("bad-option", f"--format cannot be `{form}`", suggest(form, FORMATS, "formats"))
-    run = find_run(target)
-    return f"{run.name}.html", page.render([_update(run, is_bare)])
+    runs = [find_run(name) for name in (target, other) if name is not None]
+    if form == PERFETTO and len(runs) > 1:
+        raise UserError("bad-option", "--format perfetto is of one run", "leave out the other")
+    updates = [_update(run, is_bare, form != PERFETTO) for run in runs]
+    name = "-and-".join(run.name for run in runs)
+    match form:
+        case "perfetto":
+            return f"{name}.json", to_json(trace_events(updates[0])) + b"\n"
+        case "json":
+            plain = [
+                {**update, "values": [json.loads(value) for value in update["values"]]} for update in updates
+            ]
+            return f"{name}.json", to_json(plain) + b"\n"
+    rows = comparison.align(*updates) if len(updates) > 1 else None
+    return f"{name}.html", page.render(updates, rows)
 
 
 def _update(run: RunFiles, is_bare: bool, with_graph: bool = True) -> dict[str, Any]:

@@ -19,15 +19,18 @@ from ..graph import picture
 from ..graph.commands import graph_of_run
 from ..graph.model import Graph
 from ..host.errors import UserError
+from ..host.paths import ROOT
 from ..host.secrets import masked
 from ..journal.journal import Blobs, JournalError
 from ..journal.quantities import amount_text
 from ..journal.reader import EventFile, JournalReader
+from ..journal.run_folder import RunFolder
 from ..journal.run_history import RunHistory
 from ..recordings import diff_text
 from ..recordings.find import RunFiles
 from ..recordings.recording import RecordingBuilder, bounded
 from ..recordings.timeline import Point, Timeline
+from ..runs.locks import is_live
 from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded
 from ..trees.tree import NoTree
@@ -71,6 +74,7 @@ class RunModel:
         self._nodes: dict[str, int] = {}
         # Of each position, what is in the slots; those that were sent.
         self._frames: Frames = []
+        self._items: tuple[int, ...] = ()
         self._points = 0
         self._sent_values = 0
         self._is_begun = False
@@ -175,7 +179,9 @@ class RunModel:
                 # The last position changes when its result comes.
                 begin = max(min(self._points - 1, first), 0)
                 if begin < self._points:
-                    self._frames = self._slots(self._timeline.at(begin - 1)) if begin else []
+                    before = self._timeline.at(begin - 1) if begin else None
+                    self._frames = self._slots(before) if before is not None else []
+                    self._items = before.items if before is not None else ()
                 for number in range(begin, self._timeline.count):
                     point = self._timeline.at(number)
                     found[number] = self._delta(number, point)
@@ -201,11 +207,14 @@ class RunModel:
         now, before = self._slots(point), self._frames
         self._frames = now
         found: dict[str, Any] = {}
-        is_same = [frame[0] for frame in now] == [frame[0] for frame in before]
+        is_same = number > 0 and [frame[0] for frame in now] == [frame[0] for frame in before]
+        # Of calls side by side, each has its own slots.
+        is_same = is_same and point.items == self._items
+        self._items = point.items
         if number % _FULL_EVERY == 0 or not is_same:
             found["frames"] = [[function, state, slots] for function, state, slots in now]
             found["entered"] = not is_same
-        if is_same and number:
+        if is_same:
             changes = [
                 [at, name, slots.get(name)]
                 for at, ((_, _, slots), (_, _, old)) in enumerate(zip(now, before, strict=True))
@@ -283,6 +292,7 @@ class RunModel:
         start, end = history.start, history.end
         failed = [number for number, step in enumerate(steps) if step.failed]
         active = history.active_ms()
+        is_running = end is None and is_live(RunFolder(ROOT, self.run.folder))
         about: dict[str, Any] = {
             "id": self.run.name,
             "program": start.program if start else "",
@@ -290,8 +300,8 @@ class RunModel:
             "hash": start.program_hash if start else None,
             "llc": start.llc if start else None,
             "scripted": bool(start and start.script),
-            "status": history.status,
-            "sentence": self._sentence(),
+            "status": "running" if is_running else history.status,
+            "sentence": self._sentence(is_running),
             "started": history.started_at,
             "ended": end.ts if end else None,
             "updated": history.last_ts,
@@ -331,7 +341,7 @@ class RunModel:
         prepared: dict[str, Any] = self.values.prepared(about)
         return prepared
 
-    def _sentence(self) -> str:
+    def _sentence(self, is_running: bool) -> str:
         """Why the run ended, or where it is."""
         history = self.history
         end, stop = history.end, history.interruption
@@ -340,11 +350,13 @@ class RunModel:
         after = f"after {_count(len(history.order), 'effect')}"
         if history.iteration:
             after += f" in {_count(history.iteration, 'iteration')}"
+        if is_running:
+            return f"{name} is running{where} {after}."
         if end is None and stop is not None:
             reason = f" ({stop.reason})" if stop.reason else ""
             return f"{name} was interrupted{where}{reason} {after}; it can be resumed."
         if end is None:
-            return f"{name} has not ended{where} {after}."
+            return f"{name} crashed{where} {after}; it can be resumed."
         ends = {"success": "ended with success", "failure": "ended with failure", "limit": "reached a limit"}
         told = ends.get(str(end.status), f"ended with {end.status}")
         by = end.terminated_by

@@ -14,8 +14,9 @@ from ..journal.codec import to_json
 from ..journal.journal import BlobError
 from ..recordings.recording import unpacked
 
-# Characters of one text that are kept, and of all texts, after which only the ends of long ones are kept.
-LONGEST = 1 << 20
+# Characters of one text that are kept, and of all texts, after which only the ends of long ones are kept. An
+# output in a journal is shorter (`spec/effects.md`).
+LONGEST = 2 << 20
 MOST = 64 << 20
 _SHORT = 4096
 # Larger integers are not exact in JavaScript.
@@ -75,7 +76,7 @@ class Values:
         most = LONGEST if self._size < MOST else _SHORT
         if len(text) <= most:
             return text
-        half = most // 2
+        half = most // 2 - 400  # with the note it is short enough, so that it is cut only once
         return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters are left out{where}]\n{text[-half:]}"
 
     def _prepared(self, value: Any, is_bare: bool) -> Any:

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from llc.runtime.journal.journal import Blobs
 from llc.runtime.recordings.find import find_run
 from llc.runtime.recordings.recording import bounded
 from llc.runtime.recordings.timeline import Timeline
+from llc.runtime.report import comparison
 from llc.runtime.report.model import RunModel
+from llc.runtime.report.values import LONGEST, Values
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -157,3 +160,190 @@ def test_the_page_is_written_where_the_command_is_given(
     assert "cannot-open" in result.stderr
     assert str(place / "sub" / "x.html") in result.stderr
     assert {path.name for path in (place / "sub").iterdir()} == {f"{name}.html", "x.html"}
+
+
+# --- all that was ever recorded -------------------------------------------------------------------
+
+JOURNALS = sorted((Path(__file__).parents[1] / "journals").glob("*.*/*/*/*-*"))
+
+
+@pytest.mark.parametrize("folder", JOURNALS, ids=[f"{path.parts[-3]}/{path.name}" for path in JOURNALS])
+def test_every_recorded_run_has_a_report(llc: Llc, place: Path, folder: Path) -> None:
+    """Crashed, damaged, resumed, forked, of agents: every effect is there, in the order of the results."""
+    result = llc("report", str(folder), "--format", "json", RECORD_API_KEY="sesame-0123456789")
+    assert result.returncode == 0, result.stderr
+    assert "sesame" not in result.stdout
+    (data,) = json.loads(result.stdout)
+    history = find_run(str(folder)).history()
+    assert [step["seq"] for step in data["steps"] if "result" in step] == history.order
+    assert data["run"]["effects"] == len(history.order)
+    # The recorded machine is executed up to the damage of a journal.
+    shown = sum(
+        "frames" in step or "slots" in step or "at" in step or "place" in step for step in data["steps"]
+    )
+    assert shown >= 1
+    for number in range(len(data["steps"])):
+        apply(data, number)
+
+
+def test_damage_and_lost_programs_are_said(llc: Llc, place: Path) -> None:
+    """What is sound is shown; without the program there are no slots."""
+    name = run(llc, place, STEPS)
+    journal = place / ".loops" / ".history" / name / "steps.events.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if b'"action_complete"' in line and b'"seq":3' in line)
+    journal.write_bytes(b"".join([*lines[:at], b"garbage\n", *lines[at + 1 :]]))
+    data = data_of(name)
+    assert any("damaged" in note for note in data["run"]["notes"])
+    assert [step["seq"] for step in data["steps"] if "result" in step] == [1, 2, 4, 5]
+    assert any(mark["kind"] == "damage" for mark in data["run"]["marks"])
+    apply(data, 2)
+    journal.write_bytes(b"".join(lines))
+    (journal.parent / "program.llb").unlink()
+    (place / ".loops" / "steps.yaml").unlink()
+    data = data_of(name)
+    assert "slots are not shown" in data["run"]["notes"][0]
+    assert [step["seq"] for step in data["steps"] if "result" in step] == [1, 2, 3, 4, 5]
+    assert llc("report", name, "-o", "x.html").returncode == 0
+
+
+@pytest.mark.parametrize("end", [b"", b"x", b'{"event":"run_start"}\n', b"\xff\xfe\0\n" * 3])
+def test_a_journal_that_is_none(llc: Llc, place: Path, end: bytes) -> None:
+    """No traceback, whatever the file holds."""
+    folder = place / ".loops" / ".history" / "odd-20240115-103000-0000"
+    folder.mkdir(parents=True)
+    (folder / "odd.events.jsonl").write_bytes(end)
+    result = llc("report", str(folder), "-o", "x.html")
+    assert result.returncode in (0, 1, 2)
+    assert "Traceback" not in result.stderr
+
+
+# --- contents -------------------------------------------------------------------------------------
+
+
+def test_secrets_and_left_out_contents(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No form has a secret; with `--no-outputs` none has what commands wrote."""
+    monkeypatch.setenv("DEPLOY_TOKEN", "hush-hush-0123456789")
+    text = STEPS.replace("test -e fixed", "echo $DEPLOY_TOKEN; printf 'prec%s' ious; test -e fixed")
+    name = run(llc, place, text)
+    for form in ("html", "json", "perfetto"):
+        shown = llc("report", name, "--format", form, "-o", "-", DEPLOY_TOKEN="hush-hush-0123456789").stdout
+        assert "hush-hush" not in shown
+    whole, bare = (json.dumps(data_of(name, is_bare=is_bare)["values"]) for is_bare in (False, True))
+    assert "***\\nprecious" in whole
+    assert "hush" not in whole
+    assert "precious" not in bare
+    assert "precious" not in llc("report", name, "--format", "json", "--no-outputs").stdout
+
+
+def test_long_texts_are_cut_with_their_place() -> None:
+    """Ten megabytes in one line: the ends are kept, the note names the file that has all."""
+    text = "begin" + "x" * 10_000_000 + "end"
+    values = Values(lambda name, size: text, lambda name: f"outputs/{name}")
+    index = values.add_packed({"output": {"$blob": "5a", "size": len(text)}, "stderr": text})
+    value = json.loads(values.items[index])
+    for name, where in (("output", "; the whole text is in outputs/5a"), ("stderr", "")):
+        assert len(value[name]) < LONGEST
+        assert value[name].startswith("beginxx")
+        assert value[name].endswith("xxend")
+        found = re.search(r"\n\[… ([\d,]+) characters are left out(.*)\]\n", value[name])
+        assert found is not None
+        assert found[2] == where
+        left_out = int(found[1].replace(",", ""))
+        assert left_out + len(value[name]) - len(found[0]) == len(text)
+
+
+def test_values_that_json_and_javascript_do_not_have() -> None:
+    """Large integers, numbers that are none, lone surrogates, deep nesting, keys of any kind."""
+    values = Values(lambda name, size: "", lambda name: name)
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    odd = {"a": 2**60, "b": float("nan"), "c": float("inf"), "d": "\ud800", "e": deep, "f": [True, None, 0.5]}
+    found = json.loads(values.items[values.add(odd)])
+    assert (found["a"], found["b"], found["c"], found["d"]) == (str(2**60), "nan", "inf", "\ud800")
+    assert found["f"] == [True, None, 0.5]
+    assert "too deep" in json.dumps(found["e"])
+    assert values.add(odd) == 0
+    lost = Values(Blobs("/nonexistent").fetch, lambda name: name)
+    assert (
+        "lost"
+        in json.loads(lost.items[lost.add_packed({"output": {"$blob": "0" * 64, "size": 9}})])["output"]
+    )
+
+
+# --- other forms ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "suffix"), [(STEPS, "yaml"), (CALLS, "sexp")])
+def test_trace_events_are_well_formed(llc: Llc, place: Path, text: str, suffix: str) -> None:
+    """The fields that the format requires of each phase; events of a thread do not overlap."""
+    run(llc, place, text, suffix=suffix)
+    result = llc("report", "steps", "--format", "perfetto", "-o", "trace.json")
+    assert (result.returncode, result.stdout) == (0, "trace.json\n")
+    events = json.loads((place / "trace.json").read_text())["traceEvents"]
+    assert {event["ph"] for event in events} >= {"M", "X", "i"}
+    ends: dict[int, float] = {}
+    for event in events:
+        assert isinstance(event["name"], str)
+        assert all(isinstance(event[name], int) for name in ("pid", "tid"))
+        assert event["ts"] >= 0
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            assert event["ts"] >= ends.get(event["tid"], 0)
+            ends[event["tid"]] = event["ts"] + event["dur"]
+        elif event["ph"] == "i":
+            assert event["s"] in ("g", "p", "t")
+    named = {event["tid"] for event in events if event["name"] == "thread_name"}
+    assert named == {event["tid"] for event in events}
+    assert (
+        sum(event["ph"] == "X" and event["tid"] > 0 for event in events) == len(data_of("steps")["steps"]) - 1
+    )
+    refused = llc("report", "steps", "steps", "--format", "perfetto")
+    assert (refused.returncode, "bad-option" in refused.stderr) == (2, True)
+    assert "bad-option" in llc("report", "steps", "--format", "pdf").stderr
+
+
+def test_two_runs_are_aligned(llc: Llc, place: Path) -> None:
+    """Equal runs have no difference; a step more, another command and another output are named."""
+    first = run(llc, place, STEPS)
+    for name in ("fixed", "half"):
+        (place / name).unlink()
+    again = run(llc, place, STEPS)
+    a, b = (json_model(name) for name in (first, again))
+    assert [row[2] for row in comparison.align(a, b)] == [None] * 6
+    for name in ("fixed", "half"):
+        (place / name).unlink()
+    (place / "half").touch()
+    short = json_model(run(llc, place, STEPS.replace("attempt", "try")))
+    rows = comparison.align(a, short)
+    assert [row[:2] for row in rows] == [[0, 0], [1, 1], [2, 2], [3, None], [4, None], [5, 3]]
+    assert [row[2] for row in rows] == [
+        "arguments, result",
+        None,
+        "arguments, result, verdict, route",
+        *["only in A"] * 2,
+        None,
+    ]
+    result = llc("report", first, again)
+    assert result.stdout == f"{first}-and-{again}.html\n"
+
+
+def json_model(target: str) -> dict[str, Any]:
+    with RunModel(find_run(target)) as model:
+        return model.update(is_last=True)
+
+
+def test_many_steps_that_differ_are_aligned_at_once() -> None:
+    """Thousands of steps without anything in common take no quadratic time."""
+
+    def odd(state: str) -> dict[str, Any]:
+        return {
+            "steps": [{"state": f"{state}{n % 3}"} for n in range(20_000)],
+            "values": [],
+            "run": {"status": "", "error": None},
+        }
+
+    rows = comparison.align(odd("a"), odd("b"))
+    assert len(rows) == 20_000
+    assert all(row[2] for row in rows)

@@ -125,8 +125,8 @@ async function detailsOf(run, position, query, go, copy) {
   if (wait.length) parts.push(make("p", {}, "Not finished: ", wait.map((one) => `${one.kind} ${one.subject || ""} (effect ${one.seq})`).join(", ")));
   if (result !== undefined) parts.push(...outcomeOf(result, query));
   if (details && Object.keys(details).length) {
-    parts.push(make("p", { class: "because" }, "Verdict: ", step.verdict || "", details.reason ? ` — ${details.reason}` : ""),
-      folded("Verdict's details", valueBlock(details, query)));
+    if (details.reason) parts.push(make("p", { class: "because" }, `${step.verdict}: ${details.reason}`));
+    parts.push(folded("Details of the verdict", valueBlock(details, query)));
   }
   if (activity && activity.length) parts.push(activityOf(activity, query));
   if (step.files && step.files.length && diff === undefined) parts.push(make("p", {}, "Files changed: ", step.files.map((row) => row.join(" ")).join(", ")));
@@ -180,7 +180,7 @@ async function slotsOf(run, position, next, go) {
   const frames = run.framesAt(position).map((frame) => ({ ...frame, slots: { ...frame.slots } }));
   if (!frames.length) return null;
   const after = next ? run.framesAt(position + 1) : null;
-  const is_same = after && after.length === frames.length && after.every((frame, at) => frame.name === frames[at].name);
+  const is_same = after && !next.entered;
   const tables = [];
   for (let depth = frames.length - 1; depth >= 0; depth -= 1) {
     const old = frames[depth].slots;

@@ -14,6 +14,7 @@ class Page {
     this.list.addEventListener("scroll", () => this.fillList(), { passive: true });
     new ResizeObserver(() => this.fillList()).observe(this.list);
     this.sheet.style.height = rows.length * ROW_HEIGHT + "px";
+    this.list.style.maxHeight = Math.max(rows.length, 3) * ROW_HEIGHT + 2 + "px";
     const slider = byId("slider");
     slider.max = String(rows.length - 1);
     slider.addEventListener("input", () => this.go(Number(slider.value)));

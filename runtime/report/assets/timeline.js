@@ -52,6 +52,7 @@ class Timeline {
 
   layOut() {
     this.width = this.canvas.parentElement.clientWidth;
+    if (!this.width) return;  // on paper there is no timeline
     this.axis = this.pieces();
     this.total = this.axis.reduce((sum, piece) => sum + piece[2], 0) || 1;
     const lanes = Math.min(MOST_ROWS, 1 + this.run.steps.reduce((most, step) => Math.max(most, step.lane || 0), 0));
@@ -192,6 +193,7 @@ class Timeline {
   // The painted timeline with the cursor, and the range that is being chosen.
   draw(position) {
     if (position !== undefined) this.position = position;
+    if (!this.width) return;
     const pen = this.canvas.getContext("2d");
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
