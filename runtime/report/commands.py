@@ -31,14 +31,13 @@ def made(target: str, other: str | None, form: str, is_bare: bool) -> tuple[str,
         raise UserError("bad-option", "--format perfetto is of one run", "leave out the other")
     updates = [_update(run, is_bare, form != PERFETTO) for run in runs]
     name = "-and-".join(run.name for run in runs)
-    match form:
-        case "perfetto":
-            return f"{name}.json", to_json(trace_events(updates[0])) + b"\n"
-        case "json":
-            plain = [
-                {**update, "values": [json.loads(value) for value in update["values"]]} for update in updates
-            ]
-            return f"{name}.json", to_json(plain) + b"\n"
+    if form == PERFETTO:
+        return f"{name}.json", to_json(trace_events(updates[0])) + b"\n"
+    if form == JSON:
+        plain = [
+            {**update, "values": [json.loads(value) for value in update["values"]]} for update in updates
+        ]
+        return f"{name}.json", to_json(plain) + b"\n"
     rows = comparison.align(*updates) if len(updates) > 1 else None
     return f"{name}.html", page.render(updates, rows)
 

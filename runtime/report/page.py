@@ -75,7 +75,7 @@ def render(updates: list[dict[str, Any]], rows: list[Any] | None = None) -> byte
         f"<script>{script}</script>",
         "</body></html>",
     ]
-    return "\n".join(parts).encode("utf-8", "surrogatepass")
+    return "\n".join(parts).encode("utf-8", "replace")
 
 
 def _run(update: dict[str, Any], number: int, blocks: list[str], figures: list[str]) -> dict[str, Any]:
