@@ -9,56 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from .nodes import (
-    Branch,
-    Call,
-    Closure,
-    Const,
-    Exit,
-    Expr,
-    Fail,
-    Function,
-    Goto,
-    Instruction,
-    Note,
-    Parallel,
-    Perform,
-    Prim,
-    Return,
-    Set,
-    SetBox,
-    Slot,
-    State,
-    Switch,
-    TailCall,
-)
+from . import nodes
 
 
-def exit_targets(exit: Exit) -> tuple[str, ...]:
+def exit_targets(exit: nodes.Exit) -> tuple[str, ...]:
     """The states an exit names, in the order it names them; a state may come twice."""
     match exit:
-        case Goto():
+        case nodes.Goto():
             return (exit.target,)
-        case Branch():
+        case nodes.Branch():
             return (exit.then, exit.otherwise)
-        case Switch():
+        case nodes.Switch():
             targets = tuple([target for _, target in exit.cases])
             return targets if exit.default is None else (*targets, exit.default)
-        case Call() | Perform() | Parallel():
+        case nodes.Call() | nodes.Perform() | nodes.Parallel():
             return (exit.next,)
-        case TailCall() | Return() | Fail():
+        case nodes.TailCall() | nodes.Return() | nodes.Fail():
             return ()
         case _:
             assert_never(exit)
 
 
-def successors(state: State) -> tuple[str, ...]:
+def successors(state: nodes.State) -> tuple[str, ...]:
     """Every state control can go to from `state`: what its exit names, then its handler's target."""
     targets = exit_targets(state.exit)
     return targets if state.handler is None else (*targets, state.handler.target)
 
 
-def graph(function: Function) -> list[list[int]]:
+def graph(function: nodes.Function) -> list[list[int]]:
     """For each state its successors, by position; KeyError at a target that is no state."""
     index = {state.name: number for number, state in enumerate(function.states)}
     return [[index[target] for target in successors(state)] for state in function.states]
@@ -148,7 +126,7 @@ def _cycle_through(ways: Sequence[Sequence[int]], start: int, within: set[int]) 
 # --- slots ------------------------------------------------------------------------------------
 
 
-def slots_read(expr: Expr) -> list[str]:
+def slots_read(expr: nodes.Expr) -> list[str]:
     """The slots an expression reads, in no particular order."""
     found = []
     todo = [expr]
@@ -156,75 +134,75 @@ def slots_read(expr: Expr) -> list[str]:
         item = todo.pop()
         # Not `isinstance`: this is asked of every expression of a program.
         kind = type(item)
-        if kind is Slot:
+        if kind is nodes.Slot:
             found.append(item.name)  # type: ignore[union-attr]
-        elif kind is Prim:
+        elif kind is nodes.Prim:
             todo += item.args  # type: ignore[union-attr]
-        elif kind is Closure:
+        elif kind is nodes.Closure:
             todo += item.captures  # type: ignore[union-attr]
     return found
 
 
-def functions_named(expr: Expr) -> list[str]:
+def functions_named(expr: nodes.Expr) -> list[str]:
     """The functions of the closures in an expression, in no particular order."""
     found = []
     todo = [expr]
     while todo:
         item = todo.pop()
-        if isinstance(item, Closure):
+        if isinstance(item, nodes.Closure):
             found.append(item.function)
             todo += item.captures
-        elif isinstance(item, Prim):
+        elif isinstance(item, nodes.Prim):
             todo += item.args
     return found
 
 
-def expressions(part: Instruction | Exit) -> tuple[Expr, ...]:
+def expressions(part: nodes.Instruction | nodes.Exit) -> tuple[nodes.Expr, ...]:
     """The outermost expressions of an instruction or exit, in the order they are evaluated."""
     # By type, and the commonest first: this is asked of every part of a program.
     kind = type(part)
-    if kind is Goto:
+    if kind is nodes.Goto:
         return ()
     name = _ONE_EXPRESSION.get(kind)
     if name is not None:
         return (getattr(part, name),)
     match part:
-        case Call() | TailCall():
+        case nodes.Call() | nodes.TailCall():
             return (part.callee, *part.args)
-        case Parallel():
+        case nodes.Parallel():
             return (part.callee, part.items)
-        case SetBox():
+        case nodes.SetBox():
             return (part.box, part.value)
     raise AssertionError(part)
 
 
 _ONE_EXPRESSION: dict[type, str] = {
-    Set: "value",
-    Note: "fields",
-    Branch: "condition",
-    Switch: "subject",
-    Perform: "args",
-    Return: "value",
-    Fail: "error",
+    nodes.Set: "value",
+    nodes.Note: "fields",
+    nodes.Branch: "condition",
+    nodes.Switch: "subject",
+    nodes.Perform: "args",
+    nodes.Return: "value",
+    nodes.Fail: "error",
 }
 
 
-def may_fault(expr: Expr) -> bool:
+def may_fault(expr: nodes.Expr) -> bool:
     """Whether evaluating `expr` could fault; True where that is not plain to see."""
     todo = [expr]
     while todo:
         item = todo.pop()
-        if isinstance(item, Prim):
+        if isinstance(item, nodes.Prim):
             if item.op == "map":
                 keys = item.args[::2]
                 if len(item.args) % 2 or not all(
-                    isinstance(key, Const) and type(key.value) is str for key in keys
+                    isinstance(key, nodes.Const) and type(key.value) is str for key in keys
                 ):
                     return True
             elif item.op not in _TOTAL:
                 return True
             todo.extend(item.args)
-        elif isinstance(item, Closure):
+        elif isinstance(item, nodes.Closure):
             todo.extend(item.captures)
     return False
 

@@ -10,31 +10,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from . import nodes
 from .analysis import expressions
-from .nodes import (
-    Call,
-    Closure,
-    Const,
-    Exit,
-    Expr,
-    Function,
-    Handler,
-    Instruction,
-    Parallel,
-    Perform,
-    Prim,
-    Slot,
-    State,
-)
 from .nodes import Set as SetSlot
 from .spans import Span
 
-_EXPRESSIONS = frozenset({Const, Slot, Prim, Closure})
+_EXPRESSIONS = frozenset({nodes.Const, nodes.Slot, nodes.Prim, nodes.Closure})
 
 
-def expr(value: Any) -> Expr:
+def expr(value: Any) -> nodes.Expr:
     """An expression as it is, anything else as a literal."""
-    made: Expr = value if type(value) in _EXPRESSIONS else Const(value)
+    made: nodes.Expr = value if type(value) in _EXPRESSIONS else nodes.Const(value)
     return made
 
 
@@ -47,26 +33,26 @@ def freeze(value: Any) -> Any:
     return value
 
 
-def prim(op: str, *args: Any, span: Span | None = None) -> Prim:
+def prim(op: str, *args: Any, span: Span | None = None) -> nodes.Prim:
     """A primitive applied; operands that are no expressions are literals."""
-    operands = tuple([arg if type(arg) in _EXPRESSIONS else Const(arg) for arg in args])
-    return Prim(op, operands, span=span)
+    operands = tuple([arg if type(arg) in _EXPRESSIONS else nodes.Const(arg) for arg in args])
+    return nodes.Prim(op, operands, span=span)
 
 
-def record(fields: dict[str, Any]) -> Prim:
+def record(fields: dict[str, Any]) -> nodes.Prim:
     """A `map` expression with these keys, in this order; None means: leave the field out."""
-    operands: list[Expr] = []
+    operands: list[nodes.Expr] = []
     for name, value in fields.items():
         if value is not None:
             operands.append(_key(name))
-            operands.append(value if type(value) in _EXPRESSIONS else Const(value))
-    return Prim("map", tuple(operands))
+            operands.append(value if type(value) in _EXPRESSIONS else nodes.Const(value))
+    return nodes.Prim("map", tuple(operands))
 
 
 @lru_cache(maxsize=256)
-def _key(name: str) -> Const:
+def _key(name: str) -> nodes.Const:
     """A key of records: there are few, and they stand everywhere."""
-    return Const(name)
+    return nodes.Const(name)
 
 
 def store(slot: str, value: Any, span: Span | None = None) -> SetSlot:
@@ -80,20 +66,20 @@ class FunctionBuilder:
         self.name = name
         self.parameters = tuple(parameters)
         self.captures = tuple(captures)
-        self.states: list[State] = []
+        self.states: list[nodes.State] = []
 
     def state(
         self,
         name: str,
-        body: Iterable[Instruction],
-        exit: Exit,
+        body: Iterable[nodes.Instruction],
+        exit: nodes.Exit,
         *,
-        handler: Handler | None = None,
+        handler: nodes.Handler | None = None,
         span: Span | None = None,
     ) -> None:
-        self.states.append(State(name, tuple(body), exit, handler, span=span))
+        self.states.append(nodes.State(name, tuple(body), exit, handler, span=span))
 
-    def build(self, span: Span | None = None, rest: bool = False) -> Function:
+    def build(self, span: Span | None = None, rest: bool = False) -> nodes.Function:
         named: dict[str, None] = {}
         for state in self.states:
             for part in (*state.body, state.exit):
@@ -102,11 +88,11 @@ class FunctionBuilder:
                 while todo:
                     item = todo.pop()
                     kind = type(item)
-                    if kind is Prim:
-                        todo += [inner for inner in item.args if type(inner) is not Const]  # type: ignore[union-attr]
-                    elif kind is Slot:
+                    if kind is nodes.Prim:
+                        todo += [inner for inner in item.args if type(inner) is not nodes.Const]  # type: ignore[union-attr]
+                    elif kind is nodes.Slot:
                         named[item.name] = None  # type: ignore[union-attr]
-                    elif kind is Closure:
+                    elif kind is nodes.Closure:
                         todo += item.captures  # type: ignore[union-attr]
                 if type(part) in _STORING:
                     named[part.slot] = None  # type: ignore[union-attr]
@@ -114,9 +100,9 @@ class FunctionBuilder:
                 named[state.handler.slot] = None
         outer = {*self.parameters, *self.captures}
         locals_ = tuple(name for name in named if name not in outer)
-        return Function(
+        return nodes.Function(
             self.name, self.parameters, tuple(self.states), self.captures, locals_, rest, span=span
         )
 
 
-_STORING = frozenset({SetSlot, Call, Perform, Parallel})
+_STORING = frozenset({SetSlot, nodes.Call, nodes.Perform, nodes.Parallel})

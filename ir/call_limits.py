@@ -12,26 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from . import nodes
 from .analysis import expressions, graph
 from .diagnostics import Diagnostic, clean
 from .effects import EFFECTS, SPENDERS
-from .nodes import (
-    Call,
-    Closure,
-    Const,
-    Expr,
-    Function,
-    InnerLoop,
-    Limits,
-    Parallel,
-    Perform,
-    Prim,
-    Program,
-    Set,
-    Slot,
-    State,
-    TailCall,
-)
 from .shapes import deadline_of, is_slot, writers
 
 # When the effects of a function must be over, as active time of the run: a capture, and in a loop
@@ -40,26 +24,26 @@ DEADLINE, OUTER = "/deadline", "/outer"
 NEVER = float("inf")
 
 
-def closures_of(state: State) -> Iterator[Closure]:
+def closures_of(state: nodes.State) -> Iterator[nodes.Closure]:
     """Every closure that a state makes."""
     todo = [expr for part in (*state.body, state.exit) for expr in expressions(part)]
     while todo:
         expr = todo.pop()
         kind = type(expr)  # not `isinstance`: this is asked of every expression of a program
-        if kind is Prim:
+        if kind is nodes.Prim:
             todo += [arg for arg in expr.args if type(arg) not in _LEAVES]  # type: ignore[union-attr]
-        elif kind is Closure:
+        elif kind is nodes.Closure:
             yield expr  # type: ignore[misc]
             todo += expr.captures  # type: ignore[union-attr]
 
 
-_LEAVES = frozenset({Const, Slot})
+_LEAVES = frozenset({nodes.Const, nodes.Slot})
 
 
 class References:
     """Which functions a program's functions make closures of, and which of them may wait."""
 
-    def __init__(self, functions: Iterable[Function]) -> None:
+    def __init__(self, functions: Iterable[nodes.Function]) -> None:
         self.functions = {function.name: function for function in functions}
         self.made = {name: _made(function) for name, function in self.functions.items()}
         users: dict[str, list[str]] = {name: [] for name in self.functions}
@@ -72,7 +56,7 @@ class References:
     def performed(self, name: str) -> Iterator[str]:
         """The kinds of effects that a function itself asks for."""
         for state in self.functions[name].states:
-            if isinstance(state.exit, Perform):
+            if isinstance(state.exit, nodes.Perform):
                 yield state.exit.kind
 
     def reach(self, names: Iterable[str], apart_from: Iterable[str] = ()) -> set[str]:
@@ -81,7 +65,7 @@ class References:
         return _closed([callee for name in names for callee in self.made[name]], ways)
 
 
-def _made(function: Function) -> dict[str, None]:
+def _made(function: nodes.Function) -> dict[str, None]:
     """The functions that a function makes closures of; shared expressions are visited once."""
     made: dict[str, None] = {}
     seen: set[int] = set()
@@ -93,7 +77,7 @@ def _made(function: Function) -> dict[str, None]:
             if kind in _LEAVES or id(expr) in seen:
                 continue
             seen.add(id(expr))
-            if kind is Prim:
+            if kind is nodes.Prim:
                 todo += [arg for arg in expr.args if type(arg) not in _LEAVES]  # type: ignore[union-attr]
             else:
                 made[expr.function] = None  # type: ignore[union-attr]
@@ -101,8 +85,8 @@ def _made(function: Function) -> dict[str, None]:
     return made
 
 
-def _waits(state: State) -> bool:
-    return isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].waits
+def _waits(state: nodes.State) -> bool:
+    return isinstance(state.exit, nodes.Perform) and EFFECTS[state.exit.kind].waits
 
 
 def _closed(names: Iterable[str], ways: Mapping[str, Iterable[str]]) -> set[str]:
@@ -116,20 +100,24 @@ def _closed(names: Iterable[str], ways: Mapping[str, Iterable[str]]) -> set[str]
     return found
 
 
-def loops_of(program: Program) -> list[InnerLoop]:
+def loops_of(program: nodes.Program) -> list[nodes.InnerLoop]:
     """Every loop of a program, the program itself first where it is one."""
     meta = program.meta
-    own = [InnerLoop(program.entry, program.name, meta.maintain, meta.limits)] if meta.kind == "loop" else []
+    own = (
+        [nodes.InnerLoop(program.entry, program.name, meta.maintain, meta.limits)]
+        if meta.kind == "loop"
+        else []
+    )
     return [*own, *meta.loops]
 
 
-def verify_called(program: Program) -> Iterator[Diagnostic]:
+def verify_called(program: nodes.Program) -> Iterator[Diagnostic]:
     """A diagnostic for each way in which what a loop calls could get around its limits."""
     yield from _Rules(program).run()
 
 
 class _Rules:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: nodes.Program) -> None:
         self.program = program
         self.references = References(program.functions)
         self.functions = self.references.functions
@@ -151,11 +139,13 @@ class _Rules:
         for name in dict.fromkeys([*self.timed, *(name for name in self.functions if name in self.bounded)]):
             yield from self.time(self.functions[name])
 
-    def callees(self, function: Function) -> Iterator[Diagnostic]:
+    def callees(self, function: nodes.Function) -> Iterator[Diagnostic]:
         """A loop calls functions that are known."""
         for state in function.states:
             exit_ = state.exit
-            if isinstance(exit_, Call | TailCall | Parallel) and not isinstance(exit_.callee, Closure):
+            if isinstance(exit_, nodes.Call | nodes.TailCall | nodes.Parallel) and not isinstance(
+                exit_.callee, nodes.Closure
+            ):
                 help = "in a loop the callee is a `closure`, so that what it calls is known"
                 what = "calls a function that is not known before it runs"
                 yield _problem("unbounded-call", what, state, help)
@@ -169,7 +159,7 @@ class _Rules:
             for state in function.states:
                 made = [closure for closure in closures_of(state) if closure.function in loops]
                 exit_ = state.exit
-                if isinstance(exit_, Call | TailCall) and made == [exit_.callee]:
+                if isinstance(exit_, nodes.Call | nodes.TailCall) and made == [exit_.callee]:
                     if all(map(_is_plain, exit_.args)):
                         continue
                     help = "each argument of a loop is a literal or `plain(…)`, so that no function is in it"
@@ -182,28 +172,28 @@ class _Rules:
         for name in self.functions:
             if name in reached:
                 for state in self.functions[name].states:
-                    if isinstance(state.exit, Perform) and state.exit.kind in SPENDERS:
+                    if isinstance(state.exit, nodes.Perform) and state.exit.kind in SPENDERS:
                         what = f"may spend, and loop {_name(loop)}, which calls it, has a budget"
                         yield _problem("unbounded-budget", what, state)
 
     # --- time -------------------------------------------------------------------------------
 
-    def time(self, function: Function) -> Iterator[Diagnostic]:
+    def time(self, function: nodes.Function) -> Iterator[Diagnostic]:
         """Whatever waits knows when the time of the loops around it is over, and hands it on."""
         loop = self.timed.get(function.name)
-        limit: Expr = Slot(DEADLINE)
+        limit: nodes.Expr = nodes.Slot(DEADLINE)
         if loop is not None and function.name == self.program.entry:
-            limit = Const(loop.limits.timeout_ms)
+            limit = nodes.Const(loop.limits.timeout_ms)
         elif loop is not None:
             yield from self.own_deadline(function, loop.limits.timeout_ms)
         else:
             yield from self.captured(function, DEADLINE)
         for state in function.states:
             exit_ = state.exit
-            if isinstance(exit_, Perform) and EFFECTS[exit_.kind].waits:
+            if isinstance(exit_, nodes.Perform) and EFFECTS[exit_.kind].waits:
                 given = deadline_of(exit_.args)
                 if given != limit:
-                    shown = limit.value if isinstance(limit, Const) else DEADLINE
+                    shown = limit.value if isinstance(limit, nodes.Const) else DEADLINE
                     help = f'its arguments are a map with "deadline_ms", {shown}'
                     what = f"performs `{exit_.kind}` without the loop's deadline"
                     yield _problem("unbounded-wait", what, state, help)
@@ -212,14 +202,14 @@ class _Rules:
                     what = f"calls {_name(closure.function)} without the loop's deadline"
                     yield _problem("unbounded-wait", what, state)
 
-    def captured(self, function: Function, slot: str) -> Iterator[Diagnostic]:
+    def captured(self, function: nodes.Function, slot: str) -> Iterator[Diagnostic]:
         if slot not in function.captures:
             message = f"function {_name(function.name)} waits, and has no capture {_name(slot)}"
             yield Diagnostic("unbounded-wait", message, function.span)
         for number in writers(function).get(slot, {}):
             yield _problem("counter-set", f"sets {_name(slot)}", function.states[number])
 
-    def hands_on(self, state: State, closure: Closure, limit: Expr) -> bool:
+    def hands_on(self, state: nodes.State, closure: nodes.Closure, limit: nodes.Expr) -> bool:
         callee = self.functions[closure.function]
         inner = self.timed.get(callee.name)
         slot = DEADLINE if inner is None else OUTER
@@ -227,7 +217,7 @@ class _Rules:
             return False
         return _is_within(closure.captures[callee.captures.index(slot)], state, limit)
 
-    def own_deadline(self, function: Function, timeout: int | None) -> Iterator[Diagnostic]:
+    def own_deadline(self, function: nodes.Function, timeout: int | None) -> Iterator[Diagnostic]:
         """A loop within a program works out when it is over before it does anything else."""
         inherits = OUTER in function.captures
         if inherits or function.name in self.bounded:
@@ -238,11 +228,11 @@ class _Rules:
         sets = written.get(function.states.index(state), ()) if state is not None else ()
         good = (
             state is not None
-            and isinstance(first.exit, Perform)
+            and isinstance(first.exit, nodes.Perform)
             and len(written) == 1
             and len(sets) == 1
             and state.body[:1] == tuple(sets)
-            and isinstance(sets[0], Set)
+            and isinstance(sets[0], nodes.Set)
             and _is_end(sets[0].value, first.exit.slot, timeout, inherits)
             and all(target not in (first.name, state.name) for target in _targets(function, first))
         )
@@ -252,51 +242,59 @@ class _Rules:
             yield Diagnostic("counter-unset", message, function.span, help=help)
 
 
-def _name_after_clock(state: State) -> str | None:
+def _name_after_clock(state: nodes.State) -> str | None:
     exit_ = state.exit
-    return exit_.next if isinstance(exit_, Perform) and exit_.kind == "clock" and not state.handler else None
+    return (
+        exit_.next
+        if isinstance(exit_, nodes.Perform) and exit_.kind == "clock" and not state.handler
+        else None
+    )
 
 
-def _targets(function: Function, apart_from: State) -> Iterator[str]:
+def _targets(function: nodes.Function, apart_from: nodes.State) -> Iterator[str]:
     for state, ways in zip(function.states, graph(function), strict=True):
         if state is not apart_from:
             yield from (function.states[way].name for way in ways)
 
 
-def _is_end(value: Expr, now: str, timeout: int | None, inherits: bool) -> bool:
+def _is_end(value: nodes.Expr, now: str, timeout: int | None, inherits: bool) -> bool:
     """Whether a value is the time of the clock and the loop's on top, or that of an outer one if sooner."""
-    own = Prim("add", (Prim("get", (Slot(now), Const("elapsed_ms"))), Const(timeout)))
-    return value == (Prim("min", (Prim("or", (Slot(OUTER), own)), own)) if inherits else own)
+    own = nodes.Prim(
+        "add", (nodes.Prim("get", (nodes.Slot(now), nodes.Const("elapsed_ms"))), nodes.Const(timeout))
+    )
+    return value == (
+        nodes.Prim("min", (nodes.Prim("or", (nodes.Slot(OUTER), own)), own)) if inherits else own
+    )
 
 
-def _is_within(expr: Expr, state: State, limit: Expr) -> bool:
+def _is_within(expr: nodes.Expr, state: nodes.State, limit: nodes.Expr) -> bool:
     """Whether an expression at a state's end is the limit, or the smaller of it and something else."""
     written: set[str] = set()
     for instruction in reversed(state.body):
-        if isinstance(instruction, Set):
+        if isinstance(instruction, nodes.Set):
             if is_slot(expr, instruction.slot) and instruction.slot not in written:
                 expr = instruction.value
             written.add(instruction.slot)
-    if isinstance(limit, Slot) and limit.name in written:
+    if isinstance(limit, nodes.Slot) and limit.name in written:
         return False
     if expr == limit:
         return True
     # A deadline that is null is none.
     return (
-        isinstance(expr, Prim)
+        isinstance(expr, nodes.Prim)
         and expr.op == "min"
         and any(
-            arg == limit or (isinstance(arg, Prim) and arg.op == "or" and arg.args[:1] == (limit,))
+            arg == limit or (isinstance(arg, nodes.Prim) and arg.op == "or" and arg.args[:1] == (limit,))
             for arg in expr.args
         )
     )
 
 
-def _is_plain(argument: Expr) -> bool:
-    return isinstance(argument, Const) or (isinstance(argument, Prim) and argument.op == "plain")
+def _is_plain(argument: nodes.Expr) -> bool:
+    return isinstance(argument, nodes.Const) or (isinstance(argument, nodes.Prim) and argument.op == "plain")
 
 
-def _has_budget(limits: Limits) -> bool:
+def _has_budget(limits: nodes.Limits) -> bool:
     bounds = (limits.budget_usd, limits.budget_tokens, limits.budget_calls, limits.budget_seconds)
     return any(bound is not None for bound in bounds) or bool(limits.state_budgets)
 
@@ -305,5 +303,5 @@ def _name(name: str) -> str:
     return f"`{clean(name, 80)}`"
 
 
-def _problem(id: str, what: str, state: State, help_: str | None = None) -> Diagnostic:
+def _problem(id: str, what: str, state: nodes.State, help_: str | None = None) -> Diagnostic:
     return Diagnostic(id, f"state {_name(state.name)} {what}", state.exit.span or state.span, help=help_)

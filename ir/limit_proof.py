@@ -13,24 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from . import nodes
 from .analysis import cycles, graph
 from .call_limits import loops_of, verify_called
 from .diagnostics import Diagnostic, clean
 from .effects import EFFECTS, SPENDERS, UNITS
-from .nodes import (
-    Branch,
-    Call,
-    Const,
-    Function,
-    InnerLoop,
-    Instruction,
-    Parallel,
-    Perform,
-    Program,
-    Set,
-    Slot,
-    State,
-)
 from .shapes import (
     ITERATION,
     LAP,
@@ -54,7 +41,7 @@ _CLEAR, _ADDED, _OWED, _LOST = range(4)
 Edge = tuple[int, int]
 
 
-def verify_limits(program: Program) -> Iterator[Diagnostic]:
+def verify_limits(program: nodes.Program) -> Iterator[Diagnostic]:
     """A diagnostic for each way round a limit of one of the program's loops."""
     yield from verify_called(program)
     for loop in loops_of(program):
@@ -71,7 +58,7 @@ def verify_limits(program: Program) -> Iterator[Diagnostic]:
 class _Proof:
     """What holds of the graph of a loop's function. An edge is (state, position among its ways)."""
 
-    def __init__(self, function: Function, meta: InnerLoop) -> None:
+    def __init__(self, function: nodes.Function, meta: nodes.InnerLoop) -> None:
         self.function = function
         self.meta = meta
         self.states = function.states
@@ -86,12 +73,12 @@ class _Proof:
         self.answers = {
             state.exit.slot
             for state in self.states
-            if isinstance(state.exit, Perform) and state.exit.kind in SPENDERS
+            if isinstance(state.exit, nodes.Perform) and state.exit.kind in SPENDERS
         }
         self.conditions = {
             number: condition(state, state.exit)
             for number, state in enumerate(self.states)
-            if isinstance(state.exit, Branch)
+            if isinstance(state.exit, nodes.Branch)
         }
 
     def without(self, edges: set[Edge]) -> list[list[int]]:
@@ -159,7 +146,7 @@ class _Proof:
                 and self.is_sure(self.states[target], sets[0], (ITERATION, LAP))
             ):
                 value = sets[0].value
-                if isinstance(value, Slot) and value.name == LAP:
+                if isinstance(value, nodes.Slot) and value.name == LAP:
                     found.add((number, 1))
         return found
 
@@ -207,7 +194,7 @@ class _Proof:
         """The entry state sets a counter to whole numbers from `least` on."""
         for instruction in self.writers.get(slot, {}).get(0, ()):
             value = instruction.value if instruction is not None else None
-            number = value.value if isinstance(value, Const) else None
+            number = value.value if isinstance(value, nodes.Const) else None
             if type(number) is not int or (least is not None and number < least):
                 wanted = "a whole number" if least is None else f"a whole number from {least} on"
                 yield _problem("counter-set", f"must set `{slot}` to {wanted}", self.states[0])
@@ -226,17 +213,17 @@ class _Proof:
                 yield _problem("counter-reset", message, self.states[number])
                 return
 
-    def counts_surely(self, state: State, slots: tuple[str, ...]) -> Iterator[Diagnostic]:
+    def counts_surely(self, state: nodes.State, slots: tuple[str, ...]) -> Iterator[Diagnostic]:
         """Where a fault can be caught, counting comes before anything that can fault."""
         for instruction in state.body:
-            if not isinstance(instruction, Set) or instruction.slot not in slots:
+            if not isinstance(instruction, nodes.Set) or instruction.slot not in slots:
                 continue
             if not self.is_sure(state, instruction, slots):
                 message = f"can fault before `{instruction.slot}` is counted, and the handler continues"
                 yield _problem("counter-skipped", message, state)
                 return
 
-    def is_sure(self, state: State, wanted: Instruction, counters: tuple[str, ...]) -> bool:
+    def is_sure(self, state: nodes.State, wanted: nodes.Instruction, counters: tuple[str, ...]) -> bool:
         """Whether control that enters `state` and leaves it to another state has done `wanted`.
 
         `counters` are the slots this is part of the proof of: they hold numbers by the time.
@@ -269,7 +256,7 @@ class _Proof:
         allowed = {
             (number, 0)
             for number, state in enumerate(self.states)
-            if isinstance(state.exit, Perform)
+            if isinstance(state.exit, nodes.Perform)
             and (EFFECTS[state.exit.kind].waits or state.exit.kind == "clock")
         }
         for cycle in cycles(self.without(allowed)):
@@ -311,7 +298,7 @@ class _Proof:
             number = todo.pop()
             state = self.states[number]
             after, caught = self.after_body(state, slot, facts[number])
-            spends = isinstance(state.exit, Perform) and state.exit.kind in SPENDERS
+            spends = isinstance(state.exit, nodes.Perform) and state.exit.kind in SPENDERS
             spends = spends and (within is None or _is_part(state, within))
             if spends and after != _CLEAR:
                 overspent.add(number)
@@ -322,7 +309,10 @@ class _Proof:
                     fact = caught
                 elif spends:
                     fact = _OWED
-                elif isinstance(state.exit, Call | Perform | Parallel) and state.exit.slot in self.answers:
+                elif (
+                    isinstance(state.exit, nodes.Call | nodes.Perform | nodes.Parallel)
+                    and state.exit.slot in self.answers
+                ):
                     fact = _LOST if after == _OWED else after
                 elif (number, position) in checked and after == _ADDED:
                     fact = _CLEAR
@@ -333,13 +323,13 @@ class _Proof:
             message = f"may spend again before `{slot}` is added to and compared with the budget"
             yield _problem("unbounded-budget", message, self.states[number])
 
-    def after_body(self, state: State, slot: str, before: int) -> tuple[int, int]:
+    def after_body(self, state: nodes.State, slot: str, before: int) -> tuple[int, int]:
         """What is known of a call's price at a state's exit, and where a fault in it is caught."""
         if before != _OWED:
             return before, before
         after = before
         for instruction in state.body:
-            if isinstance(instruction, Set) and after == _OWED:
+            if isinstance(instruction, nodes.Set) and after == _OWED:
                 if instruction.slot == slot:
                     after = _ADDED
                 elif instruction.slot in self.answers:
@@ -349,16 +339,16 @@ class _Proof:
         kept = after != _LOST and (state.handler is None or state.handler.slot not in self.answers)
         return after, _OWED if kept else _LOST
 
-    def spends_first(self, state: State, slot: str) -> bool:
+    def spends_first(self, state: nodes.State, slot: str) -> bool:
         """Whether adding to `slot` is tried before anything else can fault.
 
         What a call reports need not be a number; then adding it faults, and that is as far as a
         program can go.
         """
         for instruction in state.body:
-            if isinstance(instruction, Set) and instruction.slot == slot:
+            if isinstance(instruction, nodes.Set) and instruction.slot == slot:
                 return True
-            spends = isinstance(instruction, Set) and instruction.slot.startswith("spent.")
+            spends = isinstance(instruction, nodes.Set) and instruction.slot.startswith("spent.")
             if not spends and not is_harmless(instruction):
                 return False
         return False
@@ -367,7 +357,7 @@ class _Proof:
 # --- wording ----------------------------------------------------------------------------------
 
 
-def _name(state: State) -> str:
+def _name(state: nodes.State) -> str:
     return f"`{clean(state.name, 80)}`"
 
 
@@ -378,15 +368,15 @@ def _list(names: list[str] | tuple[str, ...], separator: str = " → ") -> str:
     return separator.join(shown)
 
 
-def _is_part(state: State, name: str) -> bool:
+def _is_part(state: nodes.State, name: str) -> bool:
     """Whether a state is, or is a part of, the author's state of that name."""
     return state.name == name or state.name.startswith(f"{name}/")
 
 
-def _problem(id: str, what: str, state: State, help_: str | None = None) -> Diagnostic:
+def _problem(id: str, what: str, state: nodes.State, help_: str | None = None) -> Diagnostic:
     return Diagnostic(id, f"state {_name(state)} {what}", state.exit.span or state.span, help=help_)
 
 
-def _cycle(id: str, what: str, function: Function, cycle: list[int]) -> Diagnostic:
+def _cycle(id: str, what: str, function: nodes.Function, cycle: list[int]) -> Diagnostic:
     names = [function.states[number].name for number in cycle]
     return Diagnostic(id, f"{what}: {_list([*names, names[0]])}", function.states[cycle[0]].span)

@@ -10,22 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from . import nodes
 from .analysis import exit_targets, expressions, functions_named, slots_read
-from .nodes import (
-    Call,
-    Const,
-    Expr,
-    Function,
-    Note,
-    Parallel,
-    Perform,
-    Prim,
-    Program,
-    Set,
-    State,
-    Switch,
-    TailCall,
-)
 from .records import frozen
 
 # What the result of a command can tell: nothing, its output, or its output and exit code.
@@ -45,8 +31,8 @@ class Unproven:
     """A success that no check precedes: the state that ends the loop, and an agent's state it may follow."""
 
     function: str
-    end: State
-    work: State
+    end: nodes.State
+    work: nodes.State
 
 
 @frozen
@@ -82,7 +68,7 @@ class _Facts:
         return _Facts(self.work, self.is_checked, fresh, self.has_exit_code)
 
 
-def unproven_successes(program: Program, tells: Tells) -> list[Unproven]:
+def unproven_successes(program: nodes.Program, tells: Tells) -> list[Unproven]:
     """The successes of the program's loops that follow an agent's work without a check.
 
     tells: what the result of a command can tell; the exit code of `pytest || true` tells nothing.
@@ -101,12 +87,14 @@ def unproven_successes(program: Program, tells: Tells) -> list[Unproven]:
     return [one for name in names for one in found[name]]
 
 
-def _effects(program: Program) -> dict[str, frozenset[str]]:
+def _effects(program: nodes.Program) -> dict[str, frozenset[str]]:
     """The kinds of effects that each function performs, itself or in what it may call."""
     own: dict[str, set[str]] = {}
     named: dict[str, set[str]] = {}
     for function in program.functions:
-        own[function.name] = {state.exit.kind for state in function.states if isinstance(state.exit, Perform)}
+        own[function.name] = {
+            state.exit.kind for state in function.states if isinstance(state.exit, nodes.Perform)
+        }
         named[function.name] = {
             name
             for state in function.states
@@ -128,7 +116,7 @@ def _effects(program: Program) -> dict[str, frozenset[str]]:
 class _Loop:
     """The analysis of one function."""
 
-    def __init__(self, function: Function, effects: Mapping[str, frozenset[str]], tells: Tells) -> None:
+    def __init__(self, function: nodes.Function, effects: Mapping[str, frozenset[str]], tells: Tells) -> None:
         self.function = function
         self.effects = effects
         self.tells = tells
@@ -156,17 +144,17 @@ class _Loop:
                     todo.append(target)
         return facts
 
-    def _flow(self, state: State, facts: _Facts) -> Iterator[tuple[str, _Facts]]:
+    def _flow(self, state: nodes.State, facts: _Facts) -> Iterator[tuple[str, _Facts]]:
         """The states that control can go to from a state, each with the facts on that edge."""
         if state.handler is not None:
             yield state.handler.target, facts.with_fresh(frozenset())  # a fault skips what would be stored
         fresh = set(facts.fresh)
         for part in state.body:
-            if isinstance(part, Set):
+            if isinstance(part, nodes.Set):
                 (fresh.add if self._is_fresh(part.value, fresh, facts) else fresh.discard)(part.slot)
         facts = facts.with_fresh(frozenset(fresh))
         exit = state.exit
-        if isinstance(exit, Switch) and self._is_fresh(exit.subject, fresh, facts):
+        if isinstance(exit, nodes.Switch) and self._is_fresh(exit.subject, fresh, facts):
             for verdict, target in exit.cases:
                 yield target, _Facts(facts.work) if verdict in GOOD else facts.after_work()
             if exit.default is not None:
@@ -176,14 +164,14 @@ class _Loop:
         for target in exit_targets(exit):
             yield target, after
 
-    def _is_fresh(self, value: Expr, fresh: set[str], facts: _Facts) -> bool:
-        is_blind = isinstance(value, Prim) and value.op == "judge_exit" and not facts.has_exit_code
+    def _is_fresh(self, value: nodes.Expr, fresh: set[str], facts: _Facts) -> bool:
+        is_blind = isinstance(value, nodes.Prim) and value.op == "judge_exit" and not facts.has_exit_code
         return not is_blind and not fresh.isdisjoint(slots_read(value))
 
-    def _after(self, state: State, facts: _Facts) -> _Facts:
+    def _after(self, state: nodes.State, facts: _Facts) -> _Facts:
         """The facts after the effect or the call at the end of a state."""
         exit = state.exit
-        if isinstance(exit, Perform):
+        if isinstance(exit, nodes.Perform):
             if exit.kind in _CLAIMS:
                 return facts.after_claim(state.name)
             if exit.kind in _CHECKS:
@@ -191,24 +179,24 @@ class _Loop:
                 return facts.after_work(frozenset({exit.slot} if told else ()), told == ALL)
             is_fresh = exit.kind == "jq" and not facts.fresh.isdisjoint(slots_read(exit.args))
             return facts.with_fresh(facts.fresh | {exit.slot} if is_fresh else facts.fresh - {exit.slot})
-        if isinstance(exit, Call | TailCall | Parallel):
+        if isinstance(exit, nodes.Call | nodes.TailCall | nodes.Parallel):
             kinds = self._kinds_of(exit.callee)
             if kinds & _CLAIMS:
                 return facts.after_claim(state.name)
             is_check = bool(kinds & _CHECKS) and "evaluate" not in kinds
-            slot = frozenset({exit.slot}) if not isinstance(exit, TailCall) else frozenset[str]()
+            slot = frozenset({exit.slot}) if not isinstance(exit, nodes.TailCall) else frozenset[str]()
             if kinds & _CHECKS:
                 return facts.after_work(slot if is_check else frozenset())
             return facts.with_fresh(facts.fresh - slot)
         return facts
 
-    def _told(self, exit: Perform) -> int:
+    def _told(self, exit: nodes.Perform) -> int:
         """What the result of a command or tool can tell."""
         command = _field(exit.args, "command")
-        is_text = isinstance(command, Const) and isinstance(command.value, str)
+        is_text = isinstance(command, nodes.Const) and isinstance(command.value, str)
         return self.tells(command.value) if is_text else ALL  # type: ignore[union-attr]
 
-    def _kinds_of(self, callee: Expr) -> frozenset[str]:
+    def _kinds_of(self, callee: nodes.Expr) -> frozenset[str]:
         """The kinds of effects that a call may perform."""
         names = functions_named(callee)
         if not names:  # a value from elsewhere may be any function
@@ -216,29 +204,33 @@ class _Loop:
         return frozenset().union(*(self.effects[name] for name in names))
 
 
-def _only_fails(state: State, exit: Switch) -> bool:
+def _only_fails(state: nodes.State, exit: nodes.Switch) -> bool:
     """Whether all verdicts but the good ones have a case of their own, so that the default is a good one."""
-    judges = {part.value.op for part in state.body if isinstance(part, Set) and isinstance(part.value, Prim)}
+    judges = {
+        part.value.op
+        for part in state.body
+        if isinstance(part, nodes.Set) and isinstance(part.value, nodes.Prim)
+    }
     return {"failure", "error"} <= {verdict for verdict, _ in exit.cases} and bool(judges & _TWO_VERDICTS)
 
 
-def _succeeds(state: State) -> bool:
+def _succeeds(state: nodes.State) -> bool:
     """Whether the loop ends in this state with success."""
     return any(
-        isinstance(part, Note)
+        isinstance(part, nodes.Note)
         and part.kind == "loop_complete"
-        and isinstance(status := _field(part.fields, "status"), Const)
+        and isinstance(status := _field(part.fields, "status"), nodes.Const)
         and status.value == "success"
         for part in state.body
     )
 
 
-def _field(fields: Expr, name: str) -> Expr | None:
+def _field(fields: nodes.Expr, name: str) -> nodes.Expr | None:
     """The value of a field of a map that is written out."""
-    if isinstance(fields, Const) and isinstance(fields.value, dict) and name in fields.value:
-        return Const(fields.value[name])
-    if isinstance(fields, Prim) and fields.op == "map":
+    if isinstance(fields, nodes.Const) and isinstance(fields.value, dict) and name in fields.value:
+        return nodes.Const(fields.value[name])
+    if isinstance(fields, nodes.Prim) and fields.op == "map":
         for key, value in zip(fields.args[::2], fields.args[1::2], strict=True):
-            if isinstance(key, Const) and key.value == name:
+            if isinstance(key, nodes.Const) and key.value == name:
                 return value
     return None

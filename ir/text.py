@@ -17,31 +17,7 @@ from typing import Any, assert_never
 
 import attrs
 
-from .nodes import (
-    Branch,
-    Call,
-    Closure,
-    Const,
-    Exit,
-    Expr,
-    Fail,
-    Function,
-    Goto,
-    Instruction,
-    Limits,
-    Meta,
-    Note,
-    Parallel,
-    Perform,
-    Prim,
-    Program,
-    Return,
-    Set,
-    Slot,
-    State,
-    Switch,
-    TailCall,
-)
+from . import nodes
 from .spans import Places, Source, Span
 from .symbols import Symbol
 
@@ -58,7 +34,7 @@ _WIDTH = 100
 _DECIMAL_BITS = 10_000
 
 
-def print_program(program: Program, spans: bool = True) -> str:
+def print_program(program: nodes.Program, spans: bool = True) -> str:
     """`program` as text that `parse_program` reads back to an equal program.
 
     Without `spans`, places are left out and only they are lost. Raises TypeError for a constant
@@ -69,7 +45,7 @@ def print_program(program: Program, spans: bool = True) -> str:
     return "".join(printer.out)
 
 
-def parse_program(text: str, path: str, places: Places = "written") -> Program:
+def parse_program(text: str, path: str, places: Places = "written") -> nodes.Program:
     """The program written in `text`; raises CompileError with places in `path`.
 
     places: the spans that its parts get: those that the text writes; `added`: in a text that lists no
@@ -144,7 +120,7 @@ def print_constant(value: Any) -> str:
     return "".join(out)
 
 
-def meta_map(meta: Meta) -> dict[str, Any]:
+def meta_map(meta: nodes.Meta) -> dict[str, Any]:
     """`meta` as the map its text form shows; bounds that are not set are left out."""
     shown: dict[str, Any] = {
         "kind": meta.kind,
@@ -158,7 +134,7 @@ def meta_map(meta: Meta) -> dict[str, Any]:
     return shown
 
 
-def _bounds(limits: Limits) -> dict[str, Any]:
+def _bounds(limits: nodes.Limits) -> dict[str, Any]:
     return {name: bound for name, bound in attrs.asdict(limits).items() if bound not in (None, {})}
 
 
@@ -191,7 +167,7 @@ class _Printer:
         else:
             self.out.append("\n")
 
-    def program(self, program: Program) -> None:
+    def program(self, program: nodes.Program) -> None:
         out = self.out
         out.append(f"program {self.name(program.name)} entry {self.name(program.entry)}\n")
         out.append(f"meta {print_constant(meta_map(program.meta))}\n")
@@ -201,7 +177,7 @@ class _Printer:
         for function in program.functions:
             self.function(function)
 
-    def function(self, function: Function) -> None:
+    def function(self, function: nodes.Function) -> None:
         out = self.out
         head = f"\nfunction {self.name(function.name)}("
         out.append(head)
@@ -230,7 +206,7 @@ class _Printer:
         out.append(")")
         return column + 1
 
-    def state(self, state: State) -> None:
+    def state(self, state: nodes.State) -> None:
         handler = state.handler
         if handler is None:
             self.out.append(f"  state {self.name(state.name)}")
@@ -244,11 +220,11 @@ class _Printer:
             self.instruction(instruction)
         self.exit(state.exit)
 
-    def instruction(self, instruction: Instruction) -> None:
-        if isinstance(instruction, Set):
+    def instruction(self, instruction: nodes.Instruction) -> None:
+        if isinstance(instruction, nodes.Set):
             self.out.append(f"    {self.name(instruction.slot)} = ")
             self.expression(instruction.value)
-        elif isinstance(instruction, Note):
+        elif isinstance(instruction, nodes.Note):
             self.out.append(f"    note {self.name(instruction.kind)} ")
             self.expression(instruction.fields)
         else:
@@ -258,61 +234,61 @@ class _Printer:
             self.expression(instruction.value)
         self.end(instruction.span)
 
-    def exit(self, exit_: Exit) -> None:
+    def exit(self, exit_: nodes.Exit) -> None:
         out = self.out
         name = self.name
         match exit_:
-            case Goto():
+            case nodes.Goto():
                 out.append(f"    goto {name(exit_.target)}")
-            case Branch():
+            case nodes.Branch():
                 out.append("    branch ")
                 self.expression(exit_.condition)
                 out.append(f" {name(exit_.then)} {name(exit_.otherwise)}")
-            case Switch():
+            case nodes.Switch():
                 out.append("    switch ")
                 self.expression(exit_.subject)
                 cases = [f"{quote(case)} -> {name(target)}" for case, target in exit_.cases]
                 if exit_.default is not None:
                     cases.append(f"else -> {name(exit_.default)}")
                 out.append(f" {{{', '.join(cases)}}}")
-            case Call():
+            case nodes.Call():
                 out.append("    call ")
                 self.callee(exit_.callee)
                 self.arguments(exit_.args)
                 out.append(f" -> {name(exit_.slot)} then {name(exit_.next)}")
-            case TailCall():
+            case nodes.TailCall():
                 out.append("    tailcall ")
                 self.callee(exit_.callee)
                 self.arguments(exit_.args)
-            case Perform():
+            case nodes.Perform():
                 out.append(f"    perform {name(exit_.kind)} ")
                 self.expression(exit_.args)
                 out.append(f" -> {name(exit_.slot)} then {name(exit_.next)}")
-            case Parallel():
+            case nodes.Parallel():
                 out.append("    parallel ")
                 self.callee(exit_.callee)
                 out.append(" over ")
                 self.expression(exit_.items)
                 out.append(f" -> {name(exit_.slot)} then {name(exit_.next)}")
-            case Return():
+            case nodes.Return():
                 out.append("    return ")
                 self.expression(exit_.value)
-            case Fail():
+            case nodes.Fail():
                 out.append("    fail ")
                 self.expression(exit_.error)
             case _:
                 assert_never(exit_)
         self.end(exit_.span)
 
-    def callee(self, callee: Expr) -> None:
-        if isinstance(callee, Slot | Closure):
+    def callee(self, callee: nodes.Expr) -> None:
+        if isinstance(callee, nodes.Slot | nodes.Closure):
             self.expression(callee)
         else:
             self.out.append("(")
             self.expression(callee)
             self.out.append(")")
 
-    def arguments(self, args: tuple[Expr, ...]) -> None:
+    def arguments(self, args: tuple[nodes.Expr, ...]) -> None:
         self.out.append("(")
         for index, arg in enumerate(args):
             if index:
@@ -320,24 +296,24 @@ class _Printer:
             self.expression(arg)
         self.out.append(")")
 
-    def expression(self, expr: Expr) -> None:
+    def expression(self, expr: nodes.Expr) -> None:
         """Without recursion: an expression may be nested deeper than Python's stack."""
         out = self.out
         names = self.names
         spans = self.spans
-        stack: list[Expr | str] = [expr]
+        stack: list[nodes.Expr | str] = [expr]
         while stack:
             item = stack.pop()
             if isinstance(item, str):
                 out.append(item)
                 continue
             end = f"^{self.place(item.span)}" if spans and item.span is not None else ""
-            if isinstance(item, Slot):
+            if isinstance(item, nodes.Slot):
                 out.append((names.get(item.name) or self.name(item.name)) + end)
-            elif isinstance(item, Const):
+            elif isinstance(item, nodes.Const):
                 out.append(print_constant(item.value) + end)
             else:
-                if isinstance(item, Prim):
+                if isinstance(item, nodes.Prim):
                     out.append(f"{names.get(item.op) or self.name(item.op)}(")
                     args = item.args
                 else:

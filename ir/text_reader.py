@@ -19,35 +19,8 @@ from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 
+from . import nodes as ir
 from .diagnostics import CompileError, Diagnostic, clean, suggest
-from .nodes import (
-    Branch,
-    Call,
-    Closure,
-    Const,
-    Exit,
-    Expr,
-    Fail,
-    Function,
-    Goto,
-    Handler,
-    InnerLoop,
-    Instruction,
-    Limits,
-    Meta,
-    Note,
-    Parallel,
-    Perform,
-    Prim,
-    Program,
-    Return,
-    Set,
-    SetBox,
-    Slot,
-    State,
-    Switch,
-    TailCall,
-)
 from .spans import Places, Source, Span
 from .symbols import Symbol
 
@@ -86,7 +59,7 @@ _WORDS = {
 _WORDS |= {"REST", "FAULT", "THEN", "ELSE", "OVER"}
 
 
-def read_program(text: str, path: str, places: Places) -> Program:
+def read_program(text: str, path: str, places: Places) -> ir.Program:
     """See `text.parse_program`."""
     with _LOCK:
         return _reader().read(text, path, places)
@@ -137,7 +110,7 @@ class _Reader:
         self.names: dict[str, str] = {}
         self.spans: dict[str, Span | None] = {}
 
-    def read(self, text: str, path: str, places: Places) -> Program:
+    def read(self, text: str, path: str, places: Places) -> ir.Program:
         self.begin(path, places)
         program: Any = None
         try:
@@ -151,7 +124,7 @@ class _Reader:
         if problems:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             raise CompileError(problems, [Source(path, digest, text)])
-        assert isinstance(program, Program)
+        assert isinstance(program, ir.Program)
         return program
 
     # --- errors -------------------------------------------------------------------------------
@@ -256,11 +229,11 @@ class _Reader:
 
     # --- the program --------------------------------------------------------------------------
 
-    def start(self, children: Children) -> Program:
+    def start(self, children: Children) -> ir.Program:
         name, entry, meta, *rest = children
-        functions = tuple(item for item in rest if isinstance(item, Function))
-        return Program(
-            self.name(name), self.name(entry), functions, meta or Meta(), sources=tuple(self.sources)
+        functions = tuple(item for item in rest if isinstance(item, ir.Function))
+        return ir.Program(
+            self.name(name), self.name(entry), functions, meta or ir.Meta(), sources=tuple(self.sources)
         )
 
     def source(self, children: Children) -> None:
@@ -269,14 +242,14 @@ class _Reader:
             self.problem(number, f"sources are numbered in order; this one is {len(self.sources)}")
         self.sources.append(Source(self.unquoted(path), str(digest)[7:] if digest else ""))
 
-    def meta(self, children: Children) -> Meta:
+    def meta(self, children: Children) -> ir.Meta:
         token, fields = children
         given = fields.pop("loops", ())
         if type(given) is not tuple or not all(type(loop) is dict and "function" in loop for loop in given):
             self.problem(token, "`loops` is a list of maps with a `function`")
             given = ()
-        loops = tuple(InnerLoop(**self.settings(token, "loops.", InnerLoop, loop)) for loop in given)
-        return Meta(**self.settings(token, "", Meta, fields), loops=loops)
+        loops = tuple(ir.InnerLoop(**self.settings(token, "loops.", ir.InnerLoop, loop)) for loop in given)
+        return ir.Meta(**self.settings(token, "", ir.Meta, fields), loops=loops)
 
     def settings(self, token: Token, within: str, cls: type[Any], given: dict[str, Any]) -> dict[str, Any]:
         """The known ones among settings, their `limits` read."""
@@ -284,16 +257,16 @@ class _Reader:
         if type(limits) is not dict:
             self.problem(token, f"`{within}limits` is a map")
             limits = {}
-        for what, allowed, fields in ((within, cls, given), (f"{within}limits.", Limits, limits)):
+        for what, allowed, fields in ((within, cls, given), (f"{within}limits.", ir.Limits, limits)):
             names = [field.name for field in attrs.fields(allowed)]
             for name in [name for name in fields if name not in names]:
                 self.problem(token, f"unknown setting `{what}{_shown(name, '')}`", suggest(name, names))
                 del fields[name]
-        return {**given, "limits": Limits(**limits)}
+        return {**given, "limits": ir.Limits(**limits)}
 
-    def function(self, children: Children) -> Function:
+    def function(self, children: Children) -> ir.Function:
         head, name, parameters, rest, captures, locals_, span, *states = children
-        return Function(
+        return ir.Function(
             self.name(name), parameters, tuple(states), captures or (), locals_ or (),
             rest=rest is not None, span=self.span(span, head),
         )  # fmt: skip
@@ -301,39 +274,39 @@ class _Reader:
     def name_list(self, children: Children) -> tuple[str, ...]:
         return tuple(map(self.name, children))
 
-    def state(self, children: Children) -> State:
+    def state(self, children: Children) -> ir.State:
         head, name, handler, span, *body, exit_ = children
-        return State(self.name(name), tuple(body), exit_, handler, span=self.span(span, head))
+        return ir.State(self.name(name), tuple(body), exit_, handler, span=self.span(span, head))
 
-    def handler(self, children: Children) -> Handler:
+    def handler(self, children: Children) -> ir.Handler:
         target, slot = children
-        return Handler(self.name(target), self.name(slot))
+        return ir.Handler(self.name(target), self.name(slot))
 
     # --- instructions -------------------------------------------------------------------------
 
-    def assign(self, children: Children) -> Instruction:
+    def assign(self, children: Children) -> ir.Instruction:
         slot, value, span = children
-        return Set(self.name(slot), value, span=self.span(span, slot))
+        return ir.Set(self.name(slot), value, span=self.span(span, slot))
 
-    def setbox(self, children: Children) -> Instruction:
+    def setbox(self, children: Children) -> ir.Instruction:
         head, box, value, span = children
-        return SetBox(box, value, span=self.span(span, head))
+        return ir.SetBox(box, value, span=self.span(span, head))
 
-    def note(self, children: Children) -> Instruction:
+    def note(self, children: Children) -> ir.Instruction:
         head, kind, fields, span = children
-        return Note(self.name(kind), fields, span=self.span(span, head))
+        return ir.Note(self.name(kind), fields, span=self.span(span, head))
 
     # --- exits --------------------------------------------------------------------------------
 
-    def goto(self, children: Children) -> Exit:
+    def goto(self, children: Children) -> ir.Exit:
         head, target, span = children
-        return Goto(self.name(target), span=self.span(span, head))
+        return ir.Goto(self.name(target), span=self.span(span, head))
 
-    def branch(self, children: Children) -> Exit:
+    def branch(self, children: Children) -> ir.Exit:
         head, condition, then, otherwise, span = children
-        return Branch(condition, self.name(then), self.name(otherwise), span=self.span(span, head))
+        return ir.Branch(condition, self.name(then), self.name(otherwise), span=self.span(span, head))
 
-    def switch(self, children: Children) -> Exit:
+    def switch(self, children: Children) -> ir.Exit:
         head, subject, cases, span = children
         default: str | None = None
         pairs = []
@@ -344,7 +317,7 @@ class _Reader:
                 default = target
             else:
                 self.problem(head, "`else` stands twice in this switch")
-        return Switch(subject, tuple(pairs), default, span=self.span(span, head))
+        return ir.Switch(subject, tuple(pairs), default, span=self.span(span, head))
 
     def cases(self, children: Children) -> Children:
         return children
@@ -356,49 +329,51 @@ class _Reader:
     def otherwise(self, children: Children) -> tuple[str | None, str]:
         return None, self.name(children[0])
 
-    def call(self, children: Children) -> Exit:
+    def call(self, children: Children) -> ir.Exit:
         head, callee, args, slot, next_, span = children
-        return Call(callee, args, self.name(slot), self.name(next_), span=self.span(span, head))
+        return ir.Call(callee, args, self.name(slot), self.name(next_), span=self.span(span, head))
 
-    def tailcall(self, children: Children) -> Exit:
+    def tailcall(self, children: Children) -> ir.Exit:
         head, callee, args, span = children
-        return TailCall(callee, args, span=self.span(span, head))
+        return ir.TailCall(callee, args, span=self.span(span, head))
 
-    def perform(self, children: Children) -> Exit:
+    def perform(self, children: Children) -> ir.Exit:
         head, kind, args, slot, next_, span = children
-        return Perform(self.name(kind), args, self.name(slot), self.name(next_), span=self.span(span, head))
+        return ir.Perform(
+            self.name(kind), args, self.name(slot), self.name(next_), span=self.span(span, head)
+        )
 
-    def parallel(self, children: Children) -> Exit:
+    def parallel(self, children: Children) -> ir.Exit:
         head, callee, items, slot, next_, span = children
-        return Parallel(callee, items, self.name(slot), self.name(next_), span=self.span(span, head))
+        return ir.Parallel(callee, items, self.name(slot), self.name(next_), span=self.span(span, head))
 
-    def return_(self, children: Children) -> Exit:
+    def return_(self, children: Children) -> ir.Exit:
         head, value, span = children
-        return Return(value, span=self.span(span, head))
+        return ir.Return(value, span=self.span(span, head))
 
-    def fail(self, children: Children) -> Exit:
+    def fail(self, children: Children) -> ir.Exit:
         head, error, span = children
-        return Fail(error, span=self.span(span, head))
+        return ir.Fail(error, span=self.span(span, head))
 
     # --- expressions --------------------------------------------------------------------------
 
-    def const(self, children: Children) -> Expr:
+    def const(self, children: Children) -> ir.Expr:
         value, span = children
-        return Const(value, span=None if span is None else self.span(span, span))
+        return ir.Const(value, span=None if span is None else self.span(span, span))
 
-    def slot(self, children: Children) -> Expr:
+    def slot(self, children: Children) -> ir.Expr:
         name, span = children
-        return Slot(self.name(name), span=self.span(span, name))
+        return ir.Slot(self.name(name), span=self.span(span, name))
 
-    def prim(self, children: Children) -> Expr:
+    def prim(self, children: Children) -> ir.Expr:
         op, args, span = children
-        return Prim(self.name(op), args, span=self.span(span, op))
+        return ir.Prim(self.name(op), args, span=self.span(span, op))
 
-    def closure(self, children: Children) -> Expr:
+    def closure(self, children: Children) -> ir.Expr:
         function, captures, span = children
-        return Closure(self.name(function), captures, span=self.span(span, function))
+        return ir.Closure(self.name(function), captures, span=self.span(span, function))
 
-    def exprs(self, children: Children) -> tuple[Expr, ...]:
+    def exprs(self, children: Children) -> tuple[ir.Expr, ...]:
         return tuple(children)
 
     # --- constants ----------------------------------------------------------------------------

@@ -10,29 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from . import nodes
 from .analysis import exit_targets, expressions, graph, reachable
 from .constants import MAX_NESTING, constant_problem
 from .diagnostics import Diagnostic, clean, suggest
 from .effects import EFFECTS, NOTES, UNITS
 from .limit_proof import verify_limits
-from .nodes import (
-    Call,
-    Closure,
-    Const,
-    Expr,
-    Function,
-    Limits,
-    Meta,
-    Note,
-    Parallel,
-    Perform,
-    Prim,
-    Program,
-    Set,
-    Slot,
-    State,
-    Switch,
-)
 from .primitives import PRIMITIVES
 from .spans import Span
 
@@ -41,7 +24,7 @@ _MAX_SUGGESTIONS = 20
 KINDS = ("loop", "flow")
 
 
-def verify(program: Program) -> Iterator[Diagnostic]:
+def verify(program: nodes.Program) -> Iterator[Diagnostic]:
     """Everything wrong with `program`; without an error among it, the program can be run.
 
     A warning (`unreachable-state`) refuses nothing.
@@ -55,11 +38,11 @@ def verify(program: Program) -> Iterator[Diagnostic]:
 
 
 class _Verifier:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: nodes.Program) -> None:
         self.program = program
         self.functions = {function.name: function for function in program.functions}
         self.suggestions = 0
-        self.within: Function | State | None = None
+        self.within: nodes.Function | nodes.State | None = None
         # What was found in the state that is looked at.
         self.found: list[Diagnostic] = []
         # How deep the expressions are of the function that is looked at in which nothing was found: many
@@ -106,7 +89,7 @@ class _Verifier:
                 )
             seen.add(name)
 
-    def meta(self, meta: Meta) -> Iterator[Diagnostic]:
+    def meta(self, meta: nodes.Meta) -> Iterator[Diagnostic]:
         def bad(what: str) -> Diagnostic:
             return Diagnostic("bad-meta", f"meta: {what}")
 
@@ -134,7 +117,7 @@ class _Verifier:
                 yield bad("`loops.maintain` is true or false, `loops.name` a string")
             yield from (bad(f"loops: {what}") for what in _limits_problems(loop.limits))
 
-    def function(self, function: Function) -> Iterator[Diagnostic]:
+    def function(self, function: nodes.Function) -> Iterator[Diagnostic]:
         self.within = function
         yield from self.duplicates("slot", function.slots, function.span)
         yield from self.duplicates("state", (state.name for state in function.states), function.span)
@@ -166,14 +149,14 @@ class _Verifier:
                     message = f"state {_name(state.name)} cannot be reached{self.where}"
                     yield Diagnostic("unreachable-state", message, state.span, severity="warning")
 
-    def state(self, state: State, slots: frozenset[str], states: frozenset[str]) -> None:
+    def state(self, state: nodes.State, slots: frozenset[str], states: frozenset[str]) -> None:
         self.within = state
         for instruction in state.body:
             span = instruction.span or state.span
             kind = type(instruction)
-            if kind is Set and instruction.slot not in slots:  # type: ignore[union-attr]
+            if kind is nodes.Set and instruction.slot not in slots:  # type: ignore[union-attr]
                 self.found.append(self.unknown("slot", instruction.slot, slots, span))  # type: ignore[union-attr]
-            elif kind is Note and instruction.kind not in NOTES:  # type: ignore[union-attr]
+            elif kind is nodes.Note and instruction.kind not in NOTES:  # type: ignore[union-attr]
                 self.found.append(self.unknown("note", instruction.kind, NOTES, span))  # type: ignore[union-attr]
             for expr in expressions(instruction):
                 if id(expr) not in self.sound:
@@ -184,12 +167,12 @@ class _Verifier:
             if id(expr) not in self.sound:
                 self.expression(expr, slots, span)
         targets = exit_targets(exit_)
-        if isinstance(exit_, Switch):
+        if isinstance(exit_, nodes.Switch):
             self.found += self.duplicates("case", [case for case, _ in exit_.cases], span)
-        elif isinstance(exit_, Call | Perform | Parallel):
+        elif isinstance(exit_, nodes.Call | nodes.Perform | nodes.Parallel):
             if exit_.slot not in slots:
                 self.found.append(self.unknown("slot", exit_.slot, slots, span))
-            if isinstance(exit_, Perform) and exit_.kind not in EFFECTS:
+            if isinstance(exit_, nodes.Perform) and exit_.kind not in EFFECTS:
                 self.found.append(self.unknown("effect", exit_.kind, EFFECTS, span))
         if state.handler is not None:
             targets = (*targets, state.handler.target)
@@ -204,33 +187,33 @@ class _Verifier:
         help_ = self.suggest(name, names, kinds.get(what, f"{what}s"))
         return Diagnostic(f"unknown-{what}", f"no {what} {_name(name)}{self.where}", span, help=help_)
 
-    def expression(self, root: Expr, slots: frozenset[str], span: Span | None) -> None:
+    def expression(self, root: nodes.Expr, slots: frozenset[str], span: Span | None) -> None:
         """Without recursion, level by level; `span` is shown where a part has none of its own."""
         sound, leaves = self.sound, self.leaves
         before = len(self.found)
-        level: list[Expr] = [root]
+        level: list[nodes.Expr] = [root]
         depth = deepest = 0
         while level:
-            below: list[Expr] = []
+            below: list[nodes.Expr] = []
             for item in level:
                 if id(item) in leaves:
                     continue
                 # Not `isinstance`: this is asked of every expression of a program.
                 kind = type(item)
-                if kind is Prim:
+                if kind is nodes.Prim:
                     known = sound.get(id(item))
                     if known is None:
                         below += item.args  # type: ignore[union-attr]
                         self.primitive(item, item.span or span)  # type: ignore[arg-type]
                     else:
                         deepest = max(deepest, depth + known)
-                elif kind is Const:
+                elif kind is nodes.Const:
                     problem = constant_problem(item.value)  # type: ignore[union-attr]
                     if problem is None:
                         leaves.add(id(item))
                     else:
                         self.found.append(Diagnostic("bad-constant", problem + self.where, item.span or span))
-                elif kind is Slot:
+                elif kind is nodes.Slot:
                     if item.name in slots:  # type: ignore[union-attr]
                         leaves.add(id(item))
                     else:
@@ -248,7 +231,7 @@ class _Verifier:
         if len(self.found) == before:
             sound[id(root)] = max(depth, deepest)
 
-    def primitive(self, item: Prim, span: Span | None) -> None:
+    def primitive(self, item: nodes.Prim, span: Span | None) -> None:
         row = PRIMITIVES.get(item.op)
         count = len(item.args)
         if row is None:
@@ -260,7 +243,7 @@ class _Verifier:
             message = f"`map` has a key without a value{self.where}"
             self.found.append(Diagnostic("operand-count", message, span))
 
-    def closure(self, item: Closure, span: Span | None) -> None:
+    def closure(self, item: nodes.Closure, span: Span | None) -> None:
         function = self.functions.get(item.function)
         if function is None:
             self.found.append(self.unknown("function", item.function, self.functions, span))
@@ -274,7 +257,7 @@ class _Verifier:
 _MOST = 10**15
 
 
-def _limits_problems(limits: Limits) -> Iterator[str]:
+def _limits_problems(limits: nodes.Limits) -> Iterator[str]:
     for name in ("max_iterations", "max_steps", "timeout_ms"):
         bound = getattr(limits, name)
         if bound is not None and (type(bound) is not int or not 1 <= bound <= _MOST):

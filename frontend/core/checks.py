@@ -15,58 +15,33 @@ from ...ir.records import frozen
 from ...ir.spans import Span
 from ..sexp.datum import Atom
 from ..sexp.printer import show
+from . import nodes as core
 from .forms import count_words
 from .library import LIBRARY, ROWS
-from .nodes import (
-    LEAVES,
-    Apply,
-    Assign,
-    Binding,
-    Core,
-    External,
-    Fail,
-    If,
-    Lambda,
-    Let,
-    Letrec,
-    Library,
-    Literal,
-    Loop,
-    Note,
-    Operation,
-    Parallel,
-    Perform,
-    Recur,
-    Sequence,
-    Try,
-    Variable,
-    children,
-    walk,
-)
 
 
 @frozen(eq=False)
 class Expected:
     """An expected arity: the function `who` is called with these arguments."""
 
-    value: Core
+    value: core.Core
     who: str
     takes: tuple[str, ...]
 
 
 def check(
-    program: Core,
-    locals: Iterable[Binding] = (),
+    program: core.Core,
+    locals: Iterable[core.Binding] = (),
     expected: Iterable[Expected] = (),
     *,
     has_errors: bool = False,
-    functions: Mapping[Binding, Lambda] | None = None,
+    functions: Mapping[core.Binding, core.Lambda] | None = None,
 ) -> list[Diagnostic]:
     """All findings. `locals`: the variables to report when unused, unless there are errors.
 
     functions: what variables hold that the program does not bind.
     """
-    nodes = list(walk(program))
+    nodes = list(core.walk(program))
     known = {**(functions or {}), **_known_values(nodes)}
     expected = list(expected)
     elsewhere = {place.value for place in expected}
@@ -81,32 +56,34 @@ def check(
 # --- calls ------------------------------------------------------------------------------------
 
 
-def _known_values(nodes: list[Core]) -> dict[Binding, Core]:
+def _known_values(nodes: list[core.Core]) -> dict[core.Binding, core.Core]:
     """The values of variables that are never assigned."""
-    known: dict[Binding, Core] = {}
+    known: dict[core.Binding, core.Core] = {}
     for node in nodes:
-        if isinstance(node, Let | Letrec):
+        if isinstance(node, core.Let | core.Letrec):
             for binding, value in node.bindings:
                 if not binding.is_assigned:
                     known[binding] = value
     return known
 
 
-def _calls(nodes: list[Core], known: dict[Binding, Core], elsewhere: set[Core]) -> Iterable[Diagnostic]:
+def _calls(
+    nodes: list[core.Core], known: dict[core.Binding, core.Core], elsewhere: set[core.Core]
+) -> Iterable[Diagnostic]:
     """`elsewhere`: functions whose calls are checked elsewhere."""
     for node in nodes:
-        if isinstance(node, Apply):
+        if isinstance(node, core.Apply):
             finding = _call(node, known)
             if finding is not None and _what_is_called(node.callee, known) not in elsewhere:
                 yield finding
 
 
-def _unfit(expected: Iterable[Expected], known: dict[Binding, Core]) -> Iterable[Diagnostic]:
+def _unfit(expected: Iterable[Expected], known: dict[core.Binding, core.Core]) -> Iterable[Diagnostic]:
     for place in expected:
         function = _what_is_called(place.value, known)
         count = len(place.takes)
         called = f"it is called with {count}: ({' '.join(place.takes)})"
-        if isinstance(function, Literal):
+        if isinstance(function, core.Literal):
             if function.value is not None or function.span is not None:
                 yield Diagnostic(
                     "not-a-function", f"the {place.who} is no function", place.value.span, called
@@ -118,10 +95,10 @@ def _unfit(expected: Iterable[Expected], known: dict[Binding, Core]) -> Iterable
             yield Diagnostic("wrong-arity", message, place.value.span, called)
 
 
-def _what_is_called(callee: Core, known: dict[Binding, Core]) -> Core | None:
+def _what_is_called(callee: core.Core, known: dict[core.Binding, core.Core]) -> core.Core | None:
     """The value of a callee, followed through a few variables; None if it is not known."""
     for _ in range(10):
-        if not isinstance(callee, Variable):
+        if not isinstance(callee, core.Variable):
             return callee
         value = known.get(callee.binding)
         if value is None:
@@ -130,23 +107,25 @@ def _what_is_called(callee: Core, known: dict[Binding, Core]) -> Core | None:
     return None
 
 
-def _takes(function: Core) -> tuple[int, int | None] | None:
+def _takes(function: core.Core) -> tuple[int, int | None] | None:
     """The least and the greatest number of arguments of a function."""
-    if isinstance(function, Lambda):
+    if isinstance(function, core.Lambda):
         return function.least, function.most
-    if isinstance(function, Library) and (entry := LIBRARY.get(function.name)) is not None:
+    if isinstance(function, core.Library) and (entry := LIBRARY.get(function.name)) is not None:
         return entry.least, entry.most
     return None
 
 
-def _call(node: Apply, known: dict[Binding, Core]) -> Diagnostic | None:
+def _call(node: core.Apply, known: dict[core.Binding, core.Core]) -> Diagnostic | None:
     callee = _what_is_called(node.callee, known)
-    name = node.callee.binding.name if isinstance(node.callee, Variable) else ""
-    if isinstance(callee, Lambda):
+    name = node.callee.binding.name if isinstance(node.callee, core.Variable) else ""
+    if isinstance(callee, core.Lambda):
         name = name or callee.name
-    elif isinstance(callee, Library):
+    elif isinstance(callee, core.Library):
         name = callee.name
-    elif isinstance(callee, Literal) or (isinstance(callee, Operation) and callee.op in ("list", "map")):
+    elif isinstance(callee, core.Literal) or (
+        isinstance(callee, core.Operation) and callee.op in ("list", "map")
+    ):
         return _no_function(node, callee, name)
     fit = _takes(callee) if callee is not None else None
     if fit is None:
@@ -161,7 +140,7 @@ def _call(node: Apply, known: dict[Binding, Core]) -> Diagnostic | None:
         "wrong-arity",
         f"{who} takes {_arguments(least, most)}, {given}",
         node.span,
-        help=_parameters(callee) if isinstance(callee, Lambda) else _usage(name),
+        help=_parameters(callee) if isinstance(callee, core.Lambda) else _usage(name),
     )
 
 
@@ -169,7 +148,7 @@ def _arguments(least: int, most: int | None) -> str:
     return count_words(least, most, "argument")
 
 
-def parameters_of(function: Lambda) -> str:
+def parameters_of(function: core.Lambda) -> str:
     """A function's parameters as written, without brackets."""
     names = [binding.name for binding in function.parameters]
     if function.optionals:
@@ -179,7 +158,7 @@ def parameters_of(function: Lambda) -> str:
     return " ".join(names)
 
 
-def _parameters(function: Lambda) -> str:
+def _parameters(function: core.Lambda) -> str:
     where = f", in line {function.span.line}" if function.span is not None else ""
     return f"its parameters are ({parameters_of(function)}){where}"
 
@@ -191,10 +170,10 @@ def _usage(name: str) -> str | None:
     return None
 
 
-def _no_function(node: Apply, callee: Literal | Operation, name: str) -> Diagnostic | None:
+def _no_function(node: core.Apply, callee: core.Literal | core.Operation, name: str) -> Diagnostic | None:
     help = f"to use its value, write {name} without brackets"
-    if isinstance(callee, Operation) or isinstance(callee.value, tuple):
-        what = "a map" if isinstance(callee, Operation) and callee.op == "map" else "a list"
+    if isinstance(callee, core.Operation) or isinstance(callee.value, tuple):
+        what = "a map" if isinstance(callee, core.Operation) and callee.op == "map" else "a list"
         help = help if name else "a bracket calls what follows it: remove the outer brackets"
     elif callee.value is None and callee.span is None:
         # The placeholder of a form that was refused.
@@ -215,16 +194,16 @@ _OF_NUMBERS = frozenset(
 )
 
 
-def _texts_as_numbers(nodes: list[Core]) -> Iterable[Diagnostic]:
+def _texts_as_numbers(nodes: list[core.Core]) -> Iterable[Diagnostic]:
     """Strings as operands of functions of numbers: a fault whenever they are called."""
     for node in nodes:
-        if not (isinstance(node, Apply) and isinstance(node.callee, Library)):
+        if not (isinstance(node, core.Apply) and isinstance(node.callee, core.Library)):
             continue
         name = node.callee.name
         if name not in _OF_NUMBERS:
             continue
         for arg in node.args:
-            if isinstance(arg, Literal) and isinstance(arg.value, str) and arg.span is not None:
+            if isinstance(arg, core.Literal) and isinstance(arg.value, str) and arg.span is not None:
                 help = "texts are joined by `string-append`" if name == "+" else None
                 if name == "=":
                     help = "texts are compared by `equal?`"
@@ -237,15 +216,15 @@ def _texts_as_numbers(nodes: list[Core]) -> Iterable[Diagnostic]:
 # --- recur ------------------------------------------------------------------------------------
 
 
-def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
+def _recurs(program: core.Core, nodes: list[core.Core]) -> Iterable[Diagnostic]:
     """Check that `recur` is in tail position of its loop."""
-    if not any(isinstance(node, Recur) for node in nodes):
+    if not any(isinstance(node, core.Recur) for node in nodes):
         return
-    todo: list[tuple[Core, bool]] = [(program, False)]
+    todo: list[tuple[core.Core, bool]] = [(program, False)]
     while todo:
         node, is_last = todo.pop()
         match node:
-            case Recur(args=args):
+            case core.Recur(args=args):
                 if not is_last:
                     yield Diagnostic(
                         "recur-not-last",
@@ -255,24 +234,25 @@ def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
                         help="put it last in its branch, outside `try`; a function may call itself anywhere",
                     )
                 todo.extend((arg, False) for arg in args)
-            case If(test=test, then=then, otherwise=otherwise):
+            case core.If(test=test, then=then, otherwise=otherwise):
                 todo += [(otherwise, is_last), (then, is_last), (test, False)]
-            case Let(bindings=bindings, body=body) | Letrec(bindings=bindings, body=body):
+            case core.Let(bindings=bindings, body=body) | core.Letrec(bindings=bindings, body=body):
                 todo.append((body, is_last))
                 todo.extend((value, False) for _, value in bindings)
-            case Loop(bindings=bindings, body=body):
+            case core.Loop(bindings=bindings, body=body):
                 todo.append((body, True))
                 todo.extend((value, False) for _, value in bindings)
-            case Sequence(items=items):
+            case core.Sequence(items=items):
                 todo.append((items[-1], is_last))
                 todo.extend((item, False) for item in items[:-1])
-            case Try(body=body, handler=handler):
+            case core.Try(body=body, handler=handler):
                 todo += [(handler, is_last), (body, False)]
             case (
-                Literal() | Variable() | Library() | External() | Assign() | Lambda() | Apply()
-                | Parallel() | Operation() | Perform() | Note() | Fail()
+                core.Literal() | core.Variable() | core.Library() | core.External() | core.Assign()
+                | core.Lambda() | core.Apply() | core.Parallel() | core.Operation() | core.Perform()
+                | core.Note() | core.Fail()
             ):  # fmt: skip
-                todo.extend((child, False) for child in children(node))
+                todo.extend((child, False) for child in core.children(node))
             case _:
                 assert_never(node)
 
@@ -280,26 +260,26 @@ def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
 # --- code that is never reached ---------------------------------------------------------------
 
 
-def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
+def _unreachable(nodes: list[core.Core]) -> Iterable[Diagnostic]:
     # Outer nodes precede inner ones in `nodes`, so the reverse order visits inner ones first.
-    ends: set[Core] = set()
+    ends: set[core.Core] = set()
     found: list[Diagnostic] = []
     for node in reversed(nodes):
         kind = type(node)
-        if kind in LEAVES:
+        if kind in core.LEAVES:
             continue
         # Only these can never end, unless something inside them never ends.
-        if (ends or kind is Fail or kind is Recur) and _never_ends(node, ends):
+        if (ends or kind is core.Fail or kind is core.Recur) and _never_ends(node, ends):
             ends.add(node)
-        if isinstance(node, If) and isinstance(node.test, Literal) and node.test.span is not None:
+        if isinstance(node, core.If) and isinstance(node.test, core.Literal) and node.test.span is not None:
             branch = node.otherwise if node.test.value else node.then
             if _is_own(branch, node.span):
                 word = "true" if node.test.value else "false"
                 found.append(_warning(branch.span, f"the test is always {word}"))
-        after: list[Core] = []
-        if isinstance(node, Sequence):
+        after: list[core.Core] = []
+        if isinstance(node, core.Sequence):
             after = list(node.items)
-        elif isinstance(node, Let | Letrec):
+        elif isinstance(node, core.Let | core.Letrec):
             after = [*(value for _, value in node.bindings), node.body]
         for item, following in itertools.pairwise(after if ends else ()):
             if item in ends:
@@ -309,25 +289,25 @@ def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
     return found
 
 
-def _is_own(node: Core, around: Span | None) -> bool:
+def _is_own(node: core.Core, around: Span | None) -> bool:
     """Whether the author wrote this node, rather than a form or macro."""
     return node.span is not None and node.span != around
 
 
-def _never_ends(node: Core, ends: set[Core]) -> bool:
+def _never_ends(node: core.Core, ends: set[core.Core]) -> bool:
     match node:
-        case Fail() | Recur():
+        case core.Fail() | core.Recur():
             return True
-        case Lambda():
+        case core.Lambda():
             return False
-        case If(test=Literal(value=value), then=then, otherwise=otherwise):
+        case core.If(test=core.Literal(value=value), then=then, otherwise=otherwise):
             return (then if value else otherwise) in ends
-        case If(test=test, then=then, otherwise=otherwise):
+        case core.If(test=test, then=then, otherwise=otherwise):
             return test in ends or (then in ends and otherwise in ends)
-        case Try(body=body, handler=handler):
+        case core.Try(body=body, handler=handler):
             return body in ends and handler in ends
         case _:
-            return any(child in ends for child in children(node))
+            return any(child in ends for child in core.children(node))
 
 
 def _warning(span: Span | None, why: str) -> Diagnostic:
@@ -337,7 +317,7 @@ def _warning(span: Span | None, why: str) -> Diagnostic:
 # --- variables that are never used ------------------------------------------------------------
 
 
-def _unused(locals: Iterable[Binding]) -> Iterable[Diagnostic]:
+def _unused(locals: Iterable[core.Binding]) -> Iterable[Diagnostic]:
     for binding in locals:
         if not binding.references:
             what = "set, but never read" if binding.is_assigned else "never used"

@@ -13,50 +13,27 @@ from ...ir.symbols import Symbol
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.formatter import lay_out
 from ..sexp.printer import show
+from . import nodes as core
 from .library import LIBRARY
-from .nodes import (
-    Apply,
-    Assign,
-    Binding,
-    Core,
-    External,
-    Fail,
-    If,
-    Lambda,
-    Let,
-    Letrec,
-    Library,
-    Literal,
-    Loop,
-    Note,
-    Operation,
-    Parallel,
-    Perform,
-    Recur,
-    Sequence,
-    Try,
-    Variable,
-    walk,
-)
 from .reserved_names import FORM_NAMES
 
 
-def expanded_text(program: Lambda) -> str:
+def expanded_text(program: core.Lambda) -> str:
     """A program's core, one form of the program after the other."""
     printer = _Printer()
-    body: Core = program.body
+    body: core.Core = program.body
     printer.read(body)
     forms: list[Datum] = []
     if program.parameters:
         names = [printer.name(binding) for binding in program.parameters]
         forms.append(_form("parameters", *names))
     # The program's own definitions are shown as such.
-    while isinstance(body, Let | Letrec) and body.span is None:
+    while isinstance(body, core.Let | core.Letrec) and body.span is None:
         for binding, value in body.bindings:
             written = printer.done[value]
             forms.append(_form("define", printer.name(binding), written) if binding.name else written)
         body = body.body
-    items = body.items if isinstance(body, Sequence) else (body,)
+    items = body.items if isinstance(body, core.Sequence) else (body,)
     forms += [printer.done[item] for item in items]
     return lay_out("\n".join(map(show, forms)))
 
@@ -69,11 +46,11 @@ class _Printer:
     """Core to data, inner nodes first."""
 
     def __init__(self) -> None:
-        self.names: dict[Binding, Atom] = {}
+        self.names: dict[core.Binding, Atom] = {}
         self.taken: dict[str, int] = {}
-        self.done: dict[Core, Datum] = {}
+        self.done: dict[core.Core, Datum] = {}
 
-    def name(self, binding: Binding) -> Atom:
+    def name(self, binding: core.Binding) -> Atom:
         atom = self.names.get(binding)
         if atom is None:
             base = binding.name or "_"
@@ -83,89 +60,89 @@ class _Printer:
             atom = self.names[binding] = Atom(Symbol(text))
         return atom
 
-    def read(self, core: Core) -> Datum:
-        nodes = list(walk(core))
+    def read(self, program: core.Core) -> Datum:
+        nodes = list(core.walk(program))
         for node in nodes:
             # Names are given in the order the program binds them.
             self._name_all(node)
         for node in reversed(nodes):
             self.done[node] = self._datum(node)
-        return self.done[core]
+        return self.done[program]
 
-    def _name_all(self, node: Core) -> None:
+    def _name_all(self, node: core.Core) -> None:
         match node:
-            case Lambda(parameters=parameters, optionals=optionals, rest=rest):
+            case core.Lambda(parameters=parameters, optionals=optionals, rest=rest):
                 for binding in (*parameters, *(binding for binding, _ in optionals)):
                     self.name(binding)
                 if rest is not None:
                     self.name(rest)
-            case Let(bindings=bindings) | Letrec(bindings=bindings) | Loop(bindings=bindings):
+            case core.Let(bindings=bindings) | core.Letrec(bindings=bindings) | core.Loop(bindings=bindings):
                 for binding, _ in bindings:
                     self.name(binding)
-            case Try(binding=binding):
+            case core.Try(binding=binding):
                 self.name(binding)
             case _:
                 pass
 
-    def _datum(self, node: Core) -> Datum:
+    def _datum(self, node: core.Core) -> Datum:
         done = self.done
         match node:
-            case Literal(value=value):
+            case core.Literal(value=value):
                 return _literal(value)
-            case Variable(binding=binding):
+            case core.Variable(binding=binding):
                 return self.name(binding)
-            case Library(name=name):
+            case core.Library(name=name):
                 return Atom(Symbol(name))
-            case External(part=part):
+            case core.External(part=part):
                 return Atom(Symbol(f"loop:{part.name}"))
-            case Assign(binding=binding, value=value):
+            case core.Assign(binding=binding, value=value):
                 return _form("set!", self.name(binding), done[value])
-            case If(test=test, then=then, otherwise=otherwise):
+            case core.If(test=test, then=then, otherwise=otherwise):
                 return _form("if", done[test], done[then], done[otherwise])
-            case Lambda():
+            case core.Lambda():
                 return _form("lambda", self._parameters(node), *self._body(node.body))
-            case Let(bindings=bindings, body=body):
+            case core.Let(bindings=bindings, body=body):
                 return _form("let*", self._bindings(bindings), *self._body(body))
-            case Letrec(bindings=bindings, body=body):
+            case core.Letrec(bindings=bindings, body=body):
                 return _form("letrec*", self._bindings(bindings), *self._body(body))
-            case Loop(bindings=bindings, body=body):
+            case core.Loop(bindings=bindings, body=body):
                 return _form("loop", self._bindings(bindings), *self._body(body))
-            case Recur(args=args):
+            case core.Recur(args=args):
                 return _form("recur", *(done[arg] for arg in args))
-            case Sequence(items=items):
+            case core.Sequence(items=items):
                 return _form("begin", *(done[item] for item in items))
-            case Apply(callee=callee, args=args, spread=spread):
+            case core.Apply(callee=callee, args=args, spread=spread):
                 operands = [done[callee], *(done[arg] for arg in args)]
                 if spread is not None:
                     return _form("apply", *operands, done[spread])
                 return Form(tuple(operands))
-            case Operation(op=op, args=args):
+            case core.Operation(op=op, args=args):
                 return _form(f"op:{op}", *(done[arg] for arg in args))
-            case Parallel(callee=callee, items=items):
+            case core.Parallel(callee=callee, items=items):
                 return _form("effect:parallel", done[callee], done[items])
-            case Perform(kind=kind, fields=fields):
+            case core.Perform(kind=kind, fields=fields):
                 return _form("effect:perform", Atom(Symbol(kind)), *self._fields(fields))
-            case Note(kind=kind, fields=fields):
+            case core.Note(kind=kind, fields=fields):
                 return _form("effect:note", Atom(Symbol(kind)), *self._fields(fields))
-            case Fail(error=error):
+            case core.Fail(error=error):
                 return _form("error", done[error])
-            case Try(body=body, binding=binding, handler=handler):
+            case core.Try(body=body, binding=binding, handler=handler):
                 caught = _form("catch", self.name(binding), *self._body(handler))
                 return _form("try", done[body], caught)
             case _:
                 assert_never(node)
 
-    def _body(self, body: Core) -> list[Datum]:
-        items = body.items if isinstance(body, Sequence) else (body,)
+    def _body(self, body: core.Core) -> list[Datum]:
+        items = body.items if isinstance(body, core.Sequence) else (body,)
         return [self.done[item] for item in items]
 
-    def _bindings(self, bindings: tuple[tuple[Binding, Core], ...]) -> Form:
+    def _bindings(self, bindings: tuple[tuple[core.Binding, core.Core], ...]) -> Form:
         return Form(tuple(Form((self.name(binding), self.done[value])) for binding, value in bindings))
 
-    def _fields(self, fields: tuple[tuple[str, Core], ...]) -> list[Datum]:
+    def _fields(self, fields: tuple[tuple[str, core.Core], ...]) -> list[Datum]:
         return [_form(name, self.done[value]) for name, value in fields]
 
-    def _parameters(self, function: Lambda) -> Form:
+    def _parameters(self, function: core.Lambda) -> Form:
         items: list[Datum] = [self.name(binding) for binding in function.parameters]
         if function.optionals:
             items.append(Atom(Symbol("&optional")))

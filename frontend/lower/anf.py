@@ -15,25 +15,9 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from ...ir import nodes as ir
 from ...ir.analysis import slots_read
 from ...ir.builder import prim, record, store
-from ...ir.nodes import (
-    Call,
-    Closure,
-    Const,
-    Exit,
-    Expr,
-    Fail,
-    Function,
-    Goto,
-    Note,
-    Parallel,
-    Perform,
-    Return,
-    SetBox,
-    Slot,
-    TailCall,
-)
 from ...ir.spans import Span
 from ..core import nodes as core
 from ..core.nodes import Binding, Core, Lambda
@@ -78,10 +62,10 @@ class Surroundings(Protocol):
     def function_name(self, function: Lambda, captures: ClosureAnalysis) -> str:
         """The name of a function, which becomes part of the program."""
 
-    def library_value(self, name: str) -> Closure:
+    def library_value(self, name: str) -> ir.Closure:
         """A library function as a value."""
 
-    def external(self, part: Any) -> Closure:
+    def external(self, part: Any) -> ir.Closure:
         """A part of the program that is not said in core, as a value."""
 
     def operation(self, name: str) -> str | None:
@@ -107,7 +91,7 @@ class Body(StateWriter):
 
     # --- the function -------------------------------------------------------------------------
 
-    def lower(self) -> Function:
+    def lower(self) -> ir.Function:
         function, span = self.function, self.function.span
         parameters = [self.name_slot(binding) for binding in function.parameters]
         more = None
@@ -138,10 +122,10 @@ class Body(StateWriter):
         """An optional parameter: the next argument, else its default."""
         slot = self.name_slot(binding)
         given, absent, after = (Label(kind, default.span) for kind in ("given", "default", "body"))
-        self.leave_by_branch(Slot(more), given, absent, None)
+        self.leave_by_branch(ir.Slot(more), given, absent, None)
         self.begin(given)
-        self.add(store(slot, prim("first", Slot(more))))
-        self.add(store(more, prim("rest", Slot(more))))
+        self.add(store(slot, prim("first", ir.Slot(more))))
+        self.add(store(more, prim("rest", ir.Slot(more))))
         self.jump(after)
         self.begin(absent)
         yield self.into(default, Into(slot, after))
@@ -151,17 +135,17 @@ class Body(StateWriter):
     def refuse_more(self, more: str, most: int) -> None:
         """Fault where arguments are left over."""
         too_many, body = Label("too-many", self.function.span), Label("body", self.function.span)
-        self.leave_by_branch(Slot(more), too_many, body, None)
+        self.leave_by_branch(ir.Slot(more), too_many, body, None)
         self.begin(too_many)
         message = f"`{self.name}` takes at most {most} argument{'' if most == 1 else 's'}"
-        self.leave(lambda: Fail(Const({"kind": "arity", "message": message}), span=self.function.span))
+        self.leave(lambda: ir.Fail(ir.Const({"kind": "arity", "message": message}), span=self.function.span))
         self.begin(body)
 
     def enclose(self, binding: Binding) -> None:
         """Put a variable whose slot has its value into a box, where it needs one."""
         if binding in self.captures.boxed:
             slot = self.slots[binding]
-            self.add(store(slot, prim("box", Slot(slot))))
+            self.add(store(slot, prim("box", ir.Slot(slot))))
 
     # --- slots --------------------------------------------------------------------------------
 
@@ -172,29 +156,29 @@ class Body(StateWriter):
             self.changing.add(slot)
         return slot
 
-    def read(self, binding: Binding, span: Span | None) -> Expr:
+    def read(self, binding: Binding, span: Span | None) -> ir.Expr:
         """What a variable holds."""
         captures = self.captures
         constant = captures.constants.get(binding)
         if constant is not None:
-            return Const(constant.value, span=span)
+            return ir.Const(constant.value, span=span)
         function = captures.known.get(binding)
         if function is not None:
             return self.closure(function, span)
-        slot = Slot(self.slots[binding], span=span)
+        slot = ir.Slot(self.slots[binding], span=span)
         if binding in captures.early:
             return prim("unbox_set", slot, binding.name, span=span)
         return prim("unbox", slot, span=span) if binding in captures.boxed else slot
 
-    def closure(self, function: Lambda, span: Span | None) -> Closure:
-        captured = tuple([Slot(self.slots[binding]) for binding in self.captures.of(function)])
-        return Closure(self.around.function_name(function, self.captures), captured, span=span)
+    def closure(self, function: Lambda, span: Span | None) -> ir.Closure:
+        captured = tuple([ir.Slot(self.slots[binding]) for binding in self.captures.of(function)])
+        return ir.Closure(self.around.function_name(function, self.captures), captured, span=span)
 
-    def is_steady(self, expr: Expr) -> bool:
+    def is_steady(self, expr: ir.Expr) -> bool:
         """Whether an expression gives the same whenever it is evaluated, without a fault."""
-        if isinstance(expr, Closure):
+        if isinstance(expr, ir.Closure):
             return True  # slots of captured variables hold their value or their box for good
-        return isinstance(expr, Const) or (isinstance(expr, Slot) and expr.name not in self.changing)
+        return isinstance(expr, ir.Const) or (isinstance(expr, ir.Slot) and expr.name not in self.changing)
 
     # --- values -------------------------------------------------------------------------------
 
@@ -226,10 +210,10 @@ class Body(StateWriter):
                     expr = yield self.operate(node)
                     self.depth = mark
                     # In a temporary, so that expressions stay shallow.
-                    return expr if isinstance(expr, Const) else self.keep(expr)
+                    return expr if isinstance(expr, ir.Const) else self.keep(expr)
                 case core.Note():
                     yield self.effect(node)
-                    return Const(None)
+                    return ir.Const(None)
                 case _:
                     mark = self.depth
                     slot = self.temporary()
@@ -237,7 +221,7 @@ class Body(StateWriter):
                     yield self.into(node, Into(slot, after))
                     self.begin(after)
                     self.depth = mark + 1
-                    return Slot(slot)
+                    return ir.Slot(slot)
 
     def operation(self, node: Core) -> str | None:
         """The primitive that a node applies, if it does."""
@@ -257,11 +241,11 @@ class Body(StateWriter):
         operands = yield self.operands(node.args)
         return fold(op, operands, node.span)
 
-    def simple(self, node: Core) -> Expr:
+    def simple(self, node: Core) -> ir.Expr:
         """The expression that a simple node is; these are not nested deep."""
         match node:
             case core.Literal(value=value):
-                return Const(value, span=node.span)
+                return ir.Const(value, span=node.span)
             case core.Variable(binding=binding):
                 return self.read(binding, node.span)
             case core.Library(name=name):
@@ -276,7 +260,7 @@ class Body(StateWriter):
                 return fold(op, [self.simple(arg) for arg in args], node.span)
             case core.If(test=test, then=then, otherwise=otherwise):
                 condition = self.simple(test)
-                if isinstance(condition, Const):
+                if isinstance(condition, ir.Const):
                     return self.simple(then if is_true(condition.value) else otherwise)
                 return prim("select", condition, self.simple(then), self.simple(otherwise), span=node.span)
             case _:
@@ -286,7 +270,7 @@ class Body(StateWriter):
         """Expressions for several nodes, evaluated left to right."""
         simple = self.captures.simple
         last = max((index for index, node in enumerate(nodes) if node not in simple), default=-1)
-        found: list[Expr] = []
+        found: list[ir.Expr] = []
         for index, node in enumerate(nodes):
             expr = yield self.value(node)
             if index < last and not self.is_steady(expr):
@@ -301,9 +285,9 @@ class Body(StateWriter):
         given = {
             name: expr
             for name, expr in entries.items()
-            if not (isinstance(expr, Const) and expr.value is None)
+            if not (isinstance(expr, ir.Const) and expr.value is None)
         }
-        if all(isinstance(expr, Const) for expr in given.values()):
+        if all(isinstance(expr, ir.Const) for expr in given.values()):
             return record(given)
         return prim("without_nulls", record(given))
 
@@ -315,7 +299,7 @@ class Body(StateWriter):
         match node:
             case core.Note(kind=kind, fields=fields):
                 entries = yield self.fields(fields)
-                self.add(Note(kind, entries, span=node.span))
+                self.add(ir.Note(kind, entries, span=node.span))
             case core.Assign(binding=binding, value=value):
                 expr = yield self.value(value)
                 self.assign(binding, expr, node.span)
@@ -327,10 +311,10 @@ class Body(StateWriter):
                 self.begin(after)
         self.depth = mark
 
-    def assign(self, binding: Binding, expr: Expr, span: Span | None) -> None:
+    def assign(self, binding: Binding, expr: ir.Expr, span: Span | None) -> None:
         slot = self.slots[binding]
         if binding in self.captures.boxed:
-            self.add(SetBox(Slot(slot), expr, span=span))
+            self.add(ir.SetBox(ir.Slot(slot), expr, span=span))
         else:
             self.add(store(slot, expr, span=span))
 
@@ -366,7 +350,7 @@ class Body(StateWriter):
             if binding in self.captures.early:
                 mark = self.depth
                 expr = yield self.value(value)
-                self.add(SetBox(Slot(self.slots[binding]), expr, span=binding.span or value.span))
+                self.add(ir.SetBox(ir.Slot(self.slots[binding]), expr, span=binding.span or value.span))
                 self.depth = mark
             else:
                 yield self.bind(binding, value)
@@ -434,18 +418,18 @@ class Body(StateWriter):
         self.deliver(expr, to, node.span)
         self.depth = mark
 
-    def deliver(self, expr: Expr, to: Destination, span: Span | None) -> None:
+    def deliver(self, expr: ir.Expr, to: Destination, span: Span | None) -> None:
         if to is RETURN:
-            self.leave(lambda: Return(expr, span=span))
+            self.leave(lambda: ir.Return(expr, span=span))
         else:
             if to.slot is None:
                 self.drop(expr)
-            elif not (isinstance(expr, Slot) and expr.name == to.slot):
+            elif not (isinstance(expr, ir.Slot) and expr.name == to.slot):
                 self.add(store(to.slot, expr, span=span))
             self.jump(to.label)
 
     def leave_for(
-        self, to: Destination, exit: Callable[[str, str], Exit], kind: str, span: Span | None
+        self, to: Destination, exit: Callable[[str, str], ir.Exit], kind: str, span: Span | None
     ) -> None:
         """End the open state with a call or an effect whose answer goes to the destination."""
         if self.open is None:
@@ -458,7 +442,7 @@ class Body(StateWriter):
         self.leave(lambda: exit(slot, after.name), kind)
         if to is RETURN:
             self.begin(after)
-            self.leave(lambda: Return(Slot(slot), span=span))
+            self.leave(lambda: ir.Return(ir.Slot(slot), span=span))
         self.depth = mark
 
     def call(self, node: core.Apply, to: Destination) -> Lowering:
@@ -471,11 +455,11 @@ class Body(StateWriter):
             callee, *args = [expr if self.is_steady(expr) else self.keep(expr) for expr in (callee, *args)]
             callee = prim("applied", callee, last, span=span)
         if to is RETURN and not self.stays(node):
-            self.leave(lambda: TailCall(callee, tuple(args), span=span))
+            self.leave(lambda: ir.TailCall(callee, tuple(args), span=span))
             return
         self.leave_for(
             to,
-            lambda slot, next: Call(callee, tuple(args), slot, next, span=span),
+            lambda slot, next: ir.Call(callee, tuple(args), slot, next, span=span),
             self.callee_name(node.callee),
             span,
         )
@@ -490,17 +474,17 @@ class Body(StateWriter):
     def parallel(self, node: core.Parallel, to: Destination) -> Lowering:
         span = node.span
         callee, items = yield self.operands([node.callee, node.items])
-        exit = partial(Parallel, callee, items, span=span)
+        exit = partial(ir.Parallel, callee, items, span=span)
         self.leave_for(to, exit, "parallel", span)
 
     def perform(self, node: core.Perform, to: Destination) -> Lowering:
         kind, span = node.kind, node.span
         entries = yield self.fields(node.fields)
-        self.leave_for(to, lambda slot, next: Perform(kind, entries, slot, next, span=span), kind, span)
+        self.leave_for(to, lambda slot, next: ir.Perform(kind, entries, slot, next, span=span), kind, span)
 
     def fail(self, node: core.Fail) -> Lowering:
         expr = yield self.value(node.error)
-        self.leave(lambda: Fail(expr, span=node.span))
+        self.leave(lambda: ir.Fail(expr, span=node.span))
 
     def callee_name(self, callee: Core) -> str:
         match callee:
@@ -516,19 +500,19 @@ class Body(StateWriter):
     def recur(self, args: Sequence[Core]) -> Lowering:
         header, bindings = self.loops[-1]
         mark = self.depth
-        exprs: list[Expr] = yield self.operands(args)
+        exprs: list[ir.Expr] = yield self.operands(args)
         # From left to right; what a later one reads is stored when all have been evaluated.
         later: list[set[str]] = []
         read: set[str] = set()
         for expr in reversed(exprs):
             later.append(read)
             read = read.union(slots_read(expr))
-        waiting: list[tuple[Binding, Expr]] = []
+        waiting: list[tuple[Binding, ir.Expr]] = []
         for binding, expr, read in zip(bindings, exprs, reversed(later), strict=True):
             slot = self.slots.get(binding)
             if slot is None:  # nothing looks at it
                 self.drop(expr)
-            elif isinstance(expr, Slot) and expr.name == slot and binding not in self.captures.boxed:
+            elif isinstance(expr, ir.Slot) and expr.name == slot and binding not in self.captures.boxed:
                 pass
             elif slot in read:
                 waiting.append((binding, self.keep(expr)))
@@ -539,9 +523,9 @@ class Body(StateWriter):
         self.depth = mark
         if self.open is not None:
             header.use()
-            self.leave(lambda: Goto(header.name))
+            self.leave(lambda: ir.Goto(header.name))
 
-    def renew(self, binding: Binding, expr: Expr) -> None:
+    def renew(self, binding: Binding, expr: ir.Expr) -> None:
         """Give a variable of a loop its value for the next round."""
         boxed = binding in self.captures.boxed
         self.add(store(self.slots[binding], prim("box", expr) if boxed else expr))
@@ -562,7 +546,7 @@ class Body(StateWriter):
         self.handler, self.loops = outer, loops
         if to is RETURN:
             self.begin(done)
-            self.leave(lambda: Return(Slot(body_to.slot or ""), span=node.span))
+            self.leave(lambda: ir.Return(ir.Slot(body_to.slot or ""), span=node.span))
         self.begin(catch)
         self.enclose(node.binding)
         yield self.into(node.handler, to)

@@ -11,28 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..core.nodes import (
-    LEAVES,
-    Apply,
-    Assign,
-    Binding,
-    Core,
-    If,
-    Lambda,
-    Let,
-    Letrec,
-    Library,
-    Literal,
-    Loop,
-    Operation,
-    Try,
-    Variable,
-    children,
-    walk,
-)
+from ..core import nodes as core
 
 # The nodes that name a variable.
-_BINDING = frozenset({Variable, Assign, Let, Letrec, Loop, Try})
+_BINDING = frozenset({core.Variable, core.Assign, core.Let, core.Letrec, core.Loop, core.Try})
 # An expression nested deeper than this is taken apart over temporaries (`ir.constants.MAX_NESTING`).
 _DEEPEST = 60
 # A literal text up to this length stands where the variable bound to it is used.
@@ -52,78 +34,78 @@ class ClosureAnalysis:
     """
 
     def __init__(
-        self, root: Lambda, is_primitive: Callable[[str], bool], shared: Iterable[Binding] = ()
+        self, root: core.Lambda, is_primitive: Callable[[str], bool], shared: Iterable[core.Binding] = ()
     ) -> None:
-        self.known: dict[Binding, Lambda] = {}
-        self.constants: dict[Binding, Literal] = {}
-        self.boxed: set[Binding] = set()
-        self.early: set[Binding] = set(shared)
-        self.simple: set[Core] = set()
-        self.parents: dict[Lambda, Lambda | None] = {}
-        self._captures: dict[Lambda, dict[Binding, None]] = {}
+        self.known: dict[core.Binding, core.Lambda] = {}
+        self.constants: dict[core.Binding, core.Literal] = {}
+        self.boxed: set[core.Binding] = set()
+        self.early: set[core.Binding] = set(shared)
+        self.simple: set[core.Core] = set()
+        self.parents: dict[core.Lambda, core.Lambda | None] = {}
+        self._captures: dict[core.Lambda, dict[core.Binding, None]] = {}
         self._is_primitive = is_primitive
-        self._order: dict[Binding, int] = {}
-        self._homes: dict[Binding, Lambda] = {}
-        self._known_functions: set[Lambda] = set()
-        self.assigned = {node.binding for node in walk(root) if isinstance(node, Assign)}
+        self._order: dict[core.Binding, int] = {}
+        self._homes: dict[core.Binding, core.Lambda] = {}
+        self._known_functions: set[core.Lambda] = set()
+        self.assigned = {node.binding for node in core.walk(root) if isinstance(node, core.Assign)}
         self.used = set(self.assigned)
         # By function: the variables it names itself, and the functions whose captures it needs.
-        self._named: dict[Lambda, dict[Binding, None]] = {}
-        self._users: dict[Lambda, dict[Lambda, None]] = {}
+        self._named: dict[core.Lambda, dict[core.Binding, None]] = {}
+        self._users: dict[core.Lambda, dict[core.Lambda, None]] = {}
         # When, in the order of evaluation, a letrec's variable has its value; absent: from the start.
-        self._valued: dict[Binding, int] = {}
+        self._valued: dict[core.Binding, int] = {}
         # (function, function it makes a closure of) → when it first does.
-        self._made: dict[tuple[Lambda, Lambda], int] = {}
+        self._made: dict[tuple[core.Lambda, core.Lambda], int] = {}
         self._time = 0
         nodes = self._survey(root)
         self._solve()
         self._settle_boxes()
         self._find_simple(nodes)
 
-    def of(self, function: Lambda) -> tuple[Binding, ...]:
+    def of(self, function: core.Lambda) -> tuple[core.Binding, ...]:
         """The variables of enclosing functions that a function needs, in the order they are bound."""
         return tuple(sorted(self._captures[function], key=self._order.__getitem__))
 
     # --- the survey ---------------------------------------------------------------------------
 
-    def _survey(self, root: Lambda) -> list[Core]:
+    def _survey(self, root: core.Lambda) -> list[core.Core]:
         """Visit everything in the order of evaluation; the nodes, outer before inner."""
-        nodes: list[Core] = []
-        pending: set[Binding] = set()
-        late: set[Binding] = set()
+        nodes: list[core.Core] = []
+        pending: set[core.Binding] = set()
+        late: set[core.Binding] = set()
         # What is left to do, last first: visit a node inside a function, or note a variable's value.
-        todo: list[tuple[Any, Lambda | None]] = [(root, None)]
+        todo: list[tuple[Any, core.Lambda | None]] = [(root, None)]
         while todo:
             item, within = todo.pop()
-            if isinstance(item, Binding):
+            if isinstance(item, core.Binding):
                 pending.discard(item)
                 self._valued[item] = self._time
                 continue
-            node: Core = item
+            node: core.Core = item
             nodes.append(node)
             self._time += 1
-            if isinstance(node, Lambda):
+            if isinstance(node, core.Lambda):
                 self._enter(node, within)
                 inner = [*[default for _, default in node.optionals], node.body]
                 todo += [(child, node) for child in reversed(inner)]
                 continue
             assert within is not None
             if type(node) not in _BINDING:
-                todo += [(child, within) for child in reversed(children(node))]
+                todo += [(child, within) for child in reversed(core.children(node))]
                 continue
             match node:
-                case Variable(binding=binding) | Assign(binding=binding):
+                case core.Variable(binding=binding) | core.Assign(binding=binding):
                     self.used.add(binding)
                     self._name(binding, within)
                     if binding in pending:
                         late.add(binding)
                         if self._homes[binding] is within and binding not in self.known:
                             self.early.add(binding)
-                case Let(bindings=bindings):
+                case core.Let(bindings=bindings):
                     for binding, value in bindings:
                         self._bind(binding, within)
                         self._classify(binding, value)
-                case Letrec(bindings=bindings, body=body):
+                case core.Letrec(bindings=bindings, body=body):
                     todo.append((body, within))
                     for binding, value in bindings:
                         self._bind(binding, within)
@@ -134,17 +116,17 @@ class ClosureAnalysis:
                             todo.append((binding, None))
                         todo.append((value, within))
                     continue
-                case Loop(bindings=bindings):
+                case core.Loop(bindings=bindings):
                     for binding, _ in bindings:
                         self._bind(binding, within)
-                case Try(binding=binding):
+                case core.Try(binding=binding):
                     self._bind(binding, within)
-            todo += [(child, within) for child in reversed(children(node))]
+            todo += [(child, within) for child in reversed(core.children(node))]
         for binding in late:
             self.constants.pop(binding, None)
         return nodes
 
-    def _enter(self, function: Lambda, within: Lambda | None) -> None:
+    def _enter(self, function: core.Lambda, within: core.Lambda | None) -> None:
         self.parents[function] = within
         self._named.setdefault(function, {})
         self._users.setdefault(function, {})
@@ -154,27 +136,27 @@ class ClosureAnalysis:
         if within is not None and function not in self._known_functions:
             self._make(function, within)
 
-    def _bind(self, binding: Binding, home: Lambda) -> None:
+    def _bind(self, binding: core.Binding, home: core.Lambda) -> None:
         self._homes[binding] = home
         self._order.setdefault(binding, len(self._order))
 
-    def _classify(self, binding: Binding, value: Core) -> None:
+    def _classify(self, binding: core.Binding, value: core.Core) -> None:
         if binding in self.assigned:
             return
-        if isinstance(value, Lambda):
+        if isinstance(value, core.Lambda):
             self.known[binding] = value
             self._known_functions.add(value)
-        elif isinstance(value, Literal) and _is_short(value.value):
+        elif isinstance(value, core.Literal) and _is_short(value.value):
             self.constants[binding] = value
 
-    def _name(self, binding: Binding, within: Lambda) -> None:
+    def _name(self, binding: core.Binding, within: core.Lambda) -> None:
         function = self.known.get(binding)
         if function is None:
             self._named[within][binding] = None
         else:
             self._make(function, within)
 
-    def _make(self, function: Lambda, within: Lambda) -> None:
+    def _make(self, function: core.Lambda, within: core.Lambda) -> None:
         self._users.setdefault(function, {})[within] = None
         self._made.setdefault((within, function), self._time)
 
@@ -205,37 +187,41 @@ class ClosureAnalysis:
         for captures in self._captures.values():
             self.boxed.update(binding for binding in captures if binding in self.assigned)
 
-    def _find_simple(self, nodes: list[Core]) -> None:
-        depths: dict[Core, int] = {}
+    def _find_simple(self, nodes: list[core.Core]) -> None:
+        depths: dict[core.Core, int] = {}
         for node in reversed(nodes):
             depth = self._depth(node, depths)
             if 0 < depth <= _DEEPEST:
                 depths[node] = depth
                 self.simple.add(node)
 
-    def _depth(self, node: Core, depths: dict[Core, int]) -> int:
+    def _depth(self, node: core.Core, depths: dict[core.Core, int]) -> int:
         """How deep the expression for a node is, 0 where it takes more than an expression."""
-        if type(node) in LEAVES:
+        if type(node) in core.LEAVES:
             return 2  # a variable may be read from a box
         match node:
-            case Lambda():
+            case core.Lambda():
                 return 2
-            case Operation(args=args):
-                parts: tuple[Core, ...] = args
-            case Apply(callee=Library(name=name), args=args, spread=None) if self._is_primitive(name):
-                parts = args
-            case If(test=test, then=then, otherwise=otherwise) if self._is_total(then) and self._is_total(
-                otherwise
+            case core.Operation(args=args):
+                parts: tuple[core.Core, ...] = args
+            case core.Apply(callee=core.Library(name=name), args=args, spread=None) if self._is_primitive(
+                name
             ):
+                parts = args
+            case core.If(test=test, then=then, otherwise=otherwise) if self._is_total(
+                then
+            ) and self._is_total(otherwise):
                 parts = (test,)
             case _:
                 return 0
         inner = [depths.get(part, 0) for part in parts]
         return 0 if 0 in inner else 1 + max(inner, default=0)
 
-    def _is_total(self, node: Core) -> bool:
+    def _is_total(self, node: core.Core) -> bool:
         """Whether evaluating a node costs next to nothing and never faults."""
-        return isinstance(node, Literal) or (isinstance(node, Variable) and node.binding not in self.early)
+        return isinstance(node, core.Literal) or (
+            isinstance(node, core.Variable) and node.binding not in self.early
+        )
 
 
 def _is_short(value: Any) -> bool:

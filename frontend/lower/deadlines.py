@@ -16,37 +16,17 @@ from typing import Any
 
 import attrs
 
+from ...ir import nodes as ir
 from ...ir.builder import expr, prim, store
 from ...ir.call_limits import DEADLINE, NEVER, OUTER, References, closures_of
 from ...ir.effects import EFFECTS
-from ...ir.nodes import (
-    Branch,
-    Call,
-    Closure,
-    Const,
-    Exit,
-    Expr,
-    Fail,
-    Function,
-    Handler,
-    Instruction,
-    Note,
-    Perform,
-    Prim,
-    Return,
-    Set,
-    SetBox,
-    Slot,
-    State,
-    TailCall,
-)
 from ...ir.records import frozen
 
 # The fault by which the end of a deadline leaves a function.
 KIND = "deadline"
 FAULT = {"kind": KIND, "message": "its time is over"}
 LATE, CLOCK, ANSWER = "/late", "/clock", "/answer"
-ELAPSED = prim("get", Slot(CLOCK), "elapsed_ms")
+ELAPSED = prim("get", ir.Slot(CLOCK), "elapsed_ms")
 
 
 @frozen
@@ -57,12 +37,12 @@ class Calls:
     a time of its own. acted: the states that go on from a call's result, with the slot of the clock.
     """
 
-    until: Mapping[str, Expr]
+    until: Mapping[str, ir.Expr]
     has_time: bool
     acted: Sequence[str]
 
 
-def pass_deadlines(functions: Sequence[Function], loops: Mapping[str, Calls]) -> list[Function]:
+def pass_deadlines(functions: Sequence[ir.Function], loops: Mapping[str, Calls]) -> list[ir.Function]:
     """The functions, with the deadlines of the states of `loops` passed to the functions they call."""
     if not any(calls.until for calls in loops.values()):
         return list(functions)
@@ -73,8 +53,8 @@ def pass_deadlines(functions: Sequence[Function], loops: Mapping[str, Calls]) ->
         if function.name in loops
         for state in function.states
         if state.name in loops[function.name].until
-        and isinstance(state.exit, Call)
-        and isinstance(state.exit.callee, Closure)
+        and isinstance(state.exit, ir.Call)
+        and isinstance(state.exit.callee, ir.Closure)
     }
     # Those that they call, and so on; what cannot wait needs no time.
     within: dict[str, list[str]] = {name: [*made] for name, made in references.made.items()}
@@ -91,17 +71,17 @@ def pass_deadlines(functions: Sequence[Function], loops: Mapping[str, Calls]) ->
 class _Pass:
     """One function. `timed`: the functions that are given a deadline."""
 
-    def __init__(self, function: Function, timed: set[str], loops: Mapping[str, Calls]) -> None:
+    def __init__(self, function: ir.Function, timed: set[str], loops: Mapping[str, Calls]) -> None:
         self.old = function
         self.timed = timed
         self.loops = loops
         self.calls = loops.get(function.name)
         self.is_timed = function.name in timed
         self.has_own = self.calls is not None and self.calls.has_time
-        self.added: list[State] = []
-        self.guards: dict[Handler, str] = {}
+        self.added: list[ir.State] = []
+        self.guards: dict[ir.Handler, str] = {}
 
-    def function(self) -> Function:
+    def function(self) -> ir.Function:
         old = self.old
         if not self.is_timed and not any(map(self._names_timed, old.states)):
             return old
@@ -111,19 +91,22 @@ class _Pass:
             captures = (*captures, OUTER if self.has_own else DEADLINE)
         states += self.added
         if any(_goes_to(state, LATE) for state in states):
-            states.append(State(LATE, (), Fail(Const(FAULT)), span=old.span))
+            states.append(ir.State(LATE, (), ir.Fail(ir.Const(FAULT)), span=old.span))
         used = {
-            slot for state in states if isinstance(state.exit, Perform | Call) for slot in (state.exit.slot,)
+            slot
+            for state in states
+            if isinstance(state.exit, ir.Perform | ir.Call)
+            for slot in (state.exit.slot,)
         }
         locals_ += tuple(slot for slot in (CLOCK, ANSWER) if slot in used)
         return attrs.evolve(old, states=tuple(states), captures=captures, locals=locals_)
 
-    def _names_timed(self, state: State) -> bool:
+    def _names_timed(self, state: ir.State) -> bool:
         return any(closure.function in self.timed for closure in closures_of(state))
 
     # --- a state ----------------------------------------------------------------------------
 
-    def _state(self, state: State) -> list[State]:
+    def _state(self, state: ir.State) -> list[ir.State]:
         until = self._until(state)
         change = lambda value: _with_deadline(value, self.timed, until)  # noqa: E731
         body = tuple(_instruction(instruction, change) for instruction in state.body)
@@ -137,21 +120,21 @@ class _Pass:
         if self.calls is not None and state.name in self.calls.acted:
             # The loop around this one may be over, whatever came of the call.
             proper = attrs.evolve(made, name=f"{state.name}/proper")
-            late = _is_late(prim("get", Slot("now"), "elapsed_ms"))
-            gate = State(state.name, (), Branch(late, LATE, proper.name), span=state.span)
+            late = _is_late(prim("get", ir.Slot("now"), "elapsed_ms"))
+            gate = ir.State(state.name, (), ir.Branch(late, LATE, proper.name), span=state.span)
             return [gate, *self._leaving(proper)]
         return self._leaving(made)
 
-    def _until(self, state: State) -> Expr:
+    def _until(self, state: ir.State) -> ir.Expr:
         """When the functions that a state names are over."""
         until = self.calls.until.get(state.name) if self.calls is not None else None
         if until is None:
-            return Slot(DEADLINE) if self.is_timed or self.has_own else Const(None)
+            return ir.Slot(DEADLINE) if self.is_timed or self.has_own else ir.Const(None)
         if self.is_timed and not self.has_own:
             return _sooner(DEADLINE, until)
         return until
 
-    def _guarded(self, state: State) -> Handler | None:
+    def _guarded(self, state: ir.State) -> ir.Handler | None:
         """The handler of a state, which passes the fault of a deadline outwards."""
         handler = state.handler
         if handler is None or self.calls is not None:
@@ -159,99 +142,99 @@ class _Pass:
         name = self.guards.get(handler)
         if name is None:
             name = self.guards[handler] = f"{handler.target}/time-{len(self.guards) + 1}"
-            is_late = prim("eq", prim("get", Slot(handler.slot), "kind"), KIND)
+            is_late = prim("eq", prim("get", ir.Slot(handler.slot), "kind"), KIND)
             again = f"{name}/over"
-            self.added.append(State(name, (), Branch(is_late, again, handler.target)))
-            self.added.append(State(again, (), Fail(Slot(handler.slot))))
-        return Handler(name, handler.slot)
+            self.added.append(ir.State(name, (), ir.Branch(is_late, again, handler.target)))
+            self.added.append(ir.State(again, (), ir.Fail(ir.Slot(handler.slot))))
+        return ir.Handler(name, handler.slot)
 
-    def _leaving(self, state: State) -> list[State]:
+    def _leaving(self, state: ir.State) -> list[ir.State]:
         """A state, and what asks behind it whether the time is over."""
         exit_ = state.exit
-        if isinstance(exit_, Perform) and EFFECTS[exit_.kind].waits:
+        if isinstance(exit_, ir.Perform) and EFFECTS[exit_.kind].waits:
             then = f"{state.name}/in-time"
             waits = attrs.evolve(exit_, args=_bounded(exit_.args), next=then)
-            cut = prim("eq", prim("get", Slot(exit_.slot), "timed_out"), "loop")
-            check = State(then, (), Branch(cut, LATE, exit_.next), span=state.span)
+            cut = prim("eq", prim("get", ir.Slot(exit_.slot), "timed_out"), "loop")
+            check = ir.State(then, (), ir.Branch(cut, LATE, exit_.next), span=state.span)
             return [attrs.evolve(state, exit=waits), check]
-        callee = exit_.callee if isinstance(exit_, Call | TailCall) else None
-        if not isinstance(callee, Closure) or callee.function not in self.loops:
+        callee = exit_.callee if isinstance(exit_, ir.Call | ir.TailCall) else None
+        if not isinstance(callee, ir.Closure) or callee.function not in self.loops:
             return [state]
         if not self.loops[callee.function].has_time:
             return [state]
         # A loop with a time of its own ends with a value when that around it is over.
         back, then = f"{state.name}/back", f"{state.name}/in-time"
-        if isinstance(exit_, Call):
+        if isinstance(exit_, ir.Call):
             asks = attrs.evolve(exit_, next=back)
-            last = State(then, (), Branch(_is_late(ELAPSED), LATE, exit_.next), span=state.span)
+            last = ir.State(then, (), ir.Branch(_is_late(ELAPSED), LATE, exit_.next), span=state.span)
             after = [last]
         else:
-            assert isinstance(exit_, TailCall)
-            asks = Call(callee, exit_.args, ANSWER, back, span=exit_.span)
+            assert isinstance(exit_, ir.TailCall)
+            asks = ir.Call(callee, exit_.args, ANSWER, back, span=exit_.span)
             done = f"{state.name}/done"
-            last = State(then, (), Branch(_is_late(ELAPSED), LATE, done), span=state.span)
-            after = [last, State(done, (), Return(Slot(ANSWER)), span=state.span)]
-        clock = State(back, (), Perform("clock", prim("map"), CLOCK, then), span=state.span)
+            last = ir.State(then, (), ir.Branch(_is_late(ELAPSED), LATE, done), span=state.span)
+            after = [last, ir.State(done, (), ir.Return(ir.Slot(ANSWER)), span=state.span)]
+        clock = ir.State(back, (), ir.Perform("clock", prim("map"), CLOCK, then), span=state.span)
         return [attrs.evolve(state, exit=asks), clock, *after]
 
 
-def _is_late(elapsed: Expr) -> Prim:
-    return prim("ge", elapsed, prim("or", Slot(DEADLINE), NEVER))
+def _is_late(elapsed: ir.Expr) -> ir.Prim:
+    return prim("ge", elapsed, prim("or", ir.Slot(DEADLINE), NEVER))
 
 
-def _goes_to(state: State, name: str) -> bool:
-    return isinstance(state.exit, Branch) and name in (state.exit.then, state.exit.otherwise)
+def _goes_to(state: ir.State, name: str) -> bool:
+    return isinstance(state.exit, ir.Branch) and name in (state.exit.then, state.exit.otherwise)
 
 
-def _bounded(args: Expr) -> Expr:
+def _bounded(args: ir.Expr) -> ir.Expr:
     """The arguments of an effect with the deadline among them, where there is one."""
-    if isinstance(args, Prim) and args.op == "without_nulls":
+    if isinstance(args, ir.Prim) and args.op == "without_nulls":
         args = args.args[0]
-    if isinstance(args, Const):
+    if isinstance(args, ir.Const):
         args = prim("map", *(part for name, value in args.value.items() for part in (name, value)))
-    assert isinstance(args, Prim)
+    assert isinstance(args, ir.Prim)
     pairs = zip(args.args[::2], args.args[1::2], strict=True)
-    kept = [part for key, value in pairs if key != Const("deadline_ms") for part in (key, value)]
-    return prim("without_nulls", prim("map", *kept, "deadline_ms", Slot(DEADLINE)), span=args.span)
+    kept = [part for key, value in pairs if key != ir.Const("deadline_ms") for part in (key, value)]
+    return prim("without_nulls", prim("map", *kept, "deadline_ms", ir.Slot(DEADLINE)), span=args.span)
 
 
-def _within_outer(instruction: Instruction) -> Instruction:
+def _within_outer(instruction: ir.Instruction) -> ir.Instruction:
     """Where a loop works out when it is over: no later than what is around it."""
-    if isinstance(instruction, Set) and instruction.slot == DEADLINE:
+    if isinstance(instruction, ir.Set) and instruction.slot == DEADLINE:
         return store(DEADLINE, _sooner(OUTER, instruction.value))
     return instruction
 
 
-def _sooner(slot: str, until: Expr) -> Expr:
+def _sooner(slot: str, until: ir.Expr) -> ir.Expr:
     """The deadline in a slot, where there is one, or `until`, whichever is sooner."""
-    return prim("min", prim("or", Slot(slot), until), until)
+    return prim("min", prim("or", ir.Slot(slot), until), until)
 
 
 # --- expressions ------------------------------------------------------------------------------
 
-Change = Callable[[Expr], Expr]
+Change = Callable[[ir.Expr], ir.Expr]
 
 
-def _with_deadline(value: Expr, timed: set[str], until: Expr) -> Expr:
+def _with_deadline(value: ir.Expr, timed: set[str], until: ir.Expr) -> ir.Expr:
     """An expression whose closures of timed functions are given `until`."""
-    if isinstance(value, Closure):
+    if isinstance(value, ir.Closure):
         captures = tuple(_with_deadline(capture, timed, until) for capture in value.captures)
         more = (expr(until),) if value.function in timed else ()
         return attrs.evolve(value, captures=(*captures, *more))
-    if isinstance(value, Prim) and any(isinstance(arg, Prim | Closure) for arg in value.args):
+    if isinstance(value, ir.Prim) and any(isinstance(arg, ir.Prim | ir.Closure) for arg in value.args):
         return attrs.evolve(value, args=tuple(_with_deadline(arg, timed, until) for arg in value.args))
     return value
 
 
-def _instruction(instruction: Instruction, change: Change) -> Instruction:
-    if isinstance(instruction, Note):
+def _instruction(instruction: ir.Instruction, change: Change) -> ir.Instruction:
+    if isinstance(instruction, ir.Note):
         return attrs.evolve(instruction, fields=change(instruction.fields))
-    if isinstance(instruction, SetBox):
+    if isinstance(instruction, ir.SetBox):
         return attrs.evolve(instruction, box=change(instruction.box), value=change(instruction.value))
     return attrs.evolve(instruction, value=change(instruction.value))
 
 
-def _exit(exit_: Exit, change: Change) -> Exit:
+def _exit(exit_: ir.Exit, change: Change) -> ir.Exit:
     fields: dict[str, Any] = {}
     for name in ("condition", "subject", "callee", "items", "args", "value", "error"):
         value = getattr(exit_, name, None)

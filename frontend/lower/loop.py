@@ -17,21 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir import nodes as ir
 from ...ir.builder import prim, record, store
-from ...ir.nodes import (
-    Branch,
-    Expr,
-    Fail,
-    Function,
-    Goto,
-    Instruction,
-    Meta,
-    Note,
-    Program,
-    Return,
-    Slot,
-    Switch,
-)
 from ...ir.spans import Source
 from ..loop.schema import CURRENT, Loop, StateSpec
 from ..loop.texts import Within
@@ -41,13 +28,13 @@ from .evaluators import Evaluation
 from .loop_context import CHECKED, DEADLINE, VERDICT, LoopContext
 
 # Nodes that occur in every state are created once.
-ITERATION, LAP, STEPS = Slot("iteration"), Slot("lap"), Slot("steps")
+ITERATION, LAP, STEPS = ir.Slot("iteration"), ir.Slot("lap"), ir.Slot("steps")
 COUNT_ITERATION = store("iteration", prim("add", ITERATION, 1))
 COUNT_LAP = store("lap", prim("add", LAP, 1))
 COUNT_STEP = store("steps", prim("add", STEPS, 1))
-BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
+BROKEN = prim("or", prim("get", ir.Slot("last"), "timed_out"), prim("get", ir.Slot("last"), "error"))
 # By 126 and 127 a shell says that it could not run the command.
-NOT_RUN = prim("or", *BROKEN.args, prim("contains", (126, 127), prim("get", Slot("last"), "exit_code")))
+NOT_RUN = prim("or", *BROKEN.args, prim("contains", (126, 127), prim("get", ir.Slot("last"), "exit_code")))
 FORGET_LAST = store("last", None)
 
 # The limit that is reached when the loop's time ends between two iterations.
@@ -59,21 +46,21 @@ def scope_of(loop: Loop) -> tuple[str, ...]:
     return (".",) if loop.scope is None else tuple(loop.scope)
 
 
-def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> Program:
+def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> ir.Program:
     """The program of a checked loop.
 
     `within(span, text, start, end)` finds the place of a part of a text (`Document.within`).
     """
     lowering = Lowering(loop, within, default_model)
     function = lowering.function()
-    meta = Meta("loop", loop.paradigm, scope_of(loop), lowering.maintains, lowering.limits)
-    return Program(loop.name, function.name, (function,), meta, sources=sources)
+    meta = ir.Meta("loop", loop.paradigm, scope_of(loop), lowering.maintains, lowering.limits)
+    return ir.Program(loop.name, function.name, (function,), meta, sources=sources)
 
 
 class Lowering(LoopContext):
     """The states of one loop, written to the builder of its context."""
 
-    def function(self) -> Function:
+    def function(self) -> ir.Function:
         loop = self.loop
         self.start()
         for state in loop.states.values():
@@ -103,46 +90,46 @@ class Lowering(LoopContext):
         chain.add(*(store(f"spent.{unit}", 0) for unit in own))
         for name, bounds in self.limits.state_budgets.items():
             chain.add(*(store(f"spent.{unit}.{name}", 0) for unit in bounds))
-        chain.add(Note("loop_start", record({"loop": self.inner or self.loop.name})))
+        chain.add(ir.Note("loop_start", record({"loop": self.inner or self.loop.name})))
         if self.reads_start or self.reads_elapsed or self.deadline is DEADLINE:
             chain.perform("clock", {}, "now", "/started")
-            elapsed = prim("get", Slot("now"), "elapsed_ms")
+            elapsed = prim("get", ir.Slot("now"), "elapsed_ms")
             if self.deadline is DEADLINE:
                 chain.add(store(DEADLINE.name, prim("add", elapsed, self.limits.timeout_ms)))
             if self.reads_start:
-                chain.add(store("started_at", prim("get", Slot("now"), "time")))
+                chain.add(store("started_at", prim("get", ir.Slot("now"), "time")))
             if self.reads_elapsed:
                 chain.add(store(templates.BEGUN.name, elapsed))
-        chain.close(Goto(self.loop.initial))
+        chain.close(ir.Goto(self.loop.initial))
 
     def end_at_limit(self, reason: str) -> None:
         chain = Chain(self.builder, span=self.loop.span)
         chain.open(f"/{reason}")
         if reason == AT_REST:  # the iteration is counted, but nothing of it has run
-            self.finish(chain, Slot("state"), "limit", "timeout", prim("sub", ITERATION, 1))
+            self.finish(chain, ir.Slot("state"), "limit", "timeout", prim("sub", ITERATION, 1))
         else:
-            self.finish(chain, Slot("state"), "limit", reason)
+            self.finish(chain, ir.Slot("state"), "limit", reason)
 
     def finish(
-        self, chain: Chain, final_state: Any, status: str, terminated_by: str, iterations: Expr = ITERATION
+        self, chain: Chain, final_state: Any, status: str, terminated_by: str, iterations: ir.Expr = ITERATION
     ) -> None:
         """Note that the loop is over and return its outcome."""
         common = {"final_state": final_state, "iterations": iterations, "status": status}
         if self.maintains:
-            common["cycles"] = Slot("cycle")
+            common["cycles"] = ir.Slot("cycle")
         common["terminated_by"] = terminated_by
         chain.add(self.note("loop_complete", common))
         common["steps"] = STEPS
         if self.inner is not None:
             common["captured"] = self.captured()
-        chain.close(Return(record(common)))
+        chain.close(ir.Return(record(common)))
 
-    def captured(self) -> Expr:
+    def captured(self) -> ir.Expr:
         """What was captured, as the text that `${captured.<name>.output}` is."""
         names = dict.fromkeys(state.capture for state in self.loop.states.values() if state.capture)
-        texts: dict[str, Expr] = {}
+        texts: dict[str, ir.Expr] = {}
         for name in names:
-            slot = Slot(f"captured.{name}")
+            slot = ir.Slot(f"captured.{name}")
             text = prim("trim_newline", prim("lookup_or", slot, ("output",), ""))
             texts[name] = prim("select", prim("is_null", slot), None, text)
         return prim("without_nulls", record(texts))
@@ -151,11 +138,13 @@ class Lowering(LoopContext):
         """Where a target worked out at run time is looked up among the author's states."""
         names = list(self.loop.states)
         cases = tuple((name, name) for name in names)
-        self.builder.state("/dispatch", (), Switch(Slot("goal"), cases, "/unknown_state"))
+        self.builder.state("/dispatch", (), ir.Switch(ir.Slot("goal"), cases, "/unknown_state"))
         shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-        whose = prim("concat", "state `", Slot("state"), "`: no state named `", Slot("goal"))
+        whose = prim("concat", "state `", ir.Slot("state"), "`: no state named `", ir.Slot("goal"))
         message = prim("concat", whose, f"`; the states are: {shown}")
-        self.builder.state("/unknown_state", (), Fail(record({"kind": "unknown-state", "message": message})))
+        self.builder.state(
+            "/unknown_state", (), ir.Fail(record({"kind": "unknown-state", "message": message}))
+        )
 
     # --- the author's states ----------------------------------------------------------------
 
@@ -176,11 +165,11 @@ class Lowering(LoopContext):
             chain.unless(prim("ge", STEPS, self.limits.max_steps), "/max_steps", f"{name}/step")
             chain.add(COUNT_STEP)
         if not counts_visits:
-            chain.close(Goto(enter))
+            chain.close(ir.Goto(enter))
             return enter
         self.ends.add("max_iterations")
-        again = prim("eq", Slot(f"seen.{name}"), LAP)
-        chain.close(Branch(again, f"{name}/again", enter, span=state.span))
+        again = prim("eq", ir.Slot(f"seen.{name}"), LAP)
+        chain.close(ir.Branch(again, f"{name}/again", enter, span=state.span))
         chain.open(f"{name}/again")
         most = prim("ge", ITERATION, self.limits.max_iterations)
         chain.unless(most, "/max_iterations", f"{name}/next")
@@ -188,7 +177,7 @@ class Lowering(LoopContext):
         chain.add(COUNT_LAP)
         if self.loop.backoff:
             self.sleep(chain, self.loop.backoff, f"{name}/rested", AT_REST)
-        chain.close(Goto(enter))
+        chain.close(ir.Goto(enter))
         return enter
 
     def enter(self, chain: Chain, state: StateSpec) -> None:
@@ -230,7 +219,7 @@ class Lowering(LoopContext):
         evaluation.lower()
         if self.reads_checked and self.is_check(state):
             command = self.commands.get(state.name, state.call)
-            chain.add(store(CHECKED.name, prim("put", Slot("last"), "command", command)))
+            chain.add(store(CHECKED.name, prim("put", ir.Slot("last"), "command", command)))
         self.note_verdict(chain, state, evaluation.type)
         self.route(chain, state)
 
@@ -254,7 +243,7 @@ class Lowering(LoopContext):
         cases = [(key, go[target]) for key, target in table.items()]
         if default is not None and "error" not in table:
             cases.append(("error", unrouted))  # an error is never an "other verdict"
-        chain.close(Switch(verdict, tuple(cases), go[default] if default else unrouted))
+        chain.close(ir.Switch(verdict, tuple(cases), go[default] if default else unrouted))
         for target, label in go.items():
             chain.open(label)
             self.go(chain, state, target)
@@ -263,7 +252,7 @@ class Lowering(LoopContext):
 
     def unrouted(self, chain: Chain, state: StateSpec) -> None:
         chain.open(f"{state.name}/unrouted")
-        chain.close(Fail(self.unrouted_fault(state), span=state.span))
+        chain.close(ir.Fail(self.unrouted_fault(state), span=state.span))
 
     def error(self, state: StateSpec) -> None:
         """A fault in the state, taken as the verdict `error`."""
@@ -271,13 +260,13 @@ class Lowering(LoopContext):
         assert target is not None
         chain = Chain(self.builder, span=state.span)
         chain.open(f"{state.name}/error")
-        chain.add(store("result", prim("judge_fault", Slot("fault"))))
+        chain.add(store("result", prim("judge_fault", ir.Slot("fault"))))
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
         self.watch_deadline(chain, state, "error_")
-        remember: list[Instruction] = []
+        remember: list[ir.Instruction] = []
         if self.reads_prev and state.acts:
-            ran = prim("put", Slot("last"), "state", state.name)
-            remember = [store("prev", prim("select", prim("is_null", Slot("last")), Slot("prev"), ran))]
+            ran = prim("put", ir.Slot("last"), "state", state.name)
+            remember = [store("prev", prim("select", prim("is_null", ir.Slot("last")), ir.Slot("prev"), ran))]
         self.go(chain, state, target, remember=remember)
 
     # --- terminal states --------------------------------------------------------------------
@@ -297,11 +286,11 @@ class Lowering(LoopContext):
                 self.sleep(chain, delay, f"{state.name}/delayed")
             else:
                 self.watch_deadline(chain, state)
-            chain.close(Goto(f"{state.name}/cycle"))
+            chain.close(ir.Goto(f"{state.name}/cycle"))
             chain.open(f"{state.name}/cycle")
             chain.add(store("iteration", 1), COUNT_LAP)
-            chain.add(store("cycle", prim("add", Slot("cycle"), 1)))
-            chain.add(self.note("cycle", {"cycle": Slot("cycle")}))
-            chain.close(Goto(state.name if restart == CURRENT else restart))
+            chain.add(store("cycle", prim("add", ir.Slot("cycle"), 1)))
+            chain.add(self.note("cycle", {"cycle": ir.Slot("cycle")}))
+            chain.close(ir.Goto(state.name if restart == CURRENT else restart))
         if chain.handler is not None:
             self.error(state)

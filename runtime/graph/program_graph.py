@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
+from ...ir import nodes as ir
 from ...ir.analysis import expressions, functions_named
-from ...ir.nodes import (
-    Branch,
-    Call,
-    Fail,
-    Function,
-    Goto,
-    Parallel,
-    Perform,
-    Program,
-    Return,
-    State,
-    Switch,
-    TailCall,
-)
 from .model import BAD, ERROR, GOOD, PLAIN, Edge, Graph, Node, kind_of_verdict
 
 _LIBRARY = "stdlib/"
 
 
-def graph_of_functions(program: Program) -> Graph:
+def graph_of_functions(program: ir.Program) -> Graph:
     """Its functions and the functions that they name; those of the library are left out."""
     own = [function for function in program.functions if not _is_library(function)]
     names = {function.name for function in own}
     graph = Graph(program.name, "functions", [], [], program.entry if program.entry in names else None)
     for function in own:
-        effects = sorted({state.exit.kind for state in function.states if isinstance(state.exit, Perform)})
+        effects = sorted({state.exit.kind for state in function.states if isinstance(state.exit, ir.Perform)})
         line = function.span.line if function.span is not None else None
         graph.nodes.append(Node(function.name, "function", ", ".join(effects), line=line))
         called: dict[str, None] = {}
@@ -40,7 +27,7 @@ def graph_of_functions(program: Program) -> Graph:
     return graph
 
 
-def graph_of_ir(program: Program) -> Graph:
+def graph_of_ir(program: ir.Program) -> Graph:
     """The states of its functions; those of the library are left out."""
     own = [function for function in program.functions if not _is_library(function)]
     graph = Graph(program.name, "ir", [], [])
@@ -58,39 +45,39 @@ def graph_of_ir(program: Program) -> Graph:
     return graph
 
 
-def _is_library(function: Function) -> bool:
+def _is_library(function: ir.Function) -> bool:
     return function.span is not None and function.span.path.startswith(_LIBRARY)
 
 
-def _work(state: State) -> tuple[str, str]:
+def _work(state: ir.State) -> tuple[str, str]:
     """The kind of the node of an IR state, and what its exit does."""
     match state.exit:
-        case Perform(kind=kind):
+        case ir.Perform(kind=kind):
             return "effect", kind
-        case Call() | TailCall():
+        case ir.Call() | ir.TailCall():
             return "call", "call"
-        case Parallel():
+        case ir.Parallel():
             return "call", "parallel"
-        case Return():
+        case ir.Return():
             return "success", "return"
-        case Fail():
+        case ir.Fail():
             return "failure", "fail"
         case _:
             return "state", ""
 
 
-def _ways(state: State) -> list[tuple[str, str, str]]:
+def _ways(state: ir.State) -> list[tuple[str, str, str]]:
     """The ways out of an IR state: label, target and kind."""
     match state.exit:
-        case Goto(target=target):
+        case ir.Goto(target=target):
             ways = [("", target, PLAIN)]
-        case Branch(then=then, otherwise=otherwise):
+        case ir.Branch(then=then, otherwise=otherwise):
             ways = [("true", then, GOOD), ("false", otherwise, BAD)]
-        case Switch(cases=cases, default=default):
+        case ir.Switch(cases=cases, default=default):
             ways = [(case, target, kind_of_verdict(case)) for case, target in cases]
             if default is not None:
                 ways.append(("else", default, PLAIN))
-        case Call() | Perform() | Parallel() as exit:
+        case ir.Call() | ir.Perform() | ir.Parallel() as exit:
             ways = [("", exit.next, PLAIN)]
         case _:
             ways = []

@@ -14,30 +14,8 @@ from ..host import clock, secrets
 from ..host.errors import EXIT_OK
 from ..host.screen import Screen, printable
 from ..journal import agent_text
+from ..journal import events as kinds
 from ..journal.codec import to_json
-from ..journal.events import (
-    ActionComplete,
-    ActionStart,
-    AgentActed,
-    Cycle,
-    EffectComplete,
-    EffectStart,
-    Evaluate,
-    Event,
-    Guarded,
-    Handoff,
-    Log,
-    LoopComplete,
-    LoopStart,
-    Process,
-    Route,
-    RunEnd,
-    RunInterrupted,
-    RunResume,
-    RunStart,
-    StateEnter,
-    TreeTaken,
-)
 from ..journal.quantities import local_time, usage_texts, zone_name
 from ..journal.reader import Damage, ReadError, read, tail_offset
 from ..journal.run_folder import RunFolder
@@ -68,7 +46,7 @@ class LogFormatter:
         self._day = ""
         self._marks = MARKS[screen.unicode]
 
-    def lines(self, event: Event) -> Iterator[str]:
+    def lines(self, event: kinds.Event) -> Iterator[str]:
         if not self._is_verbose and _is_detail(event):
             return
         day, clock = local_time(event.ts)
@@ -82,62 +60,62 @@ class LogFormatter:
             yield f"{clock if first else ' ' * 12}  {line}"
             first = False
 
-    def _text(self, event: Event) -> Iterator[str]:
+    def _text(self, event: kinds.Event) -> Iterator[str]:
         paint = self._screen.paint
         match event:
-            case RunStart():
+            case kinds.RunStart():
                 of = event.program + (f" ({event.path})" if event.path else "")
                 parent = event.parent
                 how = f"is forked from {parent['run']} before effect {parent['at']}" if parent else "starts"
                 yield paint(printable(f"run {event.run} of {of} {how}"), "bold")
                 for name, value in (event.overrides or {}).items():
                     yield printable(f"  {name}: {_short(value)}")
-            case RunResume():
+            case kinds.RunResume():
                 yield paint(printable("run resumes" + _in_state(event.state)), "bold")
                 yield from (printable(f"  {sentence}") for sentence in event.lost)
-            case RunInterrupted():
+            case kinds.RunInterrupted():
                 yield paint(printable("run stops" + _in_state(event.state)), "yellow")
-            case RunEnd():
+            case kinds.RunEnd():
                 yield from self._end(event)
-            case LoopStart():
+            case kinds.LoopStart():
                 yield printable(f"loop {event.loop}")
-            case StateEnter():
+            case kinds.StateEnter():
                 yield paint(printable(f"[{event.iteration}] {event.shown_state}"), "bold")
-            case Evaluate():
+            case kinds.Evaluate():
                 verdict = str(event.verdict)
                 mark, style = tone(verdict)
                 about = f" ({event.type}: {_short(event.details)})" if event.details else f" ({event.type})"
                 yield paint(f"  {self._marks[mark]} {printable(verdict)}", style) + printable(about)
-            case Route():
+            case kinds.Route():
                 yield printable(f"  {self._marks['to']} {event.to}")
-            case Handoff():
+            case kinds.Handoff():
                 yield printable(f"  hands over ({event.policy}): {_short(event.text)}")
-            case Cycle():
+            case kinds.Cycle():
                 yield printable(f"cycle {event.cycle}")
-            case Log():
+            case kinds.Log():
                 yield from (printable(line) for line in str(event.message).splitlines() or [""])
-            case LoopComplete():
+            case kinds.LoopComplete():
                 whose = f"loop {event.loop}" if event.loop is not None else "loop"
                 cycle = "" if event.cycles is None else f" in cycle {event.cycles}"
                 yield printable(f"{whose} ends in {event.final_state}{cycle}: {event.terminated_by}")
-            case ActionStart():
+            case kinds.ActionStart():
                 first, *more = str(event.action).strip().splitlines() or [""]
                 yield f"  #{event.seq} $ {printable(first)}"
                 yield from (f"       {printable(line)}" for line in more)
-            case ActionComplete():
+            case kinds.ActionComplete():
                 yield from self._result(event)
-            case EffectStart():
+            case kinds.EffectStart():
                 yield printable(f"  #{event.seq} {event.kind} {_short(event.args)}")
-            case EffectComplete():
+            case kinds.EffectComplete():
                 yield printable(f"  #{event.seq} result {_short(event.result)}")
-            case AgentActed() | Guarded() | TreeTaken():
-                style = "yellow" if isinstance(event, AgentActed) and event.what in _WARNINGS else "dim"
+            case kinds.AgentActed() | kinds.Guarded() | kinds.TreeTaken():
+                style = "yellow" if isinstance(event, kinds.AgentActed) and event.what in _WARNINGS else "dim"
                 lines = agent_text.describe(event, self._is_verbose)
                 yield from (paint(printable(f"     {line}"), style) for line in lines)
             case _:
                 yield printable(f"{event.kind_name} {_short(event.own_fields())}")
 
-    def _end(self, event: RunEnd) -> Iterator[str]:
+    def _end(self, event: kinds.RunEnd) -> Iterator[str]:
         status = str(event.status)
         style = {"success": "green", "limit": "yellow"}.get(status, "red")
         by = event.terminated_by
@@ -150,7 +128,7 @@ class LogFormatter:
         if event.error:
             yield printable(f"  {event.error.get('kind')}: {event.error.get('message')}")
 
-    def _result(self, event: ActionComplete) -> Iterator[str]:
+    def _result(self, event: kinds.ActionComplete) -> Iterator[str]:
         result = event.result or {}
         for stream in ("output", "stderr"):
             yield from self._several(f"     {self._marks['bar']} ", str(result.get(stream) or ""))
@@ -185,14 +163,14 @@ def _in_state(state: str | None) -> str:
     return f" in {state}" if state else ""
 
 
-def _shown(events: Iterator[Event], is_whole: bool) -> Iterator[Event]:
+def _shown(events: Iterator[kinds.Event], is_whole: bool) -> Iterator[kinds.Event]:
     """The events that are shown."""
     return events if is_whole else (event for event in events if not _is_detail(event))
 
 
-def _is_detail(event: Event) -> bool:
+def _is_detail(event: kinds.Event) -> bool:
     """Whether an event is shown only with `--verbose`."""
-    return isinstance(event, Process) or agent_text.is_detail(event)
+    return isinstance(event, kinds.Process) or agent_text.is_detail(event)
 
 
 def _tail_offset(run: RunFolder, last: int, is_whole: bool) -> int:
@@ -232,16 +210,16 @@ def show(
         while batch := list(islice(events, _BATCH)):
             event = batch[-1]
             write("".join(map(text_of, batch)))
-        return isinstance(event, RunEnd)
+        return isinstance(event, kinds.RunEnd)
 
-    def text_of(event: Event) -> str:
+    def text_of(event: kinds.Event) -> str:
         if as_json:
             whole = follower.whole(event.wire)
             return to_json(secrets.known.mask_all(whole)).decode() + "\n"
         return "".join(line + "\n" for line in formatter.lines(event))
 
     try:
-        has_ended = write_all(last) or (last == 0 and isinstance(run.last_event(), RunEnd))
+        has_ended = write_all(last) or (last == 0 and isinstance(run.last_event(), kinds.RunEnd))
         alive = True
         while follow and alive and not has_ended:
             # In this order: a run that has released its lock writes nothing more.

@@ -10,28 +10,9 @@ from typing import Any
 
 import attrs
 
+from ...ir import nodes as ir
 from ...ir.diagnostics import clean
 from ...ir.effects import EFFECTS
-from ...ir.nodes import (
-    Branch,
-    Call,
-    Closure,
-    Const,
-    Expr,
-    Function,
-    Goto,
-    InnerLoop,
-    Instruction,
-    Note,
-    Perform,
-    Prim,
-    Program,
-    Return,
-    Set,
-    Slot,
-    State,
-    Switch,
-)
 from ...vm.code.image import Image
 
 _QUOTING = ("shell_word", "shell_single", "shell_double", "shell_heredoc", "trim_newline", "text", "tail")
@@ -45,7 +26,7 @@ def dry_run(image: Image, as_json: bool) -> str:
     return json.dumps(plan, indent=2, ensure_ascii=False) + "\n" if as_json else as_text(plan)
 
 
-def plan_of(program: Program) -> dict[str, Any]:
+def plan_of(program: ir.Program) -> dict[str, Any]:
     """The program's limits, scope and states: what each performs, how it is judged, where it leads."""
     meta = program.meta
     limits = {
@@ -66,68 +47,68 @@ def plan_of(program: Program) -> dict[str, Any]:
     inner = {loop.function: loop for loop in meta.loops}
     if meta.kind == "loop":
         plan |= _loop(program.function(program.entry))
-        inner[program.entry] = InnerLoop(program.entry)
+        inner[program.entry] = ir.InnerLoop(program.entry)
     # Of what is no loop: what it asks of the world, by function and state.
     plan["states"] += [
         _state(f"{function.name}/{state.name}", [state], {})
         for function in program.functions
         for state in function.states
-        if function.name not in inner and isinstance(state.exit, Perform)
+        if function.name not in inner and isinstance(state.exit, ir.Perform)
     ]
     if meta.loops:
         plan["loops"] = [_inner(program.function(loop.function), loop) for loop in meta.loops]
     return plan
 
 
-def _inner(function: Function, loop: InnerLoop) -> dict[str, Any]:
+def _inner(function: ir.Function, loop: ir.InnerLoop) -> dict[str, Any]:
     """A loop that the program runs within itself."""
     limits = {name: value for name, value in attrs.asdict(loop.limits).items() if value not in (None, {})}
     return {"loop": loop.name, "limits": limits, "maintain": loop.maintain, **_loop(function)}
 
 
-def _loop(function: Function) -> dict[str, Any]:
+def _loop(function: ir.Function) -> dict[str, Any]:
     """Where a loop begins, and its states."""
     by_name = {state.name: state for state in function.states}
-    owned: dict[str, list[State]] = {}
+    owned: dict[str, list[ir.State]] = {}
     for state in function.states:
         owned.setdefault(state.owner, []).append(state)
     states = [_state(name, parts, by_name) for name, parts in owned.items() if name]
     return {"initial": _initial(function.states), "states": states}
 
 
-def _initial(states: tuple[State, ...]) -> str | None:
+def _initial(states: tuple[ir.State, ...]) -> str | None:
     """The author's state that the program's first ones lead to."""
     by_name = {state.name: state for state in states}
     state, seen = states[0], set()
     while not state.owner and state.name not in seen:
         seen.add(state.name)
         match state.exit:
-            case Goto(target=target) | Perform(next=target):
+            case ir.Goto(target=target) | ir.Perform(next=target):
                 state = by_name[target]
-            case Branch(otherwise=target):
+            case ir.Branch(otherwise=target):
                 state = by_name[target]
             case _:
                 return None
     return state.owner or None
 
 
-def _state(name: str, parts: list[State], by_name: dict[str, State]) -> dict[str, Any]:
+def _state(name: str, parts: list[ir.State], by_name: dict[str, ir.State]) -> dict[str, Any]:
     plan: dict[str, Any] = {"state": name, "performs": [], "evaluators": [], "captures": [], "routes": {}}
     for part in parts:
         if not _is_only_for_crashes(part):
             for instruction in part.body:
                 _instruction(instruction, plan)
         match part.exit:
-            case Perform(kind=kind, args=args):
+            case ir.Perform(kind=kind, args=args):
                 plan["performs"].append(_performed(kind, args))
-            case Call(callee=Closure(function=function)):
+            case ir.Call(callee=ir.Closure(function=function)):
                 plan.setdefault("calls", []).append(function)
-            case Switch(cases=cases, default=default):
+            case ir.Switch(cases=cases, default=default):
                 for verdict, target in cases:
                     _route(verdict, by_name.get(target), plan)
                 if default is not None:
                     _route("_", by_name.get(default), plan)
-            case Return(value=value) if "status" in (ends := _entries(value)):
+            case ir.Return(value=value) if "status" in (ends := _entries(value)):
                 plan["terminal"] = _show(ends["status"])
     if not plan["routes"]:
         # Nothing is judged: where it goes is in its route notes.
@@ -136,65 +117,65 @@ def _state(name: str, parts: list[State], by_name: dict[str, State]) -> dict[str
     return plan
 
 
-def _is_only_for_crashes(state: State) -> bool:
+def _is_only_for_crashes(state: ir.State) -> bool:
     """Whether a state gives the verdict of what crashed or could not be evaluated."""
     return any(
-        isinstance(instruction, Set)
-        and isinstance(instruction.value, Prim)
+        isinstance(instruction, ir.Set)
+        and isinstance(instruction.value, ir.Prim)
         and instruction.value.op in ("judge_crash", "judge_fault")
         for instruction in state.body
     )
 
 
-def _instruction(instruction: Instruction, plan: dict[str, Any]) -> None:
+def _instruction(instruction: ir.Instruction, plan: dict[str, Any]) -> None:
     match instruction:
-        case Set(slot=slot) if slot.startswith("captured."):
+        case ir.Set(slot=slot) if slot.startswith("captured."):
             plan["captures"].append(slot.removeprefix("captured."))
-        case Note(kind="evaluate", fields=fields):
-            evaluator = _show(_entries(fields).get("type", Const(None)))
+        case ir.Note(kind="evaluate", fields=fields):
+            evaluator = _show(_entries(fields).get("type", ir.Const(None)))
             if evaluator not in plan["evaluators"]:
                 plan["evaluators"].append(evaluator)
 
 
-def _route(verdict: str, state: State | None, plan: dict[str, Any]) -> None:
+def _route(verdict: str, state: ir.State | None, plan: dict[str, Any]) -> None:
     """What a state's route note says of where it leads, under a verdict."""
     for instruction in state.body if state is not None else ():
-        if isinstance(instruction, Note) and instruction.kind == "route":
-            plan["routes"].setdefault(verdict, _show(_entries(instruction.fields).get("to", Const(None))))
+        if isinstance(instruction, ir.Note) and instruction.kind == "route":
+            plan["routes"].setdefault(verdict, _show(_entries(instruction.fields).get("to", ir.Const(None))))
 
 
-def _performed(kind: str, args: Expr) -> dict[str, Any]:
+def _performed(kind: str, args: ir.Expr) -> dict[str, Any]:
     shown = {name: _show(value) for name, value in _entries(args).items() if name != "schema"}
     return {"kind": kind, **shown}
 
 
-def _entries(fields: Expr) -> dict[str, Expr]:
+def _entries(fields: ir.Expr) -> dict[str, ir.Expr]:
     """The entries of a map expression whose keys are written out."""
-    if isinstance(fields, Prim) and fields.op == "without_nulls":
+    if isinstance(fields, ir.Prim) and fields.op == "without_nulls":
         return _entries(fields.args[0])
-    if isinstance(fields, Prim) and fields.op == "map":
+    if isinstance(fields, ir.Prim) and fields.op == "map":
         pairs = zip(fields.args[::2], fields.args[1::2], strict=False)
-        return {str(key.value): value for key, value in pairs if isinstance(key, Const)}
-    if isinstance(fields, Const) and isinstance(fields.value, dict):
-        return {name: Const(value) for name, value in fields.value.items()}
+        return {str(key.value): value for key, value in pairs if isinstance(key, ir.Const)}
+    if isinstance(fields, ir.Const) and isinstance(fields.value, dict):
+        return {name: ir.Const(value) for name, value in fields.value.items()}
     return {}
 
 
-def _show(expr: Expr) -> Any:
+def _show(expr: ir.Expr) -> Any:
     """A constant as it is, a text with `${…}` where something is filled in when it runs."""
     match expr:
-        case Const(value=value):
+        case ir.Const(value=value):
             return list(value) if isinstance(value, tuple) else value
-        case Prim(op="concat", args=args):
+        case ir.Prim(op="concat", args=args):
             return "".join(str(_show(arg)) for arg in args)
-        case Prim(op="lookup", args=(_, _, Const(value=str(variable)))):
+        case ir.Prim(op="lookup", args=(_, _, ir.Const(value=str(variable)))):
             return "${" + variable + "}"
-        case Prim(op="lookup_or", args=(base, Const(value=tuple(path)), *_)):
+        case ir.Prim(op="lookup_or", args=(base, ir.Const(value=tuple(path)), *_)):
             inner = str(_show(base)).removeprefix("${").removesuffix("}")
             return "${" + ".".join((inner, *map(str, path))) + "}"
-        case Prim(op=op, args=(first, *_)) if op in _QUOTING:
+        case ir.Prim(op=op, args=(first, *_)) if op in _QUOTING:
             return _show(first)
-        case Slot(name=name) if name.startswith("captured.") or name in ("prev", "result"):
+        case ir.Slot(name=name) if name.startswith("captured.") or name in ("prev", "result"):
             return "${" + name + "}"
         case _:
             return "${…}"

@@ -22,20 +22,9 @@ from ..host import clock, files
 from ..host.clock import timestamp
 from ..host.errors import Failure, UserError
 from ..host.paths import ROOT
+from ..journal import events as kinds
 from ..journal import journal as journals
 from ..journal.codec import KIND, RESERVED, TIME
-from ..journal.events import (
-    AgentActed,
-    EffectFinished,
-    EffectStarted,
-    Event,
-    NoteEvent,
-    ProgramChanged,
-    RunInterrupted,
-    RunResume,
-    RunStart,
-    StateEnter,
-)
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import RunHistory
 from ..project.load import load_program
@@ -48,7 +37,7 @@ from .re_execution import ReExecution
 from .recording import Note, Recording, bounded
 
 # Events of the driver that the new run needs for its active time and its programs.
-_KEPT = (RunInterrupted, RunResume, ProgramChanged)
+_KEPT = (kinds.RunInterrupted, kinds.RunResume, kinds.ProgramChanged)
 
 
 @frozen
@@ -149,17 +138,17 @@ def find_point(
 
 def is_entry(kind: str, fields: dict[str, Any], state: str | None, iteration: int | None) -> bool:
     """Whether a note is of entering a state, in that iteration if one is given."""
-    if kind != StateEnter.name:
+    if kind != kinds.StateEnter.name:
         return False
-    entry = StateEnter.of(fields)
+    entry = kinds.StateEnter.of(fields)
     return state in (entry.state, entry.shown_state) and iteration in (None, entry.iteration)
 
 
 def _no_such_state(recording: Recording, state: str, iteration: int | None) -> UserError:
     entered: dict[str, list[Any]] = {}
     for event in recording.events:
-        if isinstance(event, Note) and event.kind == StateEnter.name:
-            entry = StateEnter.of(event.fields)
+        if isinstance(event, Note) and event.kind == kinds.StateEnter.name:
+            entry = kinds.StateEnter.of(event.fields)
             entered.setdefault(str(entry.shown_state), []).append(entry.iteration)
     if state in entered:
         known = ", ".join(map(str, dict.fromkeys(entered[state])))
@@ -226,7 +215,7 @@ def _create(
         wires = [_beginning(folder, run_files, image, point, about), *(event.wire for event in shared)]
         _share_texts(wires, run_files.outputs, folder.outputs)
         for event in shared:
-            if isinstance(event, ProgramChanged):
+            if isinstance(event, kinds.ProgramChanged):
                 folder.write(event.image, program_file.of(run_files.load_program(event.image)))
         folder.write(folder.image_name, program_file.of(image))
         data = b"".join(journals.seal(wire) for wire in wires)
@@ -254,24 +243,24 @@ def _beginning(
     }
     # Values were unpacked when they were read, and options may hold secrets.
     packed = {name: journals.pack(value, _as_it_is) for name, value in start.items()}
-    return {KIND: RunStart.name, **packed, TIME: about.get(TIME)}
+    return {KIND: kinds.RunStart.name, **packed, TIME: about.get(TIME)}
 
 
 def _as_it_is(text: str) -> Any:
     return text
 
 
-def _shared_events(history: RunHistory, point: Point) -> Iterator[Event]:
+def _shared_events(history: RunHistory, point: Point) -> Iterator[kinds.Event]:
     """The events up to the last shared result that the new run needs."""
     if not point.answers:
         return
     finished = set(history.order[: point.answers])
     for event in history.events[: history.result_at[point.answers - 1] + 1]:
-        if isinstance(event, EffectStarted | EffectFinished | AgentActed):
+        if isinstance(event, kinds.EffectStarted | kinds.EffectFinished | kinds.AgentActed):
             # An effect that had no result there is performed again. Trees stay with the run that has them.
             if event.seq in finished:
                 yield event
-        elif isinstance(event, (NoteEvent, *_KEPT)):
+        elif isinstance(event, (kinds.NoteEvent, *_KEPT)):
             yield event.of({name: value for name, value in event.wire.items() if name != "doubtful"})
 
 

@@ -17,19 +17,8 @@ import attrs
 from ...ir.records import define, frozen
 from ...vm.code.image import Image
 from ..host.errors import Failure
+from ..journal import events as kinds
 from ..journal.codec import digest_only, unpack
-from ..journal.events import (
-    AgentActed,
-    EffectFinished,
-    EffectStarted,
-    Event,
-    Guarded,
-    NoteEvent,
-    ProgramChanged,
-    RunEnd,
-    RunStart,
-    TreeTaken,
-)
 from ..journal.journal import BlobError
 from ..journal.reader import Damage, EventFile
 from ..project.limits import Bounds, keeping
@@ -58,7 +47,7 @@ class Changed:
 
     image: str
     answers: int
-    kind: str = ProgramChanged.name
+    kind: str = kinds.ProgramChanged.name
 
 
 @frozen
@@ -85,7 +74,7 @@ class Stored(Sequence[T]):
         self._kept: dict[int, T] = {}
         self._latest: tuple[int, T] | None = None
 
-    def add(self, event: Event, kept: T | None = None) -> None:
+    def add(self, event: kinds.Event, kept: T | None = None) -> None:
         """Add an event of the journal, or what to keep in its place."""
         if kept is not None:
             self._kept[len(self._offsets)] = kept
@@ -130,7 +119,7 @@ class Recording:
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
-    activity: Mapping[int, Sequence[AgentActed | Guarded | TreeTaken]] = attrs.Factory(dict)
+    activity: Mapping[int, Sequence[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = attrs.Factory(dict)
 
     def as_one(self) -> Recording:
         """As if it had had one program all the time: each effect as it was asked for last."""
@@ -196,7 +185,7 @@ class RecordingBuilder:
         self._answers: Stored[Answer] = Stored(file, _as_answer)
         self._changes: list[Changed] = []
         self._given = array("Q")
-        self._activity: dict[int, Stored[AgentActed | Guarded | TreeTaken]] = {}
+        self._activity: dict[int, Stored[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = {}
         self._asked: set[int] = set()
         self._answered: set[int] = set()
         self.damage: Damage | None = None
@@ -205,7 +194,7 @@ class RecordingBuilder:
             activity=self._activity,
         )
 
-    def add(self, event: Event | Damage) -> None:
+    def add(self, event: kinds.Event | Damage) -> None:
         """Add the next entry."""
         if self.damage is not None:
             return
@@ -213,31 +202,31 @@ class RecordingBuilder:
             case Damage():
                 if not (event.at_end and event.torn):
                     self.damage = event
-            case RunStart():
+            case kinds.RunStart():
                 recording = self.recording
                 recording.about = recording.about or recording.value(event.wire, "how the run began")
-            case EffectStarted(seq=seq) if seq not in self._asked and seq not in self._answered:
+            case kinds.EffectStarted(seq=seq) if seq not in self._asked and seq not in self._answered:
                 self._asked.add(seq)
                 self._events.add(event)
-            case EffectFinished(seq=seq, result=dict()) if seq not in self._answered:
+            case kinds.EffectFinished(seq=seq, result=dict()) if seq not in self._answered:
                 self._answered.add(seq)
                 self._asked.discard(seq)
                 self._given.append(len(self._events))
                 self._answers.add(event)
-            case AgentActed() | Guarded() | TreeTaken():
+            case kinds.AgentActed() | kinds.Guarded() | kinds.TreeTaken():
                 self._activity.setdefault(event.seq, Stored(self._file, _as_activity)).add(event)
-            case RunEnd():
+            case kinds.RunEnd():
                 self.recording.end = event.wire
-            case ProgramChanged():
+            case kinds.ProgramChanged():
                 self._changes.append(Changed(event.image, len(self._answers)))
                 self._events.add(event, self._changes[-1])
                 self._asked.clear()  # pending effects are asked for again
-            case NoteEvent():
+            case kinds.NoteEvent():
                 self._events.add(event)
 
 
 def recording_of(
-    name: str, entries: Iterable[Event | Damage], file: EventFile, fetch: Callable[[str, int], str]
+    name: str, entries: Iterable[kinds.Event | Damage], file: EventFile, fetch: Callable[[str, int], str]
 ) -> tuple[Recording, Damage | None]:
     """The recording in the entries of a journal, up to its first damage, and that damage.
 
@@ -254,13 +243,13 @@ def recording_of(
 
 
 def _as_recorded(event: Any) -> Note | Asked:
-    if isinstance(event, EffectStarted):
+    if isinstance(event, kinds.EffectStarted):
         return Asked(event.seq, event.kind, event.arguments)
     return Note(event.kind_name, event.own_fields())
 
 
-def _as_activity(event: Any) -> AgentActed | Guarded | TreeTaken:
-    assert isinstance(event, AgentActed | Guarded | TreeTaken)
+def _as_activity(event: Any) -> kinds.AgentActed | kinds.Guarded | kinds.TreeTaken:
+    assert isinstance(event, kinds.AgentActed | kinds.Guarded | kinds.TreeTaken)
     return event
 
 

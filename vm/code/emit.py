@@ -13,28 +13,7 @@ from typing import Any, assert_never
 
 import attrs
 
-from ...ir.nodes import (
-    Branch,
-    Call,
-    Const,
-    Exit,
-    Expr,
-    Fail,
-    Function,
-    Goto,
-    Instruction,
-    Note,
-    Parallel,
-    Perform,
-    Prim,
-    Program,
-    Return,
-    Set,
-    Slot,
-    State,
-    Switch,
-    TailCall,
-)
+from ...ir import nodes as ir
 from ...ir.spans import Span
 from ..values.values import ATOMS
 from .image import FunctionCode, Image, SourceText, words
@@ -45,7 +24,7 @@ class EmitError(Exception):
     """A program names what it does not have, or is too large for the code format."""
 
 
-def emit(program: Program, *, sources: bool = True) -> Image:
+def emit(program: ir.Program, *, sources: bool = True) -> Image:
     """The image of a program; `sources=False` leaves the sources' text out of it. Raises EmitError."""
     try:
         return _emit(program, sources)
@@ -53,7 +32,7 @@ def emit(program: Program, *, sources: bool = True) -> Image:
         raise EmitError("a number of the program, such as a line, does not fit the code format") from None
 
 
-def _emit(program: Program, sources: bool) -> Image:
+def _emit(program: ir.Program, sources: bool) -> Image:
     constants = Constants()
     spans = Spans([source.path for source in program.sources])
     functions = {function.name: index for index, function in enumerate(program.functions)}
@@ -184,7 +163,7 @@ class FunctionEmitter:
     """One function's code."""
 
     def __init__(
-        self, function: Function, functions: dict[str, int], constants: Constants, spans: Spans
+        self, function: ir.Function, functions: dict[str, int], constants: Constants, spans: Spans
     ) -> None:
         self.function = function
         self.functions = functions
@@ -261,18 +240,18 @@ class FunctionEmitter:
         """The index of a span; of the one around it where there is none."""
         return around if span is None else self.spans.add(span)
 
-    def state(self, state: State) -> None:
+    def state(self, state: ir.State) -> None:
         self.done = False
         span = self.spans.add(state.span) or self.spans.add(self.function.span)
         for instruction in state.body:
             self.instruction(instruction, self.place(instruction.span, span))
         self.exit(state.exit, self.place(state.exit.span, span))
 
-    def instruction(self, instruction: Instruction, span: int) -> None:
-        if isinstance(instruction, Set):
+    def instruction(self, instruction: ir.Instruction, span: int) -> None:
+        if isinstance(instruction, ir.Set):
             self.expression(instruction.value, span)
             self.op("STORE", span, self.slot(instruction.slot))
-        elif isinstance(instruction, Note):
+        elif isinstance(instruction, ir.Note):
             self.expression(instruction.fields, span)
             self.op("NOTE", span, self.constants.add(instruction.kind))
         else:
@@ -280,14 +259,14 @@ class FunctionEmitter:
             self.expression(instruction.value, span)
             self.op("SETBOX", span)
 
-    def exit(self, exit: Exit, span: int) -> None:
+    def exit(self, exit: ir.Exit, span: int) -> None:
         match exit:  # by type alone, as taking them apart in the pattern takes twice as long
-            case Goto():
+            case ir.Goto():
                 self.op("JUMP", span, self.target(exit.target))
-            case Branch():
+            case ir.Branch():
                 self.expression(exit.condition, span)
                 self.op("BRANCH", span, self.target(exit.then), self.target(exit.otherwise))
-            case Switch():
+            case ir.Switch():
                 self.expression(exit.subject, span)
                 table: dict[str, int] = {}
                 for name, target in exit.cases:
@@ -295,33 +274,33 @@ class FunctionEmitter:
                 index = self.tables.setdefault(tuple(table.items()), len(self.tables))
                 default = NO_STATE if exit.default is None else self.target(exit.default)
                 self.op("SWITCH", span, index, default)
-            case Perform():
+            case ir.Perform():
                 self.expression(exit.args, span)
                 kind = self.constants.add(exit.kind)
                 self.op("PERFORM", span, kind, self.slot(exit.slot), self.target(exit.next))
-            case Fail():
+            case ir.Fail():
                 self.expression(exit.error, span)
                 self.op("FAIL", span)
-            case Return():
+            case ir.Return():
                 self.expression(exit.value, span)
                 self.op("RETURN", span)
-            case Call():
+            case ir.Call():
                 self.operands((exit.callee, *exit.args), span)
                 self.op("CALL", span, len(exit.args), self.slot(exit.slot), self.target(exit.next))
-            case TailCall():
+            case ir.TailCall():
                 self.operands((exit.callee, *exit.args), span)
                 self.op("TAILCALL", span, len(exit.args))
-            case Parallel():
+            case ir.Parallel():
                 self.operands((exit.callee, exit.items), span)
                 self.op("PARALLEL", span, self.slot(exit.slot), self.target(exit.next))
             case _:
                 assert_never(exit)
 
-    def operands(self, expressions: Iterable[Expr], span: int) -> None:
+    def operands(self, expressions: Iterable[ir.Expr], span: int) -> None:
         for expression in expressions:
             self.expression(expression, span)
 
-    def expression(self, expression: Expr, span: int) -> None:
+    def expression(self, expression: ir.Expr, span: int) -> None:
         """Code that pushes the expression's value; `span` holds where it has none of its own.
 
         Most of a program is written here, so rows are not looked up, and literals and slots are
@@ -333,24 +312,24 @@ class FunctionEmitter:
         depth = highest = self.depth
         # Expressions in progress, outermost first: the remaining operands of the outer one, and it; its span.
         begun: list[Any] = []
-        operands: Iterator[Expr] = iter((expression,))
+        operands: Iterator[ir.Expr] = iter((expression,))
         applied: Any = None
         while True:
             for node in operands:
                 kind = type(node)
                 place = span if node.span is None else self.spans.add(node.span)
-                if kind is Const:
+                if kind is ir.Const:
                     value = node.value  # type: ignore[union-attr]
                     index = texts.get(value) if type(value) is str else add(value)
                     leaf = (_CONST, add(value) if index is None else index)
-                elif kind is Slot:
+                elif kind is ir.Slot:
                     index = slots.get(node.name)  # type: ignore[union-attr]
                     leaf = (_LOAD, self.slot(node.name) if index is None else index)  # type: ignore[union-attr]
                 else:
                     begun.append((operands, span, applied))
                     span = place
                     applied = node
-                    operands = iter(node.args if kind is Prim else node.captures)  # type: ignore[union-attr]
+                    operands = iter(node.args if kind is ir.Prim else node.captures)  # type: ignore[union-attr]
                     break
                 if place != self.last_span:
                     self.last_span = place
@@ -365,7 +344,7 @@ class FunctionEmitter:
                 if span != self.last_span:
                     self.last_span = span
                     self.positions += (len(code), span)
-                if type(applied) is Prim:
+                if type(applied) is ir.Prim:
                     op, count = applied.op, len(applied.args)
                     index = texts.get(op)
                     code += (_PRIM, add(op) if index is None else index, count)

@@ -10,34 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...ir.nodes import (
-    Branch,
-    Call,
-    Closure,
-    Const,
-    Exit,
-    Expr,
-    Fail,
-    Function,
-    Goto,
-    Handler,
-    InnerLoop,
-    Instruction,
-    Limits,
-    Meta,
-    Note,
-    Parallel,
-    Perform,
-    Prim,
-    Program,
-    Return,
-    Set,
-    SetBox,
-    Slot,
-    State,
-    Switch,
-    TailCall,
-)
+from ...ir import nodes as ir
 from ...ir.spans import Source, Span
 from .image import FunctionCode, Image, words
 from .opcodes import BY_NAME, BY_NUMBER, NO_STATE
@@ -47,20 +20,20 @@ _PRIM, _CLOSURE = BY_NAME["PRIM"].number, BY_NAME["CLOSURE"].number
 _APPLYING = frozenset({_PRIM, _CLOSURE})
 
 
-def lift(image: Image, places: bool = True) -> Program:
+def lift(image: Image, places: bool = True) -> ir.Program:
     """The program that `image` is code for; `places=False` leaves out where things stand."""
-    loops = [{**loop, "limits": Limits(**loop["limits"])} for loop in image.meta.get("loops", ())]
+    loops = [{**loop, "limits": ir.Limits(**loop["limits"])} for loop in image.meta.get("loops", ())]
     meta = {
         **image.meta,
         "scope": tuple(image.meta["scope"]),
-        "limits": Limits(**image.meta["limits"]),
-        "loops": tuple(InnerLoop(**loop) for loop in loops),
+        "limits": ir.Limits(**image.meta["limits"]),
+        "loops": tuple(ir.InnerLoop(**loop) for loop in loops),
     }
-    return Program(
+    return ir.Program(
         image.name,
         image.functions[image.entry].name,
         tuple(Lifter(image, function, places).function() for function in image.functions),
-        Meta(**meta),
+        ir.Meta(**meta),
         sources=tuple(Source(source.path, source.sha256, source.text) for source in image.sources),
     )
 
@@ -75,19 +48,19 @@ class Lifter:
         self.image = image
         self.code = code
         self.places = places
-        self.stack: list[Expr] = []
+        self.stack: list[ir.Expr] = []
         self.spans: dict[int, Span | None] = {}
         self.positions = code.positions if places else words()
         self.starts = self.positions[::2]
         # By what makes them, and the index of their place.
-        self.constants: dict[int, dict[int, Const]] = {}
-        self.slots: dict[int, dict[int, Slot]] = {}
-        self.applied: dict[tuple[int, ...], Expr] = {}
+        self.constants: dict[int, dict[int, ir.Const]] = {}
+        self.slots: dict[int, dict[int, ir.Slot]] = {}
+        self.applied: dict[tuple[int, ...], ir.Expr] = {}
 
-    def function(self) -> Function:
+    def function(self) -> ir.Function:
         code = self.code
         first, second = code.parameters, code.parameters + code.captures
-        return Function(
+        return ir.Function(
             code.name,
             code.slots[:first],
             tuple(self.states()),
@@ -103,20 +76,20 @@ class Lifter:
             self.spans[index] = None if place is None else Span(*place)
         return self.spans[index]
 
-    def pop(self) -> Expr:
+    def pop(self) -> ir.Expr:
         return self.stack.pop()
 
-    def take(self, count: int) -> tuple[Expr, ...]:
+    def take(self, count: int) -> tuple[ir.Expr, ...]:
         """The topmost operands, in the order they were pushed."""
         first = len(self.stack) - count
         taken = tuple(self.stack[first:])
         del self.stack[first:]
         return taken
 
-    def states(self) -> Iterator[State]:
+    def states(self) -> Iterator[ir.State]:
         """All of the code, which the states cover one after the other, each up to its exit."""
         code, stack, starts, applied = self.code.code.tolist(), self.stack, self.starts, self.applied
-        body: list[Instruction] = []
+        body: list[ir.Instruction] = []
         offset = number = 0
         # Which place holds, and up to where.
         row, until = -1, 0
@@ -135,14 +108,14 @@ class Lifter:
                 offset += 2
                 constant = constants.get(operand)
                 if constant is None:
-                    constant = constants[operand] = Const(self.constant(operand), span=span)
+                    constant = constants[operand] = ir.Const(self.constant(operand), span=span)
                 stack.append(constant)
             elif opcode == _LOAD:
                 operand = code[offset + 1]
                 offset += 2
                 slot = slots.get(operand)
                 if slot is None:
-                    slot = slots[operand] = Slot(self.code.slots[operand], span=span)
+                    slot = slots[operand] = ir.Slot(self.code.slots[operand], span=span)
                 stack.append(slot)
             elif opcode in _APPLYING:
                 operand = code[offset + 1]
@@ -167,64 +140,64 @@ class Lifter:
                 else:
                     body.append(self.instruction(known.name, operands, span))
 
-    def state(self, number: int, body: list[Instruction], exit: Exit) -> State:
+    def state(self, number: int, body: list[ir.Instruction], exit: ir.Exit) -> ir.State:
         assert not self.stack
         code = self.code
         handler = code.handlers.get(number)
-        return State(
+        return ir.State(
             code.states[number],
             tuple(body),
             exit,
-            None if handler is None else Handler(code.states[handler[0]], code.slots[handler[1]]),
+            None if handler is None else ir.Handler(code.states[handler[0]], code.slots[handler[1]]),
             span=self.span(code.state_spans[number]),
         )
 
-    def apply(self, opcode: int, operand: int, taken: tuple[Expr, ...], span: Span | None) -> Expr:
+    def apply(self, opcode: int, operand: int, taken: tuple[ir.Expr, ...], span: Span | None) -> ir.Expr:
         if opcode == _PRIM:
-            return Prim(self.constant(operand), taken, span=span)
-        return Closure(self.image.functions[operand].name, taken, span=span)
+            return ir.Prim(self.constant(operand), taken, span=span)
+        return ir.Closure(self.image.functions[operand].name, taken, span=span)
 
-    def instruction(self, name: str, operands: Sequence[int], span: Span | None) -> Instruction:
+    def instruction(self, name: str, operands: Sequence[int], span: Span | None) -> ir.Instruction:
         match name:
             case "STORE":
-                return Set(self.code.slots[operands[0]], self.pop(), span=span)
+                return ir.Set(self.code.slots[operands[0]], self.pop(), span=span)
             case "SETBOX":
                 box, value = self.take(2)
-                return SetBox(box, value, span=span)
+                return ir.SetBox(box, value, span=span)
             case "NOTE":
-                return Note(self.constant(operands[0]), self.pop(), span=span)
+                return ir.Note(self.constant(operands[0]), self.pop(), span=span)
             case _:
                 raise AssertionError(f"{name} is not known here")
 
-    def exit(self, name: str, operands: Sequence[int], span: Span | None) -> Exit:
+    def exit(self, name: str, operands: Sequence[int], span: Span | None) -> ir.Exit:
         states, slots = self.code.states, self.code.slots
         match name:
             case "JUMP":
-                return Goto(states[operands[0]], span=span)
+                return ir.Goto(states[operands[0]], span=span)
             case "BRANCH":
-                return Branch(self.pop(), states[operands[0]], states[operands[1]], span=span)
+                return ir.Branch(self.pop(), states[operands[0]], states[operands[1]], span=span)
             case "SWITCH":
                 cases = tuple(
                     (case, states[target]) for case, target in self.code.tables[operands[0]].items()
                 )
                 default = None if operands[1] == NO_STATE else states[operands[1]]
-                return Switch(self.pop(), cases, default, span=span)
+                return ir.Switch(self.pop(), cases, default, span=span)
             case "CALL":
                 callee, *args = self.take(1 + operands[0])
-                return Call(callee, tuple(args), slots[operands[1]], states[operands[2]], span=span)
+                return ir.Call(callee, tuple(args), slots[operands[1]], states[operands[2]], span=span)
             case "TAILCALL":
                 callee, *args = self.take(1 + operands[0])
-                return TailCall(callee, tuple(args), span=span)
+                return ir.TailCall(callee, tuple(args), span=span)
             case "PERFORM":
                 kind = self.constant(operands[0])
-                return Perform(kind, self.pop(), slots[operands[1]], states[operands[2]], span=span)
+                return ir.Perform(kind, self.pop(), slots[operands[1]], states[operands[2]], span=span)
             case "PARALLEL":
                 callee, items = self.take(2)
-                return Parallel(callee, items, slots[operands[0]], states[operands[1]], span=span)
+                return ir.Parallel(callee, items, slots[operands[0]], states[operands[1]], span=span)
             case "RETURN":
-                return Return(self.pop(), span=span)
+                return ir.Return(self.pop(), span=span)
             case "FAIL":
-                return Fail(self.pop(), span=span)
+                return ir.Fail(self.pop(), span=span)
             case _:
                 raise AssertionError(f"{name} is not known here")
 
