@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anthropic
 
 from . import provider
-from .provider import ASK_FOR_TOOL, LEAST_CACHED, Reply
+from .provider import ASK_FOR_TOOL, LEAST_CACHED, Reply, is_whole
 
 _STOPS = {"end_turn": "end", "stop_sequence": "end", "tool_use": "end", "max_tokens": "length"}
 
@@ -35,8 +36,25 @@ def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) ->
         if not is_forced:
             sent["messages"][-1]["content"].append({"type": "text", "text": ASK_FOR_TOOL.format(**tool)})
     with client.messages.create(**sent) as stream:
+        if is_whole(stream.response):
+            _take_whole(stream.response.read(), reply, tool)
+            return
         for event in stream:
             _take(event, reply, tool)
+
+
+def _take_whole(body: bytes, reply: Reply, tool: dict[str, Any] | None) -> None:
+    """The reply of a server that does not stream."""
+    whole = provider.read_whole(anthropic.types.Message, body)
+    reply.is_begun = reply.is_ended = True
+    _use(whole.usage, reply)
+    reply.stop = _STOPS.get(whole.stop_reason or "", whole.stop_reason or "")
+    for block in whole.content:
+        if block.type == "text":
+            reply.add_text(block.text)
+        elif block.type == "tool_use" and tool is not None and block.name == tool["name"]:
+            reply.called = True
+            reply.add_data(json.dumps(block.input))
 
 
 def _take(event: Any, reply: Reply, tool: dict[str, Any] | None) -> None:

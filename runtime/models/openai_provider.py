@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import openai
+from openai.types.chat import ChatCompletion
 
 from . import provider
-from .provider import ASK_FOR_TOOL, Reply
+from .provider import ASK_FOR_TOOL, Reply, is_whole
 
 _STOPS = {"stop": "end", "tool_calls": "end", "function_call": "end", "content_filter": "refusal"}
 
@@ -39,6 +40,9 @@ def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) ->
         if not is_forced:
             sent["messages"][-1]["content"] += "\n\n" + ASK_FOR_TOOL.format(**tool)
     with client.chat.completions.create(**sent) as stream:
+        if is_whole(stream.response):
+            _take_whole(stream.response.read(), reply)
+            return
         for chunk in stream:
             reply.is_begun = True
             if chunk.usage is not None:
@@ -48,6 +52,21 @@ def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) ->
                 if choice.finish_reason:
                     reply.is_ended = True
                     reply.stop = _STOPS.get(choice.finish_reason, choice.finish_reason)
+
+
+def _take_whole(body: bytes, reply: Reply) -> None:
+    """The reply of a server that does not stream."""
+    whole = provider.read_whole(ChatCompletion, body)
+    reply.is_begun = reply.is_ended = True
+    if whole.usage is not None:
+        _use(whole.usage, reply)
+    for choice in whole.choices[:1]:
+        reply.stop = _STOPS.get(choice.finish_reason, choice.finish_reason)
+        for call in (choice.message.tool_calls or ())[:1]:
+            if call.type == "function":
+                reply.called = True
+                reply.add_data(call.function.arguments)
+        reply.add_text(choice.message.content or "")
 
 
 def _take(delta: Any, reply: Reply) -> None:

@@ -21,12 +21,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..host import clock, threads
 from . import structured_output
 from .worker import MAX_MESSAGE, end_when_alone, serve_in_parts
 from .worker_pool import MANY, serve_many
+
+M = TypeVar("M", bound=Any)
 
 # Appended where a model does not let itself be forced to use the tool.
 ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
@@ -45,6 +47,19 @@ class Broken(Exception):
         self.kind = kind
         self.message = message
         super().__init__(kind, message)
+
+
+def is_whole(response: Any) -> bool:
+    """Whether a server ignores that the reply was asked for as a stream."""
+    return bool(response.headers.get("content-type", "").startswith("application/json"))
+
+
+def read_whole(model: type[M], body: bytes) -> M:
+    """The reply of a server that does not stream. Raises `Broken`."""
+    try:
+        return model.model_validate_json(body)
+    except ValueError as error:
+        raise Broken("invalid-reply", "what came is no reply of this API") from error
 
 
 class Reply:

@@ -71,6 +71,23 @@ def kind_of(result: dict[str, Any]) -> str:
     return kind
 
 
+def test_a_server_that_does_not_stream_is_read(evaluate: Evaluate, server: Any) -> None:
+    """A stand-in that ignores `stream`; what is no reply is an error."""
+
+    def whole(body: Any) -> Callable[..., None]:
+        return lambda handler, request: handler.send_json(200, body)
+
+    said = {"verdict": "failure", "confidence": 0.9, "reason": "no"}
+    block = {"type": "tool_use", "id": "t", "name": "evaluate", "input": said}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "x", "stop_reason": "tool_use"}
+    usage = {"input_tokens": 20, "output_tokens": 5}
+    result = evaluate(whole({**message, "content": [block], "stop_sequence": None, "usage": usage}))
+    assert result["reply"]["verdict"] == "failure"
+    assert result["usage"]["tokens"] == 25
+    for body in ({}, [], {**message, "content": 5}):
+        assert kind_of(evaluate(whole(body))) == "invalid-reply"
+
+
 # --- the request --------------------------------------------------------------------------------
 
 

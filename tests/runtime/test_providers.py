@@ -120,6 +120,26 @@ def test_a_schema_is_a_tool_there_too(do: Do, chat: ModuleType, server: Any) -> 
     assert do(chat.text('{"n": 1}'), output_format=AS_JSON)["result"]["parsedContent"] == {"n": 1}
 
 
+def test_a_server_that_does_not_stream_is_read(do: Do, server: Any) -> None:
+    """A stand-in that ignores `stream`: text, data, usage; what is no reply is an error."""
+
+    def whole(message: dict[str, Any], finish: str = "stop") -> Callable[..., None]:
+        choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
+        return lambda handler, request: handler.send_json(200, {**body, "choices": [choice]})
+
+    answer = do(whole({"content": "It is short."}))
+    assert answer["result"]["content"] == "It is short."
+    assert answer["usage"]["tokens"] == 15
+    call = {"id": "c", "type": "function", "function": {"name": "answer", "arguments": '{"n": 3}'}}
+    given = whole({"content": None, "tool_calls": [call]}, "tool_calls")
+    assert do(given, output_format=AS_JSON)["result"]["parsedContent"] == {"n": 3}
+    for body in ({}, [], {"choices": 5}, {"choices": [{"message": None}]}):
+        broken = error(do(lambda handler, request, body=body: handler.send_json(200, body)))
+        assert "what came is no reply of this API" in broken["message"]
+
+
 def test_a_server_that_cannot_force_is_asked(do: Do, chat: ModuleType, server: Any) -> None:
     """As with the Messages API."""
     answer = do(
