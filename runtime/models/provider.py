@@ -21,14 +21,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from ..host import clock, threads
 from . import structured_output
 from .worker import MAX_MESSAGE, end_when_alone, serve_in_parts
 from .worker_pool import MANY, serve_many
-
-M = TypeVar("M", bound=Any)
 
 # Appended where a model does not let itself be forced to use the tool.
 ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
@@ -54,8 +52,8 @@ def is_whole(response: Any) -> bool:
     return bool(response.headers.get("content-type", "").startswith("application/json"))
 
 
-def read_whole(model: type[M], body: bytes) -> M:
-    """The reply of a server that does not stream. Raises `Broken`."""
+def read_whole(model: Any, body: bytes) -> Any:
+    """The reply of a server that does not stream, as a pydantic `model`. Raises `Broken`."""
     try:
         return model.model_validate_json(body)
     except ValueError as error:
