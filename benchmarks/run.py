@@ -34,6 +34,7 @@ SECTIONS = {
     "reading": ("reading", "section"),
     "resuming": ("resuming", "section"),
     "context": ("context", "section"),
+    "reports": ("reports", "section"),
     "programs": ("programs", "section"),
     "many": ("many", "section"),
 }

@@ -32,6 +32,8 @@ class Sizes:
     files: int = 10_000
     index_rounds: int = 3
     search_rounds: int = 9
+    report_effects: tuple[int, int] = (100, 10_000)
+    report_rounds: int = 3
     program_rounds: int = 9
     program_part: int = 1
     many_runs: int = 1_000
@@ -75,6 +77,8 @@ TINY = Sizes(
     files=20,
     index_rounds=1,
     search_rounds=1,
+    report_effects=(4, 20),
+    report_rounds=1,
     program_rounds=1,
     program_part=1000,
     many_runs=10,

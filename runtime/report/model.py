@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import CompileError
+from ...vm.code.disassembly import disassemble
 from ...vm.code.image import Image
 from ...vm.values.text_form import duration_text
 from ..graph import picture
@@ -143,7 +144,11 @@ class RunModel:
         sources = [
             [source.path, self.values.add(source.text)] for source in self._image.sources if source.text
         ]
-        found: dict[str, Any] = {"sources": [] if self._is_bare else sources, "graph": None, "svg": ""}
+        found: dict[str, Any] = {"sources": sources, "graph": None, "svg": ""}
+        if self._is_bare:
+            found["sources"] = []
+        else:
+            found["bytecode"] = self.values.add(disassemble(self._image))
         if self._with_graph:
             try:
                 graph = graph_of_run(self.run, self._image)

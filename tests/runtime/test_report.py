@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,60 @@ def test_a_journal_that_is_none(llc: Llc, place: Path, end: bytes) -> None:
     result = llc("report", str(folder), "-o", "x.html")
     assert result.returncode in (0, 1, 2)
     assert "Traceback" not in result.stderr
+
+
+def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
+    """It is running, with the effect that is not finished; killed, it crashed and can be resumed."""
+    (place / ".loops" / "wait.yaml").write_text(
+        "name: wait\ninitial: first\nstates:\n  first: {action: 'echo one', next: second}\n"
+        "  second: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "wait", "-q"])
+    try:
+        wait_for((place / "here").exists)
+        data = data_of("wait")
+        assert (data["run"]["status"], data["run"]["sentence"]) == (
+            "running",
+            "wait is running in `second` after 1 effect in 1 iteration.",
+        )
+        assert [(step["kind"], step["state"]) for step in data["pending"]] == [("shell", "second")]
+        assert data["steps"][-1]["state"] == "second"
+        assert len(apply(data, 1)) == 1
+    finally:
+        process.kill()
+        process.wait()
+    (place / "go").touch()
+    crashed = data_of("wait")
+    assert crashed["run"]["sentence"].endswith("it can be resumed.")
+    assert llc("resume", "wait").returncode == 0
+    data = data_of("wait")
+    assert data["run"]["resumed"] == 1
+    assert [mark["kind"] for mark in data["run"]["marks"]] == ["resumed", "end"]
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_changes_of_files_are_on_their_step(llc: Llc, place: Path) -> None:
+    """The difference that `llc diff` shows of the step; it stays masked, and goes with `--no-outputs`."""
+    subprocess.run(["git", "init", "-q"], check=True)
+    (place / ".loops" / "config.yaml").write_text("record_files: all\n")
+    name = run(llc, place, STEPS.replace("touch half;", "touch half; echo precious > kept;"))
+    data = data_of(name)
+    diffs = [data["values"][step["diff"]] for step in data["steps"] if "diff" in step]
+    assert "+precious" in diffs[0]
+    assert diffs[0] == llc("diff", name, "2").stdout
+    assert [row for step in data["steps"] for row in step.get("files", ())] == [
+        ["A", "half"],
+        ["A", "kept"],
+        ["A", "fixed"],
+    ]
+    assert not any("diff" in step for step in data_of(name, is_bare=True)["steps"])
 
 
 # --- contents -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser
+from browser import NAMES, Browser, browser_program
 from in_process import run_llc
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -46,6 +46,8 @@ states:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    if browser_program() is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed, and LLC_BROWSER is not set")
     found = Browser()
     yield found
     found.close()
@@ -274,3 +276,18 @@ def test_accessibility(browser: Browser, project: Path) -> None:
                 (one) => [one.impact, one.id, one.nodes.map((node) => node.html.slice(0, 300))]))"""
             )
             assert [one for one in found if one[0] in ("serious", "critical")] == []
+
+
+def test_every_recorded_run_opens(browser: Browser, tmp_path: Path) -> None:
+    """Crashed, damaged, forked, of agents: the first and the last step are shown without an error."""
+    folders = sorted((Path(__file__).parents[1] / "journals").glob("*.*/*/*/*-*"))
+    assert folders
+    page = tmp_path / "run.html"
+    for folder in folders:
+        result = run_llc("report", str(folder), "-o", str(page), RECORD_API_KEY="sesame-0123456789")
+        assert result.returncode == 0, result.stderr
+        browser.open(page)
+        last = browser.evaluate("report.rows.length") - 1
+        browser.press("End")
+        at(browser, last)
+        assert browser.problems == [], folder

@@ -90,6 +90,16 @@ function statesOf(run) {
     make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))));
 }
 
+function bytecodeOf(run) {
+  const index = (run.head.program || {}).bytecode;
+  if (index === undefined) return "";
+  const holder = folded("Bytecode");
+  holder.addEventListener("toggle", async () => {
+    if (holder.open && holder.children.length === 1) holder.append(textBlock(await run.value(index)));
+  });
+  return holder;
+}
+
 function valueBlock(value, query) {
   if (typeof value === "string") return textBlock(value, query);
   return textBlock(JSON.stringify(value, null, 2) || "", query);

@@ -43,7 +43,7 @@ class Page {
         : `The first difference is at row ${first}: ${this.rows[first][2]}.`));
       if (first >= 0 && !location.hash) this.row = first;
     }
-    byId("states").append(statesOf(this.runs[0]));
+    byId("states").append(statesOf(this.runs[0]), bytecodeOf(this.runs[0]));
     this.follow();
     this.go(this.row, true);
     document.documentElement.dataset.ready = "yes";

@@ -183,11 +183,35 @@ class Timeline {
         pen.fillRect(x, y + ROW - 6, width, 3);
       }
     }
+    this.paintCost(pen, inkOf("--ink"), inkOf("--soft"));
     for (const mark of this.run.about.marks || []) {
       if (mark.at === null) continue;
       pen.fillStyle = inkOf(mark.kind === "end" ? "--ink" : "--bad");
       pen.fillRect(Math.min(this.x(mark.at), this.width - 2), 0, 2, this.height - 20);
     }
+  }
+
+  // What was spent until each moment, as a line over the effects, and its sum.
+  paintCost(pen, ink, soft) {
+    const total = this.run.steps.reduce((sum, step) => sum + (step.usd || 0), 0);
+    if (!total) return;
+    const [bottom, height] = [this.height - 22, this.height - 22 - ROW];
+    let spent = 0;
+    pen.strokeStyle = ink;
+    pen.lineWidth = 1.2;
+    pen.beginPath();
+    pen.moveTo(0, bottom);
+    for (const step of this.run.steps) {
+      if (!step.usd) continue;
+      pen.lineTo(this.x(step.end), bottom - (spent / total) * height);
+      spent += step.usd;
+      pen.lineTo(this.x(step.end), bottom - (spent / total) * height);
+    }
+    pen.lineTo(this.width, bottom - (spent / total) * height);
+    pen.stroke();
+    pen.fillStyle = soft;
+    const text = `${total.toFixed(4)} USD`;
+    pen.fillText(text, this.width - pen.measureText(text).width, this.height - 9);
   }
 
   // The painted timeline with the cursor, and the range that is being chosen.
