@@ -189,7 +189,9 @@ class Toplevel:
         state.variables.update((binding, None) for binding, _ in entries if binding.name)
         self._note_functions(entries)
         has_value = bool(unit.entries) and unit.entries[-1][0] not in unit.definitions
-        items = [_stored(binding, value) for binding, value in entries]
+        items = [
+            Assign(binding, value, span=value.span) if binding.name else value for binding, value in entries
+        ]
         found = self._findings(x, linker, items)
         sources = (*x.sources, *linker.sources.values())
         if any(diagnostic.is_error for diagnostic in found):
@@ -331,10 +333,6 @@ def names_defined(data: Iterable[Datum]) -> set[str]:
 
 
 _DEFINING = (Symbol("define"), Symbol("bind"))
-
-
-def _stored(binding: Binding, value: Core) -> Core:
-    return Assign(binding, value, span=value.span) if binding.name else value
 
 
 def _outline(value: Lambda) -> Lambda:

@@ -49,7 +49,7 @@ def one_line(value: str | int | float | list[int]) -> str:
 
 
 def _key(key: str) -> str:
-    return key if _is_bare(key) else _quoted(key)
+    return key if _BARE_KEY.fullmatch(key) and _is_text(key) else _quoted(key)
 
 
 def _behind(head: str, value: Any, indent: int) -> list[str]:
@@ -123,10 +123,6 @@ def bare(text: str) -> str:
 def _is_text(word: str) -> bool:
     """Whether a word without quotes is a text, to old readers too."""
     return isinstance(read_scalar(word), str) and word.lower() not in _OLD_WORDS
-
-
-def _is_bare(key: str) -> bool:
-    return bool(_BARE_KEY.fullmatch(key)) and _is_text(key)
 
 
 def _is_block(text: str) -> bool:

@@ -198,10 +198,6 @@ def _split(line: str) -> list[str]:
     return words
 
 
-def _to_bash(offers: list[Offer]) -> str:
-    return "\n".join(word for word, _ in offers)
-
-
 def _to_zsh(offers: list[Offer]) -> str:
     if offers and all(word.endswith(("=", "/")) for word, _ in offers):
         # The word continues, so no blank follows.
@@ -216,19 +212,15 @@ def _escaped(text: str) -> str:
     return text
 
 
-def _to_fish(offers: list[Offer]) -> str:
-    return "\n".join("\t".join(filter(None, offer)) for offer in offers)
-
-
 def _to_powershell(offers: list[Offer]) -> str:
     return "\n".join(f"{word}:::{doc or ' '}" for word, doc in offers)
 
 
 # How each shell passes the line, and how it takes the answer.
 _SHELLS: dict[str, tuple[Callable[[], tuple[list[str], str]], Callable[[list[Offer]], str]]] = {
-    "bash": (_from_bash, _to_bash),
+    "bash": (_from_bash, lambda offers: "\n".join(word for word, _ in offers)),
     "zsh": (_from_line, _to_zsh),
-    "fish": (_from_line, _to_fish),
+    "fish": (_from_line, lambda offers: "\n".join("\t".join(filter(None, offer)) for offer in offers)),
     "powershell": (_from_powershell, _to_powershell),
     "pwsh": (_from_powershell, _to_powershell),
 }

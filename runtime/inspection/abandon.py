@@ -22,7 +22,9 @@ def chosen(
 
     Raises UserError where `target` means neither a run nor a loop, or one that lives or has ended.
     """
-    found = [run for run in locks.unfinished(ROOT) if target is None or _is_meant(run, target)]
+    found = [
+        run for run in locks.unfinished(ROOT) if target is None or run.id == target or is_run_of(run, target)
+    ]
     if target is not None and not found and not is_loop(target):
         run = find_run_folder(target)  # says what there is to name instead
         raise UserError("run-ended", f"{run.id} has ended", "without --unfinished it can be removed")
@@ -34,10 +36,6 @@ def chosen(
             raise locks.still_live(run)
     is_bounded = keep is not None or older_than is not None or size is not None
     return retention.surplus(dead, keep if is_bounded else 0, older_than, size)
-
-
-def _is_meant(run: RunFolder, target: str) -> bool:
-    return run.id == target or is_run_of(run, target)
 
 
 def forget(found: list[RunFolder], dry_run: bool) -> tuple[list[tuple[str, int]], list[str]]:

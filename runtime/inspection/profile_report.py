@@ -54,7 +54,7 @@ def as_text(profile: Profile, screen: Screen) -> str:
     is_beside = False
     for (states, kind), cost in profile.costs.items():
         mean = _time(cost.total / cost.count) if cost.count else "-"
-        shown = _ARROW.join(_short(states)) or "-"
+        shown = _ARROW.join(printable(" ".join(state.split())) for state in states) or "-"
         rows.append([shown, kind, str(cost.count), _time(cost.total), mean, _percent(cost.share, whole)])
         is_beside = is_beside or cost.total - cost.share > 0.0005
     for name, cost in _own(profile):
@@ -85,10 +85,6 @@ def _parts(profile: Profile) -> dict[str, float]:
 def _is_idle(kind: str) -> bool:
     """Whether nothing works while an effect of this kind is performed."""
     return kind in EFFECTS and EFFECTS[kind].is_idle
-
-
-def _short(states: tuple[str, ...]) -> list[str]:
-    return [printable(" ".join(state.split())) for state in states]
 
 
 def _percent(part: float, whole: float) -> str:

@@ -110,7 +110,7 @@ def _day(year_text: str, month_text: str, day_text: str) -> int | None:
 # --- values that JSON cannot say, or should not -----------------------------------------------
 
 
-def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
+def pack(value: Any, store: Callable[[str], Any]) -> Any:
     """`value` fit for a line: long strings through `store`, no bare NaN, no key that looks like ours.
 
     Iterative, because a model's or jq's answer may be nested deeper than Python recurses.

@@ -42,7 +42,7 @@ class Signals:
             self._before[number] = _leave if before is early_signals.leave else before
             # What is ignored would be so in the run's actions too; what is handled is not.
             is_hangup = self._is_background and number == signals.SIGHUP
-            signals.signal(number, _pass if is_hangup else self._handle)
+            signals.signal(number, (lambda number, frame: None) if is_hangup else self._handle)
 
     def give_back(self) -> None:
         # Of an interrupted run nothing is left to do but to say so: one more signal ends that too, and
@@ -54,10 +54,6 @@ class Signals:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     processes.exit_now(EXIT_INTERRUPTED)
-
-
-def _pass(number: int, frame: FrameType | None) -> None:
-    return
 
 
 class StopSignals:

@@ -242,12 +242,8 @@ def _beginning(
         "forked_from": {"run": run_files.name, "at": point.seq, TIME: timestamp(clock.time())},
     }
     # Values were unpacked when they were read, and options may hold secrets.
-    packed = {name: journals.pack(value, _as_it_is) for name, value in start.items()}
+    packed = {name: journals.pack(value, str) for name, value in start.items()}
     return {KIND: kinds.RunStart.name, **packed, TIME: about.get(TIME)}
-
-
-def _as_it_is(text: str) -> Any:
-    return text
 
 
 def _shared_events(history: RunHistory, point: Point) -> Iterator[kinds.Event]:

@@ -318,7 +318,7 @@ def _normalized(recording: Recording, answer: Answer, chosen: tuple[str, ...], w
             result["time"] = CLOCK
     put = without_secrets if "texts" not in chosen else lambda text: words.put(text, answer.seq)
     # Long texts are inline from here on; the writer stores them again.
-    return journal.pack(each_text(result, put), _as_it_is)
+    return journal.pack(each_text(result, put), str)
 
 
 def named_secrets(parts: list[str]) -> str:
@@ -329,7 +329,3 @@ def named_secrets(parts: list[str]) -> str:
 def without_secrets(text: str) -> str:
     known = secrets.known
     return named_secrets(known.split(text)) if known.occur_in(text) else text
-
-
-def _as_it_is(text: str) -> Any:
-    return text

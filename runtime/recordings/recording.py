@@ -182,7 +182,7 @@ class RecordingBuilder:
     def __init__(self, name: str, file: EventFile, fetch: Callable[[str, int], str]) -> None:
         self._file = file
         self._events: Stored[Note | Asked | Changed] = Stored(file, _as_recorded)
-        self._answers: Stored[Answer] = Stored(file, _as_answer)
+        self._answers: Stored[Answer] = Stored(file, lambda event: Answer(event.seq, event.result))
         self._changes: list[Changed] = []
         self._given = array("Q")
         self._activity: dict[int, Stored[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = {}
@@ -251,10 +251,6 @@ def _as_recorded(event: Any) -> Note | Asked:
 def _as_activity(event: Any) -> kinds.AgentActed | kinds.Guarded | kinds.TreeTaken:
     assert isinstance(event, kinds.AgentActed | kinds.Guarded | kinds.TreeTaken)
     return event
-
-
-def _as_answer(event: Any) -> Answer:
-    return Answer(event.seq, event.result)
 
 
 def unpacked(

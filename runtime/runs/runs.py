@@ -40,7 +40,7 @@ def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Itera
     except OSError:
         return
     found = [name for name in names if name not in but and name_in(name)]
-    for name in sorted(found, key=_begun, reverse=True):
+    for name in sorted(found, key=lambda run_id: (run_id[-20:], run_id), reverse=True):
         path = os.path.join(parent, name)
         if files.isdir(path):
             yield RunFolder(root, path)
@@ -64,7 +64,3 @@ def _called(root: str, folder: str, name: str) -> list[str]:
     except OSError:
         return []
     return [one for one in found if one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX]
-
-
-def _begun(run_id: str) -> tuple[str, str]:
-    return run_id[-20:], run_id

@@ -26,7 +26,7 @@ from ...vm.code import linking
 from ...vm.code.disassembly import disassemble_functions
 from ...vm.jit.runtime.tiered import start
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
-from ...vm.values.faults import Fault, Place
+from ...vm.values.faults import Fault
 from ...vm.values.text_form import written
 from ...vm.values.values import Box, DynamicBox, FunctionValue, Value, to_host
 from ..effects.world import World
@@ -194,12 +194,10 @@ class Session:
 
         stop = Unrecorded(machine, world, self._display, interrupt, context_of, self._fuel).run()
         if isinstance(stop, OutOfFuel):
-            return Fault("out-of-fuel", f"it did not end within {self._fuel:,} ticks", self._place(machine))
+            return Fault(
+                "out-of-fuel", f"it did not end within {self._fuel:,} ticks", machine.frames(1)[-1].place
+            )
         return stop
-
-    def _place(self, machine: Machine) -> Place | None:
-        """The position of a machine in the source."""
-        return machine.frames(1)[-1].place
 
     # --- what lives on ----------------------------------------------------------------------------
 

@@ -37,7 +37,9 @@ def disassemble(image: Image) -> str:
     meta = image.meta
     limits = {name: bound for name, bound in meta.get("limits", {}).items() if bound not in (None, {})}
     shown = {**meta, "limits": limits}
-    out += [f"  {name} {_value(_plain(value))}" for name, value in shown.items()]
+    out += [
+        f"  {name} {_value(tuple(value) if type(value) is list else value)}" for name, value in shown.items()
+    ]
     out += [f"  source {_short(source.path)}" for source in image.sources]
     listing = _Listing(image)
     for index, function in enumerate(image.functions):
@@ -266,10 +268,6 @@ def _value(value: Any) -> str:
     """A constant in few characters."""
     text = show(value)
     return clean(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…")
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if type(value) is list else value
 
 
 def _literal(value: Any) -> str:

@@ -163,10 +163,6 @@ def _is(test: str) -> Rule:
     return rule
 
 
-def _not(operands: Sequence[Typed]) -> Quick:
-    return f"not {operands[0][0]}", ""
-
-
 def _unbox(operands: Sequence[Typed]) -> Quick | None:
     ((box, kind),) = operands
     if not box.isidentifier():
@@ -305,7 +301,7 @@ RULES: dict[str, Rule] = {
     "is_positive": _of_one("{} > 0"),
     "is_negative": _of_one("{} < 0"),
     "eq": _equal,
-    "not": _not,
+    "not": lambda operands: (f"not {operands[0][0]}", ""),
     "is_null": _is("{} is None"),
     "is_nil": _is("{0} is NIL or {0} is None"),
     "is_string": _is("type({}) is str"),
