@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, ClassVar, get_args
 
-import attrs
-
 from ...ir.effects import CANNOT_JUDGE
 from ...ir.records import frozen
 from ..source.schema import (
@@ -18,8 +16,8 @@ from ..source.schema import (
     Spec,
     Type,
     choice,
-    of,
     optional,
+    required,
 )
 
 
@@ -63,8 +61,8 @@ class OutputNumeric(OutputEvaluator):
     type: ClassVar[str] = "output_numeric"
     details: ClassVar[tuple[str, ...]] = ("value", "target", "operator")
 
-    operator: str = attrs.field(metadata=of(choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison."))
-    target: int | float | str = attrs.field(metadata=of(MEASURE, "What to compare with."))
+    operator: str = required(choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison.")
+    target: int | float | str = required(MEASURE, "What to compare with.")
 
 
 @frozen(kw_only=True)
@@ -74,11 +72,11 @@ class OutputJson(OutputEvaluator):
     type: ClassVar[str] = "output_json"
     details: ClassVar[tuple[str, ...]] = ("value", "path", "target", "operator")
 
-    path: str = attrs.field(metadata=of(TEMPLATE, "A jq expression; the first value it gives counts."))
+    path: str = required(TEMPLATE, "A jq expression; the first value it gives counts.")
     operator: str = optional(
         choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison; order needs numbers.", "eq"
     )
-    target: Any = attrs.field(metadata=of(JSON, "What to compare with: any JSON value or a template."))
+    target: Any = required(JSON, "What to compare with: any JSON value or a template.")
 
 
 @frozen(kw_only=True)
@@ -88,7 +86,7 @@ class OutputContains(OutputEvaluator):
     type: ClassVar[str] = "output_contains"
     details: ClassVar[tuple[str, ...]] = ("matched", "pattern")
 
-    pattern: str = attrs.field(metadata=of(TEMPLATE, "A substring or an RE2 regular expression."))
+    pattern: str = required(TEMPLATE, "A substring or an RE2 regular expression.")
     negate: bool = optional(BOOLEAN, "`success` when the pattern is not found.", False)
     match: str = optional(
         choice("auto", "substring", "regex"), "What the pattern is; `auto` takes it as either.", "auto"
@@ -103,7 +101,7 @@ class Convergence(OutputEvaluator):
     verdicts: ClassVar[tuple[str, ...] | None] = ("target", "progress", "stall")
     details: ClassVar[tuple[str, ...]] = ("current", "previous", "target", "delta")
 
-    target: int | float | str = attrs.field(metadata=of(MEASURE, "The value to reach."))
+    target: int | float | str = required(MEASURE, "The value to reach.")
     tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
     previous: int | float | str | None = optional(
         MEASURE, "The measurement before; absent: the last one this state made."

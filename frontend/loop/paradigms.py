@@ -27,8 +27,8 @@ from ..source.schema import (
     Type,
     block,
     choice,
-    of,
     optional,
+    required,
 )
 from .evaluator_schema import Convergence, ExitCode
 from .schema import AGENT_OPTIONS, AgentOptions, Loop, LoopSettings, StateSpec
@@ -38,9 +38,7 @@ from .schema import AGENT_OPTIONS, AgentOptions, Loop, LoopSettings, StateSpec
 class CallSpec(Spec):
     """A call where a paradigm takes an action."""
 
-    call: str = attrs.field(
-        metadata=of(TEXT, "A function of a file, such as `flows.sexp#summarise`; see `call` of a state.")
-    )
+    call: str = required(TEXT, "A function of a file, such as `flows.sexp#summarise`; see `call` of a state.")
     args: Any = optional(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names.")
 
 
@@ -48,14 +46,14 @@ class CallSpec(Spec):
 class CommandSpec(Spec):
     """A shell command where a paradigm takes an action."""
 
-    run: str = attrs.field(metadata=of(TEMPLATE, "The command, whatever it begins with."))
+    run: str = required(TEMPLATE, "The command, whatever it begins with.")
 
 
 @frozen(kw_only=True)
 class CheckSpec(Spec):
     """A shell command where a paradigm takes a check, with the meaning of its exit codes."""
 
-    run: str = attrs.field(metadata=of(TEMPLATE, "The command, whatever it begins with."))
+    run: str = required(TEMPLATE, "The command, whatever it begins with.")
     success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
     failure: tuple[int, ...] | None = optional(
         EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`. All others are errors."
@@ -66,7 +64,7 @@ class CheckSpec(Spec):
 class PromptSpec(AgentOptions):
     """An instruction for the agent where a paradigm takes an action."""
 
-    prompt: str = attrs.field(metadata=of(TEMPLATE, "What the agent should do, in words."))
+    prompt: str = required(TEMPLATE, "What the agent should do, in words.")
     feedback: bool | None = optional(
         BOOLEAN, "Whether the last check's result follows the prompt; absent: in repairs, not in checks."
     )
@@ -85,9 +83,9 @@ class GoalSpec(LoopSettings):
     """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
 
     name: str | None = optional(NAME, "The loop's name; absent: `goal-` and the goal's words.")
-    goal: str = attrs.field(metadata=of(TEXT, "What should be true."))
-    tools: tuple[JudgedSpec, ...] = attrs.field(
-        metadata=of(Type("list", CHECK, least=1), "The first checks, the others repair, one after another.")
+    goal: str = required(TEXT, "What should be true.")
+    tools: tuple[JudgedSpec, ...] = required(
+        Type("list", CHECK, least=1), "The first checks, the others repair, one after another."
     )
 
 
@@ -95,10 +93,10 @@ class GoalSpec(LoopSettings):
 class ConvergenceSpec(LoopSettings):
     """`paradigm: convergence`: a metric to drive toward a target."""
 
-    name: str = attrs.field(metadata=of(NAME, "The loop's name."))
-    check: ActionSpec = attrs.field(metadata=of(ACTION, "The command whose output is the metric."))
-    toward: int | float | str = attrs.field(metadata=of(MEASURE, "The target."))
-    using: ActionSpec = attrs.field(metadata=of(ACTION, "The action that moves the metric."))
+    name: str = required(NAME, "The loop's name.")
+    check: ActionSpec = required(ACTION, "The command whose output is the metric.")
+    toward: int | float | str = required(MEASURE, "The target.")
+    using: ActionSpec = required(ACTION, "The action that moves the metric.")
     tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
     direction: str | None = optional(
         choice("minimize", "maximize"), "Which way is progress; absent: `minimize`."
@@ -109,18 +107,18 @@ class ConvergenceSpec(LoopSettings):
 class Constraint(Spec):
     """One of `constraints`."""
 
-    name: str = attrs.field(metadata=of(TEXT, "Names the states `check_<name>` and `fix_<name>`."))
-    check: JudgedSpec = attrs.field(metadata=of(CHECK, "The action that tells whether it holds."))
-    fix: ActionSpec = attrs.field(metadata=of(ACTION, "The action that restores it."))
+    name: str = required(TEXT, "Names the states `check_<name>` and `fix_<name>`.")
+    check: JudgedSpec = required(CHECK, "The action that tells whether it holds.")
+    fix: ActionSpec = required(ACTION, "The action that restores it.")
 
 
 @frozen(kw_only=True)
 class InvariantsSpec(LoopSettings):
     """`paradigm: invariants`: constraints to keep, each with its repair."""
 
-    name: str = attrs.field(metadata=of(NAME, "The loop's name."))
-    constraints: tuple[Constraint, ...] = attrs.field(
-        metadata=of(Type("list", block(Constraint), least=1), "The constraints, in order.")
+    name: str = required(NAME, "The loop's name.")
+    constraints: tuple[Constraint, ...] = required(
+        Type("list", block(Constraint), least=1), "The constraints, in order."
     )
 
 
@@ -128,7 +126,7 @@ class InvariantsSpec(LoopSettings):
 class Until(Spec):
     """`until`: when the steps have done their work."""
 
-    check: JudgedSpec = attrs.field(metadata=of(CHECK, "The action that tells."))
+    check: JudgedSpec = required(CHECK, "The action that tells.")
     passes: bool = optional(BOOLEAN, "Whether its `success` or its `failure` ends the loop.", True)
 
 
@@ -136,11 +134,9 @@ class Until(Spec):
 class ImperativeSpec(LoopSettings):
     """`paradigm: imperative`: steps to repeat until a check passes."""
 
-    name: str = attrs.field(metadata=of(NAME, "The loop's name."))
-    steps: tuple[ActionSpec, ...] = attrs.field(
-        metadata=of(Type("list", ACTION, least=1), "The actions, one after another.")
-    )
-    until: Until = attrs.field(metadata=of(block(Until), "When to stop."))
+    name: str = required(NAME, "The loop's name.")
+    steps: tuple[ActionSpec, ...] = required(Type("list", ACTION, least=1), "The actions, one after another.")
+    until: Until = required(block(Until), "When to stop.")
 
 
 @frozen(kw_only=True)
@@ -148,7 +144,7 @@ class NaturalSpec(LoopSettings):
     """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
 
     name: str | None = optional(NAME, "The loop's name; absent: the one that the model found.")
-    description: str = attrs.field(metadata=of(TEXT, "What the loop should do."))
+    description: str = required(TEXT, "What the loop should do.")
     tools: tuple[str, ...] | None = optional(Type("list", TEMPLATE, least=1), "Actions that it may use.")
 
 

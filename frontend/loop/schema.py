@@ -30,8 +30,8 @@ from ..source.schema import (
     block,
     choice,
     fields_of,
-    of,
     optional,
+    required,
 )
 from .evaluator_schema import EVALUATORS, Answer, AnyEvaluator, ExitCode, LlmStructured, NamedEvaluator
 
@@ -259,10 +259,8 @@ class StateSpec(AgentOptions):
 class GuardSettings(Spec):
     """`guard`: paths that no agent of the loop may change."""
 
-    paths: tuple[str, ...] = attrs.field(
-        metadata=of(
-            Type("list", TEXT, least=1), "Patterns such as `tests/**`: `*` in a name, `**` across folders."
-        )
+    paths: tuple[str, ...] = required(
+        Type("list", TEXT, least=1), "Patterns such as `tests/**`: `*` in a name, `**` across folders."
     )
     on: str = optional(
         choice("revert", "fail"), "Whether changes are undone after each step, or make it fail.", "revert"
@@ -337,11 +335,9 @@ class LoopSettings(AgentOptions):
 class Loop(LoopSettings):
     """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
 
-    name: str = attrs.field(metadata=of(NAME, "The loop's name."))
-    initial: str = attrs.field(metadata=of(TARGET, "The state to begin in."))
-    states: dict[str, StateSpec] = attrs.field(
-        metadata=of(Type("map", block(StateSpec), least=1), "The states by name.")
-    )
+    name: str = required(NAME, "The loop's name.")
+    initial: str = required(TARGET, "The state to begin in.")
+    states: dict[str, StateSpec] = required(Type("map", block(StateSpec), least=1), "The states by name.")
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)
     # What `texts` has parsed of it.

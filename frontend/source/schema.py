@@ -99,6 +99,11 @@ def of(type: Type, doc: str) -> dict[str, Any]:
     return {"type": type, "doc": doc}
 
 
+def required(type: Type, doc: str) -> Any:
+    """A field that is a key which must be given."""
+    return attrs.field(metadata=of(type, doc))
+
+
 def optional(type: Type, doc: str, default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
     """A field that is a key which may be absent."""
     return attrs.field(default=attrs.Factory(factory) if factory else default, metadata=of(type, doc))

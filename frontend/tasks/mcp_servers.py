@@ -14,15 +14,13 @@ from collections.abc import Mapping
 from posixpath import join
 from typing import Any, ClassVar
 
-import attrs
-
 from ...ir.diagnostics import CompileError, clean, suggest
 from ...ir.python_internals import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping as MappingNode
 from ..source.files import is_file, is_there, read_source
-from ..source.schema import TEXT, Spec, Type, block, of, optional
+from ..source.schema import TEXT, Spec, Type, block, optional, required
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
 from .names import is_name, is_parameter_name
@@ -44,7 +42,7 @@ class McpServer(Spec):
     example: ClassVar[str] = "such as: files: {command: files-server}"
 
     name: str
-    command: str = attrs.field(metadata=of(TEXT, "The program."))
+    command: str = required(TEXT, "The program.")
     args: tuple[str, ...] = optional(Type("list", Type("text")), "Its arguments.", ())
     env: Mapping[str, str] = optional(
         Type("map", Type("text")),

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import attrs
-
 from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.effects import ON_UNKNOWN
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping, Node, Places, Refused, Sequence
-from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, of, optional
+from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, optional, required
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
 from .names import is_parameter_name, refused_name
@@ -53,7 +51,7 @@ class ParameterSpec(Spec):
 class NamedParameterSpec(ParameterSpec):
     """A parameter in a list, with its name."""
 
-    name: str = attrs.field(metadata=of(TEXT, "Its name: letters, digits, `_` and `-`."))
+    name: str = required(TEXT, "Its name: letters, digits, `_` and `-`.")
 
 
 _PARAMETERS = Type(
@@ -76,7 +74,7 @@ class ToolSpec(Spec):
     noun: ClassVar[str] = "a tool"
     json_schema: ClassVar[dict[str, Any]] = {"oneOf": [{"required": ["command"]}, {"required": ["python"]}]}
 
-    name: str = attrs.field(metadata=of(TEXT, "What programs call it."))
+    name: str = required(TEXT, "What programs call it.")
     description: str = optional(Type("text"), "What it does.", "")
     parameters: Any = optional(_PARAMETERS, "Its parameters: names to types, or a list.", ())
     command: Any = optional(
@@ -104,8 +102,8 @@ class ToolsFile(Spec):
 
     noun: ClassVar[str] = "the file"
 
-    tools: tuple[ToolSpec, ...] = attrs.field(
-        metadata=of(Type("list", block(ToolSpec), most=MAX_TOOLS, nullable=True, partial=True), "The tools.")
+    tools: tuple[ToolSpec, ...] = required(
+        Type("list", block(ToolSpec), most=MAX_TOOLS, nullable=True, partial=True), "The tools."
     )
 
 

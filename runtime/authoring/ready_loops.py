@@ -13,10 +13,18 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
-import attrs
-
 from ...frontend.source.files import text_source
-from ...frontend.source.schema import BOOLEAN, EXIT_CODES, JSON, TEXT, Spec, Type, block, of, optional
+from ...frontend.source.schema import (
+    BOOLEAN,
+    EXIT_CODES,
+    JSON,
+    TEXT,
+    Spec,
+    Type,
+    block,
+    optional,
+    required,
+)
 from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.source.yaml_writer import one_line
@@ -37,8 +45,8 @@ _LONGEST_VALUE = 20_000
 class Command(Spec):
     """A command whose exit code is judged."""
 
-    run: str = attrs.field(metadata=of(TEXT, "The command."))
-    failure: tuple[int, ...] = attrs.field(metadata=of(EXIT_CODES, "Exit codes that mean `failure`."))
+    run: str = required(TEXT, "The command.")
+    failure: tuple[int, ...] = required(EXIT_CODES, "Exit codes that mean `failure`.")
 
 
 @frozen(kw_only=True)
@@ -49,7 +57,7 @@ class Parameter(Spec):
     noun: ClassVar[str] = "the parameter"
 
     name: str
-    doc: str = attrs.field(metadata=of(TEXT, "What it is; also the question."))
+    doc: str = required(TEXT, "What it is; also the question.")
     default: str | int | float | None = optional(JSON, "Its value if no tool gives one.")
     like: str = optional(TEXT, "The ready loop whose `check` is the default.", "")
     sample: str = optional(TEXT, "A value, where there is no default.", "")
@@ -60,18 +68,16 @@ class Parameter(Spec):
 class Tool(Spec):
     """Values that fit a project with certain files."""
 
-    files: tuple[str, ...] = attrs.field(
-        metadata=of(Type("list", TEXT), "Patterns of files, one of which is there; none: any project.")
+    files: tuple[str, ...] = required(
+        Type("list", TEXT), "Patterns of files, one of which is there; none: any project."
     )
-    set: Mapping[str, str | Command] = attrs.field(
-        metadata=of(
-            Type(
-                "map",
-                Type("either", options=(TEXT, block(Command)), says="a text or a command"),
-                says="values by parameter",
-            ),
-            "The parameters' values.",
-        )
+    set: Mapping[str, str | Command] = required(
+        Type(
+            "map",
+            Type("either", options=(TEXT, block(Command)), says="a text or a command"),
+            says="values by parameter",
+        ),
+        "The parameters' values.",
     )
 
 
@@ -81,15 +87,15 @@ class ReadyLoop(Spec):
 
     noun: ClassVar[str] = "a ready loop"
 
-    summary: str = attrs.field(metadata=of(TEXT, "What it does, in one line."))
-    about: str = attrs.field(metadata=of(TEXT, "What it does."))
-    needs: str = attrs.field(metadata=of(TEXT, "What it needs."))
-    adapt: str = attrs.field(metadata=of(TEXT, "How to adapt it."))
-    parameters: Mapping[str, Parameter] = attrs.field(
-        metadata=of(Type("map", block(Parameter), says="parameters by name"), "What can be set.")
+    summary: str = required(TEXT, "What it does, in one line.")
+    about: str = required(TEXT, "What it does.")
+    needs: str = required(TEXT, "What it needs.")
+    adapt: str = required(TEXT, "How to adapt it.")
+    parameters: Mapping[str, Parameter] = required(
+        Type("map", block(Parameter), says="parameters by name"), "What can be set."
     )
     tools: tuple[Tool, ...] = optional(Type("list", block(Tool)), "Values by the project's files.", ())
-    loop: str = attrs.field(metadata=of(TEXT, "The loop."))
+    loop: str = required(TEXT, "The loop.")
 
 
 def load(name: str) -> ReadyLoop:

@@ -10,11 +10,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-import attrs
-
 from ...frontend.source.document import Document, Node, Refused
 from ...frontend.source.json_tree import DuplicateKey, parse_json, tree_of
-from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, of, optional
+from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, optional, required
 from ...frontend.source.schema_reader import SchemaReader
 from ...ir.diagnostics import CompileError, clean
 from ...ir.light_records import LightRecord
@@ -57,7 +55,7 @@ class JobSpec(Spec):
 
     noun: ClassVar[str] = "a job"
 
-    loop: str = attrs.field(metadata=of(TEXT, "The loop to run: a name or a path."))
+    loop: str = required(TEXT, "The loop to run: a name or a path.")
     context: Mapping[str, Any] | None = optional(_VALUES, "Values for the loop's context variables.")
     args: Mapping[str, Any] | None = optional(_VALUES, "Values for the parameters of a flow.")
     scope: tuple[str, ...] | None = optional(

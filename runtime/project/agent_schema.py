@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import attrs
-
 from ...frontend.source.schema import (
     BOOLEAN,
     COUNT,
@@ -23,8 +21,8 @@ from ...frontend.source.schema import (
     Type,
     block,
     choice,
-    of,
     optional,
+    required,
 )
 from ...ir.effects import PERMISSIONS
 from ...ir.records import frozen
@@ -69,7 +67,7 @@ _REGEX = Type("text", least=1, most=2000)
 class RootMode(Spec):
     """What root gets where the program refuses a permission mode to root."""
 
-    argv: tuple[str, ...] = attrs.field(metadata=of(Type("list", TEXT), "Arguments in place of the mode's."))
+    argv: tuple[str, ...] = required(Type("list", TEXT), "Arguments in place of the mode's.")
     allowed_tools: tuple[str, ...] = optional(
         Type("list", TEXT), "Tools to allow where the loop names none.", ()
     )
@@ -108,7 +106,7 @@ class ToolRule(Spec):
 class UsageRule(Spec):
     """Tokens."""
 
-    scope: str = attrs.field(metadata=of(choice(*SCOPES), "What they count."))
+    scope: str = required(choice(*SCOPES), "What they count.")
     key: str | None = optional(PATH, "Id of the message; a later event with the same id replaces it.")
     input: Any = optional(_PATHS, "Input tokens; the values of all paths are added.", ())
     cached: Any = optional(_PATHS, "Cached input tokens, added in the same way.", ())
@@ -122,8 +120,8 @@ class UsageRule(Spec):
 class CostRule(Spec):
     """US dollars."""
 
-    scope: str = attrs.field(metadata=of(choice(*SCOPES), "What they count."))
-    usd: str = attrs.field(metadata=of(PATH, "The amount."))
+    scope: str = required(choice(*SCOPES), "What they count.")
+    usd: str = required(PATH, "The amount.")
 
 
 @frozen(kw_only=True)
@@ -197,7 +195,7 @@ class EventRule(Spec):
 class KnownError(Spec):
     """How an error is recognised: by its status, its text or the exit code; the first one counts."""
 
-    kind: str = attrs.field(metadata=of(choice(*ERROR_KINDS), "Its kind."))
+    kind: str = required(choice(*ERROR_KINDS), "Its kind.")
     status: tuple[int, ...] = optional(Type("list", Type("integer", least=1, most=999)), "HTTP status.", ())
     text: str | None = optional(
         _REGEX, "A regular expression in the agent's words or the end of its standard error."
@@ -241,8 +239,8 @@ class LoginSpec(Spec):
 class SlashCommandSpec(Spec):
     """The slash commands that the agent knows."""
 
-    folders: tuple[str, ...] = attrs.field(
-        metadata=of(Type("list", TEXT, least=1), "Folders with a file or a folder for each command.")
+    folders: tuple[str, ...] = required(
+        Type("list", TEXT, least=1), "Folders with a file or a folder for each command."
     )
     built_in: tuple[str, ...] = optional(Type("list", NAME), "Commands of its own.", ())
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import attrs
-
 from ...frontend.source.document import Scalar
 from ...frontend.source.files import read_source
 from ...frontend.source.schema import (
@@ -22,8 +20,8 @@ from ...frontend.source.schema import (
     Type,
     block,
     choice,
-    of,
     optional,
+    required,
 )
 from ...frontend.source.schema_reader import BAD
 from ...frontend.source.yaml_tree import read_document
@@ -77,7 +75,7 @@ class ModelSpec(Spec):
 
     noun: ClassVar[str] = "a model"
 
-    name: str = attrs.field(metadata=of(NAME, "The name that loops and tasks use."))
+    name: str = required(NAME, "The name that loops and tasks use.")
     provider: str = optional(choice(*PROVIDERS), "Whose interface it has; absent: by its name.", "")
     model: str = optional(TEXT, "The provider's name of it; absent: `name`.", "")
     base_url: str | None = optional(TEXT, "The address of the server.")

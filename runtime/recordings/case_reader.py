@@ -12,7 +12,7 @@ import attrs
 from ...frontend.source.document import Document, Node, Refused, Scalar, Sequence
 from ...frontend.source.document import Mapping as MappingNode
 from ...frontend.source.files import read_source
-from ...frontend.source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, of, optional
+from ...frontend.source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, optional, required
 from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError
@@ -65,7 +65,7 @@ class CaseFile(Spec):
 
     noun: ClassVar[str] = "a case"
 
-    llc_case: int = attrs.field(metadata=of(Type("integer", least=FORMAT, most=FORMAT), "The format."))
+    llc_case: int = required(Type("integer", least=FORMAT, most=FORMAT), "The format.")
     source: str | None = optional(TEXT, "The loop that the case tests.")
     expression: str | None = optional(Type("text"), "The expression that it tests, instead of a `source`.")
     options: Any = optional(block(CaseOptions), "Options that the loop is compiled with.")
@@ -74,8 +74,8 @@ class CaseFile(Spec):
         Type("list", choice(*NORMALIZED)), "What was replaced by fixed values.", ()
     )
     ticks: int = optional(_COUNT, "Ticks that the run used.", 0)
-    trace: tuple[Node, ...] = attrs.field(
-        metadata=of(Type("list", _RECORDED, says="a list of events"), "The events: effects and notes.")
+    trace: tuple[Node, ...] = required(
+        Type("list", _RECORDED, says="a list of events"), "The events: effects and notes."
     )
     outcome: Any = optional(block(CaseOutcome)._replace(nullable=True), "How it ended; null: it did not.")
 
@@ -86,7 +86,7 @@ class EffectEvent(Spec):
 
     noun: ClassVar[str] = "an effect"
 
-    effect: str = attrs.field(metadata=of(TEXT, "Its kind."))
+    effect: str = required(TEXT, "Its kind.")
     args: Mapping[str, Node] = optional(_FIELDS, "Its arguments.", factory=dict)
     result: Mapping[str, Node] | None = optional(_FIELDS, "Its result.")
 
@@ -97,8 +97,8 @@ class ResultEvent(Spec):
 
     noun: ClassVar[str] = "a result"
 
-    result_of: int = attrs.field(metadata=of(_COUNT, "The number of the effect, from 1."))
-    result: Mapping[str, Node] = attrs.field(metadata=of(_FIELDS, "Its result."))
+    result_of: int = required(_COUNT, "The number of the effect, from 1.")
+    result: Mapping[str, Node] = required(_FIELDS, "Its result.")
 
 
 def read(path: str) -> Case:
