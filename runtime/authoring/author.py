@@ -25,12 +25,6 @@ class Author:
         self._errors = errors
         self._client = ModelClient()
 
-    def __enter__(self) -> Author:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self._client.close()
 

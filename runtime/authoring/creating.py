@@ -6,6 +6,7 @@ Owns the order of that and what each option sets. The questions are `wizard`'s, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import Any
@@ -157,7 +158,7 @@ class _Creation:
         return self.finish(kept, made)
 
     def ask_model(self, words: str, name: str | None, tools: Any, settings: dict[str, Any]) -> Described:
-        with Author(self.given["model"], self.errors) as author:
+        with contextlib.closing(Author(self.given["model"], self.errors)) as author:
             return author.write(words, name=name, tools=tools, settings=settings)
 
     # --- show and save ----------------------------------------------------------------------------

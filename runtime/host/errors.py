@@ -42,6 +42,15 @@ class Failure(UserError):
     exit_code = EXIT_FAILURE
 
 
+class KindError(Exception):
+    """An error of a part of llc, which its caller reports: a word for what it is, and a sentence."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        self.message = message
+        super().__init__(kind, message)
+
+
 def refuse_missing_folder(path: str) -> None:
     """Raise UserError if the folder of a file that is to be written does not exist."""
     folder = os.path.dirname(path)

@@ -88,7 +88,7 @@ def questions(target: str | None) -> list[Question]:
 
 def _of(run: RunFolder) -> list[Question]:
     alive = is_live(run)
-    with Follower(run) as follower:
+    with contextlib.closing(Follower(run)) as follower:
         history = RunHistory.of(follower.events())
         found = (
             _question(run, effect, follower.whole(effect.args), history, alive)

@@ -6,6 +6,7 @@ before is not shown again.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -197,7 +198,7 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
                 holder = Holder.find(run) if requests <= 2 else None
                 if holder is None:
                     return EXIT_INTERRUPTED
-                with holder:
+                with contextlib.closing(holder):
                     holder.ask()
         return _ended(attached, last, errors, screen)
     finally:

@@ -73,7 +73,7 @@ def steps_of(run: RunFolder) -> dict[int, Step]:
     """The effects of a run by number, with their trees. Raises UserError."""
     steps: dict[int, Step] = {}
     state, iteration = None, 0
-    with Follower(run) as follower:
+    with contextlib.closing(Follower(run)) as follower:
         for event in follower.events():
             if isinstance(event, StateEnter):
                 state, iteration = event.shown_state, event.iteration

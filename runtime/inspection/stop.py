@@ -116,12 +116,6 @@ class Holder:
                 f"{self.run.id} (pid {self.pid}) cannot be asked by {self.host}: {reason(error)}",
             ) from None
 
-    def __enter__(self) -> Holder:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def close(self) -> None:
         if self._descriptor >= 0:
             files.close(self._descriptor)

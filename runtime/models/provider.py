@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..host import clock, threads
+from ..host.errors import KindError
 from . import structured_output
 from .worker import MAX_MESSAGE, end_when_alone, serve_in_parts
 from .worker_pool import MANY, serve_many
@@ -38,13 +39,8 @@ UNTOLD = {"tokens": None}
 LEAST_CACHED = 4_000
 
 
-class Broken(Exception):
+class Broken(KindError):
     """A reply that is none: what is wrong with it, by a word and in a sentence."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
-        self.message = message
-        super().__init__(kind, message)
 
 
 def is_whole(response: Any) -> bool:

@@ -14,18 +14,14 @@ from typing import Any, NamedTuple
 from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.effects import SPENDERS
 from ..host import environment
+from ..host.errors import KindError
 from .prices import Price
 from .providers import DEFAULT, PROVIDERS
 from .settings import Configuration, ModelEntry
 
 
-class Unavailable(Exception):
+class Unavailable(KindError):
     """A model that cannot be asked: a word and a sentence."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
-        self.message = message
-        super().__init__(kind, message)
 
 
 class Model(NamedTuple):

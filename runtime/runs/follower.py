@@ -53,12 +53,6 @@ class Follower:
         """The number of damaged lines so far."""
         return 0 if self._reader is None else self._reader.damaged_lines
 
-    def __enter__(self) -> Follower:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
@@ -83,5 +77,5 @@ class Follower:
 
 def history_of(run: RunFolder) -> RunHistory:
     """The history of a run as its journal is now. Raises UserError."""
-    with Follower(run) as follower:
+    with contextlib.closing(Follower(run)) as follower:
         return RunHistory.of(follower.events())

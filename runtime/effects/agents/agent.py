@@ -15,6 +15,7 @@ from typing import Any
 from ....ir.diagnostics import suggest
 from ...host import clock, environment, files, leftovers, signals
 from ...host.effect_context import Context, Interrupted
+from ...host.errors import KindError
 from ...host.paths import ROOT
 from ...journal.agent_activity import AgentActivity
 from ...journal.agent_history import AgentHistory
@@ -32,13 +33,8 @@ _HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
 _SIGNALS = {"INT": signals.SIGINT, "TERM": signals.SIGTERM}
 
 
-class Refused(Exception):
+class Refused(KindError):
     """An agent that cannot be started as an effect asks: a word and a sentence."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
-        self.message = message
-        super().__init__(kind, message)
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import stat
 from itertools import count, islice
 
 from ...host import files, processes
-from ...host.errors import reason
+from ...host.errors import KindError, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,13 +24,8 @@ MAX_FILES = 1000
 _numbers = count()
 
 
-class ToolError(Exception):
+class ToolError(KindError):
     """Why a tool gave nothing: a kind and a message."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
-        self.message = message
-        super().__init__(kind, message)
 
 
 # --- read_files -------------------------------------------------------------------------------

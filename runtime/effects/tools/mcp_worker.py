@@ -14,6 +14,7 @@ import contextlib
 from typing import Any
 
 from ...host import environment, files, pipes, processes, threads
+from ...host.errors import KindError
 from ...models.worker import serve
 
 # Seconds that a server has to show that it listens, after a call that took too long.
@@ -28,13 +29,8 @@ _LINES = 3
 _PAGES = 100
 
 
-class Lost(Exception):
+class Lost(KindError):
     """There is no server: it could not be started, or it ended."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
-        self.message = message
-        super().__init__(kind, message)
 
 
 def main() -> None:
