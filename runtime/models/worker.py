@@ -39,6 +39,11 @@ _POLL = 0.005
 _PART = b'{"part":'
 
 
+def command_of(module: str, *words: str) -> list[str]:
+    """The command of a helper: `main()` of a module, by its full name."""
+    return [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), module, *words]
+
+
 class WorkerEnded(Exception):
     """The helper ended without an answer; the text says how. The next request starts a new one."""
 
@@ -70,7 +75,7 @@ class Worker:
             requests, self._write, self._read, answers = ends
             self._pid = processes.posix_spawn(
                 sys.executable,
-                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), self._module, *self._words],
+                command_of(self._module, *self._words),
                 self._env,
                 file_actions=(
                     (processes.POSIX_SPAWN_DUP2, requests, 0),

@@ -53,7 +53,10 @@ def _of_agent(agent: str, settings: Configuration) -> str:
         if key := _value(variable):
             provider = next((name for name, row in PROVIDERS.items() if row.key == variable), agent)
             return _named(provider, key)
-    return _named(agent, _claude_login() if os.path.basename(str(entry.argv[0])) == "claude" else None)
+    program = os.path.basename(str(entry.argv[0]))
+    if entry.protocol is not None and program in agents.known_names():
+        agent = program  # another way to the same account
+    return _named(agent, _claude_login() if program == "claude" else None)
 
 
 def _claude_login() -> str | None:

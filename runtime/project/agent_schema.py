@@ -43,6 +43,8 @@ ERROR_KINDS = (
     *("auth", "rate-limit", "quota", "overloaded", "unknown-command", "refused", "no-session"),
     *("session-exists", "too-large", "network", "turn-limit", "cost-limit", "root", "untrusted", "model"),
 )
+# Protocols in which llc converses with a program; `stdlib/protocols` has what each gives to an agent.
+PROTOCOLS = ("acp",)
 STOP_SIGNALS = ("INT", "TERM")
 # What `usage` and `cost` of an event count: that message, that step, the process so far, the session so far.
 SCOPES = ("message", "step", "process", "thread")
@@ -61,6 +63,7 @@ _PATHS = Type("either", options=(PATH, Type("list", PATH, least=1)), says="a pat
 _WANTED = Type("either", options=(SCALAR, Type("list", SCALAR, least=1)), says="a value, or a list of values")
 _MATCH = Type("map", _WANTED, least=1)
 _REGEX = Type("text", least=1, most=2000)
+_VARIABLES = Type("map", Type("text"), pattern="[A-Za-z_][A-Za-z0-9_]*")
 
 
 @frozen(kw_only=True)
@@ -79,6 +82,7 @@ class PermissionMode(Spec):
     """How a permission mode is requested."""
 
     argv: tuple[str, ...] = optional(Type("list", TEXT), "Its arguments.", ())
+    env: Mapping[str, str] = optional(_VARIABLES, "Its environment variables.", factory=dict)
     as_root: RootMode | None = optional(block(RootMode), "What root gets instead.")
 
 
@@ -250,12 +254,16 @@ class AgentSpec(Spec):
     """An agent program, by a name of the project's own."""
 
     keyed: ClassVar[bool] = True
-    any_of: ClassVar[tuple[str, ...]] = ("argv", "extends")
+    any_of: ClassVar[tuple[str, ...]] = ("argv", "extends", "protocol")
     noun: ClassVar[str] = "the agent"
     example: ClassVar[str] = "such as: codex: {argv: [codex, exec, '{prompt}'], output: text}"
 
     name: str
     extends: str | None = optional(NAME, "An agent that llc knows; keys that are absent here are its keys.")
+    protocol: str | None = optional(
+        choice(*PROTOCOLS),
+        "The protocol of `argv`, `acp`: Agent Client Protocol. Keys that are absent here are its keys.",
+    )
     argv: tuple[Any, ...] = optional(
         ARGV,
         "The program and its arguments; `{prompt}` is the prompt, and `{options}` the place of `options`.",
@@ -294,9 +302,7 @@ class AgentSpec(Spec):
     default_permissions: str | None = optional(
         choice(*PERMISSIONS), "The mode where the loop does not set one; absent: its own."
     )
-    env: Mapping[str, str] = optional(
-        Type("map", Type("text"), pattern="[A-Za-z_][A-Za-z0-9_]*"), "Environment variables.", factory=dict
-    )
+    env: Mapping[str, str] = optional(_VARIABLES, "Environment variables.", factory=dict)
     stop: StopSpec = optional(block(StopSpec), "How it is stopped.", factory=StopSpec)
     silent_on: tuple[str, ...] = optional(
         Type("list", choice("rate-limit", "overloaded", "network", "hang")),

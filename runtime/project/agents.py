@@ -27,7 +27,8 @@ from ..host import files
 from .agent_schema import AgentSpec, PermissionMode
 
 DEFAULT = "claude"
-_FOLDER = os.path.join(os.path.dirname(stdlib.__file__), "agents")
+_STDLIB = os.path.dirname(stdlib.__file__)
+_FOLDER = os.path.join(_STDLIB, "agents")
 _PLACES = re.compile(
     r"\{(prompt|session|new_session|options|permissions|model|effort|allowed_tools|append_prompt"
     r"|schema|schema_file|cap_usd|cap_turns)\}"
@@ -62,17 +63,29 @@ def known(name: str) -> AgentSpec:
     """An agent that needs no configuration. Raises `UnknownAgent`."""
     if name not in known_names():
         raise UnknownAgent(name, suggest(name, known_names(), "there are"))
-    document = read_document(read_source(os.path.join(_FOLDER, f"{name}.yaml")))
-    found = read_agent(document, name)
+    return _read(os.path.join(_FOLDER, f"{name}.yaml"), name)
+
+
+@cache
+def _protocol(name: str) -> AgentSpec:
+    """What every agent of a protocol has."""
+    return _read(os.path.join(_STDLIB, "protocols", f"{name}.yaml"), name, is_protocol=True)
+
+
+def _read(path: str, name: str, is_protocol: bool = False) -> AgentSpec:
+    """An agent of the standard library, or what a protocol gives to its agents."""
+    document = read_document(read_source(path))
+    found = read_agent(document, name, is_protocol)
     if found is None or any(finding.is_error for finding in document.diagnostics):
         raise CompileError(document.diagnostics, [document.source])
     return found
 
 
-def read_agent(document: Document, name: str) -> AgentSpec | None:
+def read_agent(document: Document, name: str, is_protocol: bool = False) -> AgentSpec | None:
     """The agent in a file of its own; None where it is none, which `document.diagnostics` explains."""
     reader = AgentReader(document)
     reader.is_built_in = True
+    reader.is_protocol = is_protocol
     root = document.root
     if not isinstance(root, MappingNode):
         reader.error("wrong-type", "an agent should be a mapping", document.span(root) if root else None)
@@ -86,9 +99,19 @@ class AgentReader(SchemaReader):
 
     # Whether it reads a file of `stdlib/agents`, whose program is known by nothing else.
     is_built_in = False
+    # Whether it reads a file of `stdlib/protocols`, which names no program.
+    is_protocol = False
 
     def checked(self, agent: AgentSpec) -> AgentSpec:
         """The agent with what it inherits; problems are reported."""
+        if agent.protocol is not None and not self.is_protocol:
+            if agent.extends is not None or not agent.argv:
+                problem = "contradictory-keys" if agent.extends is not None else "missing-field"
+                message = "an agent with `protocol` needs `argv` of its own, and no `extends`"
+                self.error(problem, message, agent.span_of("protocol"))
+                return agent
+            base = _protocol(agent.protocol)
+            agent = attrs.evolve(_inherit(agent, base), errors=(*agent.errors, *base.errors))
         if agent.extends is not None:
             try:
                 agent = _inherit(agent, known(agent.extends))
@@ -96,11 +119,11 @@ class AgentReader(SchemaReader):
                 self.error("unknown-agent", str(error), agent.spans["extends"], "", error.help)
                 return agent
         elif not agent.argv:
-            return agent  # reported
+            return agent  # reported, or a protocol
         elif not isinstance(agent.argv[0], str):
             self.error("wrong-type", "`argv` should begin with a program", agent.span_of("argv"))
             return agent
-        elif not self.is_built_in:
+        elif not self.is_built_in and agent.protocol is None:
             agent = _inherit(agent, of_words(agent.argv, agent.name))
         if agent.resume and not is_placed(agent.resume, "session"):
             self.error("missing-placeholder", "`resume` has no `{session}`", agent.span_of("resume"))
@@ -133,7 +156,7 @@ def _inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:
         if "prompt" in missing and is_placed(agent.argv, "prompt"):
             missing["prompt"] = attrs.evolve(base.prompt, by="argument")
     found = attrs.evolve(agent, **missing)
-    if found.options and not is_placed(found.argv, "options"):
+    if found.options and found.argv and not is_placed(found.argv, "options"):
         found = attrs.evolve(found, argv=(found.argv[0], "{options}", *found.argv[1:]))
     return found
 
@@ -181,6 +204,8 @@ def capabilities_of(agent: AgentSpec) -> frozenset[str]:
     }
     if agent.fork:
         found.add("fork")
+    if agent.protocol is not None:
+        found.add("session")
     return frozenset(found | {f"permissions: {mode}" for mode in agent.permissions})
 
 
@@ -207,7 +232,8 @@ def required_of(args: Mapping[str, Any]) -> list[str]:
 class Command:
     """The command that starts an agent for one effect.
 
-    argv: the program and its arguments. note: what the user should know about it, or "".
+    argv: the program and its arguments. env: variables. permissions: the mode that it gets, None: its own.
+    note: what the user should know about it, or "".
     """
 
     def __init__(
@@ -235,6 +261,8 @@ class Command:
                 f"it gets `{' '.join(instead.argv)}` and allowed tools]\n"
             )
             wanted, mode, tools = name, PermissionMode(argv=instead.argv), tools or instead.allowed_tools
+        self.permissions = name
+        self.env = {**agent.env, **(mode.env if mode is not None else {})}
         if wanted:
             words = [word for word in words if word not in _mode_words(agent)]
         given: dict[str, Any] = {

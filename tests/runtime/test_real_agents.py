@@ -42,7 +42,10 @@ def use(
         home = place / "home"
         (home / ".gemini").mkdir(parents=True)
         (home / ".codex").mkdir()
-        monkeypatch.setenv("PATH", f"{installed(name)}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+        monkeypatch.setenv(
+            "PATH",
+            f"{installed(name.removesuffix('-acp'))}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        )
         monkeypatch.delenv("LLC_AGENT", raising=False)
         (home / ".codex" / "config.toml").write_text(
             'model = "gpt-5.5"\nmodel_provider = "local"\ncheck_for_update_on_startup = false\n'
@@ -227,6 +230,84 @@ def test_a_session_continues(
     assert "elderflower" in json.dumps(models.requests[-1])
     assert again["session"] == first["session"]
     assert again["usage"]["input_tokens"] == 1500
+
+
+ACP = pytest.mark.parametrize("name", ["opencode-acp", "gemini-acp"])
+
+
+@ACP
+def test_by_the_protocol_it_uses_tools_and_continues(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """Agent Client Protocol: text, a shell command, a file, what it used; and the session goes on."""
+    use(name)
+    models.then(Shell("echo ran > shell.txt"), Write(os.path.abspath("new.txt"), "fresh"), Say("All done."))
+    seen = Seen()
+    result = perform("agent", {"on_agent": seen.activities.append}, agent=name, command="Say elderflower.")
+    assert "error" not in result, result
+    assert Path("shell.txt").read_text() == "ran\n"
+    assert Path("new.txt").read_text().strip() == "fresh"
+    assert result["output"].rstrip("\n") == "All done."
+    assert result["session"] == seen.of("session")[-1].id
+    if name == "gemini-acp":
+        assert (result["usage"]["input_tokens"], result["usage"]["output_tokens"]) == (4500, 120)
+    else:
+        assert result["usage"]["usd"] == pytest.approx(0.00384)
+    assert [tool.target for tool in seen.of("tool")] == ["echo ran > shell.txt", os.path.abspath("new.txt")]
+    assert [tool.is_error for tool in seen.of("tool-end")] == [False, False]
+    assert [file for files in seen.of("files") for file in files.files] == [os.path.abspath("new.txt")]
+    again = perform(
+        "agent", agent=name, command="Which word?", session=result["session"], thread=result.get("thread")
+    )
+    if name == "gemini-acp" and "error" in again:  # within the minute in which the session began
+        assert again["error"]["kind"] == "no-session", again
+        assert "use the agent `gemini`, or `session: new`" in again["error"]["message"]
+        return
+    assert "error" not in again, again
+    assert again["session"] == result["session"]
+    assert again["output"].rstrip("\n") == "All done."
+    assert "elderflower" in json.dumps(models.requests[-1])
+    if name == "opencode-acp":
+        assert again["usage"]["usd"] == pytest.approx(0.00128)
+
+
+@ACP
+def test_permissions_are_answered_by_the_kind_of_tool(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """`edit`: the file, and not the shell; the refusal names the tool and the remedy."""
+    use(name)
+    models.then(Write(os.path.abspath("new.txt"), "fresh"), Shell("touch made"), Say("I may not."))
+    result = perform("agent", agent=name, command="Do it.", permissions="edit")
+    assert Path("new.txt").exists()
+    assert not Path("made").exists()
+    assert result["error"]["kind"] == "refused", result
+    assert "execute(touch made)" in result["error"]["message"]
+    assert "permissions" in result["error"]["message"]
+
+
+@ACP
+def test_a_refused_key_is_named_by_the_protocol(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    use(name)
+    models.then(Fail(401, "invalid api key"))
+    result = perform("agent", agent=name, command="Do it.", timeout_s=60)
+    assert result["error"]["kind"] == "auth", result
+    assert "log in" in result["error"]["message"]
+
+
+@ACP
+def test_silence_and_its_tools_end_by_the_protocol(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    use(name)
+    models.then(Shell("sleep 61"), Say("done"))
+    within = {"effect_id": f"quiet-{name}-{os.getpid()}/1"}
+    result = perform("agent", within, agent=name, command="Do it.", timeout_s=60, idle_timeout_s=5)
+    assert result["error"]["kind"] == "idle-timeout", result
+    found = subprocess.run(["pgrep", "-f", "sleep 61"], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
 
 
 LOOP = """\

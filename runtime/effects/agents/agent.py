@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import shlex
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +22,7 @@ from ...host.paths import ROOT
 from ...journal.agent_activity import AgentActivity
 from ...journal.agent_history import AgentHistory
 from ...models.judge import judge_of
+from ...models.worker import command_of
 from ...project import agents, configuration
 from ...project.agent_schema import AgentSpec
 from ..parts import Parts
@@ -29,6 +32,7 @@ from . import outcome
 from .event_stream import EventStream
 
 VARIABLE = "LLC_AGENT"
+_ACP_WORKER = f"{__package__}.acp_worker"
 _HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
 _SIGNALS = {"INT": signals.SIGINT, "TERM": signals.SIGTERM}
 
@@ -85,8 +89,8 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
         context.on_output("stderr", command.note)
     stream, listening = _listen(agent, args, context)
     options = ProcessOptions(
-        given=args["command"] if agent.prompt.by == "stdin" else None,
-        env={key.encode(): value.encode() for key, value in agent.env.items()},
+        given=args["command"] if agent.prompt.by == "stdin" or agent.protocol is not None else None,
+        env={key.encode(): value.encode() for key, value in command.env.items()},
         stop_signals=tuple(_SIGNALS[name] for name in agent.stop.signals),
         grace=agent.stop.grace,
         idle_s=args.get("idle_timeout_s"),
@@ -94,16 +98,21 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
     )
     if (session := args.get("new_session") or args.get("session")) and context.on_agent is not None:
         context.on_agent(AgentActivity("session", id=session))
+    words = command.argv
+    if agent.protocol is not None:
+        settings = {"argv": [path, *words[1:]], "session": args.get("session")}
+        words = command_of(_ACP_WORKER, json.dumps({**settings, "permissions": command.permissions}))
+        path = sys.executable
     try:
-        result = runner.run(path, command.argv, args, listening, options)
+        result = runner.run(path, words, args, listening, options)
     except NotStarted as error:
         return error.result(context)
     except Interrupted:
         leftovers.end_effect(context.effect_id, ())
         raise
     ended = result.pop("ended", "")
-    if ended or "timed_out" in result:
-        # Shell commands of an agent run in sessions of their own.
+    if ended or "timed_out" in result or (agent.protocol is not None and result["exit_code"]):
+        # Shell commands of an agent run in sessions of their own; by a protocol, so does the agent.
         leftovers.end_effect(context.effect_id, ())
     if stream is not None:
         stream.finish()

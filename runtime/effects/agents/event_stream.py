@@ -42,7 +42,7 @@ class EventStream:
     """One agent's output.
 
     show(text): what a person wants to see of it. tell(activity): each fact.
-    thread: tokens of the session before this process, for an agent that counts them all.
+    thread: tokens and cost of the session before this process, for an agent that counts them all.
 
     is_stream: whether a rule has matched. is_final: whether the final event was seen. turns: model turns,
     None where the agent tells neither their number nor a turn. must_stop: whether waiting is pointless.
@@ -73,6 +73,7 @@ class EventStream:
         self._is_counted = False
         self._costs: dict[str, float | None] = {}
         self._thread: dict[str, int] | None = None
+        self._thread_usd: float | None = None
         self._final_text: str | None = None
         self._told_usage: dict[str, Any] | None = None
         self.counts_turns = any(rule.spec.turn for rule in self._rules)
@@ -306,15 +307,21 @@ class EventStream:
 
     def _cost(self, rule: CostRule, place: Any) -> None:
         usd = amount(_first(place, rule.usd))
-        if rule.scope in ("process", "thread"):
+        if rule.scope == "thread":
+            self._thread_usd = usd
+            before = amount(self._before.get("usd")) or 0.0
+            self._costs["total"] = None if usd is None else max(0.0, usd - before)
+        elif rule.scope == "process":
             self._costs["total"] = usd
         else:
             self._costs["sum"] = None if usd is None else (self._costs.get("sum") or 0.0) + usd
 
     @property
-    def thread(self) -> dict[str, int] | None:
-        """Tokens of the whole session, for an agent that counts those."""
-        return self._thread
+    def thread(self) -> dict[str, Any] | None:
+        """Tokens and cost of the whole session, for an agent that counts those."""
+        if self._thread is None and self._thread_usd is None:
+            return None
+        return {**(self._thread or {}), **({"usd": self._thread_usd} if self._thread_usd is not None else {})}
 
     @property
     def usage(self) -> dict[str, Any]:
