@@ -84,7 +84,8 @@ def context(interrupt: Interrupt) -> Callable[..., Context]:
     def make(**given: Any) -> Context:
         defaults: dict[str, Any] = {
             "run_id": "lint-1",
-            "effect_id": "lint-1/7",
+            # Of this process alone: what carries the id of an effect that is stopped is ended with it.
+            "effect_id": f"lint-{os.getpid()}/7",
             "loop": "lint",
             "state": "check",
             "iteration": 2,

@@ -214,7 +214,7 @@ def test_a_program_that_is_no_program_is_an_error_that_names_it(perform: Perform
 def test_an_agent_finds_its_keys_in_its_environment(stub: Stub, perform: Perform) -> None:
     """As a shell action does."""
     stub('echo "$LLC_EFFECT_ID $LLC_STATE"')
-    assert perform("agent", command="/fix")["output"] == "lint-1/7 check\n"
+    assert perform("agent", command="/fix")["output"] == f"lint-{os.getpid()}/7 check\n"
 
 
 def test_an_agents_output_is_shown_while_it_works(stub: Stub, perform: Perform) -> None:
