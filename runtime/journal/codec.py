@@ -7,12 +7,12 @@ belong to `events`.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import zlib
 from functools import lru_cache
 
+from ...ir import light_json
 from ...ir.python_internals import sha256
 from ..host import secrets as masking
 
@@ -32,9 +32,6 @@ _DEEP = 20_000
 
 # --- one event, one line ----------------------------------------------------------------------
 
-_encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-_encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False).encode
-
 
 def _deeply(action: Callable[[Any], Any], value: Any) -> Any:
     """`action(value)`, once more with room for deep nesting where the first try had none."""
@@ -52,9 +49,9 @@ def _deeply(action: Callable[[Any], Any], value: Any) -> Any:
 def to_json(value: Any) -> bytes:
     """Compact JSON in UTF-8; a string that UTF-8 cannot hold (a lone surrogate) is escaped."""
     try:
-        return _deeply(_encode_json, value).encode()  # type: ignore[no-any-return]
+        return _deeply(light_json.dumps_compact, value).encode()  # type: ignore[no-any-return]
     except UnicodeEncodeError:
-        return _deeply(_encode_ascii, value).encode()  # type: ignore[no-any-return]
+        return _deeply(light_json.dumps_compact_ascii, value).encode()  # type: ignore[no-any-return]
 
 
 def seal(event: dict[str, Any]) -> bytes:
@@ -73,7 +70,7 @@ def unseal(line: bytes) -> dict[str, Any] | None:
     if len(tail) != CRC_TAIL or tail != b',"crc":"%08x"}' % zlib.crc32(body):
         return None
     try:
-        event = _deeply(json.loads, body + b"}")
+        event = _deeply(light_json.loads, body + b"}")
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get(KIND), str) else None
@@ -240,6 +237,8 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
     They are "Infinity", "-Infinity" and "NaN", as `json.dumps` spells them without the quotes.
     """
+    import json
+
     try:
         return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:
@@ -251,4 +250,4 @@ def _strict(value: Any) -> Any:
         return {key: _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
-    return json.dumps(value) if isinstance(value, float) and value - value != 0.0 else value
+    return light_json.dumps(value) if isinstance(value, float) and value - value != 0.0 else value

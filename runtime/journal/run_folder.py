@@ -5,9 +5,9 @@ The first event of the journal defines a run; a folder without one was left by a
 
 from __future__ import annotations
 
-import json
 import os.path
 
+from ...ir import light_json
 from ..host import clock, files
 from ..host.errors import Failure, UserError, reason
 from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
@@ -230,7 +230,7 @@ class RunFolder:
     def _held(self) -> dict[str, Any]:
         try:
             with files.open(self.lock, "rb") as file:
-                found = json.loads(file.read(1 << 20))
+                found = light_json.loads(file.read(1 << 20))
         except (OSError, ValueError, RecursionError):
             return {}
         if not isinstance(found, dict):

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os.path
 
+from ...ir import light_json
 from ...ir.light_records import LightRecord
 from ..host import clock, environment, files, pipes, processes, threads
 from ..host.coroutines import Steps, alone
@@ -62,7 +62,7 @@ class Lock:
         """Change facts in the lock file; None removes one. Raises OSError."""
         self._about.update(changes)
         known = {name: value for name, value in self._about.items() if value is not None}
-        data = json.dumps(known).encode("utf-8", "surrogateescape") + b"\n"
+        data = light_json.dumps_ascii(known).encode("utf-8", "surrogateescape") + b"\n"
         # Truncated last: after a crash the file holds the old text, the new one, or an invalid one.
         files.pwrite(self._fd, data, 0)
         files.ftruncate(self._fd, len(data))

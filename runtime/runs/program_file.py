@@ -7,8 +7,7 @@ image, which detects a changed value.
 
 from __future__ import annotations
 
-import json
-
+from ...ir import light_json
 from ...ir.python_internals import sha256
 from ..host import secrets
 from ..host.errors import Failure
@@ -40,7 +39,7 @@ def whole(data: bytes, path: str) -> bytes:
         return data
     digest, _, text = data[len(_BEGINNING) :].partition(b" ")
     try:
-        parts = json.loads(text)
+        parts = light_json.loads(text)
         if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
             raise ValueError
     except (ValueError, RecursionError):
@@ -65,4 +64,4 @@ def without_secrets(data: bytes) -> bytes:
     if not _has_secret(data):
         return data
     parts = secrets.known.split(data.decode("utf-8", "surrogateescape"))
-    return _BEGINNING + sha256(data).hexdigest().encode() + b" " + json.dumps(parts).encode()
+    return _BEGINNING + sha256(data).hexdigest().encode() + b" " + light_json.dumps_ascii(parts).encode()

@@ -5,8 +5,7 @@ Written at intervals and never read back: the journal is the truth, so a failed 
 
 from __future__ import annotations
 
-import json
-
+from ...ir.light_json import dumps_indented
 from ...vm.machine.machine import Machine
 from ...vm.values.values import to_host
 from ..host import clock, secrets
@@ -58,7 +57,7 @@ class StateFile:
         self._saved = clock.monotonic()
         self.is_old = False
         try:
-            data = json.dumps(self._state(status), indent=2, ensure_ascii=False)
+            data = dumps_indented(self._state(status))
             text = data.encode("utf-8", "replace") + b"\n"
             self._run.write(self._run.state_name, text, durable=False)
         except (JournalError, ValueError, TypeError, RecursionError):

@@ -8,8 +8,8 @@ nothing runs. Nothing depends on it.
 from __future__ import annotations
 
 import contextlib
-import json
 
+from ...ir import light_json
 from ..execution.observer import Display
 from ..host import files
 from ..journal.journal import JournalError, write_file
@@ -93,7 +93,7 @@ class LiveFile:
         self.is_new = False
         for tail in self.tails.values():
             tail.trim()
-        text = json.dumps({"actions": [tail.to_json() for tail in self.tails.values()]})
+        text = light_json.dumps_ascii({"actions": [tail.to_json() for tail in self.tails.values()]})
         with contextlib.suppress(JournalError):
             write_file(self._path, text.encode("ascii"), durable=False, mode=0o600)
             self._is_there = True
@@ -176,7 +176,7 @@ def read(path: str) -> list[Tail]:
     """The tails in a live file; none where there is no file, or nothing to be read in it."""
     try:
         with files.open(path, "rb") as file:
-            found = json.loads(file.read(_LARGEST))
+            found = light_json.loads(file.read(_LARGEST))
         return [Tail.from_json(told) for told in found["actions"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
+from ...ir import light_json
+from ...ir.python_internals import sha256
 from ..values.faults import Place
 from ..values.heap import HeapError, HeapReader, HeapWriter
 from ..values.values import Value
@@ -139,6 +140,8 @@ class FunctionCode:
 
     def span_at(self, offset: int) -> int:
         """The span of the instruction at `offset`, 0 if it has none."""
+        from bisect import bisect_right  # few runs ask for a place
+
         positions = self.positions
         row = bisect_right(range(len(positions) // 2), offset, key=lambda i: positions[2 * i]) - 1
         return positions[2 * row + 1] if row >= 0 else 0
@@ -194,7 +197,7 @@ class Image:
     def program_hash(self) -> str:
         """What the program is, without its spans and sources, as a hex digest."""
         if self._hash is None:
-            self._hash = _sha256(_program_section(self)).hex()
+            self._hash = sha256(_program_section(self)).hexdigest()
         return self._hash
 
     def place(self, span: int) -> Place | None:
@@ -215,9 +218,9 @@ class Image:
         content = pack((program, debug)) if packed else None
         if content is None:
             start = MAGIC + PLAIN.to_bytes(2, "little") + lengths
-            return b"".join((start, _sha256(program), _sha256(debug), program, debug))
+            return b"".join((start, sha256(program).digest(), sha256(debug).digest(), program, debug))
         start = MAGIC + VERSION.to_bytes(2, "little") + lengths
-        return b"".join((start, _sha256(program), _sha256(content), content))
+        return b"".join((start, sha256(program).digest(), sha256(content).digest(), content))
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
@@ -237,13 +240,13 @@ class Image:
         if version == PLAIN and len(content) > sum(lengths):
             raise ImageError("the image is damaged: something follows its end")
         signed = content[lengths[0] :] if version == PLAIN else content
-        if data[50:82] != _sha256(signed):
+        if data[50:82] != sha256(signed).digest():
             raise ImageError("the image is truncated or damaged: its content does not match its digest")
         try:
             program, debug = (content[: lengths[0]], signed) if version == PLAIN else unpack(content, lengths)
         except PackingError as error:
             raise ImageError(f"the image is malformed: {error}") from None
-        if data[18:50] != _sha256(program):
+        if data[18:50] != sha256(program).digest():
             raise ImageError("the image is damaged: its content does not match its digest")
         try:
             image = _read_program(_Section(program))
@@ -257,12 +260,6 @@ class Image:
 def words(items: Iterable[int] = ()) -> Words:
     """An array of 32-bit words. OverflowError for a number that is none."""
     return array("I", items)
-
-
-def _sha256(data: bytes) -> bytes:
-    from ...ir.python_internals import sha256
-
-    return sha256(data).digest()
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -320,9 +317,7 @@ def _debug_section(image: Image) -> bytes:
 
 
 def _section(content: dict[str, Any], body: Words) -> bytes:
-    import json
-
-    text = json.dumps(content, separators=(",", ":")).encode("ascii")
+    text = light_json.dumps_compact_ascii(content).encode("ascii")
     if sys.byteorder == "big":
         body = body[:]
         body.byteswap()
@@ -340,14 +335,12 @@ class _Section:
     """A section taken apart: its JSON, and its words, to be taken from the front."""
 
     def __init__(self, data: bytes) -> None:
-        import json
-
         length = int.from_bytes(data[:4], "little")
         tail = data[4 + length :]
         if len(data) < 4 + length or len(tail) % 4:
             raise _Malformed("a section's length is wrong")
         try:
-            self.content: Any = json.loads(data[4 : 4 + length].decode("ascii"))
+            self.content: Any = light_json.loads(data[4 : 4 + length].decode("ascii"))
         except (ValueError, RecursionError):
             raise _Malformed("a section is not JSON") from None
         self._words = words()

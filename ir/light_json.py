@@ -1,0 +1,86 @@
+"""JSON without the package `json`, which takes longer to load than a small run.
+
+The parts in C of that package are private to the interpreter, so where one is missing or differs, `json`
+itself is taken. It is also taken for every text that they do not accept, so that errors are its own.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["dumps", "dumps_ascii", "dumps_compact", "dumps_compact_ascii", "dumps_indented", "loads"]
+
+
+def _refuse(value: object) -> None:
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def _encoder(is_ascii: bool, comma: str, colon: str) -> Callable[[Any], str]:
+    """A function from data to JSON. It does not look for cycles: one raises RecursionError."""
+    try:
+        from _json import encode_basestring, encode_basestring_ascii, make_encoder
+
+        quote = encode_basestring_ascii if is_ascii else encode_basestring
+        made = make_encoder(None, _refuse, quote, None, colon, comma, False, False, True)
+    except (ImportError, TypeError):
+        from json import JSONEncoder
+
+        return JSONEncoder(ensure_ascii=is_ascii, separators=(comma, colon), check_circular=False).encode
+    return lambda value: "".join(made(value, 0))
+
+
+dumps = _encoder(False, ", ", ": ")
+dumps_ascii = _encoder(True, ", ", ": ")
+dumps_compact = _encoder(False, ",", ":")
+dumps_compact_ascii = _encoder(True, ",", ":")
+
+
+def dumps_indented(value: Any, margin: str = "\n") -> str:
+    """Data as JSON with one entry on each line, indented by two spaces; `margin`: what begins a line."""
+    inner = margin + "  "
+    if value and isinstance(value, dict):
+        # The encoder writes the key, which need not be a string.
+        rows = [dumps({key: 0})[1:-2] + dumps_indented(item, inner) for key, item in value.items()]
+        return f"{{{inner}{f',{inner}'.join(rows)}{margin}}}"
+    if value and isinstance(value, list | tuple):
+        rows = [dumps_indented(item, inner) for item in value]
+        return f"[{inner}{f',{inner}'.join(rows)}{margin}]"
+    return dumps(value)
+
+
+class _Settings:
+    """What the scanner takes from a `json.JSONDecoder`."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int = float, int
+    parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}.__getitem__
+
+
+def _nothing(text: str, at: int) -> tuple[Any, int]:
+    raise StopIteration
+
+
+try:
+    from _json import make_scanner
+
+    _scan = make_scanner(_Settings)
+except (ImportError, TypeError, AttributeError):
+    _scan = _nothing
+
+
+def loads(text: str | bytes) -> Any:
+    """The data of a JSON text, as `json.loads`. Raises ValueError, RecursionError."""
+    try:
+        decoded = text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text
+        value, end = _scan(decoded, 0)
+        if end == len(decoded):
+            return value
+    except (StopIteration, ValueError):
+        pass
+    import json
+
+    return json.loads(text)
