@@ -60,16 +60,21 @@ class _Settings:
     parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}.__getitem__
 
 
-def _nothing(text: str, at: int) -> tuple[Any, int]:
-    raise StopIteration
+def _scanner() -> Callable[[str, int], tuple[Any, int]]:
+    """A function from a text and an offset in it to the data there, and the offset of its end."""
+    scan: Any
+    try:
+        from _json import make_scanner
+
+        scan = make_scanner(_Settings)  # type: ignore[arg-type]
+    except (ImportError, TypeError, AttributeError):
+        from json import JSONDecoder
+
+        scan = JSONDecoder().raw_decode
+    return scan  # type: ignore[no-any-return]
 
 
-try:
-    from _json import make_scanner
-
-    _scan = make_scanner(_Settings)
-except (ImportError, TypeError, AttributeError):
-    _scan = _nothing
+_scan = _scanner()
 
 
 def loads(text: str | bytes) -> Any:

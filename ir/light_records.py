@@ -33,10 +33,12 @@ class LightRecord:
     """Fields are the annotated names of a class, in this order; a value in the class is the default."""
 
     field_names: ClassVar[tuple[str, ...]] = ()
+    _names: ClassVar[frozenset[str]] = frozenset()
     _made: ClassVar[dict[str, Callable[[], object]]] = {}
 
     def __init_subclass__(cls) -> None:
         cls.field_names = (*cls.field_names, *vars(cls).get("__annotations__", ()))
+        cls._names = frozenset(cls.field_names)
         own = {name: value.factory for name, value in vars(cls).items() if isinstance(value, _Made)}
         cls._made = {**cls._made, **own}
 
@@ -46,7 +48,7 @@ class LightRecord:
             fields[name] = factory()
         fields.update(zip(self.field_names, values, strict=False))
         fields.update(named)
-        if len(values) > len(self.field_names) or not named.keys() <= set(self.field_names):
+        if len(values) > len(self.field_names) or not named.keys() <= self._names:
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.field_names)}")
 
     def __repr__(self) -> str:

@@ -7,31 +7,30 @@ and always gives the same answer for the same operands; it may fault.
 
 from __future__ import annotations
 
-from .light_records import LightRecord
 
-
-class Signature(LightRecord):
+class Signature:
     """`least`..`most` operands (`most` None: any number), as written in `operands`.
 
-    A plain class: a run of a compiled image reads these rows and must not pay for `typing`.
+    A plain class, because every run makes all of these rows.
     """
 
-    name: str
-    least: int
-    most: int | None
-    operands: str
-    doc: str
+    __slots__ = ("doc", "least", "most", "name", "operands")
+
+    def __init__(self, name: str, least: int, most: int | None, operands: str, doc: str) -> None:
+        self.name = name
+        self.least = least
+        self.most = most
+        self.operands = operands
+        self.doc = doc
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}({self.operands})>"
 
 
 def _row(name: str, operands: str, doc: str) -> Signature:
-    words = operands.split()
-    rest = bool(words) and words[-1].endswith("…")
-    optional = sum(word.endswith("?") for word in words)
-    least = len(words) - optional - rest
-    return Signature(name, least, None if rest else len(words), operands, doc)
+    rest = operands.endswith("…")
+    most = len(operands.split())
+    return Signature(name, most - operands.count("?") - rest, None if rest else most, operands, doc)
 
 
 ROWS = (

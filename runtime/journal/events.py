@@ -100,11 +100,12 @@ class Event:
     fields: Mapping[str, Field]
 
     def __init_subclass__(cls, name: str = "") -> None:
-        declared = vars(cls).get("__annotations__", {}).items()
-        fields = {field: Field(field, text, vars(cls).get(field) is ABSENT) for field, text in declared}
-        for field, made in fields.items():
+        own = cls.__dict__
+        cls.fields = fields = {}
+        for field, annotation in own.get("__annotations__", {}).items():
+            made = Field(field, annotation, own.get(field) is ABSENT)
             setattr(cls, field, made)
-        cls.fields = {made.wire_name: made for made in fields.values()}
+            fields[made.wire_name] = made
         if name:
             cls.name = name
             KINDS[name] = cls

@@ -140,11 +140,16 @@ class FunctionCode:
 
     def span_at(self, offset: int) -> int:
         """The span of the instruction at `offset`, 0 if it has none."""
-        from bisect import bisect_right  # few runs ask for a place
-
         positions = self.positions
-        row = bisect_right(range(len(positions) // 2), offset, key=lambda i: positions[2 * i]) - 1
-        return positions[2 * row + 1] if row >= 0 else 0
+        # A binary search here: a run asks for few places, and `bisect` has to be loaded.
+        low, high = 0, len(positions) // 2
+        while low < high:
+            middle = (low + high) // 2
+            if positions[2 * middle] <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return positions[2 * low - 1] if low else 0
 
 
 class Image:
