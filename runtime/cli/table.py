@@ -101,7 +101,7 @@ PARAMETERS: dict[str, Any] = {
     'other': ('other', (), 'text', 'Another run, to compare.', 'OTHER', 'completers:complete_any_run'),
     'output:report': ('output', ('--output', '-o'), 'text', 'Where to write it; `-` is stdout.', 'FILE'),
     'form': ('form', ('--format',), 'text', 'A page, trace events for ui.perfetto.dev, or the data of the page.', 'html|perfetto|json', '', 'html'),
-    'no_outputs': ('no_outputs', ('--no-outputs',), 'flag', 'Leave out outputs, values, texts of agents and changes of files.'),
+    'no_outputs': ('no_outputs', ('--no-outputs',), 'flag', 'Leave out outputs, values, commands, and texts of agents and files.'),
     'open_': ('open_', ('--open',), 'flag', 'Open the page in a browser.'),
     'loops': ('loops', (), 'text', 'With --from: the ready loop; with --pin: the loops, by default all of .loops/.', '[LOOP]…', 'completers:complete_ready_loop', None, None, None, True),
     'ready': ('ready', ('--from',), 'flag', 'Make a ready loop: --from lint; without a name, list them.'),

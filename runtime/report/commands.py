@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os.path
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..journal.codec import to_json
 from ..journal.journal import JournalError, write_file
 from ..recordings.find import RunFiles, find_run
 from . import comparison, page
-from .model import RunModel
+from .model import RunModel, as_data
 from .trace_events import trace_events
 
 HTML, PERFETTO, JSON = "html", "perfetto", "json"
@@ -34,10 +33,7 @@ def made(target: str, other: str | None, form: str, is_bare: bool) -> tuple[str,
     if form == PERFETTO:
         return f"{name}.json", to_json(trace_events(updates[0])) + b"\n"
     if form == JSON:
-        plain = [
-            {**update, "values": [json.loads(value) for value in update["values"]]} for update in updates
-        ]
-        return f"{name}.json", to_json(plain) + b"\n"
+        return f"{name}.json", to_json(list(map(as_data, updates))) + b"\n"
     rows = comparison.align(*updates) if len(updates) > 1 else None
     return f"{name}.html", page.render(updates, rows)
 

@@ -7,6 +7,7 @@ and again. What was in the slots is no guess from the journal: the recorded mach
 
 from __future__ import annotations
 
+import json
 import os.path
 from typing import Any
 
@@ -19,8 +20,9 @@ from ...vm.values.text_form import duration_text
 from ..graph import picture
 from ..graph.commands import graph_of_run
 from ..graph.model import Graph
+from ..host import files
 from ..host.errors import UserError
-from ..host.paths import ROOT
+from ..host.paths import HISTORY, ROOT
 from ..host.secrets import masked
 from ..journal.journal import Blobs, JournalError
 from ..journal.quantities import amount_text
@@ -62,12 +64,11 @@ class RunModel:
         self._is_bare = is_bare
         self._with_graph = with_graph
         self._reader = JournalReader(run.journal)
-        fetch = Blobs(run.outputs).fetch
         self.history = RunHistory()
-        self.values = Values(fetch, lambda name: os.path.join(run.outputs, name), is_bare)
+        self.values = Values(self._fetch, lambda name: os.path.join(self.run.outputs, name), is_bare)
         self.steps = Steps(self.history, self.values, is_bare)
-        self._builder = RecordingBuilder(run.name, EventFile(run.journal), fetch)
-        self._builder.recording.programs = run.load_program
+        self._builder = RecordingBuilder(run.name, EventFile(run.journal), self._fetch)
+        self._builder.recording.programs = lambda name: self.run.load_program(name)
         self._image: Image | None = None
         self._timeline: Timeline | None = None
         self._no_slots = ""
@@ -90,6 +91,17 @@ class RunModel:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def _fetch(self, name: str, size: int) -> str:
+        self._follow()
+        return Blobs(self.run.outputs).fetch(name, size)
+
+    def _follow(self) -> None:
+        """Find the folder of the run where it is moved to when the run ends."""
+        ended = os.path.join(ROOT, HISTORY, self.run.name)
+        if not files.isdir(self.run.folder) and files.isdir(ended):
+            journal = os.path.join(ended, os.path.basename(self.run.journal))
+            self.run = RunFiles(self.run.name, ended, journal)
+
     def update(self, is_last: bool = False) -> dict[str, Any]:
         """What is new since the last call: all at the first one.
 
@@ -99,6 +111,7 @@ class RunModel:
         """
         for entry in self._reader.read():
             self._add(entry)
+        self._follow()
         if is_last:
             for damage in self._reader.finish():
                 self._add(damage)
@@ -383,6 +396,11 @@ class RunModel:
 
 # Fields of a step in which 0 says something: moments and references.
 _FROM_ZERO = ("start", "end", "args", "result", "details")
+
+
+def as_data(update: dict[str, Any]) -> dict[str, Any]:
+    """An update as plain data, for JSON."""
+    return {**update, "values": [json.loads(value) for value in update["values"]]}
 
 
 def _plain_graph(graph: Graph) -> dict[str, Any]:

@@ -41,6 +41,8 @@ from .values import Values
 _LONGEST_SUBJECT = 200
 _GOOD = ("success", "target", "yes", "progress")
 _ERRORS = ("error", "blocked")
+# Fields of notes that are names and numbers.
+_NAMES = ("loop", "state", "iteration", "type", "verdict", "from", "to", "policy", "cycle", "status")
 # Entries of an agent's activity that are shown of one effect.
 _MOST_ACTIVITY = 2000
 
@@ -183,7 +185,8 @@ class Steps:
         step.start = self._latest
         row = EFFECTS.get(event.kind)
         subject = event.arguments.get(row.subject) if row is not None and row.subject else None
-        step.subject = "" if subject is None else _first_line(diff_text.shown_value(subject))
+        if subject is not None and not self._is_bare:
+            step.subject = _first_line(diff_text.shown_value(subject))
         step.args = self.values.add_packed(event.arguments)
 
     def _finish(self, event: EffectFinished) -> None:
@@ -210,8 +213,8 @@ class Steps:
         last = self.steps[-1]
         before = self.steps[-2] if len(self.steps) > 1 else None
         self.changed_from = min(self.changed_from, max(len(self.steps) - 2, 0))
-        fields = note.own_fields()
-        last.notes.append(masked(diff_text.describe(Note(note.kind_name, _bare(fields, self._is_bare)))))
+        fields = _bare(note) if self._is_bare else note.own_fields()
+        last.notes.append(masked(diff_text.describe(Note(note.kind_name, fields))))
         if isinstance(note, StateEnter | LoopComplete) and last.seq is None:
             self._place(last)
         if before is None:
@@ -256,11 +259,9 @@ class Steps:
         return masked("\n".join(agent_text.describe(event, is_whole=True)))
 
 
-def _bare(fields: dict[str, Any], is_bare: bool) -> dict[str, Any]:
-    """The fields of a note; bare: without what texts may be contents."""
-    if not is_bare:
-        return fields
-    return {name: value for name, value in fields.items() if name not in ("details", "message", "text")}
+def _bare(note: NoteEvent) -> dict[str, Any]:
+    """The fields of a note without what may be contents."""
+    return {name: value for name, value in note.own_fields().items() if name in _NAMES}
 
 
 def _by(reason: str | None) -> str:

@@ -18,7 +18,7 @@ from llc.runtime.recordings.find import find_run
 from llc.runtime.recordings.recording import bounded
 from llc.runtime.recordings.timeline import Timeline
 from llc.runtime.report import comparison
-from llc.runtime.report.model import RunModel
+from llc.runtime.report.model import RunModel, as_data
 from llc.runtime.report.values import LONGEST, Values
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -230,6 +230,7 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "wait", "-q"])
     try:
         wait_for((place / "here").exists)
+        wait_for(lambda: data_of("wait")["pending"])
         data = data_of("wait")
         assert (data["run"]["status"], data["run"]["sentence"]) == (
             "running",
@@ -248,6 +249,33 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
     data = data_of("wait")
     assert data["run"]["resumed"] == 1
     assert [mark["kind"] for mark in data["run"]["marks"]] == ["resumed", "end"]
+
+
+def test_updates_follow_a_run_to_its_end(llc: Llc, place: Path) -> None:
+    """Its folder moves to the history; large outputs are found there."""
+    (place / ".loops" / "grow.yaml").write_text(
+        "name: grow\ninitial: first\nstates:\n"
+        "  first: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: second}\n"
+        "  second: {action: 'seq 1 20000', next: done}\n  done: {terminal: true}\n"
+    )
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "grow", "-q"])
+    try:
+        wait_for((place / "here").exists)
+        with RunModel(find_run("grow")) as model:
+            first = as_data(model.update())
+            assert first["from"] == 0
+            (place / "go").touch()
+            assert process.wait(120) == 0
+            more = as_data(model.update())
+    finally:
+        process.kill()
+        process.wait()
+    assert more["from"] == 0
+    assert "program" not in more
+    values = first["values"] + more["values"]
+    assert values[more["steps"][1]["result"]]["output"].endswith("\n20000\n")
+    assert (more["run"]["status"], more["pending"]) == ("success", [])
+    assert apply({"steps": more["steps"], "values": values}, 2)[0][2]["state"] == "second"
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -289,6 +317,8 @@ def test_secrets_and_left_out_contents(llc: Llc, place: Path, monkeypatch: pytes
     assert "***\\nprecious" in whole
     assert "hush" not in whole
     assert "precious" not in bare
+    assert "printf" in whole
+    assert "printf" not in bare
     assert "precious" not in llc("report", name, "--format", "json", "--no-outputs").stdout
 
 

@@ -12,6 +12,9 @@ import pytest
 from browser import NAMES, Browser, browser_program
 from in_process import run_llc
 
+from llc.runtime.recordings.find import find_run
+from llc.runtime.report.model import RunModel, as_data
+
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
 # What every kind of text may hold; the page shows it as text.
@@ -236,6 +239,27 @@ def test_on_paper(browser: Browser, project: Path) -> None:
     browser.prefer(media="print")
     assert browser.evaluate("getComputedStyle(document.getElementById('cursor')).display") == "none"
     assert browser.evaluate("document.querySelectorAll('#print tbody tr').length") == 4
+
+
+def test_a_page_takes_updates(browser: Browser, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a live view sends: the page has the new steps, and a cursor at the end stays there."""
+    monkeypatch.chdir(project)
+    browser.open(project / "shown.html")
+    with RunModel(find_run("shown")) as model:
+        update = as_data(model.update())
+    steps, values = update["steps"], update["values"]
+    browser.evaluate("report.runs[0].chunks = [], report.runs[0].cache = {at: -1, frames: []}")
+    first = {**update, "steps": steps[:2], "first_value": 0}
+    browser.evaluate(f"report.runs[0].steps = [], report.update({json.dumps(first)})")
+    at(browser, 0)
+    assert browser.evaluate("document.getElementById('slider').max") == "1"
+    browser.press("End")
+    at(browser, 1)
+    more = {**update, "from": 1, "steps": steps[1:], "values": [], "first_value": len(values)}
+    del more["program"]
+    browser.evaluate(f"report.update({json.dumps(more)})")
+    at(browser, len(steps) - 1)
+    assert shown(browser, "#position") == "3 of 3"
 
 
 def test_two_runs_begin_at_their_first_difference(browser: Browser, project: Path) -> None:

@@ -30,7 +30,7 @@ def report(
     ] = "html",
     no_outputs: Annotated[
         bool,
-        cli.option("--no-outputs", "", "Leave out outputs, values, texts of agents and changes of files."),
+        cli.option("--no-outputs", "", "Leave out outputs, values, commands, and texts of agents and files."),
     ] = False,
     open_: Annotated[bool, cli.option("--open", "", "Open the page in a browser.")] = False,
 ) -> int:

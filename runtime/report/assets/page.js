@@ -13,10 +13,8 @@ class Page {
     this.list.append(this.sheet);
     this.list.addEventListener("scroll", () => this.fillList(), { passive: true });
     new ResizeObserver(() => this.fillList()).observe(this.list);
-    this.sheet.style.height = rows.length * ROW_HEIGHT + "px";
-    this.list.style.maxHeight = Math.max(rows.length, 3) * ROW_HEIGHT + 2 + "px";
+    this.size();
     const slider = byId("slider");
-    slider.max = String(rows.length - 1);
     slider.addEventListener("input", () => this.go(Number(slider.value)));
     const buttons = { first: () => this.go(0), previous: () => this.go(this.row - 1), next: () => this.go(this.row + 1),
       last: () => this.go(this.rows.length - 1), failure: () => this.find((row) => this.failed(row), 1, "no failure after this step"),
@@ -32,18 +30,42 @@ class Page {
     this.figures();
   }
 
-  async start() {
+  // A run that continues: apply what is new of it. A cursor at the end stays there.
+  async update(update) {
+    const run = this.runs[0];
+    const is_last = this.row === this.rows.length - 1;
+    run.apply(update);
+    this.rows = run.steps.map((step, position) => [position]);
+    this.size();
+    this.timeline.layOut();
+    await this.head();
+    this.go(is_last ? this.rows.length - 1 : this.row);
+  }
+
+  size() {
+    const height = this.rows.length * ROW_HEIGHT;
+    this.sheet.style.height = height + "px";
+    this.list.style.maxHeight = Math.max(height, 3 * ROW_HEIGHT) + 2 + "px";
+    byId("slider").max = String(this.rows.length - 1);
+  }
+
+  // What is said of the runs as a whole.
+  async head() {
     const titles = this.runs.length > 1 ? ["A", "B"] : [""];
     const headers = await Promise.all(this.runs.map((run, number) =>
       headerOf(run, (position) => this.go(this.rowOf(position, number)), titles[number] && `${titles[number]}: ${run.about.id}`)));
-    byId("header").append(...headers);
+    byId("header").replaceChildren(...headers);
+    byId("states").replaceChildren(statesOf(this.runs[0]), bytecodeOf(this.runs[0]));
+  }
+
+  async start() {
+    await this.head();
     if (this.runs.length > 1) {
       const first = this.rows.findIndex((row) => row[2]);
       byId("header").append(make("p", { class: "sentence", id: "verdict" }, first < 0 ? "The runs took the same steps with the same results."
         : `The first difference is at row ${first}: ${this.rows[first][2]}.`));
       if (first >= 0 && !location.hash) this.row = first;
     }
-    byId("states").append(statesOf(this.runs[0]), bytecodeOf(this.runs[0]));
     this.follow();
     this.go(this.row, true);
     document.documentElement.dataset.ready = "yes";

@@ -131,6 +131,7 @@ class Timeline {
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
     let at = 0;
+    let free = 0;
     for (const [, , drawn, label] of this.axis) {
       const width = (drawn / this.total) * this.width;
       if (label) {
@@ -138,7 +139,12 @@ class Timeline {
         pen.fillRect(at, 0, Math.max(width, 2), this.height - 20);
         pen.fillStyle = inkOf("--soft");
         const text = "⋯ " + label;
-        pen.fillText(text, Math.max(0, Math.min(at, this.width - pen.measureText(text).width)), this.height - 9);
+        const wide = pen.measureText(text).width;
+        const left = Math.max(0, Math.min(at, this.width - wide));
+        if (left >= free) {
+          pen.fillText(text, left, this.height - 9);
+          free = left + wide + 8;
+        }
       }
       at += width;
     }
