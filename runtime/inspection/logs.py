@@ -27,7 +27,7 @@ from .stop import how_it_was_left
 # Lines of an output that are shown; `--verbose` shows all.
 MAX_LINES = 20
 # Activities of an agent that need attention.
-_WARNINGS = ("refusal", "error", "retry", "rate-limit", "bound")
+_WARNINGS = ("refusal", "error", "retry", "rate-limit", "quota-wait", "bound")
 # Events that are written at once.
 _BATCH = 1000
 # Seconds between two reads of a journal that is followed.

@@ -324,6 +324,9 @@ def _about_agent(agent: dict[str, Any], row: Any) -> None:
     facts += [f"{agent['tools']} tool{'' if agent['tools'] == 1 else 's'}"] if agent["tools"] else []
     if facts:
         row("agent", ", ".join(facts))
+    if "waits" in agent:
+        until = clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(agent["waits"]["until"]))
+        row("waits for", f"quota of the account {agent['waits']['account']} until {until}", "yellow")
     for tool in agent["running"]:
         row("uses", tool)
     if agent["files"]:

@@ -22,6 +22,8 @@ ACTIVITY_KINDS = {
     "files": "files: paths that the agent wrote, as the agent names them",
     "usage": "usage: {usd, input_tokens, output_tokens, cached_tokens, tokens} of the process so far",
     "rate-limit": "name: the state of the limit; resets_at: seconds since 1970, None if unknown",
+    "quota-wait": "name, text, resets_at: the agent is not started before this time: its account, why",
+    "quota-over": "name, delay_s: the wait for the quota of this account has ended after these seconds",
     "retry": "attempt, delay_s, status, text: the agent repeats a model request",
     "refusal": "name, target: a tool that the agent was not permitted to use",
     "error": "name: the kind of error; status, text: the HTTP status and the agent's words",

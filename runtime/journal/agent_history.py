@@ -19,7 +19,8 @@ _WORK = ("text", "tool", "tool-end", "files", "refusal", "usage", "final")
 class AgentHistory(LightRecord):
     """running: tools that have started and not ended, by id. answer: the final one, else the last text.
 
-    has_worked: whether it has done more than to open a session.
+    has_worked: whether it has done more than to open a session. waits: the account and the time in seconds
+    since 1970 while it is not started because the quota is used up, else None.
     """
 
     seq: int
@@ -32,10 +33,12 @@ class AgentHistory(LightRecord):
     files: dict[str, None] = field(factory=dict)
     refusals: list[str] = field(factory=list)
     answer: Any = ""
+    waits: tuple[str, float] | None = None
 
     def begin(self) -> None:
         """The effect is performed, again if it was before."""
         self._is_again = True
+        self.waits = None
 
     def add(self, event: AgentActed) -> None:
         """The next event of the effect."""
@@ -44,7 +47,10 @@ class AgentHistory(LightRecord):
                 self.running.clear()  # the agent knows by now what was interrupted
                 self._is_again = False
             self.has_worked = True
+        self.waits = None
         match event.what:
+            case "quota-wait":
+                self.waits = event.name_, event.resets_at or 0.0
             case "session":
                 self.session = event.id
             case "model":
@@ -68,6 +74,7 @@ class AgentHistory(LightRecord):
 
     def finish(self, result: dict[str, Any]) -> None:
         """The effect has its result."""
+        self.waits = None
         self.running.clear()
         self.session = self.session or result.get("session")
         self.answer = result.get("output") or self.answer
@@ -83,6 +90,11 @@ class AgentHistory(LightRecord):
             "files": list(self.files),
             "refusals": self.refusals,
             "answer": self.answer,
+            **(
+                {}
+                if self.waits is None
+                else {"waits": dict(zip(("account", "until"), self.waits, strict=True))}
+            ),
         }
 
 

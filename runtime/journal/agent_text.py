@@ -69,6 +69,10 @@ def _head(event: AgentActed) -> str:
         case "rate-limit":
             until = f", resets at {_utc(event.resets_at)}" if event.resets_at is not None else ""
             return f"rate limit: {event.name_}{until}"
+        case "quota-wait":
+            return f"waiting for the quota of the account {event.name_} until {_utc(event.resets_at or 0)}"
+        case "quota-over":
+            return f"the wait for the quota of the account {event.name_} ended after {event.delay_s or 0:g} s"
         case "retry":
             facts = [f"attempt {event.attempt}"] if event.attempt is not None else []
             facts += [f"status {event.status}"] if event.status is not None else []

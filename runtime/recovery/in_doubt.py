@@ -97,6 +97,10 @@ class InDoubt(LightRecord):
         if default is None:
             return None
         continues = self._can_continue(effect)
+        recorded = self.agents.get(effect.seq)
+        if recorded is not None and recorded.waits is not None:
+            # It waited for its quota, so nothing was done that is not on record.
+            return CONTINUE if continues and recorded.tools else "rerun"
         policy = self.on_unknown or effect.args.get("on_unknown") or CONTINUE
         if policy == "ask":
             policy = self._ask(effect, continues)

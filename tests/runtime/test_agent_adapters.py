@@ -115,7 +115,7 @@ def test_a_limit_with_a_known_reset_time_states_it(
     (tmp_path / "say").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     configure(tmp_path, "agents: {mine: {extends: claude, argv: [./say]}}\n")
-    error = perform("agent", agent="mine", command="x")["error"]
+    error = perform("agent", agent="mine", command="x", quota={"on": "fail"})["error"]
     told = {"kind": "rate-limit", "message": "the agent failed: You hit it"}
     assert error == {**told, "status": 429, "resets_at": 1900000000}
 

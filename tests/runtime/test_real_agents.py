@@ -161,7 +161,7 @@ def test_a_rate_limit_is_named(
     """Those of opencode and gemini are silent."""
     use(name)
     models.then(Fail(429, "You are out of requests", retry_after=7200))
-    result = perform("agent", agent=name, command="Do it.", timeout_s=60)
+    result = perform("agent", agent=name, command="Do it.", timeout_s=60, quota={"on": "fail"})
     assert result["error"]["kind"] == "rate-limit", result
 
 

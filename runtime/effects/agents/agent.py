@@ -30,6 +30,7 @@ from ..process import NotStarted, ProcessOptions, Runner, failure
 from ..shell import shell_of
 from . import outcome
 from .event_stream import EventStream
+from .quota import Quota
 
 VARIABLE = "LLC_AGENT"
 _ACP_WORKER = f"{__package__}.acp_worker"
@@ -55,7 +56,36 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     args: also `agent`, a name of the configuration, or `argv`, a program with its arguments; `session`,
     the session to continue, and `thread`, what it had used before. With `context.interrupted` that session
     is continued; where it does not exist, because the agent was killed before, it is begun with the same id.
+    While the quota of its account is used up it is not started (`quota`), and afterwards continued.
     """
+    quota = Quota(args, context)
+    spent: dict[str, Any] = {}
+    while True:
+        if (refused := quota.enter()) is not None:
+            return outcome.added(spent, refused)
+        try:
+            result = outcome.added(spent, _run(args, quota.watched(context), runner))
+        except BaseException:
+            quota.abandon()
+            raise
+        if not quota.leave(result):
+            return result
+        spent, context = result, _following(quota, context, result)
+
+
+def _following(quota: Quota, context: Context, result: dict[str, Any]) -> Context:
+    """The context in which an agent continues after its quota was used up."""
+    following = copy.copy(context)
+    if quota.history.tools:
+        quota.history.begin()
+        following.interrupted = quota.history
+    if quota.cap_usd is not None:
+        following.cap_usd = max(0.0, quota.cap_usd - ((result.get("usage") or {}).get("usd") or 0))
+    return following
+
+
+def _run(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
+    """What the agent makes of its command before its quota is used up."""
     try:
         agent = chosen(args, runner.env)
         attempts = _attempts(agent, args, context)
@@ -126,7 +156,7 @@ def _attempts(agent: AgentSpec, args: dict[str, Any], context: Context) -> list[
     """The arguments to start the agent with, one after the other while the session is not as expected."""
     fresh = _with_session(agent, args, context)
     interrupted = context.interrupted
-    if interrupted is None:
+    if interrupted is None or not interrupted.session or "session" not in agents.capabilities_of(agent):
         return [fresh]
     session = interrupted.session
     found = [{**args, "session": session, "command": _notice(args["command"], interrupted)}]

@@ -58,7 +58,10 @@ def _ask(args: dict[str, Any], schema: dict[str, str], context: Context, runner:
     if _READING in agents.capabilities_of(chosen(args, runner.env)):
         asked["permissions"] = "plan"
     quiet = copy.copy(context)
-    quiet.on_output = quiet.on_agent = None
+    quiet.on_output = None
+    on_agent = context.on_agent
+    # Only that it waits is shown of a judge.
+    quiet.on_agent = lambda said: on_agent(said) if on_agent and said.kind.startswith("quota-") else None
     said = run_agent(asked, quiet, runner)
     result: dict[str, Any] = {name: said[name] for name in ("usage", "timed_out") if name in said}
     error = said.get("error")

@@ -61,6 +61,19 @@ def read(
         result["handoff"] = handed
 
 
+def added(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """A result with what an earlier start of the same effect has used; `before` is empty without one."""
+    if not before:
+        return result
+    result["duration_ms"] += before["duration_ms"]
+    used, usage = before.get("usage") or {}, result.get("usage") or {}
+    names = {**usage, **used}
+    # What is unknown of a start that got no answer is nothing.
+    known = {name: [part[name] for part in (used, usage) if part.get(name) is not None] for name in names}
+    result["usage"] = {name: sum(amounts) if amounts else None for name, amounts in known.items()}
+    return result
+
+
 # --- streams ----------------------------------------------------------------------------------
 
 
