@@ -52,18 +52,18 @@ STALL_ROUNDS = 3
 # What a judging model says of evidence that does not show the result, where the schema has it.
 CANNOT_JUDGE = "cannot_judge"
 # What a result has where a recorded case leaves the field out.
-_DEFAULTS = {"text": "", "integer": 0, "number": 0}
+_DEFAULTS: dict[str, str | int] = {"text": "", "integer": 0, "number": 0}
 _ACTION_RULE = "output stderr exit_code duration_ms signal timed_out truncated error"
 
 
-class EffectKind:
+class EffectKind(LightRecord):
     """One kind of effect.
 
-    args, result: field names, separated by blanks.
+    args, result, scripted, optional: field names, separated by blanks.
     waits: may take long; displays show it, and `timeout_s` and `deadline_ms` bound it.
     acts: may change the outside world; `effect started` is on disk before it is performed.
     changes_files: may change files of the project; its trees are recorded (`runtime.trees`).
-    is_slow: performed in the effect pool although it neither waits nor acts.
+    is_long: performed in the effect pool although it neither waits nor acts.
     is_action: a command that runs as a process; journaled as `action_start` and `action_complete`.
     is_work: the main work of a state; displays show its header, output and failure, and a program
     that replaces another one may change one such kind to another.
@@ -77,46 +77,34 @@ class EffectKind:
     optional: the result fields that a recorded case may leave out.
     """
 
-    def __init__(
-        self,
-        name: str,
-        args: str,
-        result: str,
-        doc: str,
-        *,
-        subject: str,
-        waits: bool = False,
-        acts: bool = False,
-        changes_files: bool = False,
-        is_slow: bool = False,
-        is_action: bool = False,
-        is_work: bool = False,
-        is_idle: bool = False,
-        is_model_call: bool = False,
-        may_prompt: bool = False,
-        inputs: str = "",
-        waiting: str = "",
-        scripted: str = "",
-        optional: str = "",
-    ) -> None:
-        self.name = name
-        self.args = args
-        self.result = result
-        self.doc = doc
-        self.subject = subject
-        self.waits = waits
-        self.acts = acts
-        self.changes_files = changes_files
-        self.is_slow = waits or acts or is_slow
-        self.is_action = is_action
-        self.is_work = is_work
-        self.is_idle = is_idle
-        self.is_model_call = is_model_call
-        self.may_prompt = may_prompt
-        self.inputs = inputs
-        self.waiting = waiting
-        self.scripted = tuple(scripted.split())
-        self.optional = {field: _DEFAULTS[FIELD_TYPES[field]] for field in optional.split()}
+    name: str
+    args: str
+    result: str
+    doc: str
+    subject: str
+    waits: bool = False
+    acts: bool = False
+    changes_files: bool = False
+    is_long: bool = False
+    is_action: bool = False
+    is_work: bool = False
+    is_idle: bool = False
+    is_model_call: bool = False
+    may_prompt: bool = False
+    inputs: str = ""
+    waiting: str = ""
+    scripted: str = ""
+    optional: str = ""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is performed in the effect pool."""
+        return self.waits or self.acts or self.is_long
+
+    @property
+    def usual(self) -> dict[str, str | int]:
+        """The `optional` fields, each with the value that it has where a case leaves it out."""
+        return {field: _DEFAULTS[FIELD_TYPES[field]] for field in self.optional.split()}
 
     @property
     def spends(self) -> bool:
@@ -223,7 +211,7 @@ EFFECT_ROWS = (
         "program input",
         "value? error?",
         "Run a jq program on a JSON text, with a time limit; the result has the first value it yields.",
-        subject="program", is_slow=True, scripted="value error",
+        subject="program", is_long=True, scripted="value error",
     ),
     EffectKind(
         "sleep",

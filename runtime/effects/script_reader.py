@@ -21,7 +21,7 @@ from ..host import signals
 from .scripted_world import EPOCH, Rule, ScriptedWorld
 
 # The fields of a result that a rule may give, by kind; `verdict`, `confidence`, `reason` stand for a reply.
-RESULT_FIELDS = {row.name: row.scripted for row in EFFECTS.values() if row.scripted}
+RESULT_FIELDS = {row.name: row.scripted.split() for row in EFFECTS.values() if row.scripted}
 # Kinds that a rule has to name, and kinds that it answers if it gives no field of another kind.
 _NAMED = tuple(row.name for row in EFFECTS.values() if row.inputs)
 _ACTIONS = tuple(row.name for row in EFFECTS.values() if row.is_action)

@@ -29,7 +29,7 @@ SUFFIXES = (".yaml", ".yml")
 NORMALIZED = ("times", "texts")
 OPTIONS = {**OVERRIDES, "default_model": options.TEXT}
 # Fields of a result that a case may leave out, with their values; null says that a field is absent.
-USUAL = {row.name: row.optional for row in EFFECTS.values() if row.optional}
+USUAL = {row.name: row.usual for row in EFFECTS.values() if row.optional}
 
 
 @define

@@ -25,7 +25,7 @@ def test_an_effect_row_is_consistent(row: EffectKind) -> None:
     assert not row.subject or row.subject in args
     assert bool(row.subject) == bool(args)
     assert not row.inputs or row.inputs in args
-    assert set(row.optional) <= set(result)
+    assert set(row.optional.split()) <= set(result)
     assert not row.waits or {"elapsed_ms", "timed_out"} <= set(result)
     assert not row.waits or "deadline_ms" in args
     assert row.is_slow >= (row.waits or row.acts)

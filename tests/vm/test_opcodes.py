@@ -12,7 +12,7 @@ from spec.tables import compare
 
 from llc.vm.code import emit, lift
 from llc.vm.code.image import Image
-from llc.vm.code.opcodes import BY_NAME, MAX_WORD, NO_STATE, OPERANDS, ROWS, decode
+from llc.vm.code.opcodes import BY_NAME, NO_STATE, OPERANDS, ROWS, decode
 from llc.vm.jit.codegen.translate import obstacle
 from llc.vm.machine.steps import STEPS
 
@@ -92,7 +92,7 @@ def test_code_is_decoded_to_offsets_opcodes_and_operands() -> None:
     assert decoded == [(0, "CONST", (7,)), (2, "PRIM", (2, 1)), (5, "SWITCH", (0, NO_STATE))]
 
 
-@given(st.lists(st.integers(0, 30) | st.integers(0, MAX_WORD), max_size=20))
+@given(st.lists(st.integers(0, 30) | st.integers(0, NO_STATE), max_size=20))
 def test_any_words_are_decoded_or_refused(code: list[int]) -> None:
     """What is decoded covers the words without gap; the rest is a ValueError."""
     position = 0

@@ -11,13 +11,14 @@ The tables in `spec/opcodes.md` are printed from it.
 
 from __future__ import annotations
 
+from functools import partial
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 # Operand for "no state" where a state is optional.
 NO_STATE = 0xFFFFFFFF
-MAX_WORD = 0xFFFFFFFF
 
 # What an operand word means.
 OPERANDS = {
@@ -76,17 +77,7 @@ class Opcode:
         return self.pops + (operands[self._count] if self.pops_count else 0)
 
 
-def _work(
-    number: int, name: str, operands: str, picture: str, doc: str, *, is_translated: bool = True
-) -> Opcode:
-    return Opcode(number, name, operands, picture, doc, is_exit=False, is_translated=is_translated)
-
-
-def _exit(
-    number: int, name: str, operands: str, picture: str, doc: str, *, is_translated: bool = True
-) -> Opcode:
-    return Opcode(number, name, operands, picture, doc, is_exit=True, is_translated=is_translated)
-
+_work, _exit = partial(Opcode, is_exit=False), partial(Opcode, is_exit=True)
 
 # Numbers are part of the image format: they are never given to another meaning. 0 stays unused, so
 # that zeroed memory is no code.

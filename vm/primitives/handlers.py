@@ -38,14 +38,6 @@ __all__ = ["HANDLERS", "text"]
 # --- values -----------------------------------------------------------------------------------
 
 
-def is_null(value: Value) -> bool:
-    return value is None
-
-
-def select(condition: Value, then: Value, otherwise: Value) -> Value:
-    return then if condition else otherwise
-
-
 def plain(value: Value) -> Value:
     try:
         return from_host(to_host(value, MAX_HOST_DEPTH))
@@ -53,26 +45,6 @@ def plain(value: Value) -> Value:
         raise PrimitiveFault("type-error", str(error)) from None
     except ValueError as error:
         raise PrimitiveFault("too-large", str(error)) from None
-
-
-def eq(first: Value, *others: Value) -> bool:
-    return all(equal(first, other) for other in others)
-
-
-def is_boolean(value: Value) -> bool:
-    return type(value) is bool
-
-
-def is_map(value: Value) -> bool:
-    return type(value) is dict
-
-
-def is_function(value: Value) -> bool:
-    return type(value) is FunctionValue
-
-
-def negate(value: Value) -> bool:
-    return not value
 
 
 def conjunction(*values: Value) -> Value:
@@ -131,14 +103,14 @@ def operate(name: Value, values: Value) -> Value:
 
 
 HANDLERS: dict[str, Callable[..., Value]] = {
-    "is_null": is_null,
-    "is_boolean": is_boolean,
-    "is_map": is_map,
-    "is_function": is_function,
-    "eq": eq,
+    "is_null": lambda value: value is None,
+    "is_boolean": lambda value: type(value) is bool,
+    "is_map": lambda value: type(value) is dict,
+    "is_function": lambda value: type(value) is FunctionValue,
+    "eq": lambda first, *others: all(equal(first, other) for other in others),
     "plain": plain,
-    "select": select,
-    "not": negate,
+    "select": lambda condition, then, otherwise: then if condition else otherwise,
+    "not": lambda value: not value,
     "and": conjunction,
     "or": disjunction,
     "box": Box,

@@ -32,18 +32,10 @@ def make_map(*entries: Value) -> Value:
     return dict(zip(keys, entries[1::2], strict=True))
 
 
-def get(map: Value, name: Value) -> Value:
-    return map_or_null(map).get(string(name))
-
-
 def get_or(map: Value, name: Value, default: Value = None) -> Value:
     if type(map) is dict and type(name) is str:
         return map.get(name, default)
     return map_or_null(map).get(key(name), default)
-
-
-def put(map: Value, name: Value, value: Value) -> Value:
-    return {**map_or_null(map), key(name): value}
 
 
 def remove(map: Value, name: Value) -> Value:
@@ -51,16 +43,8 @@ def remove(map: Value, name: Value) -> Value:
     return {other: value for other, value in map_or_null(map).items() if other != gone}
 
 
-def has_key(map: Value, name: Value) -> bool:
-    return key(name) in map_or_null(map)
-
-
 def keys(map: Value) -> Value:
     return tuple(map_or_null(map))
-
-
-def values(map: Value) -> Value:
-    return tuple(map_or_null(map).values())
 
 
 def entries(map: Value) -> Value:
@@ -189,13 +173,13 @@ def lookup_or(value: Value, path: Value, default: Value) -> Value:
 
 HANDLERS: dict[str, Callable[..., Value]] = {
     "map": make_map,
-    "get": get,
+    "get": lambda map, name: map_or_null(map).get(string(name)),
     "get_or": get_or,
-    "put": put,
+    "put": lambda map, name, value: {**map_or_null(map), key(name): value},
     "remove": remove,
-    "has_key": has_key,
+    "has_key": lambda map, name: key(name) in map_or_null(map),
     "keys": keys,
-    "values": values,
+    "values": lambda map: tuple(map_or_null(map).values()),
     "entries": entries,
     "from_entries": from_entries,
     "merge": merge,

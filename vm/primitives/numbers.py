@@ -117,14 +117,6 @@ def quotient(left: Value, right: Value) -> Number:
     return _wholly(left, right, _quotient)
 
 
-def remainder(left: Value, right: Value) -> Number:
-    return _wholly(left, right, lambda a, b: a - b * _quotient(a, b))
-
-
-def modulo(left: Value, right: Value) -> Number:
-    return _wholly(left, right, lambda a, b: a % b)
-
-
 def gcd(*numbers: Value) -> Number:
     result = math.gcd(*(whole(number(item)) for item in numbers))
     return _inexact(result) if float in map(type, numbers) else result
@@ -140,10 +132,6 @@ def lcm(*numbers: Value) -> Number:
 
 
 # --- other functions --------------------------------------------------------------------------
-
-
-def absolute(value: Value) -> Number:
-    return abs(number(value))
 
 
 def minimum(first: Value, *others: Value) -> Number:
@@ -179,22 +167,6 @@ def _rounded(value: Value, how: Callable[[float], int]) -> Number:
         return value  # type: ignore[no-any-return]
     # `copysign` for the zero that a small negative number is rounded to.
     return math.copysign(float(how(value)), value)
-
-
-def rounded(value: Value) -> Number:
-    return _rounded(value, round)
-
-
-def floor(value: Value) -> Number:
-    return _rounded(value, math.floor)
-
-
-def ceiling(value: Value) -> Number:
-    return _rounded(value, math.ceil)
-
-
-def truncate(value: Value) -> Number:
-    return _rounded(value, math.trunc)
 
 
 def exact(value: Value) -> int:
@@ -271,10 +243,6 @@ def _ascending(first: Value, others: tuple[Value, ...], holds: Callable[[Any, An
     return result
 
 
-def num_eq(first: Value, *others: Value) -> bool:
-    return _ascending(first, others, lambda a, b: a == b)
-
-
 def lt(first: Value, *others: Value) -> bool:
     if len(others) == 1:
         return number(first) < number(others[0])
@@ -299,36 +267,8 @@ def ge(first: Value, *others: Value) -> bool:
     return _ascending(first, others, lambda a, b: a >= b)
 
 
-def is_zero(value: Value) -> bool:
-    return number(value) == 0
-
-
-def is_positive(value: Value) -> bool:
-    return number(value) > 0
-
-
-def is_negative(value: Value) -> bool:
-    return number(value) < 0
-
-
-def is_even(value: Value) -> bool:
-    return whole(number(value)) % 2 == 0
-
-
 def is_odd(value: Value) -> bool:
     return whole(number(value)) % 2 == 1
-
-
-def is_number(value: Value) -> bool:
-    return type(value) is int or type(value) is float
-
-
-def is_integer(value: Value) -> bool:
-    return type(value) is int or (type(value) is float and value.is_integer())
-
-
-def is_float(value: Value) -> bool:
-    return type(value) is float
 
 
 HANDLERS: dict[str, Callable[..., Value]] = {
@@ -337,32 +277,32 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "mul": mul,
     "div": div,
     "quotient": quotient,
-    "remainder": remainder,
-    "modulo": modulo,
+    "remainder": lambda left, right: _wholly(left, right, lambda a, b: a - b * _quotient(a, b)),
+    "modulo": lambda left, right: _wholly(left, right, lambda a, b: a % b),
     "gcd": gcd,
     "lcm": lcm,
-    "abs": absolute,
+    "abs": lambda value: abs(number(value)),
     "min": minimum,
     "max": maximum,
-    "round": rounded,
-    "floor": floor,
-    "ceiling": ceiling,
-    "truncate": truncate,
+    "round": lambda value: _rounded(value, round),
+    "floor": lambda value: _rounded(value, math.floor),
+    "ceiling": lambda value: _rounded(value, math.ceil),
+    "truncate": lambda value: _rounded(value, math.trunc),
     "exact": exact,
     "inexact": inexact,
     "expt": expt,
     "sqrt": sqrt,
-    "num_eq": num_eq,
+    "num_eq": lambda first, *others: _ascending(first, others, lambda a, b: a == b),
     "lt": lt,
     "le": le,
     "gt": gt,
     "ge": ge,
-    "is_zero": is_zero,
-    "is_positive": is_positive,
-    "is_negative": is_negative,
-    "is_even": is_even,
+    "is_zero": lambda value: number(value) == 0,
+    "is_positive": lambda value: number(value) > 0,
+    "is_negative": lambda value: number(value) < 0,
+    "is_even": lambda value: whole(number(value)) % 2 == 0,
     "is_odd": is_odd,
-    "is_number": is_number,
-    "is_integer": is_integer,
-    "is_float": is_float,
+    "is_number": lambda value: type(value) is int or type(value) is float,
+    "is_integer": lambda value: type(value) is int or (type(value) is float and value.is_integer()),
+    "is_float": lambda value: type(value) is float,
 }

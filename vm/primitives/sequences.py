@@ -43,10 +43,6 @@ def _list_and_count(left: Value, right: Value) -> tuple[Value, int]:
 # --- making and taking apart ------------------------------------------------------------------
 
 
-def make_list(*values: Value) -> Value:
-    return values
-
-
 def cons(item: Value, tail: Value) -> Value:
     count = lists.length(tail if type(tail) is Pair else any_list(tail)) + 1
     if count > bounds.MAX_ITEMS:
@@ -54,38 +50,10 @@ def cons(item: Value, tail: Value) -> Value:
     return Pair(item, () if tail is None else tail, count)
 
 
-def first(values: Value) -> Value:
-    return lists.first(_filled(values))
-
-
-def rest(values: Value) -> Value:
-    return lists.rest(_filled(values))
-
-
-def second(values: Value) -> Value:
-    return _at(any_list(values), 1)
-
-
-def third(values: Value) -> Value:
-    return _at(any_list(values), 2)
-
-
-def rest_of_rest(values: Value) -> Value:
-    return list_tail(values, 2)
-
-
-def last(values: Value) -> Value:
-    return _at(_filled(values), lists.length(values) - 1)
-
-
 def _at(values: Value, index: int) -> Value:
     if index >= lists.length(values):
         raise _out_of_range(index, values)
     return lists.first(lists.drop(values, index)) if type(values) is Pair else values[index]
-
-
-def nth(left: Value, right: Value) -> Value:
-    return _at(*_list_and_count(left, right))
 
 
 def length(values: Value) -> int:
@@ -119,10 +87,6 @@ def append(*parts: Value) -> Value:
     bounds.check_items(sum(lists.length(any_list(part)) for part in parts))
     *before, tail = [any_list(part) for part in parts]
     return lists.from_iterable([item for part in before for item in lists.iterate(part)], tail)
-
-
-def reverse(values: Value) -> Value:
-    return items(values)[::-1]
 
 
 def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:
@@ -274,14 +238,6 @@ def make_sorted(values: Value) -> Value:
 # --- kinds ------------------------------------------------------------------------------------
 
 
-def is_pair(value: Value) -> bool:
-    return is_list(value) and bool(value)
-
-
-def is_nil(value: Value) -> bool:
-    return value is None or value == ()
-
-
 def is_empty(value: Value) -> bool:
     if value is None or type(value) in (str, dict, tuple):
         return not value
@@ -291,19 +247,19 @@ def is_empty(value: Value) -> bool:
 
 
 HANDLERS: dict[str, Callable[..., Value]] = {
-    "list": make_list,
+    "list": lambda *values: values,
     "cons": cons,
-    "first": first,
-    "rest": rest,
-    "second": second,
-    "third": third,
-    "rest_of_rest": rest_of_rest,
-    "last": last,
+    "first": lambda values: lists.first(_filled(values)),
+    "rest": lambda values: lists.rest(_filled(values)),
+    "second": lambda values: _at(any_list(values), 1),
+    "third": lambda values: _at(any_list(values), 2),
+    "rest_of_rest": lambda values: list_tail(values, 2),
+    "last": lambda values: _at(_filled(values), lists.length(values) - 1),
     "array": items,
-    "nth": nth,
+    "nth": lambda left, right: _at(*_list_and_count(left, right)),
     "length": length,
     "append": append,
-    "reverse": reverse,
+    "reverse": lambda values: items(values)[::-1],
     "take": take,
     "drop": drop,
     "list_tail": list_tail,
@@ -316,7 +272,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "zip": make_zip,
     "sorted": make_sorted,
     "is_list": is_list,
-    "is_pair": is_pair,
-    "is_nil": is_nil,
+    "is_pair": lambda value: is_list(value) and bool(value),
+    "is_nil": lambda value: value is None or value == (),
     "is_empty": is_empty,
 }

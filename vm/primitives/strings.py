@@ -44,10 +44,6 @@ _PLAIN = 1 << 64
 # --- values as text ---------------------------------------------------------------------------
 
 
-def concat(*values: Value) -> str:
-    return _joined([value if type(value) is str else text(value) for value in values])
-
-
 def _joined(parts: list[str], separator: str = "") -> str:
     bounds.check_text(sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0))
     return separator.join(parts)
@@ -80,10 +76,6 @@ def _piece(value: Value) -> str:
     if is_list(value) or type(value) not in (int, float, bool, Symbol):
         raise expected("a string, a symbol, a number, a boolean or null", value, "`to-string` writes others")
     return value.name if type(value) is Symbol else written(value)
-
-
-def string_append(*values: Value) -> str:
-    return _joined([_piece(value) for value in values])
 
 
 def join(left: Value, right: Value = " ") -> str:
@@ -175,10 +167,6 @@ def trim_newline(value: Value) -> Value:
     return value.removesuffix("\n") if type(value) is str else value
 
 
-def string_length(value: Value) -> int:
-    return len(string(value))
-
-
 def substring(value: Value, start: Value, end: Value = None) -> str:
     size = len(string(value))
     last = size if end is None else count(end)
@@ -209,24 +197,12 @@ def lines(value: Value) -> Value:
     return tuple(whole.split("\n")) if value else ()
 
 
-def trim(value: Value) -> str:
-    return string(value).strip()
-
-
 def replace(value: Value, old: Value, new: Value) -> str:
     if not string(old):
         raise PrimitiveFault("type-error", "there is no empty string to replace")
     growth = len(string(new)) - len(old)
     bounds.check_text(len(string(value)) + max(growth, 0) * value.count(old))
     return value.replace(old, new)  # type: ignore[no-any-return]
-
-
-def upper(value: Value) -> str:
-    return _joined([string(value).upper()])
-
-
-def lower(value: Value) -> str:
-    return _joined([string(value).lower()])
 
 
 def contains(value: Value, part: Value) -> bool:
@@ -237,14 +213,6 @@ def contains(value: Value, part: Value) -> bool:
     return string(part) in value
 
 
-def starts_with(value: Value, prefix: Value) -> bool:
-    return string(value).startswith(string(prefix))
-
-
-def ends_with(value: Value, suffix: Value) -> bool:
-    return string(value).endswith(string(suffix))
-
-
 def string_eq(first: Value, *others: Value) -> bool:
     texts = [string(value) for value in (first, *others)]
     return all(value == texts[0] for value in texts)
@@ -253,18 +221,6 @@ def string_eq(first: Value, *others: Value) -> bool:
 def string_lt(first: Value, *others: Value) -> bool:
     texts = [string(value) for value in (first, *others)]
     return all(texts[index - 1] < texts[index] for index in range(1, len(texts)))
-
-
-def is_string(value: Value) -> bool:
-    return type(value) is str
-
-
-def is_symbol(value: Value) -> bool:
-    return type(value) is Symbol
-
-
-def to_symbol(value: Value) -> Symbol:
-    return Symbol(string(value))
 
 
 def symbol_name(value: Value) -> str:
@@ -423,10 +379,10 @@ def _filled(template: bytes, found: Any) -> bytes:
 
 
 HANDLERS: dict[str, Callable[..., Value]] = {
-    "concat": concat,
+    "concat": lambda *values: _joined([value if type(value) is str else text(value) for value in values]),
     "text": text,
     "to_string": to_string,
-    "string_append": string_append,
+    "string_append": lambda *values: _joined([_piece(value) for value in values]),
     "join": join,
     "format": format_,
     "trim_newline": trim_newline,
@@ -436,22 +392,22 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "head_bytes": head_bytes,
     "tail_bytes": tail_bytes,
     "duration": duration,
-    "string_length": string_length,
+    "string_length": lambda value: len(string(value)),
     "substring": substring,
     "split": split,
     "lines": lines,
-    "trim": trim,
+    "trim": lambda value: string(value).strip(),
     "replace": replace,
-    "upper": upper,
-    "lower": lower,
+    "upper": lambda value: _joined([string(value).upper()]),
+    "lower": lambda value: _joined([string(value).lower()]),
     "contains": contains,
-    "starts_with": starts_with,
-    "ends_with": ends_with,
+    "starts_with": lambda value, prefix: string(value).startswith(string(prefix)),
+    "ends_with": lambda value, suffix: string(value).endswith(string(suffix)),
     "string_eq": string_eq,
     "string_lt": string_lt,
-    "is_string": is_string,
-    "is_symbol": is_symbol,
-    "to_symbol": to_symbol,
+    "is_string": lambda value: type(value) is str,
+    "is_symbol": lambda value: type(value) is Symbol,
+    "to_symbol": lambda value: Symbol(string(value)),
     "symbol_name": symbol_name,
     "parse_number": parse_number,
     "json_parse": json_parse,
