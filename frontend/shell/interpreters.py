@@ -49,6 +49,13 @@ _GIT_CODE = {
     "filter-branch": re.compile(r"--\w+-filter=?"),
 }
 _GIT_DATA = re.compile(r"user\.(?:name|email)=")
+# What has to be in a command, without its quotes, for these programs to evaluate or run anything.
+NEEDED = {
+    "git": re.compile(rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b"),
+    "find": re.compile(r"-[A-Za-z]*c(?!\w)|-execdir|-ok"),
+    # `find .` names a folder.
+    ".": re.compile(r"(?:\A|[\n;&|(){/!`]|(?<!\Afind)(?<![\s;&|({!`]find)[^\S\n])\.(?=[\s;|&()<>`]|\Z)"),
+}
 
 READERS = {
     name: reader

@@ -23,6 +23,7 @@ from .interpreters import (
     EVALUATED,
     EVALUATORS,
     FILTERS,
+    NEEDED,
     PREFIXES,
     READERS,
     RUN_BY_PROGRAMS,
@@ -134,8 +135,14 @@ def _may_evaluate(text: str) -> bool:
         _SYNTAX.search(text)
         or text.lstrip()[:1] in ("$", "`")
         or _UNKNOWN_COMMAND.search(text)
-        or any(word in _NAMES or word.rstrip(_VERSION) in _NAMES for word in _PROGRAM.findall(text))
+        or any(_is_evaluator(word, text) for word in _PROGRAM.findall(text))
     )
+
+
+def _is_evaluator(word: str, text: str) -> bool:
+    """Whether a word of a text names a program that may evaluate values there."""
+    name = word if word in _NAMES else word.rstrip(_VERSION)
+    return name in _NAMES and (name not in NEEDED or NEEDED[name].search(text) is not None)
 
 
 class _TaintAnalysis:

@@ -86,8 +86,14 @@ EVALUATED = [
     "case x in (x) n=V;; esac; echo $((n))",
     "n=V; n=${n:-0}; echo $(( n ))",
     "echo V | read; (( REPLY ))",
+    'n=V; find . -execdir sh -c "$n" \\;',
+    'n=V; git -c "alias.x=!$n" x',
+    'n=V; git rebase --exec "$n" main',
+    "find\n. <(echo V)",
+    "x=find . <(echo V)",
 ]
 HARMLESS = [
+    'n=V; git -C V status; find . -name "$n"; git add .',
     'n=V; echo "$n"',
     'n=V; [ "$n" -gt 3 ]',
     "n=V; case $n in ''|*[!0-9]*) exit 2;; esac; echo $((n))",
