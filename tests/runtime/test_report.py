@@ -275,7 +275,7 @@ def test_updates_follow_a_run_to_its_end(llc: Llc, place: Path) -> None:
     values = first["values"] + more["values"]
     assert values[more["steps"][1]["result"]]["output"].endswith("\n20000\n")
     assert (more["run"]["status"], more["pending"]) == ("success", [])
-    assert apply({"steps": more["steps"], "values": values}, 2)[0][2]["state"] == "second"
+    assert apply({"steps": more["steps"], "values": values}, 1)[0][2]["state"] == "second"
 
 
 def wait_for(condition: Callable[[], object]) -> None:
