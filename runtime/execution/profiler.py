@@ -14,34 +14,16 @@ from typing import Any
 from ...ir.effects import EFFECTS
 from ...ir.light_records import LightRecord, field
 from ..host import clock
-from ..journal.events import (
-    KINDS,
-    ActionComplete,
-    ActionStart,
-    EffectComplete,
-    EffectFinished,
-    EffectStart,
-    EffectStarted,
-    Evaluate,
-    Event,
-    LoopComplete,
-    NoteEvent,
-    Route,
-    RunEnd,
-    RunInterrupted,
-    RunResume,
-    RunStart,
-    StateEnter,
-)
+from ..journal import events as kinds
 from ..journal.reader import Damage
 
 MACHINE, JOURNAL, OTHER, ALL = "machine", "journal", "other", "llc"
 # Time stamps that go so far beyond what a run says of its time are of a machine that slept.
 _ASLEEP = 1.0
-_STARTS = (ActionStart.name, EffectStart.name)
-_ENDS = (ActionComplete.name, EffectComplete.name)
-_STOPS = (RunEnd.name, RunInterrupted.name)
-_NOTES = {name: kind for name, kind in KINDS.items() if issubclass(kind, NoteEvent)}
+_STARTS = (kinds.ActionStart.name, kinds.EffectStart.name)
+_ENDS = (kinds.ActionComplete.name, kinds.EffectComplete.name)
+_STOPS = (kinds.RunEnd.name, kinds.RunInterrupted.name)
+_NOTES = {name: kind for name, kind in kinds.KINDS.items() if issubclass(kind, kinds.NoteEvent)}
 
 # The states a program is in, outermost first, each with its loop; '' is the program itself.
 Chain = tuple[tuple[str, str], ...]
@@ -80,22 +62,22 @@ class Places(LightRecord):
                 self._chain = (*self._chain, (loop, state))
                 self._shown[state] = self._open[loop] = self._chain
 
-    def note(self, note: NoteEvent) -> None:
+    def note(self, note: kinds.NoteEvent) -> None:
         """The program made this note."""
         name = note.loop or ""
         loops = [at_loop for at_loop, _ in self._chain]
         around = self._chain[: loops.index(name)] if name in loops else self._chain
-        if isinstance(note, StateEnter):
+        if isinstance(note, kinds.StateEnter):
             shown = note.shown_state
             if shown is None:
                 return
             self._chain = (*around, (name, shown)) if name else (("", shown),)
             self._shown[shown] = self._open[name] = self._chain
-        elif isinstance(note, LoopComplete) and name:
+        elif isinstance(note, kinds.LoopComplete) and name:
             self._chain = around
             self._open.pop(name, None)
             return
-        elif isinstance(note, Evaluate | Route) and not name:
+        elif isinstance(note, kinds.Evaluate | kinds.Route) and not name:
             self._chain = tuple(part for part in self._chain if part[0] == "")
         else:
             return
@@ -185,7 +167,7 @@ class Profile:
 # --- of a journal -----------------------------------------------------------------------------
 
 
-def of_events(name: str, entries: Iterable[Event | Damage]) -> Profile:
+def of_events(name: str, entries: Iterable[kinds.Event | Damage]) -> Profile:
     """The profile of a run by its events, to the millisecond: by time stamps and the durations of actions."""
     profile = Profile(name, name)
     marks: list[tuple[float, int, int, Key | None]] = []
@@ -216,9 +198,9 @@ def of_events(name: str, entries: Iterable[Event | Damage]) -> Profile:
         time = event.moment
         if time is None:
             continue
-        if isinstance(event, RunStart):
+        if isinstance(event, kinds.RunStart):
             profile.program = event.program or name
-        elif isinstance(event, RunResume):
+        elif isinstance(event, kinds.RunResume):
             leave()
             before, now = profile.time, 0.0
         if not marks:
@@ -230,15 +212,15 @@ def of_events(name: str, entries: Iterable[Event | Damage]) -> Profile:
             asleep = before + time - stood - begin - active_ms / 1000
             stood += asleep if asleep > _ASLEEP else 0.0
         now = max(now, time - stood)
-        if isinstance(event, EffectStarted):
+        if isinstance(event, kinds.EffectStarted):
             open_keys[event.seq] = ((profile.places.of_effect(event.state), event.kind), now)
-        elif isinstance(event, EffectFinished):
+        elif isinstance(event, kinds.EffectFinished):
             if event.seq in open_keys:
                 key, begun = open_keys.pop(event.seq)
                 took = event.duration_ms_said
                 begun = begun if took is None else max(begun, now - took / 1000)
                 marks.extend(((begun, 0, event.seq, key), (now, 1, event.seq, None)))
-        elif isinstance(event, NoteEvent):
+        elif isinstance(event, kinds.NoteEvent):
             profile.places.note(event)
     leave()
     return profile
@@ -323,7 +305,7 @@ class _Machine(_Measured):
 
 
 class _Journal(_Measured):
-    def record(self, event: Event, ts: str | None = None) -> Any:
+    def record(self, event: kinds.Event, ts: str | None = None) -> Any:
         return self.write(event.name, event.wire, ts)
 
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> Any:

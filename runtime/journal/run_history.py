@@ -13,33 +13,10 @@ import os.path
 from ...ir.effects import EFFECTS
 from ...ir.light_records import LightRecord, field
 from . import active_time
+from . import events as kinds
 from .active_time import ActiveTime
 from .agent_history import AgentHistory
 from .codec import seconds
-from .events import (
-    LARGEST,
-    ActionComplete,
-    ActionStart,
-    AgentActed,
-    EffectComplete,
-    EffectFinished,
-    EffectStart,
-    EffectStarted,
-    Evaluate,
-    Event,
-    LoopComplete,
-    Mark,
-    NoteEvent,
-    Process,
-    ProgramChanged,
-    RunEnd,
-    RunInterrupted,
-    RunResume,
-    RunStart,
-    StateEnter,
-    TreeTaken,
-    read_marks,
-)
 from .position import Progress
 from .reader import Damage, read
 
@@ -113,7 +90,7 @@ def amount(value: Any) -> float:
     """A number that was used; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    return value if 0 <= value < LARGEST else 0
+    return value if 0 <= value < kinds.LARGEST else 0
 
 
 class StateHistory(LightRecord):
@@ -159,10 +136,10 @@ class EffectHistory(LightRecord):
     result: dict[str, Any] = field(factory=dict)
     start_offset: int = 0
     end_offset: int = 0
-    start: EffectStarted | None = None
+    start: kinds.EffectStarted | None = None
     processes: list[tuple[int, str]] = field(factory=list)
 
-    def begin(self, event: EffectStarted) -> None:
+    def begin(self, event: kinds.EffectStarted) -> None:
         self.is_started = True
         self.kind = event.kind
         self.args = event.arguments
@@ -205,22 +182,22 @@ class RunHistory:
     def __init__(self, checkpoint: Checkpoint | None = None, is_detailed: bool = False) -> None:
         self.is_detailed = is_detailed
         self.checkpoint = checkpoint
-        self.start: RunStart | None = None
-        self.end: RunEnd | None = None
-        self.interruption: RunInterrupted | None = None
+        self.start: kinds.RunStart | None = None
+        self.end: kinds.RunEnd | None = None
+        self.interruption: kinds.RunInterrupted | None = None
         self.progress = Progress()
         self.states: dict[str, StateHistory] = {}
-        self.verdict: Evaluate | None = None
+        self.verdict: kinds.Evaluate | None = None
         self.used = Used()
         self.effects: dict[int, EffectHistory] = {}
         self.pending: dict[int, EffectHistory] = {}
         self.order: list[int] = []
-        self.events: list[Event] = []
+        self.events: list[kinds.Event] = []
         self.result_at: list[int] = []
         self.agent: AgentHistory | None = None
         self.changed_files: dict[str, str] = {}
-        self.changes: list[tuple[int, ProgramChanged]] = []
-        self.doubtful: dict[int, Mark | None] = {}
+        self.changes: list[tuple[int, kinds.ProgramChanged]] = []
+        self.doubtful: dict[int, kinds.Mark | None] = {}
         self.damage: list[Damage] = []
         self.unsure: set[int] = set()
         self.started_at: str | None = None
@@ -241,7 +218,7 @@ class RunHistory:
     @classmethod
     def of(
         cls,
-        entries: Iterable[Event | Damage],
+        entries: Iterable[kinds.Event | Damage],
         checkpoint: Checkpoint | None = None,
         is_detailed: bool = False,
     ) -> RunHistory:
@@ -256,7 +233,7 @@ class RunHistory:
         self.started_at = facts["begun"]
         self.last_seq = facts["last"]
         self.lines = checkpoint.lines
-        self.doubtful = read_marks(facts["doubtful"])
+        self.doubtful = kinds.read_marks(facts["doubtful"])
         self._active.set(facts["active_ms"], seconds(facts["ts"]))
         for seq, processes in facts["open"]:
             effect = self.effects[seq] = self.pending[seq] = EffectHistory(seq)
@@ -265,7 +242,7 @@ class RunHistory:
 
     # --- the fold -----------------------------------------------------------------------------
 
-    def add(self, entry: Event | Damage) -> None:
+    def add(self, entry: kinds.Event | Damage) -> None:
         """The next event, or the next damaged stretch."""
         if isinstance(entry, Damage):
             self.damage.append(entry)
@@ -278,7 +255,7 @@ class RunHistory:
         fold = _FOLD.get(entry.__class__)
         if fold is not None:
             fold(self, entry, moment)
-        elif isinstance(entry, NoteEvent):
+        elif isinstance(entry, kinds.NoteEvent):
             self.progress.add(entry)
         if self.is_detailed:
             self.events.append(entry)
@@ -287,11 +264,11 @@ class RunHistory:
         self.last_ts = entry.ts or self.last_ts
         self._moment = self._moment if moment is None else moment
 
-    def _start_run(self, event: RunStart, moment: float | None) -> None:
+    def _start_run(self, event: kinds.RunStart, moment: float | None) -> None:
         self.start = event
         self.started_at = self.started_at or event.started_at
 
-    def _resume(self, event: RunResume, moment: float | None) -> None:
+    def _resume(self, event: kinds.RunResume, moment: float | None) -> None:
         self._leave_state(self._moment)
         self._active.stop()
         self.interruption = None
@@ -303,45 +280,45 @@ class RunHistory:
         self.doubtful.update(event.marks)
         self._entered = moment
 
-    def _interrupt(self, event: RunInterrupted, moment: float | None) -> None:
+    def _interrupt(self, event: kinds.RunInterrupted, moment: float | None) -> None:
         self._leave_state(moment)
         self.interruption = event
 
-    def _end(self, event: RunEnd, moment: float | None) -> None:
+    def _end(self, event: kinds.RunEnd, moment: float | None) -> None:
         self._leave_state(moment)
         self.interruption = None
         self.end = event
         self.pending.clear()
 
-    def _change_program(self, event: ProgramChanged, moment: float | None) -> None:
+    def _change_program(self, event: kinds.ProgramChanged, moment: float | None) -> None:
         self.changes.append((len(self.order), event))
 
-    def _enter_state(self, event: StateEnter, moment: float | None) -> None:
+    def _enter_state(self, event: kinds.StateEnter, moment: float | None) -> None:
         self._leave_state(moment)
         self.progress.add(event)
         self._state(self.state).visits += 1
         self._entered = moment
 
-    def _complete_loop(self, event: LoopComplete, moment: float | None) -> None:
+    def _complete_loop(self, event: kinds.LoopComplete, moment: float | None) -> None:
         self._leave_state(moment)
         self.progress.add(event)
         if self.state is not None and event.loop is not None:
             self._entered = moment  # a loop inside is over: the program is back in the state around it
 
-    def _evaluate(self, event: Evaluate, moment: float | None) -> None:
+    def _evaluate(self, event: kinds.Evaluate, moment: float | None) -> None:
         self.progress.add(event)
         self.verdict = event
         verdicts = self._state(event.shown_state).verdicts
         verdict = str(event.verdict)
         verdicts[verdict] = verdicts.get(verdict, 0) + 1
 
-    def _start_effect(self, event: EffectStarted, moment: float | None) -> None:
+    def _start_effect(self, event: kinds.EffectStarted, moment: float | None) -> None:
         effect = self._effect(event.seq)
         effect.begin(event)
         self.pending[effect.seq] = effect
         self.used.begin(effect.seq, event.kind)
 
-    def _start_process(self, event: Process, moment: float | None) -> None:
+    def _start_process(self, event: kinds.Process, moment: float | None) -> None:
         if event.pid and event.start_time:
             self._effect(event.seq).processes.append((event.pid, event.start_time))
 
@@ -350,10 +327,10 @@ class RunHistory:
             self.agent = AgentHistory(seq)
         return self.agent
 
-    def _add_activity(self, event: AgentActed, moment: float | None) -> None:
+    def _add_activity(self, event: kinds.AgentActed, moment: float | None) -> None:
         self._agent_of(event.seq).add(event)
 
-    def _add_tree(self, event: TreeTaken, moment: float | None) -> None:
+    def _add_tree(self, event: kinds.TreeTaken, moment: float | None) -> None:
         for change in event.changes or ():
             match change:
                 case [str(letter), str(path)] if len(self.changed_files) < _MOST_FILES:
@@ -361,7 +338,7 @@ class RunHistory:
                     known = self.changed_files.get(path)
                     self.changed_files[path] = "A" if known == "A" and letter == "M" else letter
 
-    def _finish_effect(self, event: EffectFinished, moment: float | None) -> None:
+    def _finish_effect(self, event: kinds.EffectFinished, moment: float | None) -> None:
         result = event.result
         effect = self._effect(event.seq)
         if event.kind == "agent" and result is not None:
@@ -448,29 +425,29 @@ class RunHistory:
         last = self.damage[-1] if self.damage else None
         return last if last is not None and last.missing else None
 
-    def notes_after(self, results: int) -> list[NoteEvent]:
+    def notes_after(self, results: int) -> list[kinds.NoteEvent]:
         """The notes between result number `results` and the next one; of a detailed history."""
         begin = self.result_at[results - 1] if results else 0
         end = self.result_at[results] if results < len(self.result_at) else len(self.events)
-        return [event for event in self.events[begin:end] if isinstance(event, NoteEvent)]
+        return [event for event in self.events[begin:end] if isinstance(event, kinds.NoteEvent)]
 
 
-_FOLD: dict[type[Event], Callable[[RunHistory, Any, float | None], None]] = {
-    RunStart: RunHistory._start_run,
-    RunResume: RunHistory._resume,
-    RunInterrupted: RunHistory._interrupt,
-    RunEnd: RunHistory._end,
-    ProgramChanged: RunHistory._change_program,
-    StateEnter: RunHistory._enter_state,
-    LoopComplete: RunHistory._complete_loop,
-    Evaluate: RunHistory._evaluate,
-    ActionStart: RunHistory._start_effect,
-    EffectStart: RunHistory._start_effect,
-    Process: RunHistory._start_process,
-    AgentActed: RunHistory._add_activity,
-    TreeTaken: RunHistory._add_tree,
-    ActionComplete: RunHistory._finish_effect,
-    EffectComplete: RunHistory._finish_effect,
+_FOLD: dict[type[kinds.Event], Callable[[RunHistory, Any, float | None], None]] = {
+    kinds.RunStart: RunHistory._start_run,
+    kinds.RunResume: RunHistory._resume,
+    kinds.RunInterrupted: RunHistory._interrupt,
+    kinds.RunEnd: RunHistory._end,
+    kinds.ProgramChanged: RunHistory._change_program,
+    kinds.StateEnter: RunHistory._enter_state,
+    kinds.LoopComplete: RunHistory._complete_loop,
+    kinds.Evaluate: RunHistory._evaluate,
+    kinds.ActionStart: RunHistory._start_effect,
+    kinds.EffectStart: RunHistory._start_effect,
+    kinds.Process: RunHistory._start_process,
+    kinds.AgentActed: RunHistory._add_activity,
+    kinds.TreeTaken: RunHistory._add_tree,
+    kinds.ActionComplete: RunHistory._finish_effect,
+    kinds.EffectComplete: RunHistory._finish_effect,
 }
 
 
