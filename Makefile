@@ -33,7 +33,7 @@ browser: $(BIN)/llc
 
 # Every accident at every write, and hundreds of random ones: about ten minutes.
 crash: $(BIN)/llc
-	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_damage.py
+	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_crash_agents.py tests/runtime/test_damage.py
 
 # Thousands of generated programs in both tiers, about ten minutes; then a million mutated loops.
 fuzz: $(BIN)/llc

@@ -10,6 +10,7 @@ the last step answers for ever. `server.requests` has the bodies. Small requests
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -48,6 +49,8 @@ class Hang(NamedTuple):
     """Nothing comes."""
 
 
+# Ids of messages and tool uses: an agent takes two of one id for one.
+_IDS = itertools.count(1)
 Step = Say | Shell | Write | Fail | Hang
 _SHELLS = ("Bash", "bash", "exec_command", "shell_command", "shell", "run_shell_command")
 _WRITERS = ("Write", "write", "write_file")
@@ -184,10 +187,10 @@ def _messages(model: str, text: str, call: Call, is_stream: bool) -> Iterator[di
     """The Messages API: 1,200 tokens in, 300 from the cache, 40 out."""
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if call is not None:
-        blocks.append({"type": "tool_use", "id": "toolu_1", "name": call[0], "input": call[1]})
+        blocks.append({"type": "tool_use", "id": f"toolu_{next(_IDS)}", "name": call[0], "input": call[1]})
     used = {"input_tokens": 1200, "cache_read_input_tokens": 300, "output_tokens": 40}
     whole = {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": blocks,
+        "id": f"msg_{next(_IDS)}", "type": "message", "role": "assistant", "model": model, "content": blocks,
         "stop_reason": "end_turn" if call is None else "tool_use", "stop_sequence": None, "usage": used,
     }  # fmt: skip
     if is_stream:
@@ -211,19 +214,31 @@ def _responses(model: str, text: str, call: Call, is_stream: bool) -> Iterator[d
     """The Responses API: 1,500 tokens in, 300 of them from the cache, 40 out."""
     said = {"type": "output_text", "text": text, "annotations": []}
     items: list[dict[str, Any]] = [
-        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]}
+        {
+            "type": "message",
+            "id": f"msg_{next(_IDS)}",
+            "role": "assistant",
+            "status": "completed",
+            "content": [said],
+        }
     ]
     if call is not None and isinstance(call[1], str):
         items.append(
-            {"type": "custom_tool_call", "id": "ct_1", "call_id": "call_1", "name": call[0], "input": call[1]}
+            {
+                "type": "custom_tool_call",
+                "id": f"ct_{next(_IDS)}",
+                "call_id": f"call_{next(_IDS)}",
+                "name": call[0],
+                "input": call[1],
+            }
         )
     elif call is not None:
         arguments = json.dumps(call[1])
         items.append(
             {
                 "type": "function_call",
-                "id": "fc_1",
-                "call_id": "call_1",
+                "id": f"fc_{next(_IDS)}",
+                "call_id": f"call_{next(_IDS)}",
                 "name": call[0],
                 "arguments": arguments,
             }
@@ -233,7 +248,7 @@ def _responses(model: str, text: str, call: Call, is_stream: bool) -> Iterator[d
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 1540,
     }  # fmt: skip
     whole = {
-        "id": "resp_1",
+        "id": f"resp_{next(_IDS)}",
         "object": "response",
         "status": "completed",
         "model": model,
@@ -260,7 +275,7 @@ def _chat(model: str, text: str, call: Call, is_stream: bool) -> Iterator[dict[s
     calls = []
     if call is not None:
         function = {"name": call[0], "arguments": json.dumps(call[1])}
-        calls = [{"index": 0, "id": "call_1", "type": "function", "function": function}]
+        calls = [{"index": 0, "id": f"call_{next(_IDS)}", "type": "function", "function": function}]
     why = "tool_calls" if calls else "stop"
     if is_stream:
         first = {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}

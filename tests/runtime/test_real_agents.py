@@ -20,6 +20,7 @@ import pytest
 from llc.runtime.host.effect_context import Interrupt, Interrupted
 from llc.runtime.journal.agent_activity import AgentActivity
 
+from .agent_homes import environment_of
 from .model_server import Fail, Hang, ModelServer, Say, Shell, Write
 
 AGENTS = ("claude", "codex", "opencode", "gemini")
@@ -39,68 +40,10 @@ def use(
     """Puts a program on PATH, with a clean home that knows only the model server."""
 
     def use(name: str) -> None:
-        home = place / "home"
-        (home / ".gemini").mkdir(parents=True)
-        (home / ".codex").mkdir()
-        monkeypatch.setenv(
-            "PATH",
-            f"{installed(name.removesuffix('-acp'))}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        )
-        monkeypatch.delenv("LLC_AGENT", raising=False)
-        (home / ".codex" / "config.toml").write_text(
-            'model = "gpt-5.5"\nmodel_provider = "local"\ncheck_for_update_on_startup = false\n'
-            "[analytics]\nenabled = false\n[features]\nplugins = false\n"
-            f'[model_providers.local]\nname = "local"\nbase_url = "{models.url}/v1"\nenv_key = "TEST_KEY"\n'
-            'wire_api = "responses"\nrequest_max_retries = 0\nstream_max_retries = 0\n'
-        )
-        (home / ".gemini" / "settings.json").write_text(
-            json.dumps(
-                {
-                    "security": {"auth": {"selectedType": "gemini-api-key"}},
-                    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
-                    "privacy": {"usageStatisticsEnabled": False},
-                }
-            )
-        )
-        provider = {
-            "npm": "@ai-sdk/openai-compatible",
-            "options": {"baseURL": f"{models.url}/v1", "apiKey": "k"},
-            "models": {
-                "m": {"cost": {"input": 1, "output": 2}, "limit": {"context": 200000, "output": 8000}}
-            },
-        }
-        (home / "opencode.json").write_text(
-            json.dumps(
-                {
-                    "autoupdate": False,
-                    "share": "disabled",
-                    "model": "local/m",
-                    "small_model": "local/m",
-                    "provider": {"local": provider},
-                }
-            )
-        )
-        for variable, value in {
-            "HOME": str(home),
-            "CODEX_HOME": str(home / ".codex"),
-            "TEST_KEY": "k",
-            "ANTHROPIC_BASE_URL": models.url,
-            "ANTHROPIC_API_KEY": "sk-ant-test",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "GEMINI_API_KEY": "k",
-            "GEMINI_MODEL": "gemini-2.5-flash",
-            "GOOGLE_GEMINI_BASE_URL": models.url,
-            "OPENCODE_CONFIG": str(home / "opencode.json"),
-            **{
-                f"OPENCODE_DISABLE_{what}": "1"
-                for what in ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
-            },
-            # What calls home is refused at once.
-            "HTTPS_PROXY": models.url,
-            "NO_PROXY": "127.0.0.1",
-        }.items():
+        program = installed(name.removesuffix("-acp"))
+        for variable, value in environment_of(place / "home", program, models.url).items():
             monkeypatch.setenv(variable, value)
+        monkeypatch.delenv("LLC_AGENT", raising=False)
 
     return use
 

@@ -1,0 +1,173 @@
+"""kill -9 of llc at every event of an agent's effect, with the real programs against a model server.
+
+After `llc resume` the agent has done each step once: no finished step is done or paid for again, and the
+tool in flight has been ended, and named to the agent. A few points for each agent; with `LLC_CRASH=1`
+(`make crash`) every write of the run, before, in the middle and after it, at least 95 % of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crash_projects import KILLS, Runner
+
+from .agent_homes import environment_of
+from .model_server import ModelServer, Say, Shell, Step
+
+IS_LARGE = bool(os.environ.get("LLC_CRASH"))
+AGENTS = ("claude", "codex")
+STEPS = 3
+# An agent that loses its results would ask for ever.
+MOST_REQUESTS = 20
+LOOP = """\
+name: job
+initial: fix
+agent: {agent}
+states:
+  fix: {{action: Do the steps, action_type: prompt, next: done, on_error: bad}}
+  done: {{terminal: true}}
+  bad: {{terminal: true, status: failure}}
+"""
+# What a tool does: with `look`, only what is not done yet.
+STEP = """\
+[ "$2" = look ] && grep -qx "end $1" marks && echo finished-$1 && exit
+echo "begin $1" >> marks
+sleep 0.2
+echo "end $1" >> marks
+echo finished-$1
+"""
+NOTICE = "This was running, and has been ended"
+
+
+class Model(ModelServer):
+    """A model that reads its conversation: it asks for the first step whose result is not there.
+
+    One that the notice names as interrupted may be done in part, so it looks first. asked: the steps that
+    it asked for, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def take(self, request: dict[str, Any]) -> Step:
+        text = json.dumps(request)
+        self.requests.append(request)
+        step = next((step for step in range(STEPS) if f"finished-{step}" not in text), None)
+        if step is None or len(self.requests) > MOST_REQUESTS:
+            return Say("All steps are done.")
+        self.asked.append(step)
+        return Shell(f"sh step.sh {step}{' look' if is_named(step, text) else ''}")
+
+
+def is_named(step: int, text: str) -> bool:
+    """Whether a notice in this conversation names the step as interrupted."""
+    return re.search(rf"{NOTICE}.*step\.sh {step}", text) is not None
+
+
+class Job:
+    """A project with the loop, an agent in a home of its own, and its model."""
+
+    def __init__(self, folder: Path, agent: str, program: Path, model: Model) -> None:
+        self.folder = folder
+        self.model = model
+        (folder / ".loops").mkdir(parents=True)
+        (folder / ".loops" / "job.yaml").write_text(LOOP.format(agent=agent))
+        (folder / "step.sh").write_text(STEP)
+        self.env = environment_of(folder.parent / f"{folder.name}-home", program, model.url)
+
+    def journal(self) -> list[dict[str, Any]]:
+        paths = list(self.folder.glob(".loops/.*/job-*/*.events.jsonl"))
+        lines = paths[0].read_text().splitlines() if paths else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    @property
+    def is_left(self) -> bool:
+        return bool(list(self.folder.glob(".loops/.running/job-*/*.events.jsonl")))
+
+    def running(self) -> set[int]:
+        """The steps that the journal has as begun and not as ended."""
+        found: dict[str, int] = {}
+        for event in self.journal():
+            step = re.search(r"step\.sh (\d)", str(event.get("target", "")))
+            if event.get("what") == "tool" and step is not None:
+                found[str(event["id"])] = int(step[1])
+            elif event.get("what") == "tool-end":
+                found.pop(str(event.get("id")), None)
+        return set(found.values())
+
+    def faults(self, asked_before: Counter[int], finished: set[int], running: set[int]) -> list[str]:
+        """What is wrong after the run was resumed and ended.
+
+        asked_before, finished, running: the steps asked for, done and in flight when llc was killed.
+        """
+        found = []
+        path = self.folder / "marks"
+        done = Counter(path.read_text().splitlines() if path.exists() else ())
+        for step in range(STEPS):
+            if done[f"end {step}"] != 1:
+                found.append(f"step {step} was done {done[f'end {step}']} times")
+        asked = Counter(self.model.asked)
+        found += [f"step {step} was paid for again" for step in finished if asked[step] > asked_before[step]]
+        text = json.dumps(self.model.requests)
+        found += [f"step {step} was not named" for step in running - finished if not is_named(step, text)]
+        if self.journal()[-1].get("status") != "success":
+            found.append("the run did not succeed")
+        return found
+
+
+@pytest.fixture(scope="module")
+def llc() -> Iterator[Runner]:
+    with Runner() as runner:
+        yield runner
+
+
+def kill(llc: Runner, folder: Path, agent: str, program: Path, fault: str, at: int) -> list[str] | None:
+    """Kill llc at one write, resume; what is wrong then, None where no run was left."""
+    with Model() as model:
+        job = Job(folder, agent, program, model)
+        llc(folder, "run", "job", "-q", "--no-preflight", fault=fault, at=at, env=job.env)
+        if not job.is_left:
+            return None
+        text = json.dumps(model.requests)
+        # Results that the model was sent are in the session.
+        finished = {step for step in range(STEPS) if f"finished-{step}" in text}
+        running, asked = job.running(), Counter(model.asked)
+        code = llc(folder, "resume", "job", "-q", env=job.env)
+        found = job.faults(asked, finished, running)
+        return [*found, f"exit code {code}"] if code else found
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_killed_at_every_event_of_an_agent(
+    agent: str, llc: Runner, tmp_path: Path, installed: Callable[[str], Path]
+) -> None:
+    """Each step is done once; those that had finished are not paid for again."""
+    program = installed(agent)
+    with Model() as model:
+        job = Job(tmp_path / "alone", agent, program, model)
+        assert llc(job.folder, "run", "job", "-q", "--no-preflight", env=job.env) == 0
+        assert not job.faults(Counter(model.asked), set(), set())
+        assert len(model.requests) == STEPS + 1
+        writes = llc.writes
+    assert writes > STEPS * 3
+    points = [(fault, at) for fault in KILLS for at in range(1, writes + 1)]
+    if not IS_LARGE:
+        # From the beginning, the middle and the end, each after its write.
+        points = [("after", at) for at in range(4, writes - 1, max(1, writes // 5))]
+    results = {}
+    for fault, at in points:
+        found = kill(llc, tmp_path / f"{fault}-{at}", agent, program, fault, at)
+        if found is not None:
+            results[fault, at] = found
+    bad = {point: found for point, found in results.items() if found}
+    print(f"{agent}: {len(results) - len(bad)} of {len(results)} points without repeated work; {bad}")
+    assert len(results) >= len(points) // 2
+    assert len(bad) <= 0.05 * len(results), bad
