@@ -126,6 +126,8 @@ class Batch:
                 known[key] = None
                 try:
                     _, image = self._program(job.values)
+                    if not job.values.script:
+                        self._base.check(image)
                 except CompileError as error:
                     wrong += [_placed(one, job) for one in error.diagnostics]
                     sources += error.sources
@@ -245,6 +247,7 @@ class Batch:
         command = Command(values, report, scheduler=self.scheduler)
         command.retention, command.tier = base.retention, base.tier
         command.bounds, command.budget, command.settings = base.bounds, base.budget, base.settings
+        command.record_files, command.checked = base.record_files, base.checked
         wanted.command = command
         scheduled = ScheduledRun(command, wanted)
         try:

@@ -94,6 +94,8 @@ class Command:
         self.budget: dict[str, float] = {}
         self.settings: Configuration | None = None
         self.record_files = ("agents", False)
+        # The programs that can work here, by their hash.
+        self.checked: set[str] = set()
         self.tier = "auto"
         self.is_scripted = False
         self.world: WorldLike
@@ -210,11 +212,14 @@ class Command:
     def check(self, image: Image) -> None:
         """Refuse a program that cannot work here. Raises UserError; nothing has started then."""
         names = image.constants
+        if self.values.no_preflight or image.program_hash in self.checked:
+            return
         if "agent" in names or "task" in names or "max_tokens" in names:
             from . import preflight  # only for programs with agents or models
 
             for check in preflight.refuse(image):
                 self.warn(f"warning: {check.subject} {check.message}; {check.help}")
+        self.checked.add(image.program_hash)
 
     def open_world(self, script: str | None) -> None:
         """Open the world to perform effects in, scripted or real."""

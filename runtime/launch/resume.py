@@ -119,6 +119,8 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
         truncation = resumption.history.truncation
         if truncation is not None and not values.accept_loss:
             raise _truncated(folder, truncation)
+        if not script:
+            command.check(image)
         command.open_world(script)
         command.prepare(folder)
         return (yield from _go_on(command, folder, image, resumption, lock, interrupt))

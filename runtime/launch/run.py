@@ -79,7 +79,7 @@ def new_run(command: Command, load: Callable[[Command], tuple[str, Image]] = loa
     if values.dry_run and command.is_background:
         raise UserError("bad-option", "--dry-run executes nothing, so it cannot run in the background")
     path, image = load(command)
-    if not (values.dry_run or values.no_preflight or values.script):
+    if not (values.dry_run or values.script):
         command.check(image)
     if values.dry_run:
         from ..project.dry_run import dry_run

@@ -85,12 +85,15 @@ class Job:
 
     def journal(self) -> list[dict[str, Any]]:
         paths = list(self.folder.glob(".loops/.*/job-*/*.events.jsonl"))
-        lines = paths[0].read_text().splitlines() if paths else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        text = paths[0].read_text() if paths else ""
+        # The last line may be torn.
+        return [json.loads(line) for line in text.split("\n")[:-1]]
 
     @property
-    def is_left(self) -> bool:
-        return bool(list(self.folder.glob(".loops/.running/job-*/*.events.jsonl")))
+    def is_in_effect(self) -> bool:
+        """Whether the run was left after the agent's effect had begun."""
+        is_left = list(self.folder.glob(".loops/.running/job-*/*.events.jsonl"))
+        return bool(is_left) and any(event["event"] == "action_start" for event in self.journal())
 
     def running(self) -> set[int]:
         """The steps that the journal has as begun and not as ended."""
@@ -130,11 +133,11 @@ def llc() -> Iterator[Runner]:
 
 
 def kill(llc: Runner, folder: Path, agent: str, program: Path, fault: str, at: int) -> list[str] | None:
-    """Kill llc at one write, resume; what is wrong then, None where no run was left."""
+    """Kill llc at one write, resume; what is wrong then, None where the agent's effect had not begun."""
     with Model() as model:
         job = Job(folder, agent, program, model)
         llc(folder, "run", "job", "-q", "--no-preflight", fault=fault, at=at, env=job.env)
-        if not job.is_left:
+        if not job.is_in_effect:
             return None
         text = json.dumps(model.requests)
         # Results that the model was sent are in the session.

@@ -68,6 +68,32 @@ def test_a_missing_agent_refuses_the_run(project: Path, llc: Llc) -> None:
     assert (project / "started").exists()
 
 
+def test_resume_and_batch_check_the_same(project: Path, llc: Llc) -> None:
+    """What was not checked, or was uninstalled since, refuses a run, which stays as it is."""
+    loop(project, AGENT)
+    (project / ".loops" / "other.yaml").write_text(
+        LOOP.replace("ACTION", AGENT).replace("name: fix", "name: other")
+    )
+    done = llc("batch", "fix", "other")
+    assert done.returncode == 2  # as for jobs whose loops are invalid
+    assert "`claude` is not on PATH" in done.stderr
+    assert not (project / "started").exists()
+    assert not list((project / ".loops").glob(".running/*"))
+
+    program(project, "claude", "kill -9 $PPID")
+    subprocess.run([sys.executable, "-m", "llc", "run", "fix", "-q", "--no-preflight"], check=False)
+    (left,) = (project / ".loops").glob(".running/*/*.events.jsonl")
+    (project / "bin" / "claude").unlink()
+    before = left.read_bytes()
+    for words in (["resume", "fix"], ["batch", "--resume"]):
+        done = llc(*words)
+        assert done.returncode == 1
+        assert "`claude` is not on PATH" in done.stderr + done.stdout
+        assert left.read_bytes() == before
+    assert "preflight" not in llc("resume", "fix", "--no-preflight").stderr
+    assert left.parent.exists() is False or left.read_bytes() != before
+
+
 def test_an_agent_without_a_login_refuses_the_run(project: Path, llc: Llc, monkeypatch: Any) -> None:
     """If its own command says so; a key in the environment is a login, and no answer is none."""
     loop(project, AGENT)

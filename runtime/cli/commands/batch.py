@@ -49,6 +49,7 @@ def batch(
         bool, cli.option("--json", "", "Write a line of JSON to stdout for each finished run.", cli.OUTPUT)
     ] = False,
     quiet: Annotated[bool, cli.option("--quiet -q", "", "Show only errors.", cli.OUTPUT)] = False,
+    no_preflight: cli.NoPreflight = False,
 ) -> int:
     """Run many loops in one process.
 

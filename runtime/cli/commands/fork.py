@@ -50,6 +50,7 @@ def fork(
     json: cli.JsonOutcome = False,
     quiet: cli.Quiet = False,
     verbose: cli.Verbose = False,
+    no_preflight: cli.NoPreflight = False,
 ) -> int:
     """Start a new run at a point of another run, with the same past.
 

@@ -28,6 +28,7 @@ def resume(
     json: cli.JsonOutcome = False,
     quiet: cli.Quiet = False,
     verbose: cli.Verbose = False,
+    no_preflight: cli.NoPreflight = False,
 ) -> int:
     """Resume an interrupted run."""
     given = locals()
