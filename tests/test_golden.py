@@ -56,6 +56,8 @@ NOT_SHOWN = {
     "unknown-agent": "a case has no project",
     "missing-capability": "a case has no project",
     "unpriced-model": "a case has no project",
+    "no-delay": "only `llc validate` warns",
+    "errors-not-routed": "only `llc validate` warns",
 }
 
 
