@@ -23,7 +23,7 @@ from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured,
 from .foreign_keys import explain_key
 from .graph import Graph
 from .project_checks import is_judged_by_model
-from .schema import AGENT_OPTIONS, CURRENT, DEFAULT_MODEL_TEXT, FAILURE_NAMES, Loop, StateSpec
+from .schema import AGENT_OPTIONS, CURRENT, DEFAULT_MODEL_TEXT, FAILURE_NAMES, QUOTA_WORDS, Loop, StateSpec
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
@@ -148,6 +148,8 @@ class _Checker:
         for verdict, target in (state.route or {}).items():
             if not self.is_state(target):
                 yield from self.target(target, state.span_of(f"route.{verdict}"))
+        if state.on_quota and state.on_quota not in QUOTA_WORDS:
+            yield from self.target(state.on_quota, state.span_of("on_quota"), "without quota it goes here")
         if state.on_maintain is not None:
             yield from self.fixed_target(state.on_maintain, state.span_of("on_maintain"), "restarts here")
 
@@ -187,6 +189,8 @@ class _Checker:
             if loop.stall_rounds == 0:
                 why = "`stall` is false"
                 yield self.unused(loop.span_of("on_stall"), "on_stall", why)
+        if loop.on_quota and loop.on_quota not in QUOTA_WORDS:
+            yield from self.target(loop.on_quota, loop.span_of("on_quota"), "without quota a loop goes here")
         if loop.on_error is not None:
             yield from self.target(loop.on_error, loop.span_of("on_error"), "errors go here")
         if loop.initial or not loop.flawed:
@@ -226,7 +230,7 @@ class _Checker:
             if state.action is not None and state.on_unknown == CONTINUE:
                 why = "the action does not go to an agent, so that it runs again"
                 yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
-            for key in ("feedback", "agent", *AGENT_OPTIONS):
+            for key in ("feedback", "agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS):
                 if f"key:{key}" in state.spans:
                     why = "the action does not go to an agent"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")

@@ -39,7 +39,7 @@ class Graph:
         if "_error" not in routes and self.loop.on_error != state.name:
             targets.append(self.loop.on_error)
         if state.action is not None and self.loop.kind_of(state) == "slash":
-            targets.append(self.loop.on_stall)
+            targets += [self.loop.on_stall, self.loop.quota_target(state)]
         found = {self.any: None} if state.flawed else {}
         for target in targets:
             if target is not None:

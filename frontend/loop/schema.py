@@ -129,6 +129,8 @@ class AgentOptions(Spec):
 
 
 AGENT_OPTIONS = tuple(fields_of(AgentOptions))
+# Values of `on_quota` that are no states.
+QUOTA_WORDS = (None, "wait", "fail")
 
 
 @frozen(kw_only=True)
@@ -195,6 +197,8 @@ class StateSpec(AgentOptions):
     status: str | None = optional(
         choice("success", "failure"), "How the loop ends in this terminal; absent: `success`."
     )
+    on_quota: str | None = optional(TARGET, "As the loop's, for this state.")
+    max_quota_wait: float | None = optional(DURATION, "As the loop's, for this state.")
     on_maintain: str | None = optional(
         TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."
     )
@@ -321,6 +325,14 @@ class LoopSettings(AgentOptions):
         block(GuardSettings), "Paths that no agent of the loop may change; see `guard`."
     )
     on_stall: str | None = optional(TARGET, "The state to go to instead.")
+    on_quota: str | None = optional(
+        TARGET,
+        "What happens while the quota of an agent's account is used up: `wait`, `fail` for an error, or a "
+        "state to go to; absent: `wait`.",
+    )
+    max_quota_wait: float | None = optional(
+        DURATION, "Seconds that an agent waits for its quota at most; absent: 8 days."
+    )
     require: str | None = optional(
         choice("proof"),
         "`proof`: refuse successes that may follow an agent's work unchecked; absent: `validate` warns.",
@@ -350,6 +362,11 @@ class Loop(LoopSettings):
         if given is True or (given is None and self.on_stall is not None):
             return STALL_ROUNDS
         return None if given is None else int(given)
+
+    def quota_target(self, state: StateSpec) -> str | None:
+        """The state to go to from `state` while there is no quota; None without one."""
+        named = state.on_quota if state.on_quota is not None else self.on_quota
+        return None if named in QUOTA_WORDS else named
 
     @property
     def has_budget(self) -> bool:

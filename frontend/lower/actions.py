@@ -20,7 +20,10 @@ _EFFECTS = {"shell": "shell", "slash": "agent", "ask": "ask"}
 # What an agent hands on when its context is full.
 HANDED = prim("get", Slot("last"), "handoff")
 # Whether the host did not start the agent because the loop stalls.
-STALLS = prim("eq", prim("lookup_or", Slot("last"), ("error", "kind"), None), "stall")
+_KIND = prim("lookup_or", Slot("last"), ("error", "kind"), None)
+STALLS = prim("eq", _KIND, "stall")
+# Whether the quota of the agent's account is used up.
+NO_QUOTA = prim("or", prim("eq", _KIND, "quota"), prim("eq", _KIND, "rate-limit"))
 # The command of a check, where it holds variables.
 RAN = Slot("ran")
 # Arguments of an `agent` effect whose name differs from the key's.
@@ -66,6 +69,8 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             args["stall"] = record({"rounds": rounds, "routed": context.loop.on_stall is not None})
         if (guard := context.loop.guard) is not None:
             args["guard"] = record({"paths": guard.paths, "on": guard.on})
+        if (quota := _quota(context, state)) is not None:
+            args["quota"] = quota
         if context.loop.on_handoff != "end" or state.name in context.judged:
             chain.add(store(ASKED.name, command))
             args["command"] = ASKED
@@ -81,6 +86,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             chain.add(store(thread.name, prim("get", Slot("last"), "thread")))
         spend(context, chain, state, "last")
         _leave_stall(context, chain, state)
+        _leave_quota(context, chain, state)
         _hand_over(context, chain, state, args)
     if state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
@@ -105,6 +111,28 @@ def _leave_stall(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     stalled = context.chain(state)
     stalled.open(f"{name}/stalled")
     context.go(stalled, state, target, verdict=False)
+
+
+def _quota(context: LoopContext, state: StateSpec) -> Expr | None:
+    """What an agent does without quota, as an argument of its effect; None where nothing is set."""
+    loop = context.loop
+    word = state.on_quota if state.on_quota is not None else loop.on_quota
+    seconds = state.max_quota_wait if state.max_quota_wait is not None else loop.max_quota_wait
+    if word is None and seconds is None:
+        return None
+    on = "fail" if context.loop.quota_target(state) is not None else word or "wait"
+    return record({"on": on, "max_wait_s": seconds})
+
+
+def _leave_quota(context: LoopContext, chain: Chain, state: StateSpec) -> None:
+    """To `on_quota` where the quota of the agent's account is used up."""
+    target = context.loop.quota_target(state)
+    if target is None:
+        return
+    chain.unless(NO_QUOTA, f"{state.name}/without_quota", f"{state.name}/had_quota")
+    without = context.chain(state)
+    without.open(f"{state.name}/without_quota")
+    context.go(without, state, target, verdict=False)
 
 
 def _session_slots(context: LoopContext, state: StateSpec) -> tuple[Slot, Slot]:

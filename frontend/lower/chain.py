@@ -59,7 +59,7 @@ def states_on_cycles(loop: Loop, error_route: Callable[[StateSpec], str | None])
         if not state.is_terminal:
             targets += [state.next, *state.routes.values()]
         if state.action is not None and loop.kind_of(state) == "slash":
-            targets.append(loop.on_stall)
+            targets += [loop.on_stall, loop.quota_target(state)]
         named = {name if target == CURRENT else target for target in targets if target is not None}
         dynamic = any("${" in target for target in named)
         ways.append([anywhere] if dynamic else [index[target] for target in named])

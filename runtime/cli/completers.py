@@ -106,7 +106,7 @@ def complete_step(args: list[str], incomplete: str) -> list[str]:
 
 def complete_budget_action(incomplete: str) -> list[str]:
     """The actions of `llc budget`."""
-    return _starting(["set"], incomplete)
+    return _starting(["set", "close"], incomplete)
 
 
 def complete_db_action(incomplete: str) -> list[str]:

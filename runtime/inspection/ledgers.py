@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..host import clock
-from ..host.errors import Failure, reason
+from ..host.errors import Failure, UserError, reason
 from ..host.paths import ROOT
-from ..host.screen import Screen
+from ..host.screen import Screen, printable
+from ..journal.codec import seconds
 from ..journal.quantities import amount_text, usd_text
-from ..ledger import claims, database, ledger
+from ..ledger import breakers, claims, database, ledger
 from ..ledger.ledger import Balance
 from ..ledger.limits import (
     ACCOUNT,
@@ -52,6 +53,18 @@ def change(name: str, text: str) -> str:
     return told
 
 
+def close_breaker(name: str) -> str:
+    """Close the circuit breaker of an account, `account:NAME`; a sentence about it. Raises UserError."""
+    scope, _, account = name.partition(":")
+    if scope != ACCOUNT or not account:
+        what = f"`{name[:80]}` is no account"
+        raise UserError("bad-option", what, "llc budget close account:NAME, as `llc budget` lists it")
+    shown = printable(account)
+    if breakers.close(account):
+        return f"the circuit breaker of the account {shown} is closed\n"
+    return f"the circuit breaker of the account {shown} was not open\n"
+
+
 def look(days: int | None) -> dict[str, Any]:
     """The ledgers, and with `days` what was used in the last days. Raises UserError and CompileError."""
     project = claims.this_project()
@@ -66,6 +79,7 @@ def look(days: int | None) -> dict[str, Any]:
         "project": project,
         "ledgers": [balance.to_json(now) for balance in balances],
     }
+    found["breakers"] = [one.to_json() for one in breakers.open_breakers()] if has_calls else []
     today = ledger.usage_by_day(first_day(DAY, now)) if has_calls else []
     found["today"] = {unit: sum(row[unit] for row in today) for unit in ("calls", "usd", "tokens", "unknown")}
     if days is not None:
@@ -99,9 +113,20 @@ def as_text(found: dict[str, Any], screen: Screen) -> str:
     text += (
         f"today: {used}, {amount_text('tokens', today['tokens'])}, {amount_text('calls', today['calls'])}\n"
     )
+    for row in found["breakers"]:
+        account, until = printable(row["account"]), seconds(row["until"]) or 0
+        state = f"until {_local(until)}"
+        if row["run"] is not None or until <= now:
+            state = "until the next agent has worked"
+        text += f"no agent of the account {account} is started {state}: {printable(row['reason'])}\n"
+        text += f"  to start one all the same: llc budget close account:{account}\n"
     if "days" in found:
         text += "\n" + _days(found["days"], screen)
     return text
+
+
+def _local(moment: float) -> str:
+    return clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(moment))
 
 
 def _days(rows: list[dict[str, Any]], screen: Screen) -> str:

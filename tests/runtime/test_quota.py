@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from llc.runtime.effects.agents.quota import reset_in
+from llc.runtime.host import clock
+from llc.runtime.ledger import breakers
+from llc.runtime.ledger import database as ledger_database
 
 # An agent that speaks the events of Claude Code. Its service has quota from the time in the file `reset` on.
 AGENT = """#!/bin/sh
@@ -126,7 +134,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
     for process in made.started:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def until(is_so: Callable[[], object], seconds: float = 120) -> None:
@@ -151,3 +161,240 @@ def test_a_run_waits_for_the_reset(service: Service) -> None:
     (result,) = [event["result"] for event in service.events() if event["event"] == "action_complete"]
     assert result["usage"]["tokens"] == 10
     assert "waiting for the quota of the account claude" in service.llc("logs", "ask")[1]
+
+
+def test_many_runs_start_one_probe(service: Service) -> None:
+    """50 processes: while the quota is used up each starts its agent once at most, then one probes."""
+    service.resets_in(3600)
+    (service.folder / ".loops" / "ask.yaml").write_text(LOOP.replace("MORE", ""))
+    first = service.start("run", "ask")
+    until(service.waits)
+    assert len(service.starts) == 1
+    # The breaker of the account is open: none of these starts an agent.
+    others = [service.start("run", "ask") for _ in range(49)]
+    database = service.folder / "data" / "llc" / "ledger.sqlite"
+
+    def waiting() -> int:
+        paths = service.folder.glob(".loops/.*/ask-*/*.events.jsonl")
+        return sum('"quota-wait"' in path.read_text() for path in paths)
+
+    until(lambda: waiting() == 50, 300)
+    assert len(service.starts) == 1
+    before = [cpu_time(process.pid) for process in (first, *others)]
+    time.sleep(5)
+    used = [cpu_time(process.pid) - known for process, known in zip((first, *others), before, strict=True)]
+    assert max(used) < 0.5, used
+    # The service has quota again in a moment, and the breaker knows it.
+    reset = service.resets_in(2)
+    with closing(sqlite3.connect(database, timeout=30)) as db, db:
+        db.execute("UPDATE breakers SET until = ?", (reset,))
+    for process in (first, *others):
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+    assert len(service.starts) == 51
+    begun = sorted(service.starts)
+    assert begun[1] >= reset
+    with closing(sqlite3.connect(database)) as db:
+        assert db.execute("SELECT count(*) FROM breakers").fetchone() == (0,)
+
+
+def cpu_time(pid: int) -> float:
+    """The CPU time of a process in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_one_probe_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the reset one call may start; the others wait for its result, or for its death."""
+    monkeypatch.setattr(breakers, "_AFTER", 0.0)
+    until_then = clock.time() + 0.2
+    breakers.trip("a", "used up", until_then, "r/1")
+    assert breakers.admit("a", "r/2").breaker is not None
+    until(lambda: clock.time() > until_then)
+    assert breakers.admit("a", "r/2") == (None, True)
+    held = breakers.admit("a", "r/3").breaker
+    assert held is not None
+    assert held.run == "r/2"
+    breakers.release("a", "r/2")
+    assert breakers.admit("a", "r/3").is_probe
+    # It fails again: the time is not known any more.
+    found = breakers.trip("a", "used up", None, "r/3")
+    assert found.failures == 2
+    assert 890 < found.until - clock.time() <= 900
+    assert breakers.admit("b", "r/4") == (None, False)
+    assert breakers.close("a")
+    assert not breakers.close("a")
+    assert breakers.admit("a", "r/4") == (None, False)
+
+
+def test_a_probe_that_died_holds_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    breakers.trip("a", "used up", None, "r/1")
+    with closing(sqlite3.connect(ledger_database.place())) as db, db:
+        db.execute("UPDATE breakers SET until = ?, run = 'r/2', pid = 1, started = 'x'", (clock.time() - 1,))
+        db.execute("UPDATE breakers SET probe = ?", (clock.time(),))
+    assert breakers.admit("a", "r/3").is_probe
+
+
+@pytest.mark.parametrize(
+    "resets_at", [0.0, -1.0, 1.0, 3.2e8 + 1.8e9, 1.9e12, float("nan"), float("inf"), float("-inf")]
+)
+def test_a_reset_that_cannot_be_is_not_believed(resets_at: float) -> None:
+    """In the past, in ten years, in milliseconds, no number: the waits get longer, up to an hour."""
+    found = [breakers.next_probe(resets_at, failures, 1.8e9) - 1.8e9 for failures in (1, 2, 3, 4, 99)]
+    assert found == [300, 900, 1800, 3600, 3600]
+
+
+def test_a_reset_that_has_just_passed_is_asked_for_soon() -> None:
+    assert breakers.next_probe(1.8e9 - 5, 1, 1.8e9) == 1.8e9 + 30
+
+
+def test_a_clock_that_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A breaker of the future holds nothing back."""
+    now = clock.time()
+    monkeypatch.setattr(clock, "time", lambda: now + 86400)
+    breakers.trip("a", "used up", now + 2 * 86400, "r/1")
+    assert breakers.admit("a", "r/2").breaker is not None
+    monkeypatch.setattr(clock, "time", lambda: now)
+    assert breakers.admit("a", "r/2").is_probe
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("a", "soon", 0.0, "r", 1),
+        ("a", 1e300, 1e300, "r", 1),
+        ("a", 9e12, "x", b"\xff", "many"),
+        ("a", -1e300, 0.0, "r", -5),
+    ],
+)
+def test_a_damaged_row_holds_nothing_back(row: tuple[Any, ...]) -> None:
+    breakers.trip("a", "used up", None, "r/1")
+    with closing(sqlite3.connect(ledger_database.place())) as db, db:
+        db.execute("DELETE FROM breakers")
+        db.execute("INSERT INTO breakers (account, until, opened, reason, failures) VALUES (?,?,?,?,?)", row)
+    assert breakers.admit("a", "r/2").breaker is None
+    breakers.trip("a", "used up", None, "r/2")
+    assert breakers.admit("a", "r/3").breaker is not None
+
+
+NOON = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("You've hit your usage limit. Try again at 2:58 PM.", 2 * 3600 + 58 * 60),
+        ("usage limit. Try again at 11:30 AM.", 23.5 * 3600),
+        ("hit your session limit · resets 3pm", 3 * 3600),
+        ("resets 18:05", 6 * 3600 + 5 * 60),
+        ("Try again at 99:99 PM", None),
+        ("resets 13pm", None),
+        ("resets 5", None),
+        ("resets " + "9" * 5000, None),
+        ("", None),
+    ],
+)
+def test_a_time_of_day_in_a_message(text: str, seconds: float | None) -> None:
+    """Local time, today or tomorrow."""
+    assert reset_in(text, NOON) == (None if seconds is None else NOON + seconds)
+
+
+def test_a_time_of_day_in_utc() -> None:
+    noon = 20_000 * 86400 + 12 * 3600
+    assert reset_in("resets 2:54pm (UTC)", noon) == noon + 2 * 3600 + 54 * 60
+
+
+def test_a_stop_ends_the_wait(service: Service) -> None:
+    """SIGINT; resumed, the run waits on without another start."""
+    service.resets_in(3600)
+    process = service.start("run", "ask")
+    until(service.waits)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    resumed(service)
+
+
+def test_a_killed_run_waits_on(service: Service) -> None:
+    """SIGKILL during the wait; resumed, it waits on, even if what is in doubt is to fail."""
+    service.resets_in(3600)
+    process = service.start("run", "ask")
+    until(service.waits)
+    shown = service.llc("status", "ask")[1]
+    assert "quota of the account claude until" in shown
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    resumed(service)
+
+
+def resumed(service: Service) -> None:
+    """Resume the run; it waits until the breaker is closed by hand, then starts the agent once."""
+    process = service.start("resume", "ask", "--on-unknown", "fail")
+    until(lambda: len(service.acted("quota-wait")) > 1)
+    assert len(service.starts) == 1
+    service.reset_file.write_text("0")
+    code, output = service.llc("budget", "close", "account:claude")
+    assert (code, output) == (0, "the circuit breaker of the account claude is closed\n")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert len(service.starts) == 2
+    results = [event for event in service.events() if event["event"] == "action_complete"]
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "final"), [("on_quota: fail", 1, "lost"), ("on_quota: spare", 0, "done")]
+)
+def test_the_loop_decides(service: Service, more: str, code: int, final: str) -> None:
+    """An error, or another state; a second run does not start its agent."""
+    if "spare" in more:
+        more += "\n"
+        text = LOOP.replace("  done: {term", "  spare: {action: echo spare, next: done}\n  done: {term")
+        (service.folder / ".loops" / "ask.yaml").write_text(text.replace("MORE", more))
+    else:
+        service.loop(more)
+    service.resets_in(3600)
+    for _ in range(2):
+        got, output = service.llc("run", "ask", "--json")
+        assert got == code, output
+        assert f'"final_state": "{final}"' in output
+    assert len(service.starts) == 1
+
+
+def test_a_wait_that_is_too_long_is_an_error(service: Service) -> None:
+    service.loop("max_quota_wait: 60")
+    service.resets_in(3600)
+    code, output = service.llc("run", "ask")
+    assert code == 1, output
+    assert "the quota of the account claude is used up until" in output
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to be looked at" * 99, b"SQLite format 3\0"]
+)
+def test_a_damaged_database_does_not_stop_the_wait(service: Service, content: bytes) -> None:
+    """Each run waits by what its own agent said."""
+    folder = service.folder / "data" / "llc"
+    folder.mkdir(parents=True)
+    (folder / "ledger.sqlite").write_bytes(content)
+    reset = service.resets_in(3)
+    code, output = service.llc("run", "ask")
+    assert code == 0, output
+    assert "Traceback" not in output
+    first, second = service.starts
+    assert first < reset <= second
+
+
+def test_an_account_with_control_characters(service: Service) -> None:
+    """They are shown, but not sent to the terminal."""
+    name = "a\x1b[31m\nb"
+    agent = service.folder / "bin" / name
+    agent.write_text(AGENT)
+    agent.chmod(0o755)
+    text = LOOP.replace("agent: claude", "agent: {program: " + json.dumps(name) + ", args: [-p]}")
+    (service.folder / ".loops" / "ask.yaml").write_text(text.replace("MORE", "max_quota_wait: 60"))
+    service.resets_in(3600)
+    code, output = service.llc("run", "ask")
+    assert code == 1, output
+    assert "\x1b" not in output
+    assert "\x1b" not in service.llc("budget")[1]

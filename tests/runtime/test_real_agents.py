@@ -19,6 +19,7 @@ import pytest
 
 from llc.runtime.host.effect_context import Interrupt, Interrupted
 from llc.runtime.journal.agent_activity import AgentActivity
+from llc.runtime.ledger import breakers
 
 from .agent_homes import environment_of
 from .model_server import Fail, Hang, ModelServer, Say, Shell, Write
@@ -106,6 +107,41 @@ def test_a_rate_limit_is_named(
     models.then(Fail(429, "You are out of requests", retry_after=7200))
     result = perform("agent", agent=name, command="Do it.", timeout_s=60, quota={"on": "fail"})
     assert result["error"]["kind"] == "rate-limit", result
+
+
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_quota_that_is_used_up_is_waited_for(
+    name: str,
+    use: Callable[[str], None],
+    models: ModelServer,
+    perform: Perform,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One effect: a tool, no quota, a wait, and the same session continues to the end."""
+    use(name)
+    monkeypatch.setattr(breakers, "BACKOFF", (2.0,))
+    limit = Fail(429, "You are out of requests", retry_after=7200)
+    models.then(Shell("echo ran >> shell.txt"), limit, Say("All done."))
+    seen = Seen()
+    result = perform("agent", {"on_agent": seen.activities.append}, agent=name, command="Do it.")
+    assert "error" not in result, result
+    assert result["output"].rstrip("\n") == "All done."
+    assert Path("shell.txt").read_text() == "ran\n"
+    assert len(seen.of("quota-wait")) == len(seen.of("quota-over")) == 1
+    assert breakers.open_breakers() == []
+
+
+@pytest.mark.parametrize("name", ["opencode", "gemini"])
+def test_an_agent_that_repeats_silently_is_stopped_when_idle(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """It says nothing of the quota, so no breaker is opened."""
+    use(name)
+    models.then(*[Fail(429, "You are out of requests", retry_after=7200)] * 9)
+    result = perform("agent", agent=name, command="Do it.", idle_timeout_s=20, quota={"on": "fail"})
+    assert result["error"]["kind"] in ("idle-timeout", "rate-limit"), result
+    is_told = result["error"]["kind"] == "rate-limit"
+    assert len(breakers.open_breakers()) == is_told
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,19 @@ def budget(
         llc budget set day 20usd
         llc budget set project 50usd
         llc budget set account:claude 100usd/month
+        llc budget close account:claude
         llc budget --days 7 --json
     """
-    if action is not None:
+    if action == "close" and ledger is not None and amount is None:
+        told = ledgers.close_breaker(ledger)
+        if not json:
+            write(told)
+            return EXIT_OK
+    elif action is not None:
         if action != "set" or ledger is None or amount is None:
             raise UserError(
                 "bad-option",
-                "`llc budget` shows the limits, `llc budget set` sets one",
+                "`llc budget` shows the limits, `set` sets one, and `close` closes a circuit breaker",
                 "llc budget set day 20usd",
             )
         told = ledgers.change(ledger, amount)
