@@ -36,6 +36,8 @@ PARAMETERS: dict[str, Any] = {
     'queue': ('queue', ('--queue',), 'flag', 'Wait for the runs that hold the same paths, in order of arrival.', '', '', None, None, None, False, False, 'Execution'),
     'no_input': ('no_input', ('--no-input',), 'flag', 'Ask nobody: a question has its default, or is an error.', '', '', None, None, None, False, False, 'Execution'),
     'background': ('background', ('--background',), 'flag', "Run without a terminal: print the run's id and return.", '', '', None, None, None, False, False, 'Execution'),
+    'on': ('on', ('--on',), 'text', 'Let the workers of this database run it.', 'URL', '', None, None, None, False, False, 'Execution'),
+    'label': ('label', ('--label',), 'text', 'With --on: only on a worker with this label; may be repeated.', 'NAME', '', None, None, None, True, False, 'Execution'),
     'script': ('script', ('--script',), 'text', 'Take all results from this file instead of executing actions.', 'WORLD.yaml', '', None, None, None, False, False, 'Execution'),
     'record': ('record', ('--record',), 'text', 'Write a test case of the run: a path, or a name in .loops/tests/.', 'CASE', '', None, None, None, False, False, 'Output'),
     'profile': ('profile', ('--profile',), 'flag', 'Show a time profile when the run ends.', '', '', None, None, None, False, False, 'Output'),
@@ -157,8 +159,11 @@ PARAMETERS: dict[str, Any] = {
     'output:record': ('output', ('--output', '-o'), 'text', "The case: a path, or a name in .loops/tests/; by default the loop's name.", 'CASE'),
     'force:record': ('force', ('--force',), 'flag', 'Replace an existing case.'),
     'against': ('against', ('--against',), 'text', 'Replay the results with this program; report where it differs.', 'LOOP', 'completers:complete_loop'),
-    'action:db': ('action', (), 'text', '`init`, `migrate` or `check`.', 'ACTION', 'completers:complete_db_action', None, None, None, False, True),
     'db': ('db', ('--db',), 'text', "The database of the cluster; default: the environment's LLC_DB.", 'URL', '', None, None, None, False, False, 'Execution'),
+    'label:worker': ('label', ('--label',), 'text', 'Take runs that need this label; may be repeated.', 'NAME', '', None, None, None, True),
+    'at_once:worker': ('at_once', ('--at-once',), 'integer', 'Limit of concurrent runs (default 8).', 'N', '', None, 1),
+    'drain': ('drain', ('--drain',), 'integer', 'How long actions may continue after SIGTERM (default 30).', 'SECONDS', '', None, 0),
+    'action:db': ('action', (), 'text', '`init`, `migrate` or `check`.', 'ACTION', 'completers:complete_db_action', None, None, None, False, True),
     'words': ('words', (), 'text', 'A task or tool with its parameters, or an S-expression; NAME --help shows its parameters.', "NAME [KEY=VALUE]… [--FLAG]… | '(EXPRESSION)'", 'commands.task:complete_task', None, None, None, True, True),
     'names': ('names', (), 'text', 'Tools and tasks to show in full.', '[NAME]…', 'completers:complete_tool', None, None, None, True),
     'what:mcp': ('what', (), 'text', '`refresh` asks the servers and saves their listings; `list` shows the saved ones.', 'refresh|list', '', None, None, None, False, True),
@@ -175,7 +180,7 @@ PROGRAM = ('Compile automation loops to states and jumps, and run them.', 'versi
 
 # By name: description, function, is_open, examples, keys of parameters, group.
 VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str, str]] = {
-    'run': ('Run a loop.', 'commands.run:run', False, (), 'loop expression dry_run context arguments declare no_llm llm_model max_iterations budget jobs queue no_input background script record profile flame json quiet verbose:run no_preflight max_expansions max_nesting fuel max_depth max_size tier', 'Run'),
+    'run': ('Run a loop.', 'commands.run:run', False, (), 'loop expression dry_run context arguments declare no_llm llm_model max_iterations budget jobs queue no_input background on label script record profile flame json quiet verbose:run no_preflight max_expansions max_nesting fuel max_depth max_size tier', 'Run'),
     'resume': ('Resume an interrupted run.', 'commands.resume:resume', False, (), 'run budget jobs on_unknown accept_changes accept_loss queue no_input background profile flame json quiet verbose:run fuel tier no_preflight', 'Run'),
     'batch': ('Run many loops in one process.', 'commands.batch:batch', False, ('llc batch lint types tests', 'llc batch jobs.jsonl --at-once 50', 'llc batch --resume'), 'targets resume context arguments declare no_llm llm_model at_once max_iterations budget no_input script on_unknown json:batch quiet:batch max_expansions max_nesting fuel max_depth max_size tier no_preflight', 'Run'),
     'fork': ('Start a new run at a point of another run, with the same past.', 'commands.fork:fork', False, ('llc fork fix-types --at 12', 'llc fork fix-types --state fix --iteration 3', 'llc fork fix-types --at 12 --with edited.yaml'), 'run:fork at state iteration with_ context arguments declare no_llm llm_model max_iterations budget jobs accept_changes queue background profile flame json quiet verbose:run max_expansions max_nesting fuel tier no_preflight', 'Run'),
@@ -203,6 +208,7 @@ VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str, str]] = {
     'test': ('Replay recorded test cases; report differences.', 'commands.test:test', False, ('llc test', 'llc test -k types --update', 'llc test tests/loops --junit report.xml'), 'paths wanted update junit json:stop', 'Test'),
     'record': ('Make a test case of a run.', 'commands.record:record', False, ('llc record fix-types', 'llc record fix-types -o tests/loops/types-clean.yaml'), 'run:fork output:record force:record json:stop', 'Test'),
     'replay': ('Replay a recorded run without executing anything; report differences.', 'commands.replay:replay', False, ('llc replay fix-types', 'llc replay fix-types --against edited.yaml'), 'run:trace against json:stop', 'Test'),
+    'worker': ('Drive the queued runs of this project; SIGTERM drains.', 'commands.worker:worker', False, ('llc worker --db postgresql://llc@db.example/llc', 'LLC_DB=postgresql://llc@db.example/llc llc worker --label gpu --at-once 4'), 'label:worker at_once:worker drain db', 'Cluster'),
     'db': ("Create, update or check the tables of a cluster's database.", 'commands.db:db', False, ('llc db init --db postgresql://llc@db.example/llc', 'LLC_DB=postgresql://llc@db.example/llc llc db check'), 'action:db db json:stop', 'Cluster'),
     'repl': ('Evaluate expressions interactively.', 'commands.repl:repl', False, (), 'fuel max_depth max_size tier', 'Language'),
     'task': ('Run one task or evaluate an expression, and show the result.', 'commands.task:task', True, ('llc task user:review --help', 'llc task user:review diff="$(git diff)" files=\'["README.md"]\'', "llc task system:execute_shell_command command='make test' timeout=60 --json", 'llc task \'(map (user:review (diff item)) (list "a" "b"))\''), 'words arguments declare budget jobs queue no_input background script record profile flame json quiet verbose:run max_expansions max_nesting fuel max_depth max_size tier', 'Language'),

@@ -23,7 +23,7 @@ GROUPS = {
     "Inspect": "list status attach logs diff history budget trace profile graph report",
     "Author": "create doctor validate compile disasm fmt schema",
     "Test": "test record replay",
-    "Cluster": "db",
+    "Cluster": "worker db",
     "Language": "repl task tools mcp index context",
 }
 # Subcommands whose options end at the first argument: the rest is the argument's own.

@@ -122,6 +122,11 @@ Database = Annotated[
 NoInput = Annotated[
     bool, option("--no-input", "", "Ask nobody: a question has its default, or is an error.", EXECUTION)
 ]
+On = Annotated[Text, option("--on", "URL", "Let the workers of this database run it.", EXECUTION)]
+Labels = Annotated[
+    Texts,
+    option("--label", "NAME", "With --on: only on a worker with this label; may be repeated.", EXECUTION),
+]
 Background = Annotated[
     bool, option("--background", "", "Run without a terminal: print the run's id and return.", EXECUTION)
 ]

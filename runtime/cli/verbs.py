@@ -54,8 +54,8 @@ def program(name: str) -> Verb:
     )
 
 
-def load(path: str) -> Callable[..., Any]:
-    """The function of a path `module:name` below `runtime.cli`."""
+def load(path: str, level: int = 1) -> Callable[..., Any]:
+    """The function of a path `module:name` below `runtime.cli`, at level 2 below `runtime`."""
     module, _, name = path.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"{__package__}.{module}"), name)
+    found: Callable[..., Any] = getattr(import_module("." * level + module, __package__), name)
     return found

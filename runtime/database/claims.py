@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..host import files
 from ..host.errors import Failure, UserError
 from ..runs.locks import CONFLICT, overlap
+from . import segments
 from .connection import Connection
 from .owner import is_dead
 
@@ -36,9 +37,10 @@ _CLAIM = """
 update runs set owner = %s, epoch = epoch + 1, status = 'running', wish = null, changed = now()
 where id = %s returning epoch
 """
+_RECORD = "update runs set owner = %s, epoch = epoch + 1 where id = %s returning epoch"
 _RELEASE = """
 update runs set owner = null, status = %s, changed = now()
-where id = %s and epoch = %s and status = 'running'
+where id = %s and epoch = %s and status <> 'ended' and owner is not null
 """
 
 
@@ -80,10 +82,10 @@ def paths_of(scope: Iterable[str], root: str) -> list[str]:
     return sorted(found)
 
 
-def create(connection: Connection, run: NewRun, owner: str | None) -> int | Busy | None:
+def create(connection: Connection, run: NewRun, owner: str) -> int | Busy | None:
     """Create a run and claim it for `owner`; its epoch, or what it has to wait for: then there is no run.
 
-    owner None: only queue it; its epoch is 0. The result is None if there is another run with this id.
+    The result is None if there is another run with this id.
     """
     values = {**run._asdict(), "labels": list(run.labels), "scope": list(run.scope), "status": "queued"}
     try:
@@ -92,9 +94,10 @@ def create(connection: Connection, run: NewRun, owner: str | None) -> int | Busy
             if connection.execute(_INSERT, values).rowcount != 1:
                 known = connection.execute("select owner, epoch from runs where id = %s", [run.id]).fetchone()
                 # A repeated attempt after a lost connection finds its own run.
-                return known[1] if owner is not None and known is not None and known[0] == owner else None
-            if owner is None:
-                return 0
+                return known[1] if known is not None and known[0] == owner else None
+            if run.managed:
+                # Recorded here and driven elsewhere: it takes its paths when a worker claims it.
+                return int(connection.execute(_RECORD, [owner, run.id]).fetchone()[0])
             came = _claim(connection, run.id, owner)
             if isinstance(came, Busy):
                 raise _Rollback(came)
@@ -145,8 +148,12 @@ def _claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str 
 
 
 def release(connection: Connection, run_id: str, epoch: int, status: str = "stopped") -> bool:
-    """Give up a run that did not end; False if it is not ours any more."""
-    return bool(connection.execute(_RELEASE, [status, run_id, epoch]).rowcount == 1)
+    """Give up a run that did not end; False if it is not ours any more. `queued`: workers continue it."""
+    with connection.transaction():
+        is_ours = bool(connection.execute(_RELEASE, [status, run_id, epoch]).rowcount == 1)
+        if is_ours and status == "queued":
+            segments.enqueue(connection, run_id)
+        return is_ours
 
 
 def _shown(path: str) -> str:

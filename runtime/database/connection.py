@@ -151,6 +151,11 @@ def _text(error: BaseException) -> str:
     return clean(text.strip(), 300)
 
 
+def is_timeout(error: Exception) -> bool:
+    """Whether a statement waited for a lock longer than it may."""
+    return isinstance(error, psycopg.errors.LockNotAvailable)
+
+
 class Session:
     """A connection that is opened again when it was lost; for one thread.
 

@@ -36,7 +36,7 @@ _BURY = "update workers set state = 'dead' where id = %s"
 # Runs that were submitted to the queue continue elsewhere; others wait for `llc resume`.
 _REQUEUE = """
 update runs set owner = null, changed = now(), status = case when managed then 'queued' else 'stopped' end
-where owner = %s and status = 'running'
+where owner = %s and status <> 'ended'
 """
 
 
@@ -124,6 +124,7 @@ def bury(connection: Connection, owner: str) -> int:
     with connection.transaction():
         connection.execute(_BURY, [owner])
         found = connection.execute(_REQUEUE, [owner])
+        connection.execute("select requeue_segments(%s)", [owner])
         return int(found.rowcount)
 
 

@@ -7,6 +7,7 @@ a lock, so that several machines may migrate at once.
 from __future__ import annotations
 
 from ..host.errors import Failure, UserError
+from . import segments
 from .connection import Address, Connection, connect
 
 # Oldest PostgreSQL that is supported, as `server_version_num` counts.
@@ -87,7 +88,8 @@ def initialise(address: Address) -> int:
             if found < FORMAT:
                 connection.execute("delete from version")
                 connection.execute("insert into version values (%s)", [FORMAT])
-        return FORMAT - found
+    segments.install(address)
+    return FORMAT - found
 
 
 def migrate(address: Address) -> int:

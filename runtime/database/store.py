@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os.path
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,8 +38,9 @@ order by (id = %(target)s) desc, created desc
 class Claim:
     """The right to drive a run, until `close`. status: what the run is after it, unless it has ended."""
 
-    def __init__(self, run: DatabaseRun) -> None:
+    def __init__(self, run: DatabaseRun, on_close: Callable[[], object]) -> None:
         self._run = run
+        self._on_close = on_close
         self._is_open = True
         self.status = "stopped"
 
@@ -49,6 +50,7 @@ class Claim:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
+            self._on_close()
             run = self._run
             run.session.do(lambda connection: claims.release(connection, run.id, run.epoch, self.status))
             run.session.close()
@@ -62,7 +64,11 @@ class DatabaseStore:
         self.owner = owner
         self.project = project
         self.cache = cache
+        # For new runs: whether workers drive them, and what a worker must have.
         self.managed = False
+        self.labels: Sequence[str] = ()
+        # The claims of this process, by run.
+        self.claims: dict[str, Claim] = {}
         make_running_folder(cache)
 
     # --- starting and resuming --------------------------------------------------------------------
@@ -83,12 +89,13 @@ class DatabaseStore:
         try:
             while True:
                 new = NewRun(
-                    run.id, self.project, str(about["program"]), str(about["path"]), wanted, (), self.managed
+                    *(run.id, self.project, str(about["program"]), str(about["path"])),
+                    *(wanted, self.labels, self.managed),
                 )
                 came = run.session.do(partial(self._create, new))
                 if isinstance(came, int):
                     run.epoch = came
-                    return run, Claim(run)
+                    return run, self._claimed(run)
                 if came is None:
                     run.forget()
                     run = self._new(name)
@@ -124,8 +131,13 @@ class DatabaseStore:
             if came is None:
                 raise _unknown(run.id)
             run.epoch = came
+            claim = self._claimed(run)
             run.refresh()
-            return Claim(run)
+            return claim
+
+    def _claimed(self, run: DatabaseRun) -> Claim:
+        claim = self.claims[run.id] = Claim(run, lambda: self.claims.pop(run.id, None))
+        return claim
 
     def _create(self, new: NewRun, connection: Connection) -> int | Busy | None:
         return claims.create(connection, new, self.owner.id)
@@ -223,18 +235,45 @@ class DatabaseStore:
         session.do(lambda connection: connection.execute(husks, [self.project]))
         session.close()
 
+    def cached(self, run_id: str) -> DatabaseRun:
+        """The run with an id, with its record."""
+        run = DatabaseRun.cached(self.cache, run_id, self._session())
+        run.refresh()
+        return run
+
+    def requeue(self, run_id: str) -> None:
+        """Queue another segment of a run that was taken from the queue and not claimed."""
+        session = self._session()
+        again = "select enqueue_segment(id) from runs where id = %s and status = 'queued' and owner is null"
+        with contextlib.suppress(UserError):  # without the database, `reconcile_segments` does it later
+            session.do(lambda connection: connection.execute(again, [run_id]))
+        session.close()
+
+    def give_up(self, run_id: str, why: str) -> None:
+        """Mark a run that cannot be driven as stopped: it does not return to the queue by itself."""
+        session = self._session()
+        stopped = (
+            "update runs set status = 'stopped', outcome = %s, owner = null, changed = now() "
+            "where id = %s and status <> 'ended' and (owner is null or owner = %s)"
+        )
+        values = [why[:1000], run_id, self.owner.id]
+        session.do(lambda connection: connection.execute(stopped, values))
+        session.close()
+
     def close(self) -> None:
         """Remove the cache and leave the database."""
         self.owner.close()
         files.rmtree(self.cache, ignore_errors=True)
 
 
-def open_store(address: Address, root: str = ROOT, project: str | None = None) -> DatabaseStore:
-    """The store of the project in `root`, owned by this process. Raises UserError.
+def open_store(
+    address: Address, root: str = ROOT, project: str | None = None, owner: Owner | None = None
+) -> DatabaseStore:
+    """The store of the project in `root`. Raises UserError.
 
-    project: its name, by default that of the folder.
+    project: its name, by default that of the folder. owner: of the runs, by default this process.
     """
-    owner = Owner(address)
+    owner = owner or Owner(address)
     base = files.realpath(root or ".")
     cache = os.path.join(base, ".loops", ".cluster", owner.id)
     return DatabaseStore(address, owner, project or os.path.basename(base), cache)

@@ -214,6 +214,11 @@ class RunEffects:
         """How many are performed in threads."""
         return len(self._busy)
 
+    @property
+    def is_acting(self) -> bool:
+        """Whether an effect is performed that does not only wait for a person."""
+        return any(not worker.is_asking for worker in self._busy.values())
+
     def __len__(self) -> int:
         """How many effects are performed now."""
         return len(self._busy) + len(self._sleeping)

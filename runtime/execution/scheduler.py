@@ -20,7 +20,7 @@ from ..models.worker_pool import SharedWorkers
 from ..project.limits import Bounds
 from ..runs.locks import LOOK_AGAIN, Release
 from .control_channel import ControlChannel
-from .effect_pool import EffectPool, RunEffects
+from .effect_pool import DONE, EffectPool, RunEffects
 from .io_threads import Threads
 
 TYPE_CHECKING = False
@@ -126,6 +126,7 @@ class Scheduler:
         self._queued: dict[ScheduledRun, None] = {}
         pipes.set_blocking(interrupt.fileno(), False)
         self._bounds: Any = None
+        self._is_draining = False
         # The run that has the file of a program, which is never written to again.
         self._programs: dict[Image, RunFolder] = {}
 
@@ -180,6 +181,7 @@ class Scheduler:
         """Whether another run would find something to do: not where many wait for room already."""
         return (
             not self._interrupt.count
+            and not self._is_draining
             and len(self._runs) < self._width
             and len(self.pool.hungry) + len(self._fresh) < max(self.pool.at_once, 2 * _IO_THREADS)
         )
@@ -191,6 +193,8 @@ class Scheduler:
                 return number > 0
             effects, message = found
             run = self._of.get(effects)
+            if self._is_draining and run is not None and message[1] == DONE:
+                run.interrupt.set()  # its result is taken, and nothing more is begun
             if run is not None and run.is_apart:
                 run.backlog.append(message)
             elif run is not None:
@@ -313,8 +317,22 @@ class Scheduler:
                 self._stop(run)
         if self._channel is not None:
             for run_id in self._channel.requests():
-                for run in [run for run in self._runs if run.run_id == run_id]:
-                    self._stop(run)
+                self.stop(run_id)
+
+    def drain(self) -> None:
+        """Begin no more runs, and stop each as soon as it has the result of an effect in progress.
+
+        A run that only sleeps or waits for a person stops at once.
+        """
+        if not self._is_draining:
+            self._is_draining = True
+            for run in [run for run in self._runs if run.effects is None or not run.effects.is_acting]:
+                self._stop(run)
+
+    def stop(self, run_id: str) -> None:
+        """Ask a run to stop, as Ctrl-C does."""
+        for run in [run for run in self._runs if run.run_id == run_id]:
+            self._stop(run)
 
     def _stop(self, run: ScheduledRun) -> None:
         run.interrupt.set()

@@ -25,9 +25,10 @@ EXIT_CODES = {
     "error": EXIT_FAILURE,
     "limit": EXIT_LIMIT,
     "interrupted": EXIT_INTERRUPTED,
+    "queued": EXIT_OK,
 }
 # How a loop can end by what it says itself.
-_STATUSES = tuple(status for status in EXIT_CODES if status != "interrupted")
+_STATUSES = tuple(status for status in EXIT_CODES if status not in ("interrupted", "queued"))
 # What a loop's value says of its end.
 _OF_LOOP = ("status", "terminated_by", "final_state", "iterations", "steps")
 
@@ -46,7 +47,8 @@ def error_of(fault: Fault) -> dict[str, Any]:
 class Outcome(LightRecord):
     """How a run ended, or that it was interrupted.
 
-    kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
+    kind: "loop" or "flow". status: "success", "failure", "error", "limit", "interrupted", or "queued" for
+    a run that workers will perform.
     error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
     value: a flow's result. code: the exit code that the program asked for. has_run_out: a loop reached its
     limit of iterations, which a flow that returns says in `terminated_by`. evidence: of a success after work

@@ -6,6 +6,7 @@ from ...host.errors import UserError
 from ...launch import run as launch
 from ...project.options import values
 from .. import parameters as cli
+from .. import verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def run(
     queue: cli.Queue = False,
     no_input: cli.NoInput = False,
     background: cli.Background = False,
+    on: cli.On = None,
+    label: cli.Labels = None,
     script: cli.Script = None,
     record: cli.Record = None,
     profile: cli.Profile = False,
@@ -48,7 +51,13 @@ def run(
 ) -> int:
     """Run a loop."""
     given = locals()
+    url, labels = given.pop("on"), tuple(given.pop("label") or ())
     target = given.pop("loop")
     if (target is None) == (expression is None):
         raise UserError("bad-option", "name one thing to run", "a loop, a file, or -e EXPRESSION")
+    if url is not None:
+        submitted: int = verbs.load("launch.submission:submit", 2)(values(target or "", given), url, labels)
+        return submitted
+    if labels:
+        raise UserError("bad-option", "`--label` chooses workers, so it needs `--on`")
     return launch.run(values(target or "", given))

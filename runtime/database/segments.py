@@ -1,0 +1,122 @@
+"""Segments: the durable queue of runs that workers drive, in tables of DBOS Transact.
+
+A run is a chain of segments, each a DBOS workflow `<run>/<n>`. The queue decides which worker takes a
+segment; everything inside a segment belongs to the journal. DBOS has its tables in a schema of its own,
+next to ours; functions of our schema enqueue and requeue segments, so that this happens in the transaction
+that changes the run and needs no DBOS in the client.
+"""
+
+from __future__ import annotations
+
+from ..host.errors import Failure, UserError
+from .connection import Address, Connection, connect
+
+try:
+    import dbos
+except ImportError as error:
+    _absent: ImportError | None = error
+else:
+    _absent = None
+
+# Constants of all versions of llc: a worker takes only segments with its own.
+APPLICATION = "llc"
+VERSION = "llc-segments-1"
+QUEUE = "llc"
+WORKFLOW = "segment"
+CHANNEL = "llc_work"
+
+_FUNCTIONS = """
+create or replace function {schema}.paths_overlap(a text[], b text[]) returns boolean
+language sql immutable as $$
+  select exists (
+    select 1 from unnest(a) as x, unnest(b) as y
+    where x = y or starts_with(x, rtrim(y, '/') || '/') or starts_with(y, rtrim(x, '/') || '/'))
+$$;
+-- Whether a worker may take a run now: its project and labels, and no run holds its paths or waits longer.
+create or replace function {schema}.is_due(segment_ text, project_ text, labels_ text[]) returns boolean
+language sql stable as $$
+  select exists (
+    select 1 from {schema}.runs r
+    where r.id = split_part(segment_, '/', 1) and r.project = project_ and r.labels <@ labels_
+      and not exists (
+        select 1 from {schema}.runs o
+        where o.project = r.project and o.id <> r.id and o.scope <> '{{}}' and r.scope <> '{{}}'
+          and r.status = 'queued'
+          and (o.status = 'running' or (o.status = 'queued' and o.ticket < r.ticket))
+          and {schema}.paths_overlap(o.scope, r.scope)))
+$$;
+create or replace function {schema}.enqueue_segment(run_ text) returns integer
+language plpgsql as $$
+declare n integer;
+begin
+  update {schema}.runs set segment = segment + 1, status = 'queued', owner = null, changed = now()
+  where id = run_ returning segment into n;
+  perform {dbos}.enqueue_workflow(
+    workflow_name => '{workflow}', queue_name => '{queue}', workflow_id => run_ || '/' || n,
+    positional_args => array[to_json(run_), to_json(n)]::json[], app_version => '{version}');
+  delete from {dbos}.workflow_status where workflow_uuid = run_ || '/' || (n - 2);
+  return n;
+end $$;
+-- The segments of a dead worker return to the queue.
+create or replace function {schema}.requeue_segments(worker text) returns integer
+language plpgsql as $$
+declare n integer;
+begin
+  update {dbos}.workflow_status set status = 'ENQUEUED', owner_xid = null, started_at_epoch_ms = null
+  where status = 'PENDING' and executor_id = worker and name = '{workflow}';
+  get diagnostics n = row_count;
+  return n;
+end $$;
+-- Queued runs without a segment, after a client that died between two statements, get one.
+create or replace function {schema}.reconcile_segments() returns integer
+language sql as $$
+  select count({schema}.enqueue_segment(r.id))::integer from {schema}.runs r
+  where r.managed and r.status = 'queued' and r.owner is null and r.changed < now() - interval '5 seconds'
+    and not exists (
+      select 1 from {dbos}.workflow_status w
+      where w.workflow_uuid = r.id || '/' || r.segment and w.status in ('ENQUEUED', 'PENDING', 'DELAYED'))
+$$;
+create or replace function {schema}.wake_workers() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('{channel}', '');
+  return null;
+end $$;
+create or replace trigger llc_wake after insert or update of status on {dbos}.workflow_status
+for each row when (new.status = 'ENQUEUED') execute function {schema}.wake_workers();
+"""
+
+
+def dbos_schema(address: Address) -> str:
+    """The schema with the tables of DBOS."""
+    return f"{address.schema}_dbos"
+
+
+def install(address: Address) -> None:
+    """Create or update the tables of DBOS and our functions on them. Raises UserError."""
+    if _absent is not None:
+        raise missing_package()
+    dbos.DBOS.migrate(address.url, schema=dbos_schema(address))
+    names = {
+        "schema": address.schema,
+        "dbos": dbos_schema(address),
+        "workflow": WORKFLOW,
+        "queue": QUEUE,
+        "version": VERSION,
+        "channel": CHANNEL,
+    }
+    with connect(address) as connection, connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(hashtextextended('llc functions', 0))")
+        connection.execute(_FUNCTIONS.format(**names))
+
+
+def enqueue(connection: Connection, run_id: str) -> int:
+    """Queue the next segment of a run; its number. Part of the caller's transaction."""
+    return int(connection.execute("select enqueue_segment(%s)", [run_id]).fetchone()[0])
+
+
+def missing_package() -> UserError:
+    return Failure(
+        "missing-package",
+        f"the package `dbos` is missing ({_absent})",
+        "in a checkout of llc: pip install '.[cluster]'",
+    )

@@ -1,0 +1,241 @@
+"""`llc worker`: drives runs of a cluster's queue, many at once, until it is asked to drain.
+
+Segments arrive in threads of the queue (`database.engine`); all runs are driven by one scheduler in the
+main thread, as in a batch. The heartbeat's thread buries dead workers and passes on requests. See
+`spec/cluster.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, deque
+from typing import Any
+
+from ..database import owner as owners
+from ..database import schema
+from ..database.connection import Address, Connection, connect
+from ..database.engine import Engine
+from ..database.owner import Owner
+from ..database.store import open_store
+from ..database.stored_run import Fenced
+from ..database.watch import Watch
+from ..execution.driver import JOBS
+from ..execution.scheduler import ScheduledRun, Scheduler, place_for
+from ..host import clock, processes, signals, threads
+from ..host.effect_context import Interrupt
+from ..host.errors import EXIT_OK, UserError
+from ..host.screen import Screen
+from ..journal.outcome import Outcome
+from ..project.options import Values
+from . import failures
+from .command import Command
+from .report import Report
+from .resume import take_up
+
+# Exit code of a worker that others declared dead; its supervisor starts it again.
+EXIT_BURIED = 86
+# Defaults: limit of concurrent runs, and seconds for which actions may continue after SIGTERM.
+AT_ONCE = 8
+DRAIN_S = 30
+# Seconds between two health lines, and heartbeats between two looks for runs that nobody drives.
+HEALTH_S = 60.0
+_SWEEP = 5
+# Errors after which the run is another worker's, or over.
+_NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
+_WISHES = "select id from runs where owner = %s and wish = 'stop'"
+
+
+class _Segment:
+    """A segment that the queue has given to this worker; `done` is released at its end."""
+
+    __slots__ = ("done", "number", "result", "run")
+
+    def __init__(self, run: str, number: int) -> None:
+        self.run = run
+        self.number = number
+        self.result = ""
+        self.done = threads.Lock()
+        self.done.acquire()
+
+
+class Worker:
+    """One worker. at_once: limit of concurrent runs. drain_s: how long actions may continue after SIGTERM."""
+
+    def __init__(self, address: Address, labels: tuple[str, ...], at_once: int, drain_s: float) -> None:
+        self._address = address
+        self._at_once = at_once
+        self._drain_s = drain_s
+        self._drain_until: float | None = None
+        self._screen = Screen(sys.stderr)
+        self._interrupt = Interrupt()
+        self._inbox: deque[_Segment] = deque()
+        self._counts: Counter[str] = Counter()
+        # Runs that somebody wants to stop, by the thread of the heartbeat.
+        self._stops: set[str] = set()
+        self._is_leaving = False
+        self._next_health = clock.monotonic() + HEALTH_S
+        values = Values("", queue=True, quiet=True)
+        self._base = Command(values, Report(values, is_silent=True))
+        self._base.configure()
+        with connect(address) as connection:
+            schema.check(connection, address)
+        place_for(at_once, at_once)
+        self._scheduler = Scheduler(max(at_once, JOBS), at_once, self._interrupt, self._begin, self._ended)
+        self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage)
+        self._store = open_store(address, owner=self._owner)
+        self._watch = Watch(address, self._owner, self._on_deaths)
+        self._engine = Engine(address, self._owner.id, self._store.project, labels, at_once, self._perform)
+
+    def go(self) -> int:
+        """Work until drained; the exit code."""
+        handlers = {
+            number: signals.signal(number, self._on_signal) for number in (signals.SIGTERM, signals.SIGINT)
+        }
+        self._say(f"worker {self._owner.id}: project {self._store.project}, {self._at_once} at once")
+        try:
+            while not self._is_over():
+                self._scheduler.go(self._on_wait)
+                if not self._is_over() and not self._inbox:
+                    self._scheduler.pool.pause(self._on_wait(), self._interrupt.fileno())
+        finally:
+            for number, handler in handlers.items():
+                signals.signal(number, handler)
+            self._close()
+        if self._owner.is_dead:
+            self._say("declared dead by another worker; the runs continue elsewhere")
+            return EXIT_BURIED
+        self._say(f"drained: {self._totals()}")
+        return EXIT_OK
+
+    def _is_over(self) -> bool:
+        is_asked = self._drain_until is not None or self._interrupt.count or self._owner.is_dead
+        return bool(is_asked) and not len(self._scheduler)
+
+    def _close(self) -> None:
+        self._is_leaving = True
+        self._engine.drain()
+        while self._inbox:
+            segment = self._inbox.popleft()
+            self._store.requeue(segment.run)
+            self._finish(segment, "returned")
+        self._watch.close()
+        self._engine.close()
+        self._store.close()
+        self._scheduler.close()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        """The first one drains, the second one stops actions, the third one kills them."""
+        if self._drain_until is None:
+            self._drain_until = clock.monotonic() + self._drain_s
+        else:
+            self._interrupt.set()
+        self._scheduler.pool.wake()
+
+    def _on_wait(self) -> float:
+        now = clock.monotonic()
+        while self._stops:
+            self._scheduler.stop(self._stops.pop())
+        if self._drain_until is not None:
+            self._engine.drain()
+            for claim in list(self._store.claims.values()):
+                claim.status = "queued"
+            self._scheduler.drain()
+            if now >= self._drain_until and not self._interrupt.count:
+                self._interrupt.set()
+        if now >= self._next_health:
+            self._next_health = now + HEALTH_S
+            self._say(f"{len(self._scheduler)} running; {self._totals()}")
+        return 0.5
+
+    def _on_beat(self, connection: Connection) -> None:
+        """In the thread of the heartbeat."""
+        for (run,) in connection.execute(_WISHES, [self._owner.id]).fetchall():
+            claim = self._store.claims.get(run)
+            if claim is not None:
+                self._stops.add(run)
+                self._scheduler.pool.wake()
+        if self._owner.beats % _SWEEP == 0:
+            self._on_deaths(owners.bury_dead(connection, self._owner.id))
+            connection.execute("select reconcile_segments()")
+
+    def _on_death(self) -> None:
+        """In the thread of the heartbeat: kill the actions, which another worker may repeat, and leave."""
+        self._interrupt.set()
+        self._interrupt.set()
+        self._scheduler.pool.wake()
+
+    def _on_deaths(self, dead: list[str]) -> None:
+        for worker in dead:
+            self._say(f"worker {worker} is dead; its runs continue")
+
+    def _on_outage(self, why: str) -> None:
+        self._say(f"waiting: {why}")
+
+    # --- segments -------------------------------------------------------------------------------
+
+    def _perform(self, run: str, number: int) -> str:
+        """In a thread of the queue: have a segment driven, and wait for its end. Never raises."""
+        if self._is_leaving:
+            self._store.requeue(run)  # taken just before the queue heard of it
+            return "returned"
+        segment = _Segment(run, number)
+        self._inbox.append(segment)
+        self._scheduler.pool.wake()
+        segment.done.acquire()
+        return segment.result
+
+    def _begin(self) -> bool:
+        if not self._inbox:
+            return False
+        segment = self._inbox.popleft()
+        base = self._base
+        command = Command(base.values, Report(base.values, is_silent=True), scheduler=self._scheduler)
+        command.retention, command.budget = base.retention, base.budget
+        command.settings, command.record_files = base.settings, base.record_files
+        command.store = self._store
+        scheduled = ScheduledRun(command, segment)
+        try:
+            folder = self._store.cached(segment.run)
+            self._scheduler.ours.add(segment.run)
+            scheduled.steps = take_up(command, folder, scheduled.interrupt)
+        except Exception as error:
+            self._ended(scheduled, error)
+        else:
+            self._scheduler.add(scheduled)
+        return True
+
+    def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:
+        segment: _Segment = scheduled.about
+        if isinstance(came, Outcome):
+            result = came.status
+        elif isinstance(came, Fenced) or (isinstance(came, UserError) and came.id in _NOT_OURS):
+            result = "not ours"
+        else:
+            result = "failed"
+            self._store.give_up(segment.run, str(came))
+            self._say(f"{segment.run} stopped: {came}")
+            if failures.is_internal(came):
+                self._counts["defects"] += 1
+        self._finish(segment, result)
+
+    def _finish(self, segment: _Segment, result: str) -> None:
+        self._counts[result] += 1
+        segment.result = result
+        segment.done.release()
+        self._engine.poll()
+
+    def _totals(self) -> str:
+        return ", ".join(f"{count} {name}" for name, count in sorted(self._counts.items())) or "no run yet"
+
+    def _say(self, text: str) -> None:
+        self._screen.write(f"{clock.timestamp(clock.time())} {text}\n")
+
+
+def work(url: str | None, labels: tuple[str, ...], at_once: int, drain_s: float) -> int:
+    """`llc worker`; the exit code. Raises UserError."""
+    code = Worker(Address.find(url), labels, at_once, drain_s).go()
+    if code == EXIT_BURIED:
+        processes.exit_now(code)  # threads of the queue may wait for segments that are not ours any more
+    return code

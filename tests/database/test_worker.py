@@ -1,0 +1,299 @@
+"""`llc worker`: runs of the queue are driven by any worker, and continue after kills, freezes and outages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import postgres
+import psycopg
+import pytest
+
+LIMIT_S = 120
+# Each action leaves a line when it begins and one when it ends.
+SCRIPT = 'echo "$LLC_EFFECT_ID begins" >> log; {0}; echo "$LLC_EFFECT_ID ends" >> log'
+JOB = """
+name: job
+initial: one
+scope: [{scope}]
+states:
+  one: {{action: '{first}', next: two}}
+  two: {{action: '{second}', next: done}}
+  done: {{terminal: true}}
+"""
+
+
+class Cluster:
+    """A project, a database and workers, which end with the test."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.workers: list[subprocess.Popen[str]] = []
+        (folder / ".loops").mkdir()
+        self.database = psycopg.connect(url, autocommit=True, options="-c search_path=llc")
+
+    def loop(self, name: str, first: str = "true", second: str = "true", scope: str = "") -> None:
+        text = JOB.format(first=SCRIPT.format(first), second=SCRIPT.format(second), scope=scope or name)
+        (self.folder / ".loops" / f"{name}.yaml").write_text(text)
+
+    def llc(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+
+    def submit(self, name: str, *words: str) -> str:
+        found = self.llc("run", name, "--on", self.url, *words)
+        assert found.returncode == 0, found.stderr
+        return found.stdout.strip()
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        log = self.folder / f"worker-{len(self.workers)}.txt"
+        with log.open("w") as errors:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "llc", "worker", "--db", self.url, *words],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+                text=True,
+            )
+        self.workers.append(worker)
+        postgres.until(lambda: log.read_text() or worker.poll() is not None)
+        return worker
+
+    def said(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.folder.glob("worker-*.txt")))
+
+    def row(self, run: str) -> dict[str, Any]:
+        names = "status", "outcome", "owner", "epoch", "segment"
+        found = self.database.execute(f"select {', '.join(names)} from runs where id = %s", [run]).fetchone()
+        assert found is not None
+        return dict(zip(names, found, strict=True))
+
+    def await_status(self, run: str, status: str = "ended") -> dict[str, Any]:
+        postgres.until(lambda: self.row(run)["status"] == status)
+        return self.row(run)
+
+    def log(self) -> Counter[str]:
+        """How often each effect began and ended."""
+        path = self.folder / "log"
+        return Counter(path.read_text().splitlines() if path.exists() else [])
+
+    def await_log(self, text: str) -> None:
+        postgres.until(lambda: any(text in line for line in self.log()))
+
+    def worker_of(self, run: str) -> subprocess.Popen[str]:
+        """The process that owns a run."""
+        postgres.until(lambda: self.row(run)["owner"])
+        pid = int(str(self.row(run)["owner"]).rsplit("-", 2)[1])
+        return next(worker for worker in self.workers if worker.pid == pid)
+
+    def events(self, run: str) -> list[dict[str, Any]]:
+        parts = self.database.execute(
+            "select data from journal where run = %s order by position", [run], binary=True
+        ).fetchall()
+        return [json.loads(line) for line in b"".join(part for (part,) in parts).splitlines()]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGCONT)
+                worker.kill()
+            worker.wait(LIMIT_S)
+        self.database.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, database: str) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, database)
+    yield made
+    made.close()
+
+
+def test_a_run_is_submitted_and_driven(cluster: Cluster) -> None:
+    """Queued without a worker, then driven to its end; the journal is that of any run."""
+    cluster.loop("job")
+    run = cluster.submit("job")
+    assert cluster.row(run)["status"] == "queued"
+    as_json = cluster.llc("run", "job", "--on", cluster.url, "--json")
+    assert json.loads(as_json.stdout)["status"] == "queued"
+    worker = cluster.start()
+    assert cluster.await_status(run)["outcome"] == "success"
+    names = [event["event"] for event in cluster.events(run)]
+    assert (names[0], names[-1]) == ("run_start", "run_end")
+    postgres.until(lambda: cluster.row(json.loads(as_json.stdout)["run"])["status"] == "ended")
+    assert set(cluster.log().values()) == {1}
+    worker.terminate()
+    assert worker.wait(LIMIT_S) == 0
+    assert "drained: 2 success" in cluster.said()
+    assert not list(cluster.folder.glob(".loops/.cluster/*"))
+
+
+def test_a_killed_worker_is_replaced(cluster: Cluster) -> None:
+    """kill -9 in the middle of an action: another worker repeats it, and nothing that had finished."""
+    cluster.loop("job", second="while [ ! -e go ]; do sleep 0.02; done")
+    cluster.start()
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/2 begins")
+    cluster.worker_of(run).kill()
+    postgres.until(lambda: cluster.log()[f"{run}/2 begins"] == 2)
+    (cluster.folder / "go").touch()
+    assert cluster.await_status(run)["outcome"] == "success"
+    assert cluster.log()[f"{run}/1 begins"] == 1
+    assert [event["event"] for event in cluster.events(run)].count("action_complete") == 2
+    assert cluster.row(run)["epoch"] == 3  # the client recorded it, two workers drove it
+    assert "is dead; its runs continue" in cluster.said()
+
+
+def test_a_frozen_worker_is_replaced_and_leaves(cluster: Cluster) -> None:
+    """SIGSTOP: another worker continues after the lease; the frozen one writes nothing and exits."""
+    cluster.loop("job", second="while [ ! -e go ]; do sleep 0.02; done")
+    cluster.start()
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/2 begins")
+    frozen = cluster.worker_of(run)
+    frozen.send_signal(signal.SIGSTOP)
+    postgres.until(lambda: cluster.row(run)["epoch"] == 3 and cluster.log()[f"{run}/2 begins"] == 2)
+    frozen.send_signal(signal.SIGCONT)
+    assert frozen.wait(LIMIT_S) == 86
+    (cluster.folder / "go").touch()
+    assert cluster.await_status(run)["outcome"] == "success"
+    events = cluster.events(run)
+    assert [event["event"] for event in events].count("action_complete") == 2
+    assert "declared dead by another worker" in cluster.said()
+
+
+def test_a_drained_worker_hands_its_runs_back(cluster: Cluster) -> None:
+    """SIGTERM: the action in progress ends, the next one is another worker's; nothing is performed twice."""
+    cluster.loop("job", first="while [ ! -e go ]; do sleep 0.02; done")
+    first = cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/1 begins")
+    first.terminate()
+    (cluster.folder / "go").touch()
+    assert first.wait(LIMIT_S) == 0
+    found = cluster.row(run)
+    assert (found["status"], found["segment"]) == ("queued", 2)
+    cluster.start()
+    cluster.await_status(run)
+    assert cluster.log() == Counter(f"{run}/{seq} {what}" for seq in (1, 2) for what in ("begins", "ends"))
+
+
+def test_an_action_that_does_not_end_is_stopped_by_a_drain(cluster: Cluster) -> None:
+    """After `--drain` seconds it gets SIGTERM, and the run is continued elsewhere."""
+    cluster.loop("job", first="[ -e go ] || sleep 600")
+    first = cluster.start("--drain", "0")
+    run = cluster.submit("job")
+    cluster.await_log("/1 begins")
+    first.terminate()
+    assert first.wait(LIMIT_S) == 0
+    assert cluster.row(run)["status"] == "queued"
+    (cluster.folder / "go").touch()
+    cluster.start()
+    assert cluster.await_status(run)["outcome"] == "success"
+
+
+def test_labels_choose_the_worker(cluster: Cluster) -> None:
+    """A run with a label waits for a worker that has it."""
+    cluster.loop("job")
+    cluster.loop("plain")
+    cluster.start("--label", "cpu")
+    special = cluster.submit("job", "--label", "gpu")
+    plain = cluster.submit("plain")
+    cluster.await_status(plain)
+    assert cluster.row(special)["status"] == "queued"
+    cluster.start("--label", "gpu", "--label", "cpu")
+    cluster.await_status(special)
+
+
+def test_runs_of_one_scope_follow_each_other(cluster: Cluster) -> None:
+    """Two workers, one path: never two at once, in order of arrival."""
+    cluster.loop("job", first="sleep 0.05", scope="src")
+    cluster.start()
+    cluster.start()
+    runs = [cluster.submit("job") for _ in range(4)]
+    for run in runs:
+        cluster.await_status(run)
+    lines = (cluster.folder / "log").read_text().splitlines()
+    order = [re.sub("/.*", "", line) for line in lines]
+    assert order == [run for run in runs for _ in range(4)]
+
+
+def test_a_worker_takes_no_more_than_it_can(cluster: Cluster) -> None:
+    """`--at-once 2`: two actions run, the third one waits."""
+    for name in ("a", "b", "c"):
+        cluster.loop(name, first="while [ ! -e go ]; do sleep 0.02; done")
+    cluster.start("--at-once", "2")
+    runs = [cluster.submit(name) for name in ("a", "b", "c")]
+    postgres.until(lambda: sum("/1 begins" in line for line in cluster.log()) == 2)
+    running = "select count(*) from runs where status = 'running'"
+    found = cluster.database.execute(running).fetchone()
+    assert found == (2,)
+    (cluster.folder / "go").touch()
+    for run in runs:
+        cluster.await_status(run)
+
+
+def test_all_runs_survive_restarts_of_the_server(tmp_path: Path, own_server: postgres.Server) -> None:
+    """Immediate restarts in the middle of runs: none is lost, no finished action is repeated."""
+    cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
+    try:
+        for number in range(4):
+            cluster.loop(f"job{number}", first="sleep 0.2", second="sleep 0.2")
+        cluster.start()
+        cluster.start()
+        runs = [cluster.submit(f"job{number}") for number in range(4)]
+        cluster.await_log("/1 begins")
+        cluster.database.close()
+        for _ in range(2):
+            own_server.restart()
+        cluster.database = psycopg.connect(cluster.url, autocommit=True, options="-c search_path=llc")
+        for run in runs:
+            assert cluster.await_status(run)["outcome"] == "success"
+            names = [event["event"] for event in cluster.events(run)]
+            assert names.count("action_complete") == 2
+        assert all(worker.poll() is None for worker in cluster.workers)
+    finally:
+        cluster.close()
+
+
+def test_a_run_that_cannot_be_driven_is_stopped(cluster: Cluster) -> None:
+    """A lost record stops the run with a reason; the worker continues with others."""
+    cluster.loop("job")
+    run = cluster.submit("job")
+    cluster.database.execute("delete from journal")
+    cluster.start()
+    found = cluster.await_status(run, "stopped")
+    assert found["outcome"]
+    cluster.loop("other")
+    cluster.await_status(cluster.submit("other"))
+
+
+@pytest.mark.parametrize("words", [("--background",), ("--queue",), ("--profile",), ("--jobs", "2")])
+def test_options_of_a_process_are_refused(cluster: Cluster, words: tuple[str, ...]) -> None:
+    cluster.loop("job")
+    found = cluster.llc("run", "job", "--on", cluster.url, *words)
+    assert found.returncode == 2
+    assert "error[bad-option]" in found.stderr
+    assert os.listdir(cluster.folder / ".loops") == ["job.yaml"]
+
+
+def test_a_label_needs_a_cluster(cluster: Cluster) -> None:
+    cluster.loop("job")
+    found = cluster.llc("run", "job", "--label", "gpu")
+    assert found.returncode == 2
+    assert "`--on`" in found.stderr
