@@ -107,12 +107,14 @@ def _alone(args: dict[str, Any], context: Context) -> dict[str, Any]:
 
 
 class Mailbox:
-    """Where the answer to a question comes to; `folder` is the run's, None where it has none."""
+    """Where the answer to a question comes to; `folder` is the run's, None where it has none.
 
-    def __init__(self, folder: str | None, seq: int, question: str) -> None:
-        self.seq = seq
+    name: the number of the effect, and for an agent that asks an id of its own.
+    """
+
+    def __init__(self, folder: str | None, name: int | str, question: str) -> None:
         self.question = question
-        base = os.path.join(folder, FOLDER, str(seq)) if folder is not None else None
+        base = os.path.join(folder, FOLDER, str(name)) if folder is not None else None
         self.answer_path = f"{base}.json" if base is not None else None
         self.wake_path = f"{base}.wake" if base is not None else None
         self._descriptors: list[int] = []

@@ -18,6 +18,8 @@ from ..host import files, processes
 from ..host.errors import Failure, UserError, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen, printable
+from ..journal.agent_activity import PERMIT, REJECT
+from ..journal.events import AgentActed
 from ..journal.journal import sync_folder
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import EffectHistory, RunHistory
@@ -29,7 +31,10 @@ from ..runs.lookup import find_run_folder
 
 @frozen
 class Question:
-    """A question that a run asks: `seq` is its number there; `timeout_s` is from when it was asked."""
+    """A question that a run asks: `seq` is its number there; `timeout_s` is from when it was asked.
+
+    name: of its mailbox, where an agent asks.
+    """
 
     run: RunFolder
     seq: int
@@ -40,10 +45,11 @@ class Question:
     state: str | None
     asked_at: str | None
     alive: bool
+    name: str = ""
 
     @property
     def mailbox(self) -> Mailbox:
-        return Mailbox(self.run.path, self.seq, self.text)
+        return Mailbox(self.run.path, self.name or self.seq, self.text)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -94,7 +100,20 @@ def _of(run: RunFolder) -> list[Question]:
             _question(run, effect, follower.whole(effect.args), history, alive)
             for effect in history.questions
         )
-        return [question for question in found if question.mailbox.take() is None]
+        questions = [
+            *found,
+            *(_permission(run, *request) for request in history.permission_requests if alive),
+        ]
+        return [question for question in questions if question.mailbox.take() is None]
+
+
+def _permission(run: RunFolder, effect: EffectHistory, asked: AgentActed) -> Question:
+    """The question whether an agent may use a tool."""
+    text = f"Allow the agent `{f'{asked.name_} {asked.target}'.strip()}`?"
+    start = effect.start
+    state = start.state if start is not None else None
+    name = f"{effect.seq}-{asked.id}"
+    return Question(run, effect.seq, text, (PERMIT, REJECT), None, None, state, asked.ts, True, name)
 
 
 def _question(

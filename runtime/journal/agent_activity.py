@@ -26,9 +26,14 @@ ACTIVITY_KINDS = {
     "quota-over": "name, delay_s: the wait for the quota of this account has ended after these seconds",
     "retry": "attempt, delay_s, status, text: the agent repeats a model request",
     "refusal": "name, target: a tool that the agent was not permitted to use",
+    "question": "id, name, target: a tool that a person should permit; id: where the answer is put",
+    "answer": "id, text: what the person has answered",
     "error": "name: the kind of error; status, text: the HTTP status and the agent's words",
     "final": "text: the final answer",
 }
+
+# The answers to a `question`.
+PERMIT, REJECT = "allow", "reject"
 
 
 class AgentActivity(LightRecord):

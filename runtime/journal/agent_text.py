@@ -80,6 +80,10 @@ def _head(event: AgentActed) -> str:
             return "model request repeated" + (f" ({', '.join(facts)})" if facts else "")
         case "refusal":
             return f"refused: {tool}"
+        case "question":
+            return f"asks to use {tool}"
+        case "answer":
+            return f"a person answered: {event.text}"
         case "error":
             status = f" {event.status}" if event.status is not None else ""
             return f"error {event.name_ or 'of the agent'}{status}"

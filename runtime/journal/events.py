@@ -296,8 +296,9 @@ class Guarded(EffectEvent, name="guard"):
 class AgentActed(EffectEvent, name="agent"):
     """What an agent does, as it states it while it works; fields that say nothing are left out. `what` is
     `session`, `model`, `text`, `tool`, `tool-end`, `files`, `usage`, `rate-limit`, `quota-wait`,
-    `quota-over`, `retry`, `refusal`, `error` or `final`, whose fields `journal/agent_activity.py` lists;
-    `bound`: more than 10,000 events or 16 MiB of this effect are not recorded."""
+    `quota-over`, `retry`, `refusal`, `question`, `answer`, `error` or `final`, whose fields
+    `journal/agent_activity.py` lists; `bound`: more than 10,000 events or 16 MiB of this effect are not
+    recorded."""
 
     seq: int
     what: str

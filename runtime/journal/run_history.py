@@ -195,6 +195,7 @@ class RunHistory:
         self.events: list[kinds.Event] = []
         self.result_at: list[int] = []
         self.agent: AgentHistory | None = None
+        self._asked: dict[int, kinds.AgentActed] = {}
         self.changed_files: dict[str, str] = {}
         self.changes: list[tuple[int, kinds.ProgramChanged]] = []
         self.doubtful: dict[int, kinds.Mark | None] = {}
@@ -329,6 +330,10 @@ class RunHistory:
 
     def _add_activity(self, event: kinds.AgentActed, moment: float | None) -> None:
         self._agent_of(event.seq).add(event)
+        if event.what == "question":
+            self._asked[event.seq] = event
+        elif event.what in ("session", "answer", "error", "final"):
+            self._asked.pop(event.seq, None)
 
     def _add_tree(self, event: kinds.TreeTaken, moment: float | None) -> None:
         for change in event.changes or ():
@@ -405,6 +410,11 @@ class RunHistory:
     def questions(self) -> list[EffectHistory]:
         """The questions to a person that have no answer, in order."""
         return [effect for _, effect in sorted(self.pending.items()) if effect.kind == "ask"]
+
+    @property
+    def permission_requests(self) -> list[tuple[EffectHistory, kinds.AgentActed]]:
+        """The agents that wait until a person permits a tool, and what each asks."""
+        return [(self.pending[seq], asked) for seq, asked in self._asked.items() if seq in self.pending]
 
     @property
     def verdicts(self) -> dict[str, int]:

@@ -191,6 +191,8 @@ class EventRule(Spec):
     rate_limit: RateLimitRule | None = optional(block(RateLimitRule), "State of a rate limit.")
     retry: RetryRule | None = optional(block(RetryRule), "A model request that is repeated.")
     refusal: ToolRule | None = optional(block(ToolRule), "A tool that was not permitted.")
+    question: ToolRule | None = optional(block(ToolRule), "A tool that a person should permit.")
+    answer: ToolRule | None = optional(block(ToolRule), "What the person has answered.")
     error: ErrorRule | None = optional(block(ErrorRule), "A failure.")
     final: FinalRule | None = optional(block(FinalRule), "The end of a successful stream.")
 

@@ -357,6 +357,7 @@ def test_only_what_a_continued_session_adds_counts(play: Play) -> None:
 
 # --- kill -9 ----------------------------------------------------------------------------------
 
+LLC = [sys.executable, "-m", "llc"]
 LOOP = """\
 name: job
 initial: fix
@@ -387,8 +388,7 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> 
     script = place / "agent.py"
     script.write_text(script.read_text().replace("\nopen('begun', 'w').close()\n", "\n", 1))
     (place / ".loops" / "job.yaml").write_text(LOOP)
-    words = [sys.executable, "-m", "llc"]
-    run = subprocess.Popen([*words, "run", "job", "-q"], stdout=subprocess.DEVNULL)
+    run = subprocess.Popen([*LLC, "run", "job", "-q"], stdout=subprocess.DEVNULL)
 
     def has_recorded_tool() -> bool:
         paths = place.glob(".loops/.running/job-*/*.events.jsonl")
@@ -401,9 +401,7 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> 
         time.sleep(0.02)
     run.kill()
     run.wait()
-    resumed = subprocess.run(
-        [*words, "resume", "job"], capture_output=True, text=True, check=False, timeout=60
-    )
+    resumed = subprocess.run([*LLC, "resume", "job"], capture_output=True, text=True, check=False, timeout=60)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     first, second = [json.loads(line)["params"] for line in (place / "told").read_text().splitlines()]
     assert (first["sessionId"], second["sessionId"]) == ("s", "s")
@@ -411,6 +409,51 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> 
     assert "interrupted" in second["prompt"][0]["text"]
     assert "execute sleep 600" in second["prompt"][0]["text"]
     assert not processes_with(int((place / "child").read_text()))
+
+
+# --- a person is asked --------------------------------------------------------------------------
+
+ASKING = "say(str(ask('execute')) + str(ask('edit', 'new.txt')))"
+
+
+def test_a_person_is_asked(play: Play, place: Path) -> None:
+    """`permissions: ask`: one request after the other, by `llc answer`; waiting is no silence."""
+    play(ASKING)
+    loop = LOOP.replace("fix: {", "fix: {idle_timeout: 6, permissions: ask, capture: fixed, ")
+    (place / ".loops" / "job.yaml").write_text(loop)
+    run = subprocess.Popen([*LLC, "run", "job", "-q"], stdout=subprocess.DEVNULL)
+    texts = []
+    for said in ("allow", "reject"):
+        end = time.monotonic() + 60
+        while not (found := json.loads(llc_output("answer", "--json"))):
+            assert run.poll() is None
+            assert time.monotonic() < end
+        texts.append((found[0]["text"], found[0]["choices"]))
+        if not texts[1:]:
+            time.sleep(7)  # longer than the time-out
+        llc_output("answer", "job", said)
+    assert run.wait(60) == 1
+    choices = ["allow", "reject"]
+    assert texts == [
+        ("Allow the agent `execute a title`?", choices),
+        ("Allow the agent `edit new.txt`?", choices),
+    ]
+    logged = llc_output("logs", "job", "-v")
+    assert "o-allow_onceo-reject_once" in logged
+    assert "was refused edit(new.txt)" in logged
+
+
+def test_without_input_no_person_is_asked(play: Play, place: Path) -> None:
+    play(ASKING)
+    (place / ".loops" / "job.yaml").write_text(LOOP.replace("fix: {", "fix: {permissions: ask, "))
+    done = subprocess.run([*LLC, "run", "job", "-q", "--no-input"], check=False, timeout=60)
+    assert done.returncode == 1
+    assert "was refused execute(a title), edit(new.txt)" in llc_output("logs", "job", "-v")
+
+
+def llc_output(*words: str) -> str:
+    done = subprocess.run([*LLC, *words], capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout
 
 
 # --- what is recorded, and configurations -------------------------------------------------------

@@ -6,6 +6,7 @@ folder by folder without following a link, so that a link that is made in betwee
 
 from __future__ import annotations
 
+import json
 import os.path
 import stat
 from collections.abc import Iterator
@@ -64,6 +65,16 @@ def write_text(path: str, text: str) -> None:
                 raise ValueError("it is no regular file")
             files.ftruncate(handle, 0)
             file.write(text.encode("utf-8", "replace"))
+
+
+def read_answer(path: str) -> str | None:
+    """What a person has answered, None where there is no answer yet."""
+    try:
+        with files.open(path, "rb") as file:
+            found = json.loads(file.read(LONGEST))
+        return str(found["answer"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 @contextmanager

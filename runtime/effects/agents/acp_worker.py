@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from typing import Any
 
-from ...host import clock, environment, signals
+from ...host import clock, environment, processes, signals
 from ...host.effect_context import Interrupt, Interrupted
+from ...journal.agent_activity import PERMIT
 from . import acp_files
 from .acp_connection import Connection, Failed
 from .acp_tools import MANY, ToolCall, items_of, mapping_of, text_of
@@ -28,6 +30,8 @@ SETTLE_LIMIT = 10.0
 QUIET = 1.0
 # Seconds between two events that say only that the agent is at work.
 _PROGRESS = 0.2
+# Seconds between two looks for the answer of a person.
+_LOOK_AGAIN = 0.3
 # Characters of a name or of a reason in a message.
 _SHORT = 200
 _METHOD_NOT_FOUND = -32601
@@ -45,7 +49,7 @@ _ENDINGS = {
 
 
 def main() -> None:
-    """Hold one conversation; the last argument has {argv, session?, permissions} as JSON."""
+    """Hold one conversation; the last argument has {argv, session?, permissions, answers?} as JSON."""
     interrupt = Interrupt()
     for number in (signals.SIGINT, signals.SIGTERM):
         signals.signal(number, lambda *_: interrupt.set())
@@ -87,6 +91,12 @@ class Conversation:
         self._is_replay = False
         self._cost = 0.0
         self._has_refused = False
+        # Where the answers of a person come to, None where none is asked; the requests that wait for one, and
+        # the name of the first one's answer.
+        self._answers: str | None = settings.get("answers") if self._permissions == "ask" else None
+        self._requests: deque[tuple[Any, dict[str, Any]]] = deque()
+        self._asked = ""
+        self._questions = 0
         # Files that it has written through llc.
         self._written: set[str] = set()
         # The tool that failed, while the agent has said nothing since.
@@ -206,7 +216,9 @@ class Conversation:
 
     def _cancel(self) -> None:
         """Cancel the turn, so that the session has what was interrupted; the agent has a moment for it."""
-        self._permissions = "plan"
+        self._permissions, self._answers = "plan", None
+        for id, _ in self._requests:
+            self._connection.send(id=id, result={"outcome": {"outcome": "cancelled"}})
         self._connection.send(method="session/cancel", params={"sessionId": self._session})
         end = clock.monotonic() + CANCEL_LIMIT
         while True:
@@ -228,7 +240,7 @@ class Conversation:
         started = "see that its command starts it as an agent of the Agent Client Protocol"
         while True:
             try:
-                message = self._connection.receive(end)
+                message = self._receive(end)
             except TimeoutError:
                 raise Failed(f"it did not answer `{method}` within {limit:g} s; {started}") from None
             if message is None:
@@ -254,7 +266,11 @@ class Conversation:
         elif "id" not in message or method is None:
             return
         elif method == "session/request_permission":
-            self._connection.send(id=message["id"], result={"outcome": self._decide(params)})
+            if self._answers is not None and len(self._requests) < MANY:
+                self._requests.append((message["id"], params))
+                return
+            tool = self._announced(params)
+            self._permit(message["id"], params, tool.is_allowed(self._permissions))
         elif method in ("fs/read_text_file", "fs/write_text_file"):
             self._connection.send(id=message["id"], **self._use_file(method, params))
         else:
@@ -322,11 +338,47 @@ class Conversation:
 
     # --- what it may do ---------------------------------------------------------------------------
 
-    def _decide(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request for permission: an option, chosen by its kind."""
+    def _announced(self, params: dict[str, Any]) -> ToolCall:
+        """The tool that a request for permission is about; its start is in the record."""
         tool = self._tool(mapping_of(params.get("toolCall")))
         self._begin_tool(tool)
-        is_allowed = tool.is_allowed(self._permissions)
+        return tool
+
+    def _receive(self, end: float | None) -> dict[str, Any] | None:
+        """The next message, as `Connection.receive`; meanwhile a person may answer."""
+        while True:
+            self._look_for_answer()
+            if not self._requests:
+                return self._connection.receive(end)
+            try:
+                return self._connection.receive(clock.monotonic() + _LOOK_AGAIN)
+            except TimeoutError:
+                tell("progress", update="waiting for a person")  # that is no silence of the agent
+
+    def _look_for_answer(self) -> None:
+        """Ask a person about the first request that waits, and take the answer when it is there."""
+        while self._requests:
+            id, params = self._requests[0]
+            if not self._asked:
+                self._questions += 1
+                self._asked = f"{processes.getpid()}-{self._questions}"
+                tool = self._announced(params)
+                tell("question", id=self._asked, name=tool.kind, target=tool.target)
+            said = acp_files.read_answer(f"{self._answers}{self._asked}.json")
+            if said is None:
+                return
+            tell("answer", id=self._asked, text=said)
+            self._asked = ""
+            self._requests.popleft()
+            self._permit(id, params, said == PERMIT)
+
+    def _permit(self, id: Any, params: dict[str, Any], is_allowed: bool) -> None:
+        """Answer a request for permission."""
+        outcome = self._outcome(self._tool(mapping_of(params.get("toolCall"))), params, is_allowed)
+        self._connection.send(id=id, result={"outcome": outcome})
+
+    def _outcome(self, tool: ToolCall, params: dict[str, Any], is_allowed: bool) -> dict[str, Any]:
+        """The answer to a request for permission: an option, chosen by its kind."""
         if not is_allowed:
             self._refuse(tool.kind, tool.target)
             # Its end may not be stated.

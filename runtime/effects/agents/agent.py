@@ -25,6 +25,7 @@ from ...models.judge import judge_of
 from ...models.worker import command_of
 from ...project import agents, configuration
 from ...project.agent_schema import AgentSpec
+from ..ask import FOLDER
 from ..parts import Parts
 from ..process import NotStarted, ProcessOptions, Runner, failure
 from ..shell import shell_of
@@ -130,8 +131,13 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
         context.on_agent(AgentActivity("session", id=session))
     words = command.argv
     if agent.protocol is not None:
-        settings = {"argv": [path, *words[1:]], "session": args.get("session")}
-        words = command_of(_ACP_WORKER, json.dumps({**settings, "permissions": command.permissions}))
+        settings = {
+            "argv": [path, *words[1:]],
+            "session": args.get("session"),
+            "permissions": command.permissions,
+            "answers": _answers_of(context),
+        }
+        words = command_of(_ACP_WORKER, json.dumps(settings))
         path = sys.executable
     try:
         result = runner.run(path, words, args, listening, options)
@@ -150,6 +156,13 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
     if args.get("session"):
         result.setdefault("session", args["session"])
     return result
+
+
+def _answers_of(context: Context) -> str | None:
+    """Begin of the path where `llc answer` puts an answer to the agent; None where no person is asked."""
+    if context.folder is None or not context.has_input:
+        return None
+    return files.realpath(f"{context.folder}/{FOLDER}/{context.effect_id.rpartition('/')[2]}-")
 
 
 def _attempts(agent: AgentSpec, args: dict[str, Any], context: Context) -> list[dict[str, Any]]:

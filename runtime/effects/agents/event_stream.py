@@ -202,6 +202,13 @@ class EventStream:
             name, target = _tool_of(rule.refusal, place)
             self.refusals.append((name, target))
             self._tell("refusal", name=name, target=target)
+        if rule.question is not None:
+            name, target = _tool_of(rule.question, place)
+            self._tell("question", id=str(_first(place, rule.question.id) or ""), name=name, target=target)
+            self._show_line(f"[may it use {name} {target}? answer with `llc answer`]")
+        if rule.answer is not None:
+            text = text_at(place, rule.answer.text) or ""
+            self._tell("answer", id=str(_first(place, rule.answer.id) or ""), text=_clip(text))
         if rule.final is not None:
             text = text_at(place, rule.final.text) if rule.final.text else None
             self._final_text = text
