@@ -30,7 +30,7 @@ echo "$now" >> "$STARTS"
 reset=$(cat "$RESET")
 echo '{"type":"system","subtype":"init","session_id":"s-1","model":"m"}'
 if [ "$(printf '%s\\n%s\\n' "$now" "$reset" | sort -g | head -1)" = "$now" ]; then
-  [ -n "$SILENT" ] || echo '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":'"${TOLD:-$reset}"'}}'
+  echo '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":'"$reset"'}}'
   echo '{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"num_turns":1,"result":"You hit your limit","session_id":"s-1"}'
   exit 1
 fi
@@ -227,7 +227,7 @@ def test_one_probe_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) 
     assert breakers.admit("a", "r/4") == (None, False)
 
 
-def test_a_probe_that_died_holds_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_died_holds_no_call_back(monkeypatch: pytest.MonkeyPatch) -> None:
     breakers.trip("a", "used up", None, "r/1")
     with closing(sqlite3.connect(ledger_database.place())) as db, db:
         db.execute("UPDATE breakers SET until = ?, run = 'r/2', pid = 1, started = 'x'", (clock.time() - 1,))
@@ -398,3 +398,50 @@ def test_an_account_with_control_characters(service: Service) -> None:
     assert code == 1, output
     assert "\x1b" not in output
     assert "\x1b" not in service.llc("budget")[1]
+
+
+def test_a_locked_database_does_not_stop_the_wait(
+    service: Service, perform: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process holds it for long: the run waits by itself, and says so once."""
+    for name in ("PATH", "XDG_DATA_HOME", "STARTS", "RESET", "HOME"):
+        monkeypatch.setenv(name, service.env[name])
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.chdir(service.folder)
+    monkeypatch.setattr(ledger_database, "PATIENCE", 0.05)
+    breakers.trip("other", "used up", None, "r/1")
+    reset = service.resets_in(2)
+    said: list[str] = []
+    with closing(sqlite3.connect(ledger_database.place(), isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        result = perform(
+            "agent", {"on_output": lambda _, text: said.append(text)}, agent="claude", command="x"
+        )
+        db.execute("ROLLBACK")
+    assert "error" not in result, result
+    assert len("".join(said).split("this run waits for quotas by itself")) == 2
+    first, second = service.starts
+    assert first < reset <= second
+
+
+def test_an_unknown_state_is_found(service: Service) -> None:
+    service.loop("on_quota: dome")
+    code, output = service.llc("validate", "ask")
+    assert code == 2
+    assert "no state named `dome`" in output
+    assert "did you mean `done`" in output
+
+
+def test_budget_lists_open_breakers(service: Service) -> None:
+    """With the time, the reason and the command that closes them."""
+    service.loop("on_quota: fail")
+    reset = service.resets_in(3600)
+    service.llc("run", "ask")
+    shown = service.llc("budget")[1]
+    assert "no agent of the account claude is started until" in shown
+    assert "llc budget close account:claude" in shown
+    (found,) = json.loads(service.llc("budget", "--json")[1])["breakers"]
+    assert found["account"] == "claude"
+    assert found["until"] == clock.timestamp(reset + 1)
+    assert service.llc("budget", "close", "account:other")[1].endswith("was not open\n")
+    assert service.llc("budget", "close", "day")[0] == 2

@@ -170,7 +170,7 @@ class Quota:
             self._is_alone = True
             return None
 
-    # --- what is told -----------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
 
     def _refused(self, breaker: Breaker) -> dict[str, Any]:
         """The result of an effect whose agent is not started."""
