@@ -69,6 +69,13 @@ CHECKS = (
     Known("Vet errors (go)", "vet-clean", "go vet ./...", "Fix the vet errors", ("go.mod",)),
     Known("Test failures (go)", "tests-pass", "go test ./...", _TESTS, ("go.mod",)),
 )
+# The files of tests, by the command that runs them.
+_TEST_FILES = (
+    ("pytest", ("tests/**", "**/test_*.py", "**/*_test.py", "**/conftest.py")),
+    ("npm test", ("test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*")),
+    ("cargo test", ("tests/**",)),
+    ("go test", ("**/*_test.go",)),
+)
 _PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 OTHER = "other"
 DESCRIBED = "described"
@@ -162,7 +169,25 @@ def _fix(asker: Asker, data: Data) -> Data:
             if not constraints:
                 asker.tell("choose at least one, with the space bar")
         data["constraints"] = constraints
+        data |= _guard(asker, [(one["check"], one["fix"]) for one in constraints])
     return _attempts(asker, data)
+
+
+def _guard(asker: Asker, pairs: list[tuple[Any, Any]]) -> Data:
+    """`guard` for the tests that an agent is to make pass, if that is wanted. pairs: checks and repairs."""
+    paths: dict[str, None] = {}
+    for check, repair in pairs:
+        is_agent = isinstance(repair, dict) or repair.startswith("/")
+        words = f" {check['run'] if isinstance(check, dict) else check} "
+        for runner, found in _TEST_FILES if is_agent else ():
+            if f" {runner} " in words:
+                paths |= dict.fromkeys(found)
+    if not paths:
+        return {}
+    asker.tell("An agent may change the tests instead of making them pass.")
+    if not asker.confirm("Should changes of the agent to the tests be reverted?"):
+        return {}
+    return {"guard": {"paths": list(paths)}}
 
 
 def _others(asker: Asker, names: set[str]) -> list[Data]:
@@ -226,6 +251,7 @@ def _imperative(asker: Asker, data: Data) -> Data:
     if "until" not in data:
         check = asker.text("Which command tells that it is done?", check=_something)
         data["until"] = {"check": check_of(check)}
+        data |= _guard(asker, [(data["until"]["check"], step) for step in data["steps"]])
     return _attempts(asker, data)
 
 
@@ -236,6 +262,7 @@ def _goal(asker: Asker, data: Data) -> Data:
         first = "Which command checks it? It exits with 0 where it is true."
         check, *repairs = _list(asker, first, "What repairs it? (Enter: that is all)")
         data["tools"] = [check_of(check), *map(action_of, repairs)]
+        data |= _guard(asker, [(data["tools"][0], repair) for repair in data["tools"][1:]])
     return _attempts(asker, data)
 
 

@@ -304,6 +304,7 @@ def test_a_model_writes_the_loop(project: Path, create: Create, model: Any, answ
     (tool,) = request["tools"]
     assert request["tool_choice"] == {"type": "tool", "name": "answer"}
     assert tool["input_schema"] == describing.schema()
+    assert "protect the tests" in json.dumps(request["system"])
     assert not {"allOf", "anyOf", "oneOf"} & tool["input_schema"].keys()
     assert "run the tests until they pass" in json.dumps(request["messages"])
     assert "(0.0003 USD, 150 tokens" in done.stderr

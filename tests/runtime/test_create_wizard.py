@@ -227,6 +227,7 @@ def test_a_dumb_terminal_gets_numbered_lists(project: Path) -> None:
     t.answer("Which ones", "9\r")
     t.wait("write numbers from 1")
     t.child.send("1 3\r")
+    t.answer("tests be reverted", "\r")
     t.answer("Which one", "\r")
     t.answer("called", "\r")
     t.answer(SAVE)
@@ -424,11 +425,33 @@ def test_checks_fit_the_project(project: Path) -> None:
     assert len(wizard.usual()) == 5
 
 
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_the_tests_can_be_guarded(project: Path, is_wanted: bool) -> None:
+    """Where an agent is to make tests pass: the files of its tests, unless that is not wanted."""
+    asker = Scripted("Fix errors", ["mypy", "pytest"], is_wanted, "20", "")
+    data = wizard.ask(asker, None, {})  # type: ignore[arg-type]
+    assert asker.asked[2] == "Should changes of the agent to the tests be reverted?"
+    assert ("guard" in data) is is_wanted
+    text = drafts.draft(data).text
+    assert ("**/conftest.py" in text) is is_wanted
+
+
+@pytest.mark.parametrize(("check", "repair"), [("pytest -q", "make generated"), ("mypy", "/ll:fix")])
+def test_what_no_agent_can_cheat_at_needs_no_guard(project: Path, check: str, repair: str) -> None:
+    """A repair by a command, and a check that is no test suite."""
+    asker = Scripted("Other...", "Reach a goal", "All is well", check, repair, "", "20", "")
+    assert "guard" not in wizard.ask(asker, None, {})  # type: ignore[arg-type]
+    guarded = Scripted(
+        "Other...", "Reach a goal", "All is well", "go test ./...", "Repair it", "", True, "20", ""
+    )
+    assert wizard.ask(guarded, None, {})["guard"] == {"paths": ["**/*_test.go"]}  # type: ignore[arg-type]
+
+
 def test_two_checks_of_one_kind_have_names_of_their_own(project: Path) -> None:
     """States are named after them."""
     (project / "pyproject.toml").touch()
     (project / "Cargo.toml").touch()
-    asker = Scripted("Fix errors", ["pytest", "cargo)"], "20", "")
+    asker = Scripted("Fix errors", ["pytest", "cargo)"], True, "20", "")
     data = wizard.ask(asker, None, {})  # type: ignore[arg-type]
     names = [one["name"] for one in data["constraints"]]
     assert len(set(names)) == len(names) == 3
