@@ -18,6 +18,9 @@ else:
 
 # The folder of a project's loops, flows and settings.
 LOOPS = ".loops"
+# Folders of runs for their own files, and the variable that an `env` effect answers with the run's own.
+RUN_FOLDERS = f"{LOOPS}/runs"
+RUN_FOLDER = "LLC_RUN_DIR"
 # Settings of the project and declarations of tools. No loop can have one of these names.
 CONFIG = "config.yaml"
 TOOLS = "tools.yaml"
@@ -49,14 +52,19 @@ class Project(Protocol):
 DEFAULT_LLM_MODEL = "claude-haiku-4-5"
 
 
+# Whose meaning the keys of a loop may have.
+DIALECTS = ("llc", "little-loops")
+
+
 class CompileOptions(LightRecord):
     """Options of one compilation; read-only.
 
     max_iterations: replaces the loop's limit. context: variables of a loop. arguments: variables of a flow.
     llm_enabled: False evaluates slash commands by exit code. llm_model: replaces the loop's model.
-    default_model: for loops that name none. folder: the project's `.loops`, whose tools and tasks flows may
-    call; None: no project. project: its configuration; None: not checked. declare: further tools and tasks,
-    as `--declare` names them. max_expansions: limit of macro expansions. max_nesting: limit of bracket depth.
+    default_model, dialect: for loops that name none. folder: the project's `.loops`, whose tools and tasks
+    flows may call; None: no project. project: its configuration; None: not checked. declare: further tools
+    and tasks, as `--declare` names them. max_expansions: limit of macro expansions. max_nesting: limit of
+    bracket depth.
     """
 
     max_iterations: int | None = None
@@ -65,6 +73,7 @@ class CompileOptions(LightRecord):
     llm_model: str | None = None
     default_model: str = DEFAULT_LLM_MODEL
     arguments: Mapping[str, Any] = field(factory=dict)
+    dialect: str | None = None
     folder: str | None = None
     project: Project | None = None
     declare: tuple[str, ...] = ()

@@ -18,15 +18,18 @@ from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
 from ..template.template import parse
+from .agent_schema import AGENT_OPTIONS
+from .dialect import FAILURE_NAMES
 from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
 from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured, OutputContains, OutputJson
 from .foreign_keys import explain_key
 from .graph import Graph
 from .project_checks import is_judged_by_model
-from .schema import AGENT_OPTIONS, CURRENT, DEFAULT_MODEL_TEXT, FAILURE_NAMES, QUOTA_WORDS, Loop, StateSpec
+from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
+_LIMIT_TARGETS = ("on_retry_exhausted", "on_rate_limit_exhausted", "on_throttle_hard")
 _CAPTURE_NAME = re.compile(r"[\w-]+")
 
 
@@ -103,8 +106,8 @@ class _Checker:
             yield Diagnostic("unknown-variable", message, loop.llm.span_of("model"))
         for i, path in enumerate(loop.scope or ()):
             if "${" in path:
-                message = "a scope holds no variables: it is claimed before anything runs"
-                yield Diagnostic("bad-scope", message, loop.span_of(f"scope[{i}]"))
+                message = "a scope is known before anything runs: it holds only variables of `context`"
+                yield Diagnostic("bad-scope", message, loop.span_of(f"scope[{i}]", "scope"))
         if "key:max_handoffs" in loop.spans and loop.on_handoff == "end":
             why = "the loop ends when an agent hands over"
             help = "add `on_handoff: continue` or `on_handoff: pause`"
@@ -141,7 +144,7 @@ class _Checker:
         return fixed_text(parse(target, kind="value", context=self.loop.context))
 
     def targets(self, state: StateSpec) -> Iterator[Diagnostic]:
-        for key in ("on_success", "on_failure", "on_error", "next"):
+        for key in ("on_success", "on_failure", "on_error", "next", *_LIMIT_TARGETS):
             target = getattr(state, key)
             if target is not None and not self.is_state(target):
                 yield from self.target(target, state.span_of(key))
@@ -191,8 +194,16 @@ class _Checker:
                 yield self.unused(loop.span_of("on_stall"), "on_stall", why)
         if loop.on_quota and loop.on_quota not in QUOTA_WORDS:
             yield from self.target(loop.on_quota, loop.span_of("on_quota"), "without quota a loop goes here")
-        if loop.on_error is not None:
-            yield from self.target(loop.on_error, loop.span_of("on_error"), "errors go here")
+        for key, label in (
+            ("on_error", "errors go here"),
+            ("on_max_steps", "runs at the limit"),
+            ("on_max_iterations", "runs at the limit"),
+        ):
+            target = getattr(loop, key)
+            if target is not None and key == "on_error":
+                yield from self.target(target, loop.span_of(key), label)
+            elif target is not None:
+                yield from self.fixed_target(target, loop.span_of(key), label)
         if loop.initial or not loop.flawed:
             if loop.initial == CURRENT:
                 yield Diagnostic("unknown-state", "no state runs before the first", loop.span_of("initial"))
@@ -234,6 +245,22 @@ class _Checker:
                 if f"key:{key}" in state.spans:
                     why = "the action does not go to an agent"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")
+        if state.max_retries is not None and state.on_retry_exhausted is None:
+            message = f"state `{state.name}` does not say where `max_retries` leads"
+            help = "add `on_retry_exhausted`"
+            yield Diagnostic("missing-field", message, state.span_of("key:max_retries"), "", help)
+        elif state.on_retry_exhausted == state.name:
+            message = "`on_retry_exhausted` leads to the state that was entered too often"
+            back = state.span_of("on_retry_exhausted")
+            yield Diagnostic("unknown-state", message, back, "leads back", "name another state")
+        elif (
+            state.on_retry_exhausted is not None
+            and state.max_retries is None
+            and state.retryable_exit_codes is None
+        ):
+            why = "nothing limits how often the state is entered in a row"
+            key_place = state.span_of("key:on_retry_exhausted")
+            yield self.unused(key_place, "on_retry_exhausted", why, "add `max_retries`")
         if state.budget is not None and not self.asks_model(state):
             why = "the state asks neither an agent nor a model"
             yield self.unused(state.span_of("key:budget"), "budget", why)
@@ -369,9 +396,15 @@ class _Checker:
 
     def flow(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Whether there is something to do, something to judge, and somewhere to go."""
+        name = state.name
+        if state.runs_loop:
+            runs = f"state `{name}` runs the loop `{(state.loop or '')[:80]}`"
+            message = f"{runs}, which is not possible yet"
+            help = "call a function of a flow that has `run-loop` in it: `call: file.sexp#function`"
+            yield Diagnostic("sub-loop", message, state.span_of("key:loop"), "", help)
+            return
         if state.next is not None or state.is_terminal:
             return
-        name = state.name
         if not state.routes.keys() - {"_error"}:
             help = "add `next`, `on_success` and `on_failure`, `route` or `terminal: true`"
             yield Diagnostic(

@@ -36,6 +36,7 @@ class Graph:
         """The numbers of the states that may come after `state`."""
         routes = state.routes
         targets = [*routes.values(), state.next, self.loop.restart_of(state)]
+        targets += [state.on_retry_exhausted, state.on_throttle_hard]
         if "_error" not in routes and self.loop.on_error != state.name:
             targets.append(self.loop.on_error)
         if state.action is not None and self.loop.kind_of(state) == "slash":
@@ -52,8 +53,10 @@ class Graph:
         return list(found)
 
     def reachable(self) -> set[int]:
-        """The states some run may enter."""
-        return _reach([self.initial] if self.initial is not None else [], self.successors)
+        """The states some run may enter, those that run when a limit is reached among them."""
+        names = (self.loop.on_max_steps, self.loop.on_max_iterations)
+        last = [self.number[name] for name in names if name in self.number]
+        return _reach([self.initial, *last] if self.initial is not None else [], self.successors)
 
     def finishing(self) -> set[int]:
         """The states from which a terminal, or what could not be read, can be reached."""

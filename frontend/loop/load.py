@@ -12,9 +12,10 @@ from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
 from ..source.document import Document
 from .checks import check
+from .dialect import translated, unused_keys, with_scope
 from .project_checks import check_project
 from .reader import read_loop
-from .schema import Loop, LoopSettings, in_own_dialect
+from .schema import Loop, LoopSettings
 
 # What a caller sets over a loop, with the findings about it.
 Change = Callable[[Loop], tuple[Loop, list[Diagnostic]]]
@@ -24,7 +25,7 @@ def load(
     source: Source, options: CompileOptions, change: Change
 ) -> tuple[Loop | None, Document, list[Diagnostic]]:
     """The loop of a source as states and jumps, changed and checked; None if it cannot be read."""
-    spec, document, found = read_loop(source)
+    spec, document, found = read_loop(source, options.dialect)
     if spec is None:
         return None, document, found
     made, document = loop_of(spec, document)
@@ -32,6 +33,8 @@ def load(
         return None, document, found
     loop, problems = change(made)
     found += problems
+    loop = with_scope(loop)
+    found += unused_keys(loop)
     found += check(loop, document)
     found += check_project(loop, options.project, options.default_model)
     return loop, document, found
@@ -40,7 +43,7 @@ def load(
 def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Document]:
     """The loop of a spec as states, and the document that knows its places; None with findings."""
     if isinstance(spec, Loop):
-        return in_own_dialect(spec), document
+        return translated(spec), document
     # A loop of states, the common case, starts without the other paradigms.
     from .natural import as_states
 

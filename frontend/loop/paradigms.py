@@ -30,8 +30,9 @@ from ..source.schema import (
     optional,
     required,
 )
+from .agent_schema import AGENT_OPTIONS, AgentOptions
 from .evaluator_schema import Convergence, ExitCode
-from .schema import AGENT_OPTIONS, AgentOptions, Loop, LoopSettings, StateSpec
+from .schema import Loop, LoopSettings, StateSpec
 
 
 @frozen(kw_only=True)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from ...ir.compile_options import Project
 from ...ir.diagnostics import Diagnostic, suggest
-from .schema import AGENT_OPTIONS, Loop, StateSpec, model_name
+from .agent_schema import AGENT_OPTIONS
+from .schema import Loop, StateSpec, model_name
 
 
 def check_project(loop: Loop, project: Project | None, default_model: str) -> Iterator[Diagnostic]:

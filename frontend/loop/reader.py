@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ...ir.diagnostics import Diagnostic, labelled, suggest
+from ...ir.diagnostics import Diagnostic, labelled, nearest, suggest
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import Field, Spec, Type, fields_of
 from ..source.schema_reader import BAD, Bad, SchemaReader, describe, is_empty
 from ..source.yaml_tree import read_document
+from .composition import compose
+from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, SILENCERS, STATE_KEYS
 from .evaluator_schema import EVALUATORS
 from .foreign_keys import action_type_of, explain_key
 from .schema import Loop, LoopSettings, StateSpec
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from .paradigms import Constraint, InvariantsSpec, LoopSpec
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
+# Values of little-loops that mean the same as one of llc.
+_WORDS = {"spawn": "continue", "terminate": "end"}
 _VERDICT_KEY = re.compile(r"on_([A-Za-z][\w-]*)")
 # Placeholders for required fields of a loop that could not be read.
 _SHELL_WORD = re.compile(r"\w*sh|shell\w*|cmd|command|run")
@@ -39,24 +43,31 @@ def _paradigms() -> dict[str, type[LoopSettings]]:
     return PARADIGMS
 
 
-def read_loop(source: Source) -> tuple[LoopSpec | None, Document, list[Diagnostic]]:
-    """The loop a YAML text describes, in the paradigm it is written in.
+def read_loop(
+    source: Source, dialect: str | None = None
+) -> tuple[LoopSpec | None, Document, list[Diagnostic]]:
+    """The loop a YAML text describes, in the paradigm it is written in. dialect: used if it names none.
 
     The spec is None where too little could be read to go on. Never raises for bad input.
     """
     document = read_document(source)
-    return read_tree(document), document, document.diagnostics
+    return read_tree(document, dialect), document, document.diagnostics
 
 
-def read_tree(document: Document) -> LoopSpec | None:
+def read_tree(document: Document, dialect: str | None = None) -> LoopSpec | None:
     """The same of a document that is read already."""
     try:
-        return _Reader(document).loop(document.root) if document.root is not None else None
+        compose(document)
+        return _Reader(document, dialect).loop(document.root) if document.root is not None else None
     except Refused:
         return None
 
 
 class _Reader(SchemaReader):
+    def __init__(self, document: Document, dialect: str | None = None) -> None:
+        super().__init__(document)
+        self.dialect = dialect
+
     # --- blocks -----------------------------------------------------------------------------
 
     def loop(self, root: Node) -> LoopSpec | None:
@@ -73,11 +84,16 @@ class _Reader(SchemaReader):
         # A key is where a reader looks; the end of a whole document is of no use to anybody.
         first = next(iter(root.entries.values()), None)
         start = document.span(first[0]) if first is not None else document.span(root)
+        given = root.entries.get("dialect")
+        if given is not None and isinstance(given[1], Scalar):
+            self.dialect = given[1].text
         paradigm = self.paradigm(root, start)
         if paradigm is None:
             return None
         cls = Loop if self.is_compiled(root, paradigm) else _paradigms()[paradigm]
         fixed: dict[str, Any] = {"paradigm": paradigm} if cls is Loop else {}
+        if given is None and self.dialect is not None:
+            fixed["dialect"] = self.dialect
         spec = self.block(cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed)
         if spec is not None and cls is not Loop and paradigm == "invariants":
             spec = self.distinct(cast("InvariantsSpec", spec))
@@ -150,6 +166,12 @@ class _Reader(SchemaReader):
             return f"`{key}` belongs to the loop, at the top level of the file"
         return explain_key(key)
 
+    def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
+        """Keys of little-loops are no suggestion, unless nothing of llc's own is near."""
+        theirs = STATE_KEYS if "action" in fields else LOOP_KEYS
+        own = {name: field for name, field in fields.items() if name not in theirs}
+        super().unknown_key(key, node, what, own if nearest(key, own) or not nearest(key, fields) else fields)
+
     def home_of(self, key: str) -> str | None:
         for name, cls in _paradigms().items():
             if key in fields_of(cls):
@@ -168,12 +190,27 @@ class _Reader(SchemaReader):
 
     def choice(self, type: Type, node: Node, path: str) -> Any:
         text = node.text if isinstance(node, Scalar) else ""
+        if text in _WORDS and _WORDS[text] in type.choices:
+            return _WORDS[text]
         if "shell" in type.choices and text not in type.choices:
             meant = action_type_of(text) or ("shell" if _SHELL_WORD.fullmatch(text) else None)
             if meant is not None:
                 message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
                 return self.error("unknown-value", message, place, "", f"did you mean `{meant}`?")
         return super().choice(type, node, path)
+
+    def more_settings(self, others: list[tuple[str, Scalar, Node]]) -> list[tuple[str, Scalar, Node]]:
+        """Top-level keys: those that silence checks of little-loops, and what only it may know."""
+        unknown = []
+        for key, key_node, node in others:
+            if re.fullmatch(SILENCERS, key):
+                continue
+            if self.dialect != LITTLE_LOOPS or explain_key(key) is not None:
+                unknown.append((key, key_node, node))
+                continue
+            message = f"`{key[:200]}` is no key of a loop"
+            self.warn("unknown-key", message, self.document.span(key_node), "has no effect")
+        return unknown
 
     def more_keys(
         self,
@@ -183,12 +220,21 @@ class _Reader(SchemaReader):
         places: dict[str, Node],
     ) -> list[tuple[str, Scalar, Node]]:
         """`on_yes`, `on_no` and `on_<verdict>` of a state (`loops.md` 15)."""
+        if issubclass(cls, LoopSettings):
+            return self.more_settings(others)
         if cls is not StateSpec:
             return others
         unknown = []
         target = fields_of(StateSpec)["next"].type
         for key, key_node, node in others:
             match = _VERDICT_KEY.fullmatch(key)
+            if key == "with":
+                places["key:with"], places["with"] = key_node, node
+                values["bindings"] = self.json(node, key)
+                continue
+            if key == "fragment":  # one that is not there, which was reported
+                values["description"] = BAD
+                continue
             if match is None:
                 unknown.append((key, key_node, node))
                 continue

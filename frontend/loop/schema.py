@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 import attrs
 
-from ...ir.effects import CONTINUE, ON_UNKNOWN, PERMISSIONS, STALL_ROUNDS
+from ...ir.compile_options import DIALECTS
+from ...ir.effects import CONTINUE, ON_UNKNOWN, STALL_ROUNDS
 from ...ir.records import frozen
 from ..source.schema import (
     ARGUMENTS,
@@ -29,65 +30,17 @@ from ..source.schema import (
     Type,
     block,
     choice,
-    fields_of,
     optional,
     required,
 )
+from .agent_schema import AgentSettings, Budget, LlmSettings
+from .dialect_schema import DialectLoop, DialectState
 from .evaluator_schema import EVALUATORS, Answer, AnyEvaluator, ExitCode, LlmStructured, NamedEvaluator
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
-
-
-# --- settings ---------------------------------------------------------------------------------
-
-
-@frozen(kw_only=True)
-class LlmSettings(Spec):
-    """`llm`: how a model judges output."""
-
-    enabled: bool = optional(
-        BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code.", True
-    )
-    model: str | None = optional(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default.")
-    max_tokens: int = optional(COUNT, "The most tokens a judgement may take.", 256)
-    timeout: float = optional(DURATION, "Seconds for one judgement.", 30)
-    judge: str | None = optional(
-        choice("model", "agent"), "Who judges; absent: the model, or the agent if only it can be asked."
-    )
-    sees: str | None = optional(
-        choice("evidence", "output"),
-        "What is shown of an agent's work: what it changed and the last check (`evidence`), or its answer; "
-        "absent: evidence, and the answer to a slash command that changed no file.",
-    )
-
-
-@frozen(kw_only=True)
-class AgentSettings(Spec):
-    """`agent`: the program that runs slash commands; the command is its last argument."""
-
-    program: str = optional(TEXT, "The program.", "claude")
-    args: tuple[str, ...] = optional(
-        Type("list", TEXT),
-        "Its arguments before the command, or around it: `{prompt}`.",
-        ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
-    )
-
-
-@frozen(kw_only=True)
-class Budget(Spec):
-    """`budget`: what agent and model calls together may use in a run, as they report it."""
-
-    usd: float | None = optional(Type("number", above=0, most=1e12), "US dollars at most.")
-    tokens: int | None = optional(COUNT, "Tokens at most, in and out.")
-    calls: int | None = optional(COUNT, "Calls at most.")
-    seconds: float | None = optional(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
-
-    @property
-    def bounds(self) -> dict[str, float]:
-        """What is bounded, by unit."""
-        given = {"usd": self.usd, "tokens": self.tokens, "calls": self.calls, "seconds": self.seconds}
-        return {unit: bound for unit, bound in given.items() if bound is not None}
+# Verdicts of little-loops, which mean the same.
+_SAME = {"yes": "success", "no": "failure"}
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -108,33 +61,12 @@ def _misspelt(*verdicts: str) -> str:
     return f"^on_(?!(?:{'|'.join(verdicts)})$)(?:{'|'.join(dict.fromkeys(near))})$"
 
 
-@frozen(kw_only=True)
-class AgentOptions(Spec):
-    """What a loop, or a state in place of its loop, asks of an agent."""
-
-    model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")
-    effort: str | None = optional(TEXT, "How much the model reasons, in the agent's words, such as `high`.")
-    permissions: str | None = optional(
-        choice(*PERMISSIONS),
-        "What the agent may do without asking: all, edits, plans only, or as set; absent: `skip`.",
-    )
-    allowed_tools: tuple[str, ...] | None = optional(
-        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
-    )
-    append_prompt: str | None = optional(TEXT, "Text that follows the agent's system prompt.")
-    session: str | None = optional(
-        choice("new", "continue"), "Whether the agent continues its last session of the run; absent: `new`."
-    )
-    idle_timeout: float | None = optional(DURATION, "Seconds without output until the agent is stopped.")
-
-
-AGENT_OPTIONS = tuple(fields_of(AgentOptions))
 # Values of `on_quota` that are no states.
 QUOTA_WORDS = (None, "wait", "fail")
 
 
 @frozen(kw_only=True)
-class StateSpec(AgentOptions):
+class StateSpec(DialectState):
     """A state: at most one action or call, a judgement of it, where to go."""
 
     keyed: ClassVar[bool] = True
@@ -226,7 +158,9 @@ class StateSpec(AgentOptions):
 
         A state with `next` keeps only where errors go. (Seed, Resolution Order and Special Route Keys.)
         """
-        table = dict(self.route or {})
+        table = {
+            self._said(_SAME.get(verdict, verdict)): target for verdict, target in (self.route or {}).items()
+        }
         error = table.pop("error", None)
         if self.on_error is not None:
             error = error or self.on_error
@@ -242,8 +176,18 @@ class StateSpec(AgentOptions):
 
     def _said(self, verdict: str) -> str:
         """`yes` and `no` are what `on_yes` and `on_no` mean where these are choices."""
-        choice = {"success": "yes", "failure": "no"}[verdict]
-        return choice if self.action_type == "ask" and choice in (self.choices or ()) else verdict
+        choice = {"success": "yes", "failure": "no"}.get(verdict)
+        return choice if choice is not None and choice in self.own_words else verdict
+
+    @property
+    def own_words(self) -> tuple[str, ...]:
+        """`yes` and `no` where they are verdicts of their own: choices, or values of a schema."""
+        if self.action_type == "ask":
+            return self.choices or ()
+        schema = getattr(self.evaluate, "schema", None)
+        verdict = (schema or {}).get("properties", {}).get("verdict") if isinstance(schema, dict) else None
+        values = verdict.get("enum") if isinstance(verdict, dict) else None
+        return tuple(values) if isinstance(values, list) else ()
 
     @property
     def asks(self) -> bool:
@@ -279,7 +223,7 @@ class StallSettings(Spec):
 
 
 @frozen(kw_only=True)
-class LoopSettings(AgentOptions):
+class LoopSettings(DialectLoop):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
     description: str | None = optional(Type("text"), "What the loop is for.")
@@ -338,7 +282,7 @@ class LoopSettings(AgentOptions):
         "`proof`: refuse successes that may follow an agent's work unchecked; absent: `validate` warns.",
     )
     dialect: str | None = optional(
-        choice("llc", "little-loops"),
+        choice(*DIALECTS),
         "Whose meaning `next` with `on_error`, and terminals named `failed`, have; absent: `llc`'s.",
     )
 
@@ -418,26 +362,6 @@ class Loop(LoopSettings):
         if state.on_maintain is not None:
             return state.on_maintain
         return None if state.status == "failure" else self.initial
-
-
-# Names of terminals that little-loops takes as a failure.
-FAILURE_NAMES = frozenset({"failed", "error", "aborted", "finalize_aborted"})
-
-
-def in_own_dialect(loop: Loop) -> Loop:
-    """A loop with `dialect: little-loops` as one that means the same to llc."""
-    if loop.dialect != "little-loops":
-        return loop
-    states = {}
-    for name, state in loop.states.items():
-        if state.is_terminal and name in FAILURE_NAMES and state.status is None:
-            state = attrs.evolve(state, status="failure")
-        error = state.routes.get("_error")
-        if state.acts and state.next is not None and error is not None:
-            route = {"success": state.next, "failure": error, "_error": error}
-            state = attrs.evolve(state, next=None, on_error=None, evaluate=ExitCode(), route=route)
-        states[name] = state
-    return attrs.evolve(loop, states=states)
 
 
 # How a state is judged that does not say how.

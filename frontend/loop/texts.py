@@ -14,6 +14,7 @@ from ...ir.spans import Span
 from ..source.schema import fields_of
 from ..template.nodes import Template
 from ..template.template import parse
+from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import Evaluator
 from .schema import Loop, StateSpec
 
@@ -29,7 +30,8 @@ def template_of(loop: Loop, state: str | None, kind: str, text: str) -> Template
         known = {"loop.name": loop.name}
         if state is not None:
             known["state.name"] = state
-        found = parse(text, kind=kind, context=loop.context, known=known)
+        is_open = loop.dialect == LITTLE_LOOPS
+        found = parse(text, kind=kind, context=loop.context, known=known, is_open=is_open)
         loop.parsed[key] = found
     return found
 

@@ -124,6 +124,14 @@ class _Checker:
         self.said: set[object] = set()
         self.comparisons = 0
         self.captures = {state.capture for state in loop.states.values() if state.capture and state.acts}
+        # What a loop that runs as a state captured is read by the name of the state.
+        self.nested = {
+            name
+            for state in loop.states.values()
+            if state.runs_loop
+            for name in (state.name, state.capture)
+            if name is not None
+        }
 
     def place(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
         return self.document.within(span, text, start, end) if self.document is not None else span
@@ -187,6 +195,8 @@ class _Checker:
         space, path = NAMESPACES[variable.namespace], variable.path
         if variable.raw:
             yield self.raw(text, variable, self.at(text, variable))
+        if variable.namespace == "captured" and path[0] in self.nested:
+            return
         if variable.namespace == "captured" and len(path) == 1:
             message = f"`{variable.name}` is a whole result"
             place = self.at(text, variable)
@@ -271,6 +281,8 @@ class _Checker:
             for variable in text.template.variables:
                 name = _bit(variable)
                 if not name or (text.field == "evaluate.previous"):
+                    continue
+                if variable.namespace == "captured" and variable.path[0] in self.nested:
                     continue
                 if variable.namespace == "captured" and variable.path[0] not in self.captures:
                     yield from self.never_set(text, variable)

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...ir.builder import prim, record, store
 from ...ir.nodes import Branch, Const, Expr, Goto, Note, Slot
-from ..loop.schema import AGENT_OPTIONS, StateSpec
+from ..loop.agent_schema import AGENT_OPTIONS
+from ..loop.schema import StateSpec
 from . import calls, templates
 from .budgets import check_budget, remaining_usd, spend
 from .chain import Chain

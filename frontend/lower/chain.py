@@ -57,7 +57,7 @@ def states_on_cycles(loop: Loop, error_route: Callable[[StateSpec], str | None])
     for name, state in states.items():
         targets = [error_route(state)]
         if not state.is_terminal:
-            targets += [state.next, *state.routes.values()]
+            targets += [state.next, *state.routes.values(), state.on_retry_exhausted, state.on_throttle_hard]
         if state.action is not None and loop.kind_of(state) == "slash":
             targets += [loop.on_stall, loop.quota_target(state)]
         named = {name if target == CURRENT else target for target in targets if target is not None}

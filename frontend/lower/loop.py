@@ -17,9 +17,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from ...ir import nodes as ir
 from ...ir.builder import prim, record, store
+from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
 from ...ir.spans import Source
+from ..loop.dialect import hard_limit
+from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.schema import CURRENT, Loop, StateSpec
 from ..loop.texts import Within
 from . import actions, templates
@@ -46,6 +51,11 @@ def scope_of(loop: Loop) -> tuple[str, ...]:
     return (".",) if loop.scope is None else tuple(loop.scope)
 
 
+def entries_of(state: StateSpec) -> ir.Slot:
+    """How often a state was entered in a row, after the first time."""
+    return ir.Slot(f"entries.{state.name}")
+
+
 def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> ir.Program:
     """The program of a checked loop.
 
@@ -70,7 +80,9 @@ class Lowering(LoopContext):
                 self.working(state)
         if self.dynamic:
             self.dispatch()
-        for reason in sorted(self.ends):
+        for reason in sorted(self.ends & self.last_states.keys()):
+            self.run_at_limit(reason, loop.states[self.last_states[reason]])
+        for reason in sorted(self.ends - self.last_states.keys()):
             self.end_at_limit(reason)
         return self.builder.build(loop.span)
 
@@ -100,6 +112,10 @@ class Lowering(LoopContext):
                 chain.add(store("started_at", prim("get", ir.Slot("now"), "time")))
             if self.reads_elapsed:
                 chain.add(store(templates.BEGUN.name, elapsed))
+        if self.reads_folder:
+            chain.perform("env", {"names": (RUN_FOLDER,)}, "env", "/folder")
+            values = prim("without_nulls", prim("get", ir.Slot("env"), "values"))
+            chain.add(store("run_dir", prim("lookup_or", values, (RUN_FOLDER,), f"{RUN_FOLDERS}/")))
         chain.close(ir.Goto(self.loop.initial))
 
     def end_at_limit(self, reason: str) -> None:
@@ -109,6 +125,26 @@ class Lowering(LoopContext):
             self.finish(chain, ir.Slot("state"), "limit", "timeout", prim("sub", ITERATION, 1))
         else:
             self.finish(chain, ir.Slot("state"), "limit", reason)
+
+    @property
+    def last_states(self) -> dict[str, str]:
+        """The states that run once when a limit is reached, by the limit."""
+        last = {"max_steps": self.loop.on_max_steps, "max_iterations": self.loop.on_max_iterations}
+        return {reason: name for reason, name in last.items() if name in self.loop.states}
+
+    def run_at_limit(self, reason: str, state: StateSpec) -> None:
+        """Run the action of a state once, then end the loop at the limit that led there."""
+        again = attrs.evolve(state, name=f"{state.name}/{reason}")
+        for (name, field), template in list(self.templates.items()):
+            if name == state.name:
+                self.templates[again.name, field] = template
+        chain = Chain(self.builder, span=state.span)
+        chain.open(f"/{reason}")
+        chain.add(store("state", state.name))
+        chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
+        if again.acts:
+            actions.act(self, chain, again)
+        self.finish(chain, state.name, "limit", reason)
 
     def finish(
         self, chain: Chain, final_state: Any, status: str, terminated_by: str, iterations: ir.Expr = ITERATION
@@ -156,10 +192,18 @@ class Lowering(LoopContext):
         """
         name, enter = state.name, f"{state.name}/enter"
         counts_visits = name in self.looping
+        counts_entries = counts_visits and self.counts_entries(state)
         if not counts_visits and self.limits.max_steps is None:
             return name
         chain = Chain(self.builder, span=state.span)
         chain.open(name)
+        if counts_entries:
+            entries = entries_of(state)
+            is_again = prim("eq", ir.Slot("state"), name)
+            chain.add(store(entries.name, prim("select", is_again, prim("add", entries, 1), 0)))
+            if state.max_retries is not None and state.on_retry_exhausted is not None:
+                chain.unless(prim("gt", entries, state.max_retries), f"{name}/exhausted", f"{name}/retried")
+                self.exhausted(state, state.on_retry_exhausted)
         if self.limits.max_steps is not None:
             self.ends.add("max_steps")
             chain.unless(prim("ge", STEPS, self.limits.max_steps), "/max_steps", f"{name}/step")
@@ -180,6 +224,40 @@ class Lowering(LoopContext):
         chain.close(ir.Goto(enter))
         return enter
 
+    def counts_entries(self, state: StateSpec) -> bool:
+        """Whether it matters how often the state is entered in a row."""
+        return state.max_retries is not None or (state.acts and self.most_in_a_row(state) is not None)
+
+    def most_in_a_row(self, state: StateSpec) -> int | None:
+        """How often little-loops runs the action of one state in a row."""
+        return hard_limit(state) if self.loop.dialect == LITTLE_LOOPS else None
+
+    def exhausted(self, state: StateSpec, target: str) -> None:
+        """Leave a state that was entered too often in a row, without running it."""
+        chain = self.chain(state)
+        chain.open(f"{state.name}/exhausted")
+        chain.add(store(entries_of(state).name, 0))
+        self.go(chain, state, target, verdict=False, remember=[])
+
+    def throttle(self, chain: Chain, state: StateSpec) -> None:
+        """Leave a state whose action ran too often in a row."""
+        most = self.most_in_a_row(state)
+        if most is None or state.name not in self.looping:
+            return
+        name, target = state.name, state.on_throttle_hard or self.error_route(state)
+        entries = entries_of(state)
+        if target is not None:
+            chain.unless(prim("eq", entries, most - 1), f"{name}/throttled", f"{name}/allowed")
+            throttled = self.chain(state)
+            throttled.open(f"{name}/throttled")
+            self.go(throttled, state, target, verdict=False)
+            return
+        chain.unless(prim("ge", entries, most), f"{name}/throttled", f"{name}/allowed")
+        throttled = self.chain(state)
+        throttled.open(f"{name}/throttled")
+        message = f"state `{name}` ran its action more than {most} times in a row"
+        throttled.close(ir.Fail(record({"kind": "throttled", "message": message}), span=state.span))
+
     def enter(self, chain: Chain, state: StateSpec) -> None:
         """Open the state proper: what is true from here on is that the state has been entered."""
         chain.open(self.gate(state))
@@ -198,6 +276,7 @@ class Lowering(LoopContext):
         self.enter(chain, state)
         if state.acts:
             actions.act(self, chain, state)
+            self.throttle(chain, state)
         else:
             self.watch_deadline(chain, state)
         if state.next is not None:
@@ -241,9 +320,19 @@ class Lowering(LoopContext):
             for i, target in enumerate(targets)
         }
         cases = [(key, go[target]) for key, target in table.items()]
+        is_picky = state.retryable_exit_codes is not None and state.acts and "error" in table
+        if is_picky:
+            cases = [(key, f"{name}/which_error" if key == "error" else way) for key, way in cases]
         if default is not None and "error" not in table:
             cases.append(("error", unrouted))  # an error is never an "other verdict"
         chain.close(ir.Switch(verdict, tuple(cases), go[default] if default else unrouted))
+        if is_picky:
+            chain.open(f"{name}/which_error")
+            code = prim("lookup_or", ir.Slot("last"), ("exit_code",), None)
+            is_retried = prim("contains", state.retryable_exit_codes, code)
+            chain.close(ir.Branch(is_retried, go[table["error"]], f"{name}/not_retried", span=state.span))
+            chain.open(f"{name}/not_retried")
+            self.go(chain, state, state.on_retry_exhausted or table["error"])
         for target, label in go.items():
             chain.open(label)
             self.go(chain, state, target)

@@ -16,7 +16,8 @@ from ...ir import call_limits
 from ...ir.builder import FunctionBuilder, prim, record, store
 from ...ir.nodes import Closure, Exit, Expr, Fail, Goto, Handler, Instruction, Limits, Note, Slot
 from ...ir.records import frozen
-from ..loop.schema import CURRENT, Budget, Loop, StateSpec, model_name
+from ..loop.agent_schema import Budget
+from ..loop.schema import CURRENT, Loop, StateSpec, model_name
 from ..loop.texts import Within, argument_key, template_of, texts_of_state
 from ..template.nodes import Given, Template
 from ..template.template import parse
@@ -120,6 +121,7 @@ class LoopContext:
         self.commands: dict[str, Expr] = {}
         read = {variable.path[0] for variable in used if variable.namespace == "loop"}
         self.reads_start = "started_at" in read
+        self.reads_folder = "run_dir" in read
         self.reads_elapsed = inner is not None and not read.isdisjoint({"elapsed", "elapsed_ms"})
 
     def note(self, kind: str, fields: dict[str, Any]) -> Note:

@@ -86,6 +86,8 @@ def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple
         case "prev" | "result":
             return Slot(variable.namespace), variable.path
         case "context":
+            if not variable.is_given:  # it has no value, which is a fault when it is used
+                return expr(freeze({})), variable.path
             return Slot(f"context.{head}"), tuple(rest)
         case "env":
             needs.env[head] = None
@@ -95,8 +97,8 @@ def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple
         case "loop":
             if head == "name":
                 return expr(place.loop), ()
-            if head == "started_at":
-                return Slot("started_at"), ()
+            if head in ("started_at", "run_dir"):
+                return Slot(head), ()
             needs.clock = True
             elapsed = prim("get", Slot("now"), "elapsed_ms")
             if place.is_inner:

@@ -5,6 +5,7 @@ Must not contain: YAML's syntax (`yaml_tree`), or the meaning of keys.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from typing import Any
@@ -74,15 +75,45 @@ class Document:
         self.text = source.text or ""
         self.root: Node | None = None
         self.diagnostics: list[Diagnostic] = []
+        # The texts one after another: the offset at which each begins, and its lines.
+        self._starts = [0]
+        self._texts: list[Document | None] = [None]
         self._lines = Lines(source)
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """The texts that it is made of."""
-        return (self.source,)
+        return (self.source, *(text.source for text in self._texts if text is not None))
+
+    def include(self, other: Document) -> None:
+        """Add another document, whose nodes may then be used in this tree and keep their places."""
+        last = self._texts[-1] or self
+        start = self._starts[-1] + len(last.text) + 1
+        self._starts.append(start)
+        self._texts.append(other)
+        stack: list[Node | None] = [other.root]
+        moved: set[int] = set()  # an alias is the node itself
+        while stack:
+            node = stack.pop()
+            if node is None or id(node) in moved:
+                continue
+            moved.add(id(node))
+            node.start += start
+            node.end += start
+            if isinstance(node, Sequence):
+                stack += node.items
+            elif isinstance(node, Mapping):
+                for entry in node.entries.values():
+                    stack += entry
 
     def span_at(self, start: int, end: int) -> Span:
         """The span of the characters from `start` to `end`."""
+        if len(self._starts) > 1:
+            at = bisect_right(self._starts, start) - 1
+            text = self._texts[at]
+            if text is not None:
+                first = self._starts[at]
+                return text.span_at(start - first, min(max(end, start) - first, len(text.text)))
         return self._lines.span(start, end)
 
     def span(self, node: Node) -> Span:
@@ -100,6 +131,10 @@ class Document:
         The same characters are looked for in the source; where escapes or line folding hide them,
         the whole scalar is the answer.
         """
+        if span is not None and span.path != self.source.path:
+            for other in self._texts:
+                if other is not None and other.source.path == span.path:
+                    return other.within(span, text, start, end)
         if span is None or span.path != self.source.path or not start < end:
             return span
         needle = text[start:end]

@@ -50,7 +50,11 @@ NAMESPACES = {
         Namespace("result", True, False, ("verdict", "details"), "The latest evaluation."),
         Namespace("state", False, False, ("name", "iteration"), "The state that runs."),
         Namespace(
-            "loop", False, False, ("name", "started_at", "elapsed_ms", "elapsed"), "The loop that runs."
+            "loop",
+            False,
+            False,
+            ("name", "started_at", "elapsed_ms", "elapsed", "run_dir"),
+            "The loop that runs; `run_dir` is a folder of the run's own, also written `${context.run_dir}`.",
         ),
         Namespace("env", True, True, None, "Environment variables."),
     )
@@ -109,7 +113,8 @@ class Variable:
     operands of that primitive.
     start, end: offsets of `${…}` in the template's text; for a variable inside a context value, of
     the outermost variable that brought it in. is_given: a `context` value known only to a run.
-    filters: primitives that take a part of the value, with their counts, in order.
+    filters: primitives that take a part of the value, with their counts, in order. is_word: `:shell`, the
+    author's text as one word of a shell; a value that is data is quoted by its place in any case.
     """
 
     namespace: str
@@ -122,6 +127,7 @@ class Variable:
     end: int = attrs.field(default=0, eq=False)
     is_given: bool = False
     filters: tuple[tuple[str, int], ...] = ()
+    is_word: bool = attrs.field(default=False, eq=False)
 
     @property
     def name(self) -> str:

@@ -36,6 +36,7 @@ def parse(
     kind: str,
     context: Mapping[str, Any] | None = None,
     known: Mapping[str, str] | None = None,
+    is_open: bool = False,
 ) -> Template:
     """Split `text` into parts (loops.md, rules 5 to 7).
 
@@ -43,12 +44,13 @@ def parse(
     context: the loop's `context:`; its values are put in place, nested ones depth-first, before the
     shell text is looked at, and a name that is missing in it is a problem. None: left as variables.
     known: texts of other variables known when compiling, such as `{"loop.name": "lint"}`.
+    is_open: whether a name that is missing in `context` is only a warning, and a fault when it is used.
     """
     if kind not in KINDS:
         raise ValueError(f"no kind of template: {kind}")
     if "$" not in text and _NUL not in text:
         return Template(text, (Literal(text),) if text else ())
-    parser = _Parser(kind, context, known or {})
+    parser = _Parser(kind, context, known or {}, is_open)
     parts = _joined(parser.expand(text, (), None))
     problems = parser.problems
     if kind == "shell":
@@ -58,18 +60,24 @@ def parse(
 
 _VARIABLE = re.compile(
     r"\$\{(?P<raw>raw:)?(?P<space>[^\W\d]\w*)(?P<path>(?:\.[\w-]+)+)"
-    r"(?P<filters>(?::(?:head|tail|bytes)=[0-9]{1,9})*)(?P<default>:default=[^}]*)?\}"
+    r"(?P<filters>(?::(?:head|tail|bytes)=[0-9]{1,9})*)"
+    # `:shell` and `?` are of little-loops: quoted for the shell; empty if missing.
+    r"(?P<shell>:shell)?(?P<default>:default=[^}]*|\?)?(?P<shell_last>:shell)?\}"
 )
 # Meant as a variable, not as the shell's own: a name and a dot.
 _MEANT = re.compile(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
 _MISPLACED = re.compile(r"\$\{[\s#!]+(?:raw:)?(?:" + "|".join(NAMESPACES) + r")\.")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _OPENING = re.compile(r"\$?\$\{")
 _LITERAL_HELP = "for a literal `${` write `$${`"
 
 
 class _Parser:
-    def __init__(self, kind: str, context: Mapping[str, Any] | None, known: Mapping[str, str]) -> None:
+    def __init__(
+        self, kind: str, context: Mapping[str, Any] | None, known: Mapping[str, str], is_open: bool
+    ) -> None:
         self.kind = kind
+        self.is_open = is_open
         self.context = context
         self.known = known
         self.problems: list[Problem] = []
@@ -96,8 +104,10 @@ class _Parser:
                 yield from self.inline(variable, trail)
         yield Literal(text[at:])
 
-    def problem(self, id: str, message: str, place: Variable, help: str | None) -> None:
-        found = Problem(id, message, place.start, place.end, help)
+    def problem(
+        self, id: str, message: str, place: Variable, help: str | None, severity: str = "error"
+    ) -> None:
+        found = Problem(id, message, place.start, place.end, help, severity)
         if found not in self.problems:
             self.problems.append(found)
 
@@ -112,15 +122,20 @@ class _Parser:
             default = found["default"]
             if default is not None and "${" in default:
                 self.nested(place)
+            has_shell = found["shell"] is not None or found["shell_last"] is not None
+            if default is not None:
+                has_shell = has_shell or default.endswith(":shell")
+                default = default[len(":default=") :].removesuffix(":shell")
             return (
                 Variable(
                     found["space"],
                     tuple(found["path"][1:].split(".")),
-                    None if default is None else default[len(":default=") :],
+                    default,
                     found["raw"] is not None,
                     start=place.start,
                     end=place.end,
                     filters=_filters(found["filters"]),
+                    is_word=has_shell,
                 ),
                 end,
             )
@@ -189,6 +204,9 @@ class _Parser:
             text = self.known.get(variable.name)
             yield variable if text is None else self.sized(variable, text)
             return
+        if variable.name == "context.run_dir" and "run_dir" not in self.context:
+            yield attrs.evolve(variable, namespace="loop")
+            return
         if variable.name in trail:
             cycle = " → ".join((*trail[trail.index(variable.name) :], variable.name))
             self.problem("context-cycle", f"`{variable.name}` contains itself: {cycle}", variable, None)
@@ -203,14 +221,18 @@ class _Parser:
         except LookupError:
             if variable.default is None:
                 self.undefined(variable)
+                if self.is_open:
+                    yield variable
             else:
-                yield self.sized(variable, variable.default)
+                yield self.sized(variable, _worded(variable, variable.default))
             return
         trail = (*trail, variable.name)
         if isinstance(value, str) and "$" not in value:
-            yield self.sized(variable, value)
+            yield self.sized(variable, _worded(variable, value))
         elif isinstance(value, str):
             yield from (self.sized(variable, part) for part in self.expand(value, trail, variable))
+        elif variable.is_word:
+            yield self.sized(variable, _worded(variable, text_of(self.plain(value, trail, variable))))
         else:
             yield Constant(self.plain(value, trail, variable))
 
@@ -259,6 +281,7 @@ class _Parser:
             f"`{variable.text}` is not defined",
             variable,
             f"{help}; a default is written `${{{variable.name}:default=text}}`",
+            "warning" if self.is_open else "error",
         )
 
     def plain(self, value: Any, trail: tuple[str, ...], variable: Variable) -> Any:
@@ -281,6 +304,13 @@ class _Parser:
                     "give it a context value of its own",
                 )
         return "".join(_as_literal(part).text for part in parts if not isinstance(part, Variable))
+
+
+def _worded(variable: Variable, text: str) -> str:
+    """The author's text, as one word of a shell where `:shell` asks for that."""
+    if not variable.is_word or _PLAIN_WORD.fullmatch(text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def _filters(text: str) -> tuple[tuple[str, int], ...]:

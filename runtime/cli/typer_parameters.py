@@ -87,6 +87,10 @@ NoPreflight = Annotated[
     ),
 ]
 NoLlm = Annotated[bool, option("--no-llm", "", _NO_LLM, MODELS)]
+Dialect = Annotated[
+    Text,
+    option("--dialect", "NAME", "Dialect of loops that name none: `llc` or `little-loops`.", PROGRAM),
+]
 LlmModel = Annotated[Text, option("--llm-model", "MODEL", "Override the model that judges output.", MODELS)]
 MaxIterations = Annotated[
     Count, option("--max-iterations", "N", "Override the loop's limit of iterations.", LIMITS, least=1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..host import clock
+from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
+from ..host import clock, files
 from ..host.effect_context import Context, environment_text, leave, pause, sleep_time, slept
 from .parts import Parts
 
@@ -22,7 +23,11 @@ def perform_clock(args: dict[str, Any], context: Context, parts: Parts) -> dict[
 
 
 def perform_env(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
-    return {"values": {name: environment_text(name) for name in args["names"]}}
+    values = {name: environment_text(name) for name in args["names"]}
+    if RUN_FOLDER in values:
+        values[RUN_FOLDER] = folder = f"{RUN_FOLDERS}/{context.run_id}/"
+        files.makedirs(folder, exist_ok=True)
+    return {"values": values}
 
 
 def perform_pause(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:

@@ -6,7 +6,7 @@ An image is untrusted input and is verified before it runs. Must not contain: wh
 
 from __future__ import annotations
 
-from ...ir.compile_options import DEFAULT_LLM_MODEL, CompileOptions
+from ...ir.compile_options import DEFAULT_LLM_MODEL, DIALECTS, CompileOptions
 from ...ir.scalars import scalar_or_text
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files
@@ -110,11 +110,20 @@ def compile_options(values: Values | None = None) -> CompileOptions:
         context={key: _context_value(given) for key, given in values.context},
         llm_enabled=False if values.no_llm else None,
         llm_model=values.llm_model,
+        dialect=known_dialect(values.dialect),
         arguments={name: argument_value(text) for name, text in values.arguments},
         declare=values.declare,
         max_expansions=values.max_expansions,
         max_nesting=values.max_nesting,
     )
+
+
+def known_dialect(name: str | None) -> str | None:
+    """The name of a dialect. Raises UserError for any other."""
+    if name not in (None, *DIALECTS):
+        help = f"there are {' and '.join(f'`{one}`' for one in DIALECTS)}"
+        raise UserError("bad-option", f"--dialect cannot be `{name}`", help)
+    return name
 
 
 def _context_value(given: Any) -> Any:

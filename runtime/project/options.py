@@ -22,6 +22,7 @@ OVERRIDES = {
     "max_iterations": COUNT,
     "no_llm": FLAG,
     "llm_model": TEXT,
+    "dialect": TEXT,
     "context": PAIR,
     "arguments": PAIR,
     "declare": MANY,
@@ -90,6 +91,7 @@ class Values:
     max_iterations: int | None = None
     no_llm: bool = False
     llm_model: str | None = None
+    dialect: str | None = None
     context: tuple[tuple[str, Any], ...] = ()
     arguments: tuple[tuple[str, str], ...] = ()
     declare: tuple[str, ...] = ()

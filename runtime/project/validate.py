@@ -9,6 +9,7 @@ from typing import Any
 from ...frontend.loop.advice import advice
 from ...frontend.lower.proof import proof_findings
 from ...frontend.source.files import is_flow_path, read_source
+from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source
 from ..host.crash_report import keep_report
@@ -17,7 +18,7 @@ from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
 from ..runs.loop_names import loop_files, resolve_loop
 from . import configuration
 from .compilation import compile_file
-from .load import argument_value, compile_options, load_image
+from .load import argument_value, compile_options, known_dialect, load_image
 
 
 class Finding:
@@ -41,16 +42,21 @@ class Finding:
 
 
 def check(
-    targets: Sequence[str], arguments: tuple[tuple[str, str], ...] = (), declare: tuple[str, ...] = ()
+    targets: Sequence[str],
+    arguments: tuple[tuple[str, str], ...] = (),
+    declare: tuple[str, ...] = (),
+    dialect: str | None = None,
 ) -> list[Finding]:
     """Check loops and flows by name or path; without any, all of `.loops/`. UserError where there is nothing.
 
     arguments: variables of the flows among them, as (name, text). declare: what else they may call.
+    dialect: of loops that name none.
     """
     found = list(targets) or list(loop_files().values())
     if not found and not _declares():
         raise UserError("no-loops", f"there are no loops in {LOOPS}/", "name the files to check")
-    findings = [_check_one(target, arguments, declare) for target in dict.fromkeys(found)]
+    options = compile_options().evolve(dialect=known_dialect(dialect))
+    findings = [_check_one(target, options, arguments, declare) for target in dict.fromkeys(found)]
     return findings if targets else findings + _check_declared(findings) + _check_configuration()
 
 
@@ -88,14 +94,15 @@ def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tuple[str, ...]) -> Finding:
+def _check_one(
+    target: str, options: CompileOptions, arguments: tuple[tuple[str, str], ...], declare: tuple[str, ...]
+) -> Finding:
     path = target
     try:
         path = resolve_loop(target)
         if path.endswith(IMAGE_SUFFIX):
             load_image(path)
             return Finding(path, [], [])
-        options = compile_options()
         if is_flow_path(path):
             options = options.evolve(arguments={name: argument_value(text) for name, text in arguments})
         if is_flow_path(path) or (declare and _may_call(path)):

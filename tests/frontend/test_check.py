@@ -170,8 +170,6 @@ def test_a_route_for_a_verdict_that_never_comes_is_a_warning() -> None:
     """Words of another evaluator in a route are dead."""
     text = states("a: {action: x, route: {success: done, failure: done, blocked: done}}")
     assert only(text) == ("warning", "unknown-verdict", "blocked")
-    text = states("a: {action: x, route: {yes: done, _: done}}")
-    assert helped(text) == "did you mean `success`?"
 
 
 def test_shorthand_for_a_verdict_that_never_comes_is_a_warning() -> None:
@@ -314,8 +312,8 @@ def test_a_key_without_effect_is_a_warning(body: str, id: str, key: str) -> None
 
 def test_a_verdict_s_key_beside_next_is_named() -> None:
     """As it was written, and not as the route that it stands for."""
-    (found,) = check_text(states("a: {action: x, next: done, on_retry_exhausted: done}"))
-    assert found.message == "`on_retry_exhausted` has no effect: `next` is taken whatever the result"
+    (found,) = check_text(states("a: {action: x, next: done, on_blocked: done}"))
+    assert found.message == "`on_blocked` has no effect: `next` is taken whatever the result"
 
 
 def test_error_routes_go_with_next() -> None:
@@ -537,11 +535,13 @@ def test_an_action_of_an_unknown_type_is_not_read_as_shell(type: str) -> None:
     assert only(states(*lines))[1:] == ("unknown-value", type)
 
 
-def test_a_verdict_key_of_little_loops_is_explained() -> None:
-    """`on_<word>` that is a key there is a verdict here, and none that comes."""
+def test_a_target_of_little_loops_needs_its_limit() -> None:
+    """`on_retry_exhausted` is taken where `max_retries` is given, and only there."""
     text = states("a: {action: x, on_success: done, on_failure: a, on_retry_exhausted: done}")
-    assert only(text)[1:] == ("unknown-verdict", "on_retry_exhausted")
-    assert "is a key of little-loops" in str(helped(text))
+    assert only(text) == ("warning", "unused-key", "on_retry_exhausted")
+    sound(text.replace("on_retry_exhausted", "max_retries: 2, on_retry_exhausted"))
+    text = states("a: {action: x, on_success: done, on_failure: a, max_retries: 2}")
+    assert only(text) == ("error", "missing-field", "max_retries")
 
 
 FAILING = states("a: {action: x, next: done, on_error: b}", "b: {action: y, next: done}")
@@ -576,8 +576,11 @@ def test_a_dialect_decides_where_a_failure_leads() -> None:
     assert loop(FAILED).states["failed"].status == "failure"
 
 
-def test_yes_in_a_route_is_a_warning_where_it_never_comes() -> None:
-    """`on_yes` means `success`, `route: {yes: …}` does not."""
-    text = states("a: {action: x, route: {yes: done, _: a}}")
-    assert only(text) == ("warning", "unknown-verdict", "yes")
-    assert helped(text) == "did you mean `success`?"
+def test_yes_and_no_are_success_and_failure() -> None:
+    """In a route as in `on_yes`; where a schema has these words, they are verdicts of their own."""
+    sound(states("a: {action: x, route: {yes: done, no: a}}"))
+    verdict = "{type: string, enum: [yes, no]}"
+    schema = f"{{type: object, properties: {{verdict: {verdict}}}, required: [verdict]}}"
+    judge = f"evaluate: {{type: llm_structured, schema: {schema}}}"
+    sound(states(f"a: {{action: x, {judge}, on_yes: done, on_no: a}}"))
+    sound(states(f"a: {{action: x, {judge}, route: {{yes: done, no: a}}}}"))

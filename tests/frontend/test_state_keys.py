@@ -12,11 +12,14 @@ import pytest
 
 from llc.frontend import lower
 from llc.frontend.loop import checks
-from llc.frontend.loop.schema import AGENT_OPTIONS, Loop, StateSpec
+from llc.frontend.loop.agent_schema import AGENT_OPTIONS
+from llc.frontend.loop.dialect_schema import STATE_KEYS
+from llc.frontend.loop.schema import Loop, StateSpec
 from llc.frontend.loop.texts import texts_of_state
 from llc.frontend.source.schema import fields_of
 
-KEYS = fields_of(StateSpec)
+# Those of little-loops are in tests/spec/test_dialect_spec.py.
+KEYS = {key: field for key, field in fields_of(StateSpec).items() if key not in STATE_KEYS}
 # Keys that are read by this list: those of agents, which `project_checks` holds against what an agent can do.
 LISTED = set(AGENT_OPTIONS)
 

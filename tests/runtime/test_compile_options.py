@@ -35,6 +35,7 @@ CHANGED: dict[str, Any] = {
     "context": {"x": 1},
     "declare": ("t",),
     "default_model": "m",
+    "dialect": "little-loops",
     "folder": "f",
     "llm_enabled": False,
     "llm_model": "m",

@@ -32,6 +32,7 @@ def batch(
     max_iterations: cli.MaxIterations = None,
     no_llm: cli.NoLlm = False,
     llm_model: cli.LlmModel = None,
+    dialect: cli.Dialect = None,
     context: cli.Context = None,
     arguments: cli.Arguments = None,
     declare: cli.Declare = None,

@@ -33,6 +33,7 @@ def fork(
     max_iterations: cli.MaxIterations = None,
     no_llm: cli.NoLlm = False,
     llm_model: cli.LlmModel = None,
+    dialect: cli.Dialect = None,
     context: cli.Context = None,
     arguments: cli.Arguments = None,
     declare: cli.Declare = None,

@@ -25,6 +25,7 @@ def run(
     no_preflight: cli.NoPreflight = False,
     no_llm: cli.NoLlm = False,
     llm_model: cli.LlmModel = None,
+    dialect: cli.Dialect = None,
     context: cli.Context = None,
     arguments: cli.Arguments = None,
     declare: cli.Declare = None,

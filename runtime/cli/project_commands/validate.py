@@ -21,11 +21,12 @@ def validate(
     json: cli.Json = False,
     arguments: cli.Arguments = None,
     declare: cli.Declare = None,
+    dialect: cli.Dialect = None,
 ) -> int:
     """Check loops without running them."""
 
     given = read({"arguments": arguments, "declare": declare})
-    findings = validation.check(loops or [], given["arguments"], given["declare"])
+    findings = validation.check(loops or [], given["arguments"], given["declare"], dialect)
     if json:
         write_json(validation.as_json(findings, strict))
     else:

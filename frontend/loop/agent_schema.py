@@ -1,0 +1,78 @@
+"""Schema of what a loop or a state asks of agents and models: options, settings, budgets."""
+
+from __future__ import annotations
+
+from ...ir.effects import PERMISSIONS
+from ...ir.records import frozen
+from ..source.schema import BOOLEAN, COUNT, DURATION, TEXT, Spec, Type, choice, fields_of, optional
+
+
+@frozen(kw_only=True)
+class LlmSettings(Spec):
+    """`llm`: how a model judges output."""
+
+    enabled: bool = optional(
+        BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code.", True
+    )
+    model: str | None = optional(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default.")
+    max_tokens: int = optional(COUNT, "The most tokens a judgement may take.", 256)
+    timeout: float = optional(DURATION, "Seconds for one judgement.", 30)
+    judge: str | None = optional(
+        choice("model", "agent"), "Who judges; absent: the model, or the agent if only it can be asked."
+    )
+    sees: str | None = optional(
+        choice("evidence", "output"),
+        "What is shown of an agent's work: what it changed and the last check (`evidence`), or its answer; "
+        "absent: evidence, and the answer to a slash command that changed no file.",
+    )
+
+
+@frozen(kw_only=True)
+class AgentSettings(Spec):
+    """`agent`: the program that runs slash commands; the command is its last argument."""
+
+    program: str = optional(TEXT, "The program.", "claude")
+    args: tuple[str, ...] = optional(
+        Type("list", TEXT),
+        "Its arguments before the command, or around it: `{prompt}`.",
+        ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
+    )
+
+
+@frozen(kw_only=True)
+class Budget(Spec):
+    """`budget`: what agent and model calls together may use in a run, as they report it."""
+
+    usd: float | None = optional(Type("number", above=0, most=1e12), "US dollars at most.")
+    tokens: int | None = optional(COUNT, "Tokens at most, in and out.")
+    calls: int | None = optional(COUNT, "Calls at most.")
+    seconds: float | None = optional(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """What is bounded, by unit."""
+        given = {"usd": self.usd, "tokens": self.tokens, "calls": self.calls, "seconds": self.seconds}
+        return {unit: bound for unit, bound in given.items() if bound is not None}
+
+
+@frozen(kw_only=True)
+class AgentOptions(Spec):
+    """What a loop, or a state in place of its loop, asks of an agent."""
+
+    model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")
+    effort: str | None = optional(TEXT, "How much the model reasons, in the agent's words, such as `high`.")
+    permissions: str | None = optional(
+        choice(*PERMISSIONS),
+        "What the agent may do without asking: all, edits, plans only, or as set; absent: `skip`.",
+    )
+    allowed_tools: tuple[str, ...] | None = optional(
+        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
+    )
+    append_prompt: str | None = optional(TEXT, "Text that follows the agent's system prompt.")
+    session: str | None = optional(
+        choice("new", "continue"), "Whether the agent continues its last session of the run; absent: `new`."
+    )
+    idle_timeout: float | None = optional(DURATION, "Seconds without output until the agent is stopped.")
+
+
+AGENT_OPTIONS = tuple(fields_of(AgentOptions))

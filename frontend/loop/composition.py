@@ -1,0 +1,446 @@
+"""Composition of a loop from several files: `import`, `fragment`, `from` and `flow`.
+
+A merge of trees before the schema is read, so that there is one reader; each node keeps its place in the
+file it comes from (`Document.include`). Inheritance comes first, then `flow`, then fragments
+(`spec/dialect.md`). Must not contain: keys of states, except those that compose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from posixpath import basename, commonpath, dirname, join, normpath
+from typing import Any
+
+from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
+from ..source.files import is_file, read_source, real
+from ..source.schema_reader import BAD, SchemaReader
+from ..source.yaml_tree import MAX_NODES, read_document
+from ..template.nodes import text_of
+from .dialect_schema import PARAMETERS, Parameter
+
+# Files that one loop may be made of.
+MAX_FILES = 100
+_KEYS = ("from", "flow", "state_defs", "import", "fragments")
+_PARAMETER = re.compile(r"\$\{param\.([\w-]+)((?::default=[^}]*)?(?::shell)?(?::default=[^}]*)?\??)\}")
+_STEP = re.compile(r"([^?\s]+)(?:\?([^:\s]+):([^:\s]+))?")
+
+
+def compose(document: Document) -> bool:
+    """Replace the root of a document by the loop that it describes; whether it was composed.
+
+    What is wrong is reported to the document, once and at the line that causes it.
+    """
+    root = document.root
+    if not isinstance(root, Mapping):
+        return False
+    states = root.entries.get("states")
+    uses = isinstance(states, tuple) and isinstance(states[1], Mapping)
+    fragments = uses and any(
+        isinstance(state, Mapping) and "fragment" in state.entries
+        for _, state in states[1].entries.values()  # type: ignore[index, union-attr]
+    )
+    if not fragments and not any(key in root.entries for key in _KEYS):
+        return False
+    composition = _Composition(document)
+    if _is_library(root):
+        key = root.entries["fragments"][0]
+        help = "write the file under `import` of a loop"
+        composition.refuse(
+            "fragment-library", "a library of fragments is not a loop", key, "begins here", help
+        )
+    root = composition.inherit(root, document.source.path, ())
+    root = composition.flow(root)
+    document.root = composition.fragments(root)
+    return True
+
+
+def _is_library(root: Mapping) -> bool:
+    """Whether a document only offers fragments to others."""
+    return "fragments" in root.entries and not root.entries.keys() & {
+        *("states", "initial", "flow", "from", "paradigm")
+    }
+
+
+class _Composition:
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.folder = dirname(document.source.path)
+        self.read: dict[str, Document] = {}
+        self.nodes = 0
+
+    def fail(self, id: str, message: str, node: Node, label: str = "", help: str | None = None) -> None:
+        self.document.report(Diagnostic(id, message, self.document.span(node), label, help))
+
+    def refuse(self, id: str, message: str, node: Node, label: str = "", help: str | None = None) -> None:
+        """Report what leaves nothing to check."""
+        self.fail(id, message, node, label, help)
+        raise Refused
+
+    # --- files --------------------------------------------------------------------------------
+
+    def find(self, name: str, node: Node, folder: str, endings: Iterable[str], what: str) -> Document | None:
+        """The document of a file that a loop names, read once; None with a finding.
+
+        It is looked for in the folder of the file that names it, then in the folders above, up to the
+        project's folder of loops; it may not lie outside of that, links resolved.
+        """
+        if self.document.source.path.startswith("<"):
+            self.fail("outside-project", f"a text without a file has no {what}", node, "write it to a file")
+            return None
+        folders = _folders(folder)
+        root = real(folders[-1] or ".")
+        candidates = [join(base, name + ending) for base in folders for ending in endings]
+        path = next((path for path in candidates if is_file(path)), None)
+        if path is None:
+            looked = ", ".join(f"`{base or '.'}`" for base in folders)
+            message = f"no {what} `{name[:200]}`"
+            self.fail("file-not-found", message, node, "names no file", f"it was looked for in {looked}")
+            return None
+        resolved = real(path)
+        if commonpath([root, resolved]) != root:
+            message = f"`{name[:200]}` lies outside the folder of loops"
+            help = f"copy the file to `{folders[-1] or '.'}` or a folder in it"
+            self.fail("outside-project", message, node, "leads out of it", help)
+            return None
+        if resolved in self.read:
+            return self.read[resolved]
+        if len(self.read) >= MAX_FILES:
+            self.refuse("too-many-items", f"a loop is made of more than {MAX_FILES} files", node)
+        try:
+            found = read_document(read_source(normpath(path)))
+        except CompileError as error:
+            for finding in error.diagnostics:
+                self.fail(finding.id, finding.message, node, "names this file", finding.help)
+            return None
+        self.read[resolved] = found
+        self.document.include(found)
+        for diagnostic in found.diagnostics:
+            self.document.report(diagnostic)
+        return found
+
+    # --- inheritance --------------------------------------------------------------------------
+
+    def inherit(self, root: Mapping, path: str, above: tuple[str, ...]) -> Mapping:
+        """The mapping with everything that its `from` gives; lists are replaced, mappings merged."""
+        given = root.entries.get("from")
+        if given is None:
+            return root
+        _, node = given
+        name = node.value if isinstance(node, Scalar) else None
+        if not isinstance(name, str) or not name.strip():
+            self.refuse("wrong-type", "`from` should be the name of a loop", node)
+        assert isinstance(name, str)
+        endings = ("",) if name.endswith((".yaml", ".yml")) else (".fsm.yaml", ".yaml")
+        parent = self.find(name, node, dirname(path), endings, "loop")
+        if parent is None:
+            raise Refused
+        chain = (*above, real(path))
+        if real(parent.source.path) in chain:
+            names = [basename(step) for step in (*chain, parent.source.path)]
+            self.refuse("circular-inheritance", f"the loop inherits from itself: {' → '.join(names)}", node)
+        if not isinstance(parent.root, Mapping):
+            if parent.root is not None:
+                self.fail("wrong-type", f"`{name}` is no loop: it is not a mapping", node)
+            raise Refused
+        base = self.inherit(parent.root, parent.source.path, chain)
+        return self.merge(base, root, without=("from",))
+
+    def merge(self, base: Mapping, over: Mapping, without: tuple[str, ...] = ()) -> Mapping:
+        """Both mappings as one, `over` taking precedence; its place is that of `over`."""
+        merged = Mapping(over.start)
+        merged.end = over.end
+        merged.entries = {key: entry for key, entry in base.entries.items() if key not in without}
+        self.count(len(merged.entries) + len(over.entries), over)
+        for key, (key_node, node) in over.entries.items():
+            below = base.entries.get(key)
+            if key in without:
+                continue
+            if below is not None and isinstance(below[1], Mapping) and isinstance(node, Mapping):
+                node = self.merge(below[1], node)
+            merged.entries[key] = (key_node, node)
+        return merged
+
+    def count(self, nodes: int, place: Node) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            message = f"the loop has more than {MAX_NODES:,} values"
+            self.refuse("too-many-nodes", message, place, "counted with what is merged into it")
+
+    # --- flow ---------------------------------------------------------------------------------
+
+    def flow(self, root: Mapping) -> Mapping:
+        """`flow: [a, b?yes:no, c]` with `state_defs` as `states`."""
+        given = root.entries.get("flow")
+        if given is None:
+            if "state_defs" in root.entries:
+                key = root.entries["state_defs"][0]
+                help = "add `flow: [first, second, …]`, or write `states`"
+                self.fail("unused-key", "`state_defs` describes the states of a `flow`", key, "no flow", help)
+            return root
+        key, steps = given
+        if not isinstance(steps, Sequence) or not steps.items:
+            self.refuse("wrong-type", "`flow` should be a list of states", steps, "", "write `[check, fix]`")
+        assert isinstance(steps, Sequence)
+        bodies = root.entries.get("state_defs")
+        defined = bodies[1].entries if bodies is not None and isinstance(bodies[1], Mapping) else {}
+        states = Mapping(steps.start)
+        states.end = steps.end
+        parsed = []
+        for item in steps.items:
+            found = (
+                _STEP.fullmatch(item.value)
+                if isinstance(item, Scalar) and isinstance(item.value, str)
+                else None
+            )
+            if found is None:
+                help = "write `name`, or `name?yes_target:no_target`"
+                self.fail("wrong-type", "a step of `flow` is the name of a state", item, "", help)
+            else:
+                parsed.append((item, found))
+        for number, (item, found) in enumerate(parsed):
+            after = parsed[number + 1] if number + 1 < len(parsed) else None
+            body = Mapping(item.start)
+            body.end = item.end
+            ways = (
+                {"on_yes": found[2], "on_no": found[3]}
+                if found[2]
+                else {"next": after[1][1]}
+                if after
+                else {}
+            )
+            for name, target in ways.items():
+                body.entries[name] = (_scalar(name, item), _scalar(target, item))
+            if after is None:
+                body.entries["terminal"] = (_scalar("terminal", item), _scalar(True, item))
+            name_node = _scalar(found[1], item)
+            if found[1] in defined:
+                name_node, own = defined[found[1]]
+                if isinstance(own, Mapping):
+                    body = self.merge(body, own)
+            if found[1] in states.entries:
+                self.fail("duplicate-key", f"`{found[1]}` occurs twice in `flow`", item, "given again")
+            states.entries[found[1]] = (name_node, body)
+        for name, (name_node, _) in defined.items():
+            if name not in states.entries:
+                message = f"`flow` has no state `{name[:80]}`"
+                known = suggest(name, states.entries, "`flow` has")
+                self.fail("unknown-state", message, name_node, "never entered", known)
+        composed = Mapping(root.start)
+        composed.end = root.end
+        composed.entries = {k: entry for k, entry in root.entries.items() if k not in ("flow", "state_defs")}
+        composed.entries["states"] = (key, states)
+        if "initial" not in composed.entries and parsed:
+            first, found = parsed[0]
+            composed.entries["initial"] = (key, _scalar(found[1], first))
+        return composed
+
+    # --- fragments ----------------------------------------------------------------------------
+
+    def fragments(self, root: Mapping) -> Mapping:
+        """The mapping with every `fragment` of a state merged into it."""
+        known = self.imported(root)
+        own = root.entries.get("fragments")
+        if own is not None:
+            self.add(own[1], known)
+        composed = Mapping(root.start)
+        composed.end = root.end
+        composed.entries = {k: entry for k, entry in root.entries.items() if k not in ("import", "fragments")}
+        states = root.entries.get("states")
+        if states is None or not isinstance(states[1], Mapping):
+            return composed
+        written = Mapping(states[1].start)
+        written.end = states[1].end
+        for name, (key, node) in states[1].entries.items():
+            if isinstance(node, Mapping) and "fragment" in node.entries:
+                node = self.expand(node, known)
+            written.entries[name] = (key, node)
+        composed.entries["states"] = (states[0], written)
+        return composed
+
+    def imported(self, root: Mapping) -> dict[str, Mapping | None]:
+        """The fragments of all libraries; those of a later one replace those of an earlier one."""
+        known: dict[str, Mapping | None] = {}
+        given = root.entries.get("import")
+        if given is None:
+            return known
+        _, node = given
+        if not isinstance(node, Sequence):
+            written = node.text if isinstance(node, Scalar) else ""
+            help = f"write `[{written}]`" if written else None
+            self.fail("wrong-type", "`import` should be a list of files", node, "", help)
+            known[""] = None  # its fragments are not known
+            return known
+        for item in node.items:
+            name = item.value if isinstance(item, Scalar) else None
+            if not isinstance(name, str) or not name:
+                self.fail("wrong-type", "an import is the path of a file", item)
+                continue
+            library = self.find(name, item, self.folder, ("",), "library")
+            content = library.root if library is not None else None
+            if not isinstance(content, Mapping):
+                known[""] = None
+                if content is not None:
+                    self.fail("wrong-type", f"`{name}` is no library: it is not a mapping", item)
+                continue
+            offered = content.entries.get("fragments")
+            if offered is None:
+                help = "a library has `fragments:`; a loop is inherited by `from`"
+                self.fail("missing-field", f"`{name}` has no `fragments`", item, "is no library", help)
+                known.setdefault("", None)
+            else:
+                self.add(offered[1], known)
+        return known
+
+    def add(self, node: Node, known: dict[str, Mapping | None]) -> None:
+        if not isinstance(node, Mapping):
+            self.fail("wrong-type", "`fragments` should be a mapping from names to parts of states", node)
+            known.setdefault("", None)
+            return
+        for name, (_, fragment) in node.entries.items():
+            if not isinstance(fragment, Mapping):
+                self.fail("wrong-type", f"fragment `{name[:80]}` should be a mapping", fragment)
+            known[name] = fragment if isinstance(fragment, Mapping) else None
+
+    def expand(self, state: Mapping, known: dict[str, Mapping | None]) -> Mapping:
+        """A state with its fragment below it."""
+        _, node = state.entries["fragment"]
+        name = node.value if isinstance(node, Scalar) else None
+        if not isinstance(name, str) or name not in known:
+            if not isinstance(name, str):
+                self.fail("wrong-type", "`fragment` should be the name of a fragment", node)
+            elif "" not in known:
+                names = [key for key in known if key]
+                help = (
+                    suggest(name, names, "there are")
+                    if names
+                    else "add `import:` with the library that has it"
+                )
+                self.fail("unknown-fragment", f"no fragment `{name[:80]}`", node, "", help)
+            return state  # its reader takes what is left as a flaw
+        fragment = known[name]
+        if fragment is None:
+            return state  # its reader takes what is left as a flaw
+        declared = fragment.entries.get("parameters")
+        parameters = self.parameters(declared[1] if declared is not None else None)
+        given = state.entries.get("with")
+        bindings = given[1].entries if given is not None and isinstance(given[1], Mapping) else {}
+        if given is not None and not isinstance(given[1], Mapping):
+            self.fail("wrong-type", "`with` should be a mapping from parameters to values", given[1])
+        values = self.bind(name, node, parameters, bindings)
+        body = Mapping(fragment.start)
+        body.end = fragment.end
+        hidden = ("description", "parameters")
+        body.entries = {key: entry for key, entry in fragment.entries.items() if key not in hidden}
+        body = self.filled(body, values, name)
+        own = Mapping(state.start)
+        own.end = state.end
+        own.entries = {key: entry for key, entry in state.entries.items() if key not in ("fragment", "with")}
+        own = self.filled(own, values, name)
+        return self.merge(body, own)
+
+    def parameters(self, node: Node | None) -> dict[str, Parameter]:
+        """The parameters that a fragment declares; what cannot be read is reported and left out."""
+        if node is None:
+            return {}
+        found = SchemaReader(self.document).value(PARAMETERS._replace(partial=True), node, "parameters", {})
+        return {} if found is BAD else found
+
+    def bind(
+        self, fragment: str, place: Node, parameters: dict[str, Parameter], bindings: dict[str, Any]
+    ) -> dict[str, str]:
+        """The text of each parameter of a fragment that has a value."""
+        values = {
+            name: text_of(parameter.default)
+            for name, parameter in parameters.items()
+            if parameter.default is not None
+        }
+        for name, (key, node) in bindings.items():
+            value = self.document.plain(node)
+            values[name] = text_of(value)
+            if name in parameters:
+                wanted = parameters[name].misfit(value)
+                if wanted is not None:
+                    help = parameters[name].description
+                    self.fail("wrong-type", f"`{name}` should be {wanted}", node, "", help)
+            elif parameters:
+                help = suggest(name, parameters, "it has")
+                message = f"fragment `{fragment[:80]}` has no parameter `{name[:80]}`"
+                self.fail("unknown-parameter", message, key, "unknown", help)
+        missing = [name for name, spec in parameters.items() if spec.required and name not in values]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            message = f"fragment `{fragment[:80]}` needs {names}"
+            help = f"add `with: {{{missing[0]}: …}}` to the state"
+            self.fail("missing-field", message, place, "", help)
+        return values | dict.fromkeys(missing, "")
+
+    def filled(self, node: Any, values: dict[str, str], fragment: str) -> Any:
+        """The node with `${param.x}` replaced in its texts."""
+
+        def value(found: re.Match[str]) -> str:
+            text = values.get(found[1])
+            if text is None:
+                default = re.search(r":default=([^:}]*)", found[2])
+                if default is not None or found[2].endswith("?"):
+                    return default[1] if default is not None else ""
+                missing.append(found[1])
+                return ""
+            return _quoted(text) if ":shell" in found[2] else text
+
+        missing: list[str] = []
+        if isinstance(node, Scalar):
+            if not isinstance(node.value, str) or "${param." not in node.value:
+                return node
+            text = _PARAMETER.sub(value, node.value)
+            for name in missing[:1]:
+                help = (
+                    suggest(name, values, "it has")
+                    if values
+                    else "declare it in `parameters` of the fragment"
+                )
+                message = f"fragment `{fragment[:80]}` has no parameter `{name[:80]}`"
+                self.fail("unknown-parameter", message, node, "is read here", help)
+            return Scalar(text, text, node.plain, node.start, node.end)
+        self.count(1, node)
+        if isinstance(node, Sequence):
+            items = [self.filled(item, values, fragment) for item in node.items]
+            if all(new is old for new, old in zip(items, node.items, strict=True)):
+                return node
+            listed = Sequence(node.start)
+            listed.end, listed.items = node.end, items
+            return listed
+        entries = {k: (key, self.filled(item, values, fragment)) for k, (key, item) in node.entries.items()}
+        if all(entries[k][1] is item for k, (_, item) in node.entries.items()):
+            return node
+        filled = Mapping(node.start)
+        filled.end, filled.entries = node.end, entries
+        return filled
+
+
+def _scalar(value: Any, place: Node) -> Scalar:
+    return Scalar(value, str(value), True, place.start, place.end)
+
+
+def _quoted(text: str) -> str:
+    """A text as one word of the shell, unless its variables will be quoted by their position."""
+    if "${" in text or re.fullmatch(r"[\w@%+=:,./-]+", text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _folders(folder: str) -> list[str]:
+    """Where files are looked for: a folder and those above it, up to the folder of loops.
+
+    That is the nearest one called `.loops` or `loops`; where there is none, only the folder itself.
+    """
+    found = [folder]
+    at = real(folder or ".")
+    while basename(at) not in (".loops", "loops"):
+        parent = dirname(at)
+        if parent == at:
+            return [folder]
+        at = parent
+        found.append(normpath(join(found[-1] or ".", "..")))
+    return found

@@ -1,0 +1,186 @@
+"""Meaning of the keys of little-loops: each loop as one that uses only llc's own keys.
+
+`as_own_keys` rewrites spellings, in every loop; `as_own_dialect` what the same keys mean differently, in a
+loop with `dialect: little-loops` (`spec/dialect.md`). Must not contain: composition of files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from ...ir.diagnostics import Diagnostic
+from ..template.template import parse
+from .agent_schema import Budget
+from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS
+from .evaluator_schema import ExitCode
+from .schema import GuardSettings, Loop, StallSettings, StateSpec
+
+# Names of terminals that little-loops takes as a failure.
+FAILURE_NAMES = frozenset({"failed", "error", "aborted", "finalize_aborted"})
+MOST_IN_A_ROW = 12
+# What little-loops takes for a test file.
+TEST_PATHS = ("**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*", "**/tests/**", "**/conftest.py")
+DEFAULT_STEPS = 50
+_RUN_FOLDER = re.compile(r"\$\{context\.run_dir(?:[:?][^}]*)?\}")
+_SESSIONS = {"fresh": "new", "continue": "continue"}
+_NOT_USED = ("Not ", "Not.")
+
+
+def translated(loop: Loop) -> Loop:
+    """The loop with llc's own keys and meaning only."""
+    if any(loop.is_given(key) for key in LOOP_KEYS):
+        loop = _own_settings(loop)
+    states = {name: _own_state(loop, state) for name, state in loop.states.items()}
+    if any(new is not old for new, old in zip(states.values(), loop.states.values(), strict=True)):
+        loop = attrs.evolve(loop, states=states)
+    return _own_dialect(loop) if loop.dialect == LITTLE_LOOPS else loop
+
+
+def unused_keys(loop: Loop) -> Iterator[Diagnostic]:
+    """Keys of little-loops that are accepted and have no effect, each with what there is instead."""
+    for block, keys in ((loop, LOOP_KEYS), *((state, STATE_KEYS) for state in loop.states.values())):
+        for key, field in keys.items():
+            if f"key:{key}" in block.spans and field.doc.startswith(_NOT_USED):
+                why = field.doc[:1].lower() + field.doc[1:].rstrip(".")
+                message = f"`{key}` has no effect: {why}"
+                yield Diagnostic("unused-key", message, block.span_of(f"key:{key}"), "", None, "warning")
+
+
+# --- spellings --------------------------------------------------------------------------------
+
+
+def _own_settings(loop: Loop) -> Loop:
+    changes: dict[str, Any] = {}
+    if loop.session is None and loop.session_mode is not None:
+        changes["session"] = _SESSIONS[loop.session_mode]
+    if loop.idle_timeout is None and loop.default_idle_timeout is not None:
+        changes["idle_timeout"] = loop.default_idle_timeout
+    policies = [loop.tamper_guard, *(state.tamper_guard for state in loop.states.values())]
+    policy = next((policy for policy in policies if policy not in (None, "allow")), None)
+    if loop.guard is None and policy is not None:
+        changes["guard"] = GuardSettings(paths=TEST_PATHS, on=policy)
+    failure = loop.circuit.repeated_failure if loop.circuit is not None else None
+    if failure is not None and loop.stall is None:
+        changes["stall"] = StallSettings(rounds=failure.window)
+        if failure.on_repeated_failure != "abort" and loop.on_stall is None:
+            changes["on_stall"] = failure.on_repeated_failure
+            place = failure.spans.get("on_repeated_failure")
+            if place is not None:
+                changes["spans"] = {**loop.spans, "on_stall": place}
+    if loop.singleton:
+        changes["scope"] = (
+            *(loop.scope if loop.scope is not None else (".",)),
+            f".loops/singletons/{loop.name}",
+        )
+    parameters = {
+        name: parameter.default if parameter.default is not None else ""
+        for name, parameter in (loop.parameters or {}).items()
+        if name not in loop.context and name != "run_dir"
+    }
+    inputs = {name: "" for name in (loop.input_key, *(loop.required_inputs or ())) if name is not None}
+    if parameters or inputs:
+        changes["context"] = {**inputs, **parameters, **loop.context}
+    return attrs.evolve(loop, **changes) if changes else loop
+
+
+def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
+    changes: dict[str, Any] = {}
+    if state.failure and state.status is None:
+        changes["status"] = "failure"
+    if state.acts and state.timeout is None and loop.default_timeout is not None:
+        changes["timeout"] = loop.default_timeout
+    if state.session is None and state.session_mode is not None:
+        changes["session"] = _SESSIONS[state.session_mode]
+    if state.allowed_tools is None and state.tools:
+        changes["allowed_tools"] = state.tools
+    ceiling = state.cost_ceiling.cost_ceiling_per_state if state.cost_ceiling is not None else None
+    if state.budget is None and ceiling is not None:
+        changes["budget"] = Budget(usd=ceiling)
+    return attrs.evolve(state, **changes) if changes else state
+
+
+# --- meaning ----------------------------------------------------------------------------------
+
+
+def _own_dialect(loop: Loop) -> Loop:
+    """A loop with `dialect: little-loops` as one that means the same to llc."""
+    changes: dict[str, Any] = {}
+    if loop.max_steps is None:
+        # `max_iterations` counts states there, unless `max_steps` does.
+        steps = loop.max_iterations if loop.is_given("max_iterations") else DEFAULT_STEPS
+        changes["max_steps"] = changes["max_iterations"] = steps
+    elif not loop.is_given("max_iterations"):
+        changes["max_iterations"] = loop.max_steps
+    if "input" not in loop.context:
+        changes["context"] = {"input": "", **loop.context}
+    if not loop.is_given("on_handoff"):
+        changes["on_handoff"] = "pause"
+    if not loop.llm.is_given("timeout"):
+        changes["llm"] = attrs.evolve(loop.llm, timeout=1800)
+    changes["states"] = {name: _own_meaning(loop, state) for name, state in loop.states.items()}
+    return attrs.evolve(loop, **changes)
+
+
+def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
+    if state.is_terminal:
+        return _own_terminal(loop, state)
+    if state.agent is not None:  # the name of a persona, not of a program
+        state = attrs.evolve(state, agent=None)
+    error = state.routes.get("_error")
+    if state.next is not None:
+        if not state.acts or error is None:
+            return state
+        route = {"success": state.next, "failure": error, "_error": error}
+        # Where exit codes decide whether `on_error` is taken, all but 0 have to be errors.
+        judge = ExitCode() if state.retryable_exit_codes is None else ExitCode(failure=())
+        return attrs.evolve(state, next=None, on_error=None, evaluate=judge, route=route)
+    if state.loop is not None:
+        return state
+    if not state.acts and state.evaluate is None and "success" in state.routes:
+        return attrs.evolve(state, next=state.routes["success"], route=None, on_success=None, on_failure=None)
+    changes: dict[str, Any] = {}
+    if not state.acts and state.evaluate is not None and state.evaluate.source is None:
+        source = "0" if isinstance(state.evaluate, ExitCode) else ""
+        changes["evaluate"] = attrs.evolve(state.evaluate, source=source)
+    if "failure" not in state.routes and "_" not in state.routes and error is not None:
+        changes["on_failure"] = error
+    return attrs.evolve(state, **changes) if changes else state
+
+
+def hard_limit(state: StateSpec) -> int:
+    """How often the action of a state may run in a row."""
+    given = state.throttle.hard_max if state.throttle is not None else None
+    return MOST_IN_A_ROW if given is None else given
+
+
+def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:
+    """A terminal there runs nothing, unless a limit leads to it."""
+    changes: dict[str, Any] = {}
+    if state.name in FAILURE_NAMES and state.status is None and state.failure is None:
+        changes["status"] = "failure"
+    if state.name not in (loop.on_max_steps, loop.on_max_iterations):
+        changes |= {"action": None, "action_type": None, "call": None, "capture": None, "evaluate": None}
+        changes["timeout"] = None
+    return attrs.evolve(state, **changes) if changes else state
+
+
+def with_scope(loop: Loop) -> Loop:
+    """The loop with the values of `context` in its scope.
+
+    The run's own folder is left out, which no other run works in, and so is what is empty.
+    """
+    if loop.scope is None or not any("${" in path for path in loop.scope):
+        return loop
+    paths = []
+    for path in loop.scope:
+        text = path
+        if "${" in path and not _RUN_FOLDER.search(path):
+            parsed = parse(path, kind="value", context=loop.context)
+            text = path if parsed.problems or parsed.fixed is None else parsed.fixed
+        if text and not _RUN_FOLDER.search(text):
+            paths.append(text)
+    return attrs.evolve(loop, scope=tuple(paths))

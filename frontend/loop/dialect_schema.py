@@ -1,0 +1,215 @@
+"""Keys of little-loops in loops and states (`source.schema`), which llc reads as spellings of its own.
+
+`StateSpec` and `LoopSettings` inherit from these classes; `dialect` gives the keys their meaning, or the note
+that says what has no effect. `spec/dialect.md` is printed from them. Must not contain: llc's own keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ...ir.compile_options import DIALECTS
+from ...ir.records import frozen
+from ..source.schema import (
+    BOOLEAN,
+    COUNT,
+    DURATION,
+    EXIT_CODES,
+    JSON,
+    NAME,
+    TARGET,
+    TEXT,
+    Spec,
+    Type,
+    block,
+    choice,
+    fields_of,
+    optional,
+    required,
+)
+from ..template.nodes import text_of
+from .agent_schema import AGENT_OPTIONS, AgentOptions
+
+_, LITTLE_LOOPS = DIALECTS
+# Keys at the top level of a file that silence warnings of little-loops' own checks.
+SILENCERS = r"[a-z_]+_ok"
+_LIST = Type("list", TEXT)
+_NUMBER = Type("number", least=0, most=1e12)
+
+
+_WANTED = {
+    "string": "a text",
+    "path": "a path",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "enum": "one of the values",
+}
+
+
+@frozen(kw_only=True)
+class Parameter(Spec):
+    """One of `parameters`: an input by its name."""
+
+    type: str = required(choice(*_WANTED), "What its value is.")
+    required: bool = optional(BOOLEAN, "Whether a value must be given.", False)
+    default: Any = optional(JSON, "Its value if none is given.")
+    description: str | None = optional(Type("text"), "What it is for.")
+    values: tuple[Any, ...] | None = optional(Type("list", JSON, least=1), "The values of an `enum`.")
+
+    def misfit(self, value: Any) -> str | None:
+        """What the value should be instead, in words; None if it fits, or if only a run can tell."""
+        if isinstance(value, str) and "${" in value:
+            return None
+        if self.type == "enum":
+            allowed = self.values or ()
+            if value in allowed or text_of(value) in [text_of(item) for item in allowed]:
+                return None
+            return f"one of {', '.join(text_of(item) for item in allowed)}"
+        if self.type in ("string", "path"):
+            fits = not isinstance(value, dict | list)
+        elif self.type == "boolean":
+            fits = isinstance(value, bool) or value in ("true", "false")
+        else:
+            fits = _is_number(value, whole=self.type == "integer")
+        return None if fits else _WANTED[self.type]
+
+
+def _is_number(value: Any, whole: bool) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return False
+    return isinstance(value, int | float) and (not whole or value == int(value))
+
+
+PARAMETERS = Type("map", block(Parameter))
+
+
+@frozen(kw_only=True)
+class RepeatedFailure(Spec):
+    """`circuit.repeated_failure`: a stall detector over states and verdicts."""
+
+    window: int = optional(COUNT, "Results in a row that are the same.", 3)
+    on_repeated_failure: str = optional(TEXT, "`abort`, or the state to go to.", "abort")
+    progress_paths: Any = optional(_LIST, "Not used: llc looks at the whole work tree.")
+    exclude_paths: Any = optional(_LIST, "Not used: llc looks at the whole work tree.")
+    recurrent_window: int | None = optional(COUNT, "Not used.")
+
+
+@frozen(kw_only=True)
+class Circuit(Spec):
+    """`circuit`: when a loop counts as stalled."""
+
+    repeated_failure: RepeatedFailure | None = optional(block(RepeatedFailure), "The stall detector.")
+
+
+@frozen(kw_only=True)
+class CostCeiling(Spec):
+    """`cost_ceiling`: what a state may cost."""
+
+    cost_ceiling_per_state: float | None = optional(
+        Type("number", above=0, most=1e12), "US dollars at most; `budget: {usd: …}` of the state."
+    )
+    cost_warn_at: float | None = optional(_NUMBER, "Not used.")
+
+
+@frozen(kw_only=True)
+class Throttle(Spec):
+    """`throttle`: how often the action of a state may run in a row."""
+
+    normal_max: int | None = optional(COUNT, "Not used.")
+    warn_max: int | None = optional(COUNT, "Not used.")
+    hard_max: int | None = optional(COUNT, "Runs in a row; absent: 12. Under the dialect only.")
+
+
+_GUARD = choice("revert", "fail", "allow")
+_CHECK = choice("fail", "warn", "allow")
+_SESSION = choice("fresh", "continue")
+
+
+@frozen(kw_only=True)
+class DialectLoop(AgentOptions):
+    """Keys of little-loops at the top level of a file."""
+
+    category: Any = optional(JSON, "Display only.")
+    visibility: Any = optional(JSON, "Display only.")
+    labels: Any = optional(JSON, "Display only.")
+    commands: Any = optional(JSON, "Display only.")
+    targets: Any = optional(JSON, "Display only.")
+    artifact_versioning: Any = optional(JSON, "Checked by little-loops only.")
+    artifact_mode: Any = optional(JSON, "Checked by little-loops only.")
+    artifact_output: Any = optional(JSON, "Not done: a state's action copies what is to be kept.")
+    config: Any = optional(JSON, "Not used: settings of little-loops.")
+    host_guard: Any = optional(JSON, "Not used: the memory of the machine is not watched.")
+    prompt_size_guard: Any = optional(JSON, "Not used: no warning of long prompts.")
+    pruning_profile: Any = optional(JSON, "Not used: what the agent loads is set in the agent.")
+    input_key: str | None = optional(NAME, "The `context` key that the text after the loop's name sets.")
+    required_inputs: tuple[str, ...] | None = optional(
+        Type("list", NAME), "Keys of `context` that must not be empty when the loop starts."
+    )
+    parameters: dict[str, Parameter] | None = optional(
+        PARAMETERS, "Keys of `context` with their types and defaults."
+    )
+    default_timeout: float | None = optional(DURATION, "`timeout` of states that have none.")
+    default_idle_timeout: float | None = optional(DURATION, "`idle_timeout` of the loop.")
+    singleton: bool = optional(
+        BOOLEAN, "Whether only one run of the loop may exist; a `scope` of its own.", False
+    )
+    circuit: Circuit | None = optional(
+        block(Circuit), "When the loop counts as stalled: `stall`, `on_stall`."
+    )
+    tamper_guard: str | None = optional(_GUARD, "What happens to changes of tests: `guard`.")
+    prepatch_check: str | None = optional(_CHECK, "Not done: write the check as a state.")
+    session_mode: str | None = optional(_SESSION, "`session`: `fresh` is `new`.")
+    max_edge_revisits: int | None = optional(COUNT, "Not used: `max_steps` limits jumps.")
+    on_max_steps: str | None = optional(TARGET, "The state that runs once when `max_steps` is reached.")
+    on_max_iterations: str | None = optional(TARGET, "The same for `max_iterations`.")
+
+
+@frozen(kw_only=True)
+class DialectState(AgentOptions):
+    """Keys of little-loops in a state."""
+
+    description: Any = optional(JSON, "Display only.")
+    failure: bool | None = optional(BOOLEAN, "Whether the run failed that ends here: `status: failure`.")
+    max_retries: int | None = optional(
+        Type("integer", least=0, most=1e12), "Entries in a row after the first one, at most."
+    )
+    on_retry_exhausted: str | None = optional(TARGET, "Where it goes instead of a further entry.")
+    retryable_exit_codes: tuple[int, ...] | None = optional(
+        EXIT_CODES, "The only exit codes that `on_error` takes; others go to `on_retry_exhausted`."
+    )
+    max_rate_limit_retries: int | None = optional(_NUMBER, "Not used: llc waits for the account's limit.")
+    rate_limit_backoff_base_seconds: float | None = optional(_NUMBER, "Not used: the account's time counts.")
+    rate_limit_max_wait_seconds: float | None = optional(_NUMBER, "Not used: the account's time counts.")
+    rate_limit_long_wait_ladder: Any = optional(Type("list", _NUMBER), "Not used: the account's time counts.")
+    on_rate_limit_exhausted: str | None = optional(TARGET, "Not used: llc waits for the account's limit.")
+    throttle: Throttle | None = optional(block(Throttle), "How often its action may run in a row.")
+    on_throttle_hard: str | None = optional(TARGET, "Where it goes then; absent: as `on_error`, or it fails.")
+    cost_ceiling: CostCeiling | None = optional(block(CostCeiling), "What the state may cost: `budget`.")
+    pruning_profile: Any = optional(JSON, "Not used: what the agent loads is set in the agent.")
+    tamper_guard: str | None = optional(_GUARD, "What happens to changes of tests: `guard` of the loop.")
+    prepatch_check: str | None = optional(_CHECK, "Not done: write the check as a state.")
+    session_mode: str | None = optional(_SESSION, "`session`: `fresh` is `new`.")
+    tools: Any = optional(_LIST, "`allowed_tools`.")
+    model_hint: Any = optional(JSON, "Not used: write `model`.")
+    loop: str | None = optional(TEXT, "A loop that runs as this state.")
+    context_passthrough: bool = optional(BOOLEAN, "Whether that loop gets the whole `context`.", False)
+    worktree: str | None = optional(TEXT, "The branch whose work tree that loop works in.")
+    # `with`, which is no name of a field: the inputs of `loop`.
+    bindings: Any = attrs.field(default=None, eq=False)
+
+    @property
+    def runs_loop(self) -> bool:
+        """Whether the state runs another loop."""
+        return self.loop is not None or self.is_given("loop")
+
+
+LOOP_KEYS = {key: field for key, field in fields_of(DialectLoop).items() if key not in AGENT_OPTIONS}
+STATE_KEYS = {key: field for key, field in fields_of(DialectState).items() if key not in AGENT_OPTIONS}

@@ -1,0 +1,236 @@
+"""Loops that are composed of several files: imports, fragments, inheritance and `flow`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llc.frontend.compile import Compiled, compile_file, compile_text
+from llc.ir.diagnostics import CompileError, Diagnostic
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes files of a folder of loops."""
+
+    def write(**files: str) -> Path:
+        folder = tmp_path / ".loops"
+        for name, text in files.items():
+            path = folder / (name.replace("__", "/") + ".yaml")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return folder
+
+    return write
+
+
+def made(path: Path) -> Compiled:
+    return compile_file(str(path))
+
+
+def refused(path: Path) -> Diagnostic:
+    """The only finding about a loop."""
+    with pytest.raises(CompileError) as error:
+        compile_file(str(path))
+    (found,) = error.value.diagnostics
+    return found
+
+
+HEAD = "name: x\ninitial: a\n"
+USES = (
+    HEAD + "import: [lib/common.yaml]\nstates:\n  a: {fragment: run, action: make, on_yes: done, on_no: a}\n"
+)
+DONE = "  done: {terminal: true}\n"
+LIBRARY = """\
+fragments:
+  run:
+    description: a command
+    action_type: shell
+    evaluate: {type: exit_code, failure: [1, 5]}
+"""
+
+
+def test_a_fragment_is_merged_below_its_state(write: Write) -> None:
+    """The state takes precedence, nested keys are merged."""
+    text = USES.replace("action: make", "action: make, evaluate: {success: [0, 3]}") + DONE
+    loop = made(write(x=text, lib__common=LIBRARY) / "x.yaml").loop
+    assert loop is not None
+    judge = loop.states["a"].evaluate
+    assert (judge.success, judge.failure) == ((0, 3), (1, 5))
+    assert loop.states["a"].action_type == "shell"
+
+
+def test_a_finding_is_shown_in_the_file_that_has_it(write: Write) -> None:
+    """A wrong key of a fragment is marked in the library."""
+    folder = write(x=USES + DONE, lib__common=LIBRARY + "    tmeout: 5\n")
+    found = refused(folder / "x.yaml")
+    assert found.span is not None
+    assert (found.id, found.span.path, found.span.line) == ("unknown-key", str(folder / "lib/common.yaml"), 6)
+
+
+def test_a_program_has_all_its_files(write: Write) -> None:
+    """So that a change of a library is seen."""
+    folder = write(x=USES + DONE, lib__common=LIBRARY)
+    assert [source.path for source in made(folder / "x.yaml").sources] == [
+        str(folder / "x.yaml"),
+        str(folder / "lib/common.yaml"),
+    ]
+
+
+def test_a_library_is_found_in_the_folders_above(write: Write) -> None:
+    """Up to the folder of loops."""
+    made(write(deep__down__x=USES + DONE, lib__common=LIBRARY) / "deep/down/x.yaml")
+
+
+PARAMETERS = """\
+fragments:
+  run:
+    parameters:
+      target: {type: string, required: true, description: what to make}
+      jobs: {type: integer, default: 2}
+    action: make -j${param.jobs} ${param.target:shell}
+"""
+
+
+def with_parameters(binding: str) -> str:
+    state = f"a: {{fragment: run, {binding}on_success: done, on_failure: a}}"
+    return f"{HEAD}import: [lib/common.yaml]\nstates:\n  {state}\n{DONE}"
+
+
+def test_parameters_are_put_in_place(write: Write) -> None:
+    """With defaults, and quoted where that is asked for."""
+    folder = write(x=with_parameters("with: {target: a b}, "), lib__common=PARAMETERS)
+    loop = made(folder / "x.yaml").loop
+    assert loop is not None
+    assert loop.states["a"].action == "make -j2 'a b'"
+
+
+@pytest.mark.parametrize(
+    ("binding", "id", "marked"),
+    [
+        ("", "missing-field", "run"),
+        ("with: {target: x, jobs: many}, ", "wrong-type", "many"),
+        ("with: {target: x, job: 3}, ", "unknown-parameter", "job"),
+        ("with: [target], ", "wrong-type", "[target]"),
+    ],
+)
+def test_wrong_bindings_are_one_finding(write: Write, binding: str, id: str, marked: str) -> None:
+    """At the line that causes it."""
+    folder = write(x=with_parameters(binding), lib__common=PARAMETERS)
+    with pytest.raises(CompileError) as error:
+        compile_file(str(folder / "x.yaml"))
+    found = error.value.diagnostics[0]
+    assert found.span is not None
+    line = (folder / "x.yaml").read_text().splitlines()[found.span.line - 1]
+    assert (found.id, line[found.span.column - 1 : found.span.end_column - 1]) == (id, marked)
+
+
+PARENT = (
+    HEAD + "max_iterations: 7\nscope: [src]\nstates:\n  a: {action: make, on_success: done, on_failure: a}\n"
+)
+
+
+def test_a_loop_inherits(write: Write) -> None:
+    """Mappings are merged, lists are replaced."""
+    child = "from: parent\nname: child\nscope: [docs]\nstates:\n  a: {action: make docs}\n"
+    loop = made(write(parent=PARENT + DONE, child=child) / "child.yaml").loop
+    assert loop is not None
+    assert (loop.name, loop.max_iterations, loop.scope) == ("child", 7, ("docs",))
+    assert (loop.states["a"].action, loop.states["a"].on_failure) == ("make docs", "a")
+
+
+def test_inheritance_has_no_cycles(write: Write) -> None:
+    """Neither direct ones nor longer ones."""
+    folder = write(one="from: one\nname: one\n", two="from: three\n", three="from: two\n")
+    assert refused(folder / "one.yaml").id == "circular-inheritance"
+    found = refused(folder / "two.yaml")
+    assert found.id == "circular-inheritance"
+    assert found.message.endswith("two.yaml → three.yaml → two.yaml")
+
+
+def test_a_flow_is_states(write: Write) -> None:
+    """`a?yes:no` branches, a plain step goes on, the last one ends."""
+    text = """\
+name: x
+flow: [check?done:fix, fix, done]
+state_defs:
+  check: {action: make}
+  fix: {action: make fix, next: check}
+"""
+    loop = made(write(x=text) / "x.yaml").loop
+    assert loop is not None
+    assert loop.initial == "check"
+    assert dict(loop.states["check"].routes) == {"success": "done", "failure": "fix"}
+    assert loop.states["fix"].next == "check"
+    assert loop.states["done"].terminal
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        (USES, "file-not-found"),
+        (USES.replace("[lib/common.yaml]", "lib/common.yaml"), "wrong-type"),
+        (USES.replace("lib/common.yaml", "../common.yaml"), "outside-project"),
+        (USES.replace("lib/common.yaml", "link.yaml"), "outside-project"),
+        (USES.replace("lib/common.yaml", "list.yaml"), "wrong-type"),
+        (USES.replace("lib/common.yaml", "empty.yaml"), "empty-document"),
+        (USES.replace("lib/common.yaml", "bad.yaml"), "yaml-syntax"),
+        (USES.replace("lib/common.yaml", "loop.yaml"), "missing-field"),
+        (USES.replace("lib/common.yaml", "good.yaml").replace("run", "rum"), "unknown-fragment"),
+        ("from: nothing\nname: x\n", "file-not-found"),
+        ("from: [a]\nname: x\n", "wrong-type"),
+        ("from: list\nname: x\n", "wrong-type"),
+        ("from: ../../etc/passwd\nname: x\n", "file-not-found"),
+        ("name: x\nflow: []\n", "wrong-type"),
+        ("name: x\nflow: check\n", "wrong-type"),
+        (LIBRARY, "fragment-library"),
+    ],
+)
+def test_a_part_that_is_not_there_is_one_finding(write: Write, tmp_path: Path, text: str, id: str) -> None:
+    """No other finding follows from it."""
+    folder = write(
+        x=text + (DONE if "states" in text else ""),
+        list="[a]\n",
+        empty="",
+        bad="a: [\n",
+        loop=PARENT + DONE,
+        good=LIBRARY,
+    )
+    (tmp_path / "common.yaml").write_text(LIBRARY)
+    os.symlink(tmp_path / "common.yaml", folder / "link.yaml")
+    found = refused(folder / "x.yaml")
+    assert (found.id, found.help is not None or found.span is not None) == (id, True)
+
+
+def test_a_text_without_a_file_imports_nothing() -> None:
+    """There is no folder to look in."""
+    with pytest.raises(CompileError) as error:
+        compile_text(USES + DONE)
+    assert [found.id for found in error.value.diagnostics] == ["outside-project"]
+
+
+def test_a_thousand_fragments_are_merged(write: Write) -> None:
+    """In a library and in a loop."""
+    count = 1000
+    library = "fragments:\n" + "".join(f"  f{i}: {{action: echo {i}}}\n" for i in range(count))
+    states = "".join(
+        f"  s{i}: {{fragment: f{i}, next: {f's{i + 1}' if i + 1 < count else 'done'}}}\n"
+        for i in range(count)
+    )
+    text = f"name: x\ninitial: s0\nmax_steps: 2000\nimport: [lib.yaml]\nstates:\n{states}{DONE}"
+    loop = made(write(x=text, lib=library) / "x.yaml").loop
+    assert loop is not None
+    assert loop.states["s999"].action == "echo 999"
+
+
+def test_merges_cannot_grow_without_end(write: Write) -> None:
+    """Each use of a large fragment counts."""
+    library = "fragments:\n  big:\n    args: [" + "{a: '${param.x}'}, " * 3000 + "]\n"
+    states = "".join(f"  s{i}: {{fragment: big, with: {{x: y}}, next: done}}\n" for i in range(2000))
+    text = f"name: x\ninitial: s0\nimport: [lib.yaml]\nstates:\n{states}{DONE}"
+    assert refused(write(x=text, lib=library) / "x.yaml").id == "too-many-nodes"

@@ -1,0 +1,74 @@
+"""`spec/dialect.md` lists the keys of little-loops, and every key of it is read."""
+
+from __future__ import annotations
+
+import pytest
+from spec.tables import compare, keys
+
+from llc.frontend.compile import compile_text
+from llc.frontend.loop import dialect_schema
+from llc.frontend.loop.agent_schema import AgentOptions
+from llc.frontend.loop.dialect_schema import LOOP_KEYS, STATE_KEYS
+from llc.frontend.source.schema import Type, fields_of
+from llc.ir.diagnostics import CompileError
+
+HEAD = "name: x\ninitial: a\n"
+STATES = "states:\n  a: {action: make, on_yes: done, on_no: a, on_error: done%s}\n  done: {terminal: true}\n"
+
+
+def test_tables_are_printed_from_the_schema(update: bool) -> None:
+    """The tables of keys are those of the classes."""
+    compare("dialect.md", lambda name: keys(getattr(dialect_schema, name), AgentOptions), update)
+
+
+def value_of(key: str, type: Type) -> str:
+    """A value that a key may have."""
+    match type.kind:
+        case "boolean":
+            return "true"
+        case "integer" | "number":
+            return "3"
+        case "choice":
+            return type.choices[0]
+        case "list":
+            return "[]" if type.item is None else f"[{value_of(key, type.item)}]"
+        case "map":
+            return "{p: {type: string}}"
+        case "spec":
+            key, field = next(iter(fields_of(type.specs[0]).items()))
+            return f"{{{key}: {value_of(key, field.type)}}}"
+        case "target":
+            return "done"
+    return "word"
+
+
+def ids(text: str) -> set[str]:
+    """The ids of the errors in a text."""
+    try:
+        compile_text(text)
+    except CompileError as error:
+        return {found.id for found in error.diagnostics if found.is_error}
+    return set()
+
+
+@pytest.mark.parametrize("key", LOOP_KEYS)
+def test_a_key_of_a_loop_is_accepted(key: str) -> None:
+    """With a value of its type, and with no other finding than a warning."""
+    assert ids(f"{HEAD}{key}: {value_of(key, LOOP_KEYS[key].type)}\n{STATES % ''}") == set()
+
+
+@pytest.mark.parametrize("key", STATE_KEYS)
+def test_a_key_of_a_state_is_accepted(key: str) -> None:
+    """`loop` and what belongs to it are read, and refused with one message."""
+    more = {"max_retries": ", on_retry_exhausted: done", "loop": ", with: {a: 1}"}.get(key, "")
+    text = f"{HEAD}{STATES}" % f", {key}: {value_of(key, STATE_KEYS[key].type)}{more}"
+    assert ids(text) == ({"sub-loop"} if key == "loop" else set())
+
+
+@pytest.mark.parametrize("key", ["parallel", "hooks"])
+def test_what_comes_later_is_one_finding(key: str) -> None:
+    """It names the key, and what there is instead."""
+    with pytest.raises(CompileError) as error:
+        compile_text(f"{HEAD}{STATES}" % f", {key}: [a]")
+    (found,) = error.value.diagnostics
+    assert (found.id, f"`{key}` is a key of" in str(found.help)) == ("unknown-key", True)
