@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from _thread import allocate_lock
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -84,6 +84,11 @@ def _reader() -> _Reader:
 
 
 Children = list[Any]
+
+
+def _constant(value: Any) -> Callable[[_Reader, Children], Any]:
+    """The method of a rule that always means this value."""
+    return lambda reader, children: value
 
 
 class _Reader:
@@ -378,23 +383,8 @@ class _Reader:
 
     # --- constants ----------------------------------------------------------------------------
 
-    def null(self, _: Children) -> Any:
-        return None
-
-    def true(self, _: Children) -> Any:
-        return True
-
-    def false(self, _: Children) -> Any:
-        return False
-
-    def inf(self, _: Children) -> Any:
-        return math.inf
-
-    def minus_inf(self, _: Children) -> Any:
-        return -math.inf
-
-    def nan(self, _: Children) -> Any:
-        return math.nan
+    null, true, false = _constant(None), _constant(True), _constant(False)
+    inf, minus_inf, nan = _constant(math.inf), _constant(-math.inf), _constant(math.nan)
 
     def integer(self, children: Children) -> Any:
         token = children[0]

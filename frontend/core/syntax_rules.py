@@ -119,16 +119,14 @@ class Rule:
     source: Form
 
 
+@frozen(eq=False)
 class SyntaxRules:
     """A macro: its rules, and the scope its templates' own names are looked up in."""
 
-    __slots__ = ("name", "rules", "scope", "span")
-
-    def __init__(self, name: str, rules: tuple[Rule, ...], scope: Scope, span: Span | None) -> None:
-        self.name = name
-        self.rules = rules
-        self.scope = scope
-        self.span = span
+    name: str
+    rules: tuple[Rule, ...]
+    scope: Scope
+    span: Span | None
 
     def expand(self, use: Form, scope: Scope, room: int) -> tuple[Datum, int] | None:
         """The expansion of a use and the number of data created; None if no rule matches.

@@ -53,14 +53,17 @@ class WorkerTimeout(Exception):
 
 
 class Worker:
-    """A helper that runs `main()` of a module of this package; `words` are arguments for it."""
+    """A helper that runs `main()` of a module of this package; `words` are arguments for it.
+
+    requests, answers: descriptors of the pipes to it and from it, -1 while it does not run.
+    """
 
     def __init__(self, module: str, env: Mapping[bytes, bytes], *words: str) -> None:
         self._words = words
         self._module = f"{__package__.rpartition('.')[0]}.{module}"
         self._env = env
         self._pid = 0
-        self._read = self._write = -1
+        self.answers = self.requests = -1
         self._ready = False
 
     def start(self) -> None:
@@ -72,7 +75,7 @@ class Worker:
         try:
             ends += pipes.pipe()
             ends += pipes.pipe()
-            requests, self._write, self._read, answers = ends
+            requests, self.requests, self.answers, answers = ends
             self._pid = processes.posix_spawn(
                 sys.executable,
                 command_of(self._module, *self._words),
@@ -88,13 +91,13 @@ class Worker:
         except OSError as error:
             for descriptor in ends:
                 files.close(descriptor)
-            self._read = self._write = -1
+            self.answers = self.requests = -1
             raise WorkerEnded(f"it could not be started: {error.strerror}") from error
         finally:
             files.close(null)
         files.close(requests)
         files.close(answers)
-        pipes.set_blocking(self._write, False)
+        pipes.set_blocking(self.requests, False)
         self._ready = False
 
     def ready(
@@ -136,9 +139,9 @@ class Worker:
 
     def let_go(self) -> None:
         """Tell the helper that nothing more comes: it ends by itself, when it has put everything away."""
-        if self._write >= 0:
-            files.close(self._write)
-            self._write = -1
+        if self.requests >= 0:
+            files.close(self.requests)
+            self.requests = -1
 
     def wait_and_close(self, seconds: float) -> None:
         """Give a helper that was let go time to end, and end it then."""
@@ -155,20 +158,10 @@ class Worker:
         if self._pid:
             self.kill()
             processes.waitpid(self._pid, 0)
-        if self._read >= 0:
+        if self.answers >= 0:
             self._forget()
 
     # --- for who talks to it otherwise (`shared_worker`) ------------------------------------------
-
-    @property
-    def requests(self) -> int:
-        """Where it is written to."""
-        return self._write
-
-    @property
-    def answers(self) -> int:
-        """Where it is read."""
-        return self._read
 
     def kill(self) -> None:
         if self._pid:
@@ -182,10 +175,10 @@ class Worker:
         return f"it was ended by {signals.name_of(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     def _forget(self) -> None:
-        files.close(self._read)
+        files.close(self.answers)
         self.let_go()
         self._pid = 0
-        self._read = self._write = -1
+        self.answers = self.requests = -1
 
     def _exchange(
         self,
@@ -198,10 +191,10 @@ class Worker:
         """Write `line` and read one line that is no part."""
         end = clock.monotonic() + seconds
         poller = pipes.poll()
-        poller.register(self._read, pipes.POLLIN)
+        poller.register(self.answers, pipes.POLLIN)
         poller.register(interrupt, pipes.POLLIN)
         if line:
-            poller.register(self._write, pipes.POLLOUT)
+            poller.register(self.requests, pipes.POLLOUT)
         rest = memoryview(line)
         answer = bytearray()
         while not answer.endswith(b"\n"):
@@ -211,7 +204,7 @@ class Worker:
                 raise WorkerTimeout
             ready = poller.poll(milliseconds(min(left, TICK) if on_tick else left))
             for descriptor, _ in ready:
-                if descriptor == self._read:
+                if descriptor == self.answers:
                     data = files.read(descriptor, 1 << 16)
                     if not data:
                         raise WorkerEnded(self._ending())
@@ -220,7 +213,7 @@ class Worker:
                         answer = _told(answer, on_part)
                     if len(answer) > MAX_ANSWER:
                         raise WorkerEnded(f"its answer is longer than {MAX_ANSWER >> 20} MiB")
-                elif descriptor == self._write:
+                elif descriptor == self.requests:
                     try:
                         rest = rest[files.write(descriptor, rest[: 1 << 16]) :]
                     except BrokenPipeError:

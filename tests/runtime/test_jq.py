@@ -163,7 +163,7 @@ def test_a_helper_ends_with_its_parent() -> None:
     """The pipe closes, and the helper with it."""
     worker = JqWorker()
     worker._worker.start()
-    pid, read, write = worker._worker._pid, worker._worker._read, worker._worker._write
+    pid, read, write = worker._worker._pid, worker._worker.answers, worker._worker.requests
     os.close(write)
     os.close(read)
     assert os.waitpid(pid, 0)[0] == pid
