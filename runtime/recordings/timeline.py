@@ -47,6 +47,19 @@ class Frame:
 
 
 @frozen
+class View:
+    """The slots at a point: active functions, innermost last, those of the call of effect `seq`.
+
+    items: for which item that call is, side by side with others. place: of the author's source.
+    """
+
+    seq: int | None
+    frames: list[Frame]
+    items: tuple[int, ...]
+    place: Span | None
+
+
+@frozen
 class Point:
     """A run after a number of results.
 
@@ -245,15 +258,24 @@ class Timeline:
 
     # --- with the machine ---------------------------------------------------------------------
 
-    def at(self, number: int) -> Point:
-        """A point with all that is to be seen there. Raises UserError."""
+    def view(self, number: int) -> View:
+        """What is in the slots at a point. Raises UserError."""
         execution = self._wind(number)
         machine = execution.machine
         answer = self.answer(number)
         seq = answer.seq if answer is not None else _last_word(machine)
-        asked = self.effect(seq)
         frames, items = self._frames(machine, seq)
         own = [frame for frame in frames if not _is_library(frame)] or frames
+        shown_frames = [_frame(frame) for frame in own[-_FRAMES:]]
+        return View(seq, shown_frames, items, self._place(execution, frames, seq))
+
+    def at(self, number: int) -> Point:
+        """A point with all that is to be seen there. Raises UserError."""
+        view = self.view(number)
+        execution = self._execution
+        answer = self.answer(number)
+        seq = view.seq
+        asked = self.effect(seq)
         end = self.recording.end
         return Point(
             number,
@@ -263,10 +285,14 @@ class Timeline:
             asked,
             answer.result if answer is not None else None,
             [event.of(shown(event.wire)) for event in self.recording.activity.get(seq or 0, ())],
-            [found for one in machine.waiting if one != seq and (found := self.effect(one)) is not None],
-            [_frame(frame) for frame in own[-_FRAMES:]],
-            items,
-            self._place(execution, frames, seq),
+            [
+                found
+                for one in execution.machine.waiting
+                if one != seq and (found := self.effect(one)) is not None
+            ],
+            view.frames,
+            view.items,
+            view.place,
             diff.ending(end) if end is not None and number == self.count - 1 else None,
             self.is_failure(number),
         )

@@ -13,10 +13,13 @@ _VARYING = ("duration_ms", "elapsed_ms", "usage", "session")
 _FIELDS = ("verdict", "route")
 
 Row = list[Any]
+# Pairs of outputs whose lines are compared, and lines of each.
+_MOST_SHOWN = 300
+_MOST_LINES = 2_000
 
 
 def align(one: dict[str, Any], other: dict[str, Any]) -> list[Row]:
-    """Rows of two runs: the position in each or None, and what is different there or None.
+    """Rows of two runs: the position in each or None, what is different there or None, and changed lines.
 
     one, other: what `RunModel.update` gave first.
     """
@@ -31,7 +34,17 @@ def align(one: dict[str, Any], other: dict[str, Any]) -> list[Row]:
     pairs: list[tuple[int | None, int | None]] = [(at, at) for at in range(start)]
     pairs += [(_moved(a, start), _moved(b, start)) for a, b in _align(*middle)]
     pairs += [(len(before) - at, len(after) - at) for at in range(end, 0, -1)]
-    return [[a, b, _difference(one, other, a, b)] for a, b in pairs]
+    rows: list[Row] = []
+    shown = 0
+    for a, b in pairs:
+        difference = _difference(one, other, a, b)
+        rows.append([a, b, difference])
+        if a is not None and b is not None and difference is not None and shown < _MOST_SHOWN:
+            text = _changed_lines(one, other, a, b)
+            if text:
+                rows[-1].append(text)
+                shown += 1
+    return rows
 
 
 def _moved(at: int | None, by: int) -> int | None:
@@ -75,6 +88,21 @@ def _difference(one: dict[str, Any], other: dict[str, Any], a: int | None, b: in
     if a == len(one["steps"]) - 1 and b == len(other["steps"]) - 1:
         found += _ends(one["run"], other["run"])
     return ", ".join(found) or None
+
+
+def _changed_lines(one: dict[str, Any], other: dict[str, Any], a: int, b: int) -> str:
+    """The lines of an output, and of a command, that differ, as a unified diff; "" if none do."""
+    found: list[str] = []
+    fields = (("args", "command"), ("result", "output"), ("result", "stderr"))
+    for holder, name in fields:
+        texts = []
+        for update, at in ((one, a), (other, b)):
+            value = _value(update, update["steps"][at].get(holder))
+            text = value.get(name) if isinstance(value, dict) else None
+            texts.append(text.splitlines() if isinstance(text, str) else [])
+        if texts[0] != texts[1] and max(map(len, texts)) <= _MOST_LINES:
+            found += difflib.unified_diff(*texts, f"A: {name}", f"B: {name}", lineterm="", n=2)
+    return "\n".join(found)
 
 
 def _ends(run: dict[str, Any], other: dict[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ from ..journal.run_history import RunHistory
 from ..recordings import diff_text
 from ..recordings.find import RunFiles
 from ..recordings.recording import RecordingBuilder, bounded
-from ..recordings.timeline import Point, Timeline
+from ..recordings.timeline import Timeline, View
 from ..runs.locks import is_live
 from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded
@@ -197,11 +197,11 @@ class RunModel:
                 # The last position changes when its result comes.
                 begin = max(min(self._points - 1, first), 0)
                 if begin < self._points:
-                    before = self._timeline.at(begin - 1) if begin else None
+                    before = self._timeline.view(begin - 1) if begin else None
                     self._frames = self._slots(before) if before is not None else []
                     self._items = before.items if before is not None else ()
                 for number in range(begin, self._timeline.count):
-                    point = self._timeline.at(number)
+                    point = self._timeline.view(number)
                     found[number] = self._delta(number, point)
                     self._points = number + 1
         except (UserError, JournalError) as error:
@@ -210,7 +210,7 @@ class RunModel:
             self._no_slots = f"the journal is damaged: {self._builder.damage}"
         return found
 
-    def _slots(self, point: Point) -> Frames:
+    def _slots(self, point: View) -> Frames:
         return [
             (
                 frame.function,
@@ -220,7 +220,7 @@ class RunModel:
             for frame in point.frames
         ]
 
-    def _delta(self, number: int, point: Point) -> dict[str, Any]:
+    def _delta(self, number: int, point: View) -> dict[str, Any]:
         """The slots of a position: all (`frames`), or those that changed since the position before."""
         now, before = self._slots(point), self._frames
         self._frames = now
@@ -253,7 +253,7 @@ class RunModel:
             found["node"] = node
         return found
 
-    def _node(self, point: Point) -> int | None:
+    def _node(self, point: View) -> int | None:
         """The node of a diagram of functions or of IR; a loop's is that of its state."""
         for frame in reversed(point.frames):
             for name in (frame.function, frame.state, f"{frame.function}: {frame.state}"):
@@ -349,15 +349,22 @@ class RunModel:
         }
         if end is not None:
             if end.error:
-                error = diff_text.shown_map(end.error)
-                if self._is_bare:
-                    error = {name: error.get(name) for name in ("kind", "span", "backtrace")}
-                about["error"] = error
+                about["error"] = self._error(diff_text.shown_map(end.error))
             if end.value is not None:
                 about["value"] = self.values.add_packed(end.value)
         # The header itself is data like the values: masked, and what JavaScript reads exactly.
         prepared: dict[str, Any] = self.values.prepared(about)
         return prepared
+
+    def _error(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The error that ended the run, its fields in the form that a page needs."""
+        texts = ("kind", "span") if self._is_bare else ("kind", "span", "message", "help")
+        error: dict[str, Any] = {name: str(found[name]) for name in texts if found.get(name)}
+        trace, details = found.get("backtrace"), found.get("details")
+        error["backtrace"] = [str(line) for line in trace] if isinstance(trace, list) else []
+        if isinstance(details, dict) and not self._is_bare:
+            error["details"] = details
+        return error
 
     def _sentence(self, is_running: bool) -> str:
         """Why the run ended, or where it is."""

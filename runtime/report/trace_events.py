@@ -88,8 +88,10 @@ def _effects(update: dict[str, Any], end: int) -> Iterator[dict[str, Any]]:
         )
         args = {name: step[name] for name in names if name in step}
         length = (step.get("end", end) - step["start"]) * 1000
-        name = step.get("subject") or step["kind"]
-        yield _event("X", name, step["start"], thread, dur=max(length, 0), cat=step["kind"], args=args)
+        name = step.get("subject") or step.get("kind", "effect")
+        yield _event(
+            "X", name, step["start"], thread, dur=max(length, 0), cat=step.get("kind", "effect"), args=args
+        )
         if "verdict" in step and "end" in step:
             yield _event("i", step["verdict"], step["end"], thread, s="t", cat="verdict")
 

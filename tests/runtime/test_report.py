@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from llc.runtime.journal.codec import seal, unseal
 from llc.runtime.journal.journal import Blobs
 from llc.runtime.recordings.find import find_run
 from llc.runtime.recordings.recording import bounded
@@ -302,6 +305,60 @@ def test_changes_of_files_are_on_their_step(llc: Llc, place: Path) -> None:
     assert not any("diff" in step for step in data_of(name, is_bare=True)["steps"])
 
 
+JUNK: list[Any] = [
+    *(
+        None,
+        True,
+        -1,
+        10**30,
+        1e308,
+        "",
+        "x\u202e\x1b[31m",
+        "\ud800",
+        [],
+        [1],
+        {},
+        {"a": 1},
+        [["A", "b"], [3]],
+    ),
+    *({"$blob": "zz", "size": "q"}, {"$blob": "0" * 64}, {"$secret": 4}, {"$secret": ["a", 5]}, {"$map": 3}),
+    *({"$float": "zzz"}, "2026-13-45T00:00:00.000Z"),
+]
+
+
+def changed(chance: random.Random, value: Any) -> Any:
+    """The value with something in it replaced by junk."""
+    if isinstance(value, dict) and value and chance.random() < 0.8:
+        name = chance.choice(list(value))
+        return {**value, name: changed(chance, value[name])}
+    if isinstance(value, list) and value and chance.random() < 0.7:
+        at = chance.randrange(len(value))
+        return [*value[:at], changed(chance, value[at]), *value[at + 1 :]]
+    return chance.choice(JUNK)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_journals_with_other_values(llc: Llc, place: Path, seed: int) -> None:
+    """A journal may have been written by anyone: its lines are sound, what they say is not."""
+    chance = random.Random(seed)
+    folder = place / "run-20240115-103000-0000"
+    shutil.copytree(chance.choice(JOURNALS), folder)
+    (journal,) = folder.glob("*.events.jsonl")
+    lines = journal.read_bytes().splitlines()
+    for _ in range(chance.choice((1, 1, 4))):
+        at = chance.randrange(len(lines))
+        event = unseal(lines[at]) or {}
+        event.pop("crc", None)
+        other = changed(chance, event)
+        if event and isinstance(other, dict) and isinstance(other.get("event"), str):
+            lines[at : at + chance.choice((0, 1, 1, 1))] = [seal(other)[:-1]]
+    journal.write_bytes(b"".join(line + b"\n" for line in lines))
+    for words in ((), ("--format", "perfetto"), ("--no-outputs",), (str(folder),)):
+        result = llc("report", str(folder), *words, "-o", "x")
+        assert "Traceback" not in result.stderr
+        assert (result.returncode, result.stderr) == (0, "") or "error[" in result.stderr
+
+
 # --- contents -------------------------------------------------------------------------------------
 
 
@@ -403,6 +460,7 @@ def test_two_runs_are_aligned(llc: Llc, place: Path) -> None:
     (place / "half").touch()
     short = json_model(run(llc, place, STEPS.replace("attempt", "try")))
     rows = comparison.align(a, short)
+    assert "-\x1b[31mattempt 1\x1b[0m\n+\x1b[31mtry 1\x1b[0m" in rows[0][3]
     assert [row[:2] for row in rows] == [[0, 0], [1, 1], [2, 2], [3, None], [4, None], [5, 3]]
     assert [row[2] for row in rows] == [
         "arguments, result",

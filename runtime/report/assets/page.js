@@ -127,6 +127,7 @@ class Page {
     if (turn !== this.turn) return;
     const difference = this.rows[row][2];
     byId("details").replaceChildren(...(difference ? [make("p", { class: "note" }, `Different: ${difference}`)] : []),
+      ...(this.rows[row][3] ? [textBlock(this.rows[row][3], this.query, "diff")] : []),
       make("div", { class: "columns" + (shown.length > 1 ? " two" : "") }, ...shown));
     document.documentElement.dataset.shown = String(row);
   }
