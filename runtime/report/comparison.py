@@ -100,8 +100,9 @@ def _changed_lines(one: dict[str, Any], other: dict[str, Any], a: int, b: int) -
             value = _value(update, update["steps"][at].get(holder))
             text = value.get(name) if isinstance(value, dict) else None
             texts.append(text.splitlines() if isinstance(text, str) else [])
-        if texts[0] != texts[1] and max(map(len, texts)) <= _MOST_LINES:
-            found += difflib.unified_diff(*texts, f"A: {name}", f"B: {name}", lineterm="", n=2)
+        before, after = texts
+        if before != after and max(len(before), len(after)) <= _MOST_LINES:
+            found += difflib.unified_diff(before, after, f"A: {name}", f"B: {name}", lineterm="", n=2)
     return "\n".join(found)
 
 
