@@ -294,7 +294,7 @@ class RunModel:
                 store = open_recorded(os.path.join(self.run.folder, FOLDER), after[0])
                 data = store.diff(before[1], after[1])
             except NoTree as error:
-                text = f"[{error}]"
+                text = f"[the difference cannot be read: {error}]"
             else:
                 text = data[:_LONGEST_DIFF].decode("utf-8", "replace")
                 if len(data) > _LONGEST_DIFF:
