@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # They mask secrets themselves, after the configuration is read for the run.
 _MASKING = ("run", "resume")
+# They only read runs: with `--db` those of a database, in a folder that takes the place of the project.
+_VIEWS = ("status", "logs", "history", "profile")
 
 
 def start(program: str, words: list[str]) -> int:
@@ -84,7 +86,15 @@ def perform(program: str, words: list[str]) -> int:
     given = project_folder.enter([*verb.arguments, *verb.options], given)
     if name not in _MASKING:
         output.mask()
-    code = verbs.load(verb.function)(**given)
+    database = given.pop("db", None) if name in _VIEWS else None
+    view = None
+    if database is not None:
+        view = verbs.load("database.views:enter", 2)(database, given.get("target") or given.get("run"))
+    try:
+        code = verbs.load(verb.function)(**given)
+    finally:
+        if view is not None:
+            view.close()
     assert isinstance(code, int)
     return code
 

@@ -126,6 +126,9 @@ Database = Annotated[
 NoInput = Annotated[
     bool, option("--no-input", "", "Ask nobody: a question has its default, or is an error.", EXECUTION)
 ]
+RunsDatabase = Annotated[
+    Text, option("--db", "URL", "The runs of this database instead of those in the project.", EXECUTION)
+]
 On = Annotated[Text, option("--on", "URL", "Let the workers of this database run it.", EXECUTION)]
 Labels = Annotated[
     Texts,

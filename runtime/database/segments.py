@@ -38,10 +38,10 @@ language sql stable as $$
   select exists (
     select 1 from {schema}.runs r
     where r.id = split_part(segment_, '/', 1) and r.project = project_ and r.labels <@ labels_
+      and r.status = 'queued'
       and not exists (
         select 1 from {schema}.runs o
         where o.project = r.project and o.id <> r.id and o.scope <> '{{}}' and r.scope <> '{{}}'
-          and r.status = 'queued'
           and (o.status = 'running' or (o.status = 'queued' and o.ticket < r.ticket))
           and {schema}.paths_overlap(o.scope, r.scope)))
 $$;

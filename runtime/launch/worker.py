@@ -72,6 +72,7 @@ class Worker:
         self._counts: Counter[str] = Counter()
         # Runs that somebody wants to stop, by the thread of the heartbeat.
         self._stops: set[str] = set()
+        self._asked: set[str] = set()
         self._is_leaving = False
         self._next_health = clock.monotonic() + HEALTH_S
         values = Values("", queue=True, quiet=True)
@@ -153,7 +154,8 @@ class Worker:
         """In the thread of the heartbeat."""
         for (run,) in connection.execute(_WISHES, [self._owner.id]).fetchall():
             claim = self._store.claims.get(run)
-            if claim is not None:
+            if claim is not None and run not in self._asked:
+                self._asked.add(run)
                 self._stops.add(run)
                 self._scheduler.pool.wake()
         if self._owner.beats % _SWEEP == 0:
@@ -208,6 +210,7 @@ class Worker:
 
     def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:
         segment: _Segment = scheduled.about
+        self._asked.discard(segment.run)
         if isinstance(came, Outcome):
             result = came.status
         elif isinstance(came, Fenced) or (isinstance(came, UserError) and came.id in _NOT_OURS):

@@ -297,3 +297,57 @@ def test_a_label_needs_a_cluster(cluster: Cluster) -> None:
     found = cluster.llc("run", "job", "--label", "gpu")
     assert found.returncode == 2
     assert "`--on`" in found.stderr
+
+
+def test_a_run_is_looked_at_and_stopped_from_anywhere(cluster: Cluster, tmp_path_factory: Any) -> None:
+    """`status`, `logs`, `history`, `stop` and `resume` of a run on another machine."""
+    cluster.loop("job", second="while [ ! -e go ]; do sleep 0.02; done")
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/2 begins")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+
+    def llc(*words: str) -> str:
+        found = subprocess.run(
+            [sys.executable, "-m", "llc", *words],
+            cwd=elsewhere,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+    told = json.loads(llc("status", run, "--db", cluster.url, "--json"))
+    assert (told["run"], told["status"]) == (run, "running")
+    assert run in llc("status", "--db", cluster.url)
+    assert "one" in llc("logs", "job", "--db", cluster.url)
+    stopped = json.loads(llc("stop", run, "--db", cluster.url, "--wait", "60", "--json"))
+    assert stopped == [{"run": run, "how": "stopped"}]
+    assert json.loads(llc("status", run, "--db", cluster.url, "--json"))["status"] == "interrupted"
+    (cluster.folder / "go").touch()
+    assert llc("resume", run, "--on", cluster.url).strip() == run
+    assert "run_end" in llc("logs", run, "--db", cluster.url, "-f", "--json")
+    cluster.await_status(run)
+    assert run in llc("history", "--db", cluster.url)
+    assert json.loads(llc("profile", run, "--db", cluster.url, "--json"))
+    assert not os.listdir(elsewhere)
+
+
+def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
+    """It leaves the queue, and no worker takes it afterwards."""
+    cluster.loop("job")
+    run = cluster.submit("job")
+    queued = json.loads(cluster.llc("status", run, "--db", cluster.url, "--json").stdout)
+    assert queued["status"] == "queued"
+    assert cluster.llc("stop", "job", "--db", cluster.url).stdout == f"{run}: stopped\n"
+    cluster.start()
+    other = cluster.submit("job")
+    cluster.await_status(other)
+    assert cluster.row(run)["status"] == "stopped"
+    absent = cluster.llc("stop", "job", "--db", cluster.url)
+    assert "error[not-running]" in absent.stderr
+    unknown = cluster.llc("resume", "other", "--on", cluster.url)
+    assert "error[unknown-run]" in unknown.stderr
+    mixed = cluster.llc("resume", "job", "--on", cluster.url, "--queue")
+    assert "exclude each other" in mixed.stderr

@@ -20,6 +20,7 @@ def history(
         ),
     ] = None,
     count: Annotated[int, cli.option("-n", "N", "Only the last N runs.", least=1)] = 20,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Show finished runs with totals.

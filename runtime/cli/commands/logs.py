@@ -19,6 +19,7 @@ def logs(
     ] = False,
     last: Annotated[cli.Count, cli.option("-n", "N", "Only the last N events.", least=0)] = None,
     verbose: Annotated[bool, cli.option("--verbose -v", "", "Show the whole of each output.")] = False,
+    db: cli.RunsDatabase = None,
     json: Annotated[bool, cli.option("--json", "", "Write the events as JSON, one per line.")] = False,
 ) -> int:
     """Show the events of a run.

@@ -11,7 +11,9 @@ from .. import parameters as cli
 from ..output import write, write_json
 
 
-def profile(run: cli.Run, json: cli.Json = False, flame: cli.Flame = None) -> int:
+def profile(
+    run: cli.Run, db: cli.RunsDatabase = None, json: cli.Json = False, flame: cli.Flame = None
+) -> int:
     """Show the time profile of a run.
 
     Examples:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ...host.errors import EXIT_OK, UserError
 from ...launch import resume as resuming
 from ...project.options import values
 from .. import parameters as cli
+from .. import verbs
+from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ def resume(
     queue: cli.Queue = False,
     no_input: cli.NoInput = False,
     background: cli.Background = False,
+    on: cli.On = None,
     profile: cli.Profile = False,
     flame: cli.Flame = None,
     json: cli.JsonOutcome = False,
@@ -32,5 +36,16 @@ def resume(
 ) -> int:
     """Resume an interrupted run."""
     given = locals()
-
+    url = given.pop("on")
+    if url is not None:
+        others = [name for name, value in given.items() if value and name not in ("run", "json", "quiet")]
+        if others:
+            option = others[0].replace("_", "-")
+            raise UserError("bad-option", f"`--{option}` and `--on` exclude each other")
+        queued = verbs.load("database.requests:resume", 2)(url, run)
+        if json:
+            write_json({"run": queued, "status": "queued"})
+        else:
+            write(f"{queued}\n")
+        return EXIT_OK
     return resuming.resume(values(given.pop("run"), given))

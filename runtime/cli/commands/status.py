@@ -23,6 +23,7 @@ def status(
         ),
     ] = None,
     watch: Annotated[bool, cli.option("--watch -w", "", "Update until the run ends.")] = False,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Show the state and progress of a run.

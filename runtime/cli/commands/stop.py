@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ...host.errors import EXIT_FAILURE, EXIT_OK
+from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ...inspection import stop as stopping
 from .. import parameters as cli
+from .. import verbs
 from ..output import warn, write, write_json
 
 
@@ -18,6 +19,7 @@ def stop(
     wait: Annotated[
         float, cli.option("--wait", "SECONDS", "Seconds to wait before the run is killed.", least=0)
     ] = 10.0,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Stop runs; they can be resumed.
@@ -27,6 +29,15 @@ def stop(
         llc stop --all --wait 60
     """
 
+    if db is not None:
+        if target is None and not all:
+            raise UserError("bad-option", "name a run or a loop to stop, or say --all")
+        told, code = verbs.load("database.requests:stop", 2)(db, target, wait, all)
+        if json:
+            write_json(told)
+        else:
+            write("".join(f"{one['run']}: {one['how']}\n" for one in told) or "nothing is running\n")
+        return int(code)
     results = stopping.stop(stopping.chosen(target, all), wait)
     if json:
         write_json([one.to_json() for one in results])

@@ -1,0 +1,73 @@
+"""Requests to runs of a database from anywhere: stop, and queue again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..host import clock
+from ..host.errors import EXIT_FAILURE, EXIT_OK, Failure
+from ..host.paths import LOOPS
+from . import schema, segments
+from .connection import Address, Connection, connect
+
+_FIND = """
+select id, status from runs
+where status = any(%(statuses)s) and (%(target)s::text is null or id = %(target)s or program = %(target)s
+  or path = %(target)s or path = any(%(paths)s))
+order by (id = %(target)s) desc, created desc
+"""
+_STOP = """
+update runs set wish = case when status = 'running' then 'stop' end, changed = now(),
+  status = case when status = 'queued' then 'stopped' else status end
+where id = %s and status in ('queued', 'running') returning status
+"""
+_PAUSE_S = 0.1
+
+
+def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[dict[str, Any]], int]:
+    """Stop runs: what came of each, and the exit code. Raises UserError."""
+    address = Address.of(url)
+    with connect(address) as connection:
+        schema.check(connection, address)
+        found = _find(connection, target, ("queued", "running"))
+        if not found and target is not None:
+            raise Failure("not-running", f"no run of `{target}` is running or queued in {address}")
+        if len(found) > 1 and not is_all and found[0] != target:
+            raise Failure(
+                "several-runs", f"{len(found)} runs of `{target}` are running", "name one, or say --all"
+            )
+        chosen = found if is_all else found[:1]
+        for run in chosen:
+            connection.execute(_STOP, [run])
+        end = clock.monotonic() + wait
+        told = [{"run": run, "how": _await(connection, run, end)} for run in chosen]
+    return told, EXIT_FAILURE if any(one["how"] == "running" for one in told) else EXIT_OK
+
+
+def _await(connection: Connection, run: str, end: float) -> str:
+    """What a run is that was asked to stop, at the latest at `end`."""
+    while True:
+        (status,) = connection.execute("select status from runs where id = %s", [run]).fetchone()
+        if status != "running" or clock.monotonic() >= end:
+            return str(status)
+        clock.sleep(_PAUSE_S)
+
+
+def resume(url: str, target: str) -> str:
+    """Queue a stopped run again; its id. Raises UserError."""
+    address = Address.of(url)
+    with connect(address) as connection, connection.transaction():
+        found = _find(connection, target, ("stopped",))
+        if not found:
+            raise Failure(
+                "unknown-run", f"no run of `{target}` is stopped in {address}", "llc status --db URL"
+            )
+        connection.execute("update runs set managed = true, outcome = null where id = %s", [found[0]])
+        segments.enqueue(connection, found[0])
+        return found[0]
+
+
+def _find(connection: Connection, target: str | None, statuses: tuple[str, ...]) -> list[str]:
+    paths = [f"{LOOPS}/{target}{suffix}" for suffix in (".yaml", ".yml", ".sexp")]
+    values = {"target": target, "paths": paths, "statuses": list(statuses)}
+    return [row[0] for row in connection.execute(_FIND, values).fetchall()]
