@@ -217,7 +217,7 @@ class Command:
         if "agent" in names or "task" in names or "max_tokens" in names:
             from . import preflight  # only for programs with agents or models
 
-            for check in preflight.refuse(image):
+            for check in preflight.refuse(image, "usd" in self.budget):
                 self.warn(f"warning: {check.subject} {check.message}; {check.help}")
         self.checked.add(image.program_hash)
 

@@ -23,7 +23,7 @@ from ..effects.shell import plain_words
 from ..host import environment, files, processes, signals
 from ..host.errors import Failure
 from ..host.paths import ROOT
-from ..project import configuration, models
+from ..project import agents, configuration, models, prices
 from ..project.agent_schema import AgentSpec
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
@@ -45,9 +45,15 @@ class Check:
         return {"subject": self.subject, "status": self.status, "message": self.message, "help": self.help}
 
 
-def refuse(image: Image) -> list[Check]:
-    """The warnings about a program. Raises UserError for the first failure; nothing has started then."""
-    found = list(checks_of(lift(image, places=False)))
+def refuse(image: Image, has_budget: bool = False) -> list[Check]:
+    """The warnings about a program. Raises UserError for the first failure; nothing has started then.
+
+    has_budget: the run has a budget in USD.
+    """
+    program = lift(image, places=False)
+    found = list(checks_of(program))
+    if has_budget or image.meta["limits"].get("budget_usd") is not None:
+        found += _cost_checks(program)
     for check in found:
         if check.status == FAILURE:
             more = "to run it all the same: --no-preflight"
@@ -66,6 +72,31 @@ def checks_of(program: Program) -> Iterator[Check]:
             if key not in done:
                 done.add(key)
                 yield check
+    finally:
+        runner.close()
+
+
+def _cost_checks(program: Program) -> Iterator[Check]:
+    """Agents that a budget in USD cannot bound: after the first call nothing would be known to be left."""
+    runner = Runner()
+    try:
+        entries = configuration.load_usable(ROOT).models
+        for function in program.functions:
+            for state in function.states:
+                if not isinstance(state.exit, Perform) or state.exit.kind != "agent":
+                    continue
+                args = _constants(state.exit.args)
+                agent = chosen(args, runner.env)
+                if agents.states_cost(agent) or prices.Prices().is_known(args.get("model"), entries):
+                    continue
+                message = "does not state what it costs, so a budget in USD cannot be enforced"
+                help = (
+                    "bound `calls` or `tokens` instead (`budget: {calls: 10}`, `--budget usd=none`), or name "
+                    "a `model` whose price is known, or has a `price` under `models` in .loops/config.yaml"
+                )
+                yield Check(f"agent {agent.name or agent.argv[0]}", FAILURE, message, help)
+    except (Refused, configuration.Unusable):
+        return  # reported already
     finally:
         runner.close()
 

@@ -209,6 +209,11 @@ def capabilities_of(agent: AgentSpec) -> frozenset[str]:
     return frozenset(found | {f"permissions: {mode}" for mode in agent.permissions})
 
 
+def states_cost(agent: AgentSpec) -> bool:
+    """Whether it can state what it costs; one of which nothing is known can."""
+    return agent.output not in ("events", "text") or any(rule.cost is not None for rule in agent.events)
+
+
 def agents_with(capabilities: Iterable[str]) -> str:
     """The known agents that have all of these capabilities, as words of a message."""
     needed = set(capabilities)

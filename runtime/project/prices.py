@@ -30,6 +30,12 @@ def load_prices() -> dict[str, Any]:
     }
 
 
+def _own_price(model: str, entries: Mapping[str, Any]) -> Price | None:
+    entry = entries.get(model)
+    price: Price | None = None if entry is None else entry.price
+    return price
+
+
 class Prices:
     """The known prices, read when first asked for."""
 
@@ -50,6 +56,19 @@ class Prices:
         # `claude-haiku-4-5-20251001` costs what `claude-haiku-4-5` does.
         found: dict[str, Any] | None = self._known.get(model) or self._known.get(_DATED.sub("", model))
         return found
+
+    def is_known(self, model: Any, entries: Mapping[str, Any]) -> bool:
+        """Whether an agent's `model` has a price, among the project's `models` or in the file."""
+        return isinstance(model, str) and self.row(model, _own_price(model, entries)) is not None
+
+    def of_agent(self, model: Any, usage: Mapping[str, Any], entries: Mapping[str, Any]) -> float | None:
+        """USD at most for what an agent used of a model that the loop names; None where no price is known.
+
+        Tokens from its cache are in the input, and count like others.
+        """
+        if not isinstance(model, str) or usage.get("input_tokens") is None:
+            return None
+        return self.cost(model, usage, _own_price(model, entries))
 
     def cost(self, model: str, usage: Mapping[str, Any], price: Price | None = None) -> float | None:
         """USD for what one call to a model used, at its known price or at that one; None where none is known.

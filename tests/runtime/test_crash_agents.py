@@ -43,19 +43,21 @@ sleep 0.2
 echo "end $1" >> marks
 echo finished-$1
 """
+INTERRUPTED = "The program that ran you was interrupted"
 NOTICE = "This was running, and has been ended"
 
 
 class Model(ModelServer):
     """A model that reads its conversation: it asks for the first step whose result is not there.
 
-    One that the notice names as interrupted may be done in part, so it looks first. asked: the steps that
-    it asked for, in order.
+    It does what the notice says: it finds out whether a step is done that the notice names, and whether the
+    next one is. asked: the steps that it asked for, in order.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[int] = []
+        self.has_looked = False
 
     def take(self, request: dict[str, Any]) -> Step:
         text = json.dumps(request)
@@ -63,8 +65,10 @@ class Model(ModelServer):
         step = next((step for step in range(STEPS) if f"finished-{step}" not in text), None)
         if step is None or len(self.requests) > MOST_REQUESTS:
             return Say("All steps are done.")
+        is_in_doubt = is_named(step, text) or (INTERRUPTED in text and not self.has_looked)
+        self.has_looked = self.has_looked or INTERRUPTED in text
         self.asked.append(step)
-        return Shell(f"sh step.sh {step}{' look' if is_named(step, text) else ''}")
+        return Shell(f"sh step.sh {step}{' look' if is_in_doubt else ''}")
 
 
 def is_named(step: int, text: str) -> bool:

@@ -94,6 +94,22 @@ def test_resume_and_batch_check_the_same(project: Path, llc: Llc) -> None:
     assert left.parent.exists() is False or left.read_bytes() != before
 
 
+def test_a_budget_in_usd_needs_an_agent_that_states_its_cost(project: Path, llc: Llc) -> None:
+    """Before the first call; calls and tokens, or a model with a price, are the remedies."""
+    program(project, "codex", "exit 0")
+    loop(project, f"{AGENT}, agent: codex", "budget: {usd: 1}\n")
+    told = refusal(project, llc)
+    assert "agent codex: does not state what it costs" in told
+    assert "bound `calls` or `tokens` instead" in told
+    loop(project, f"{AGENT}, agent: codex")
+    assert "does not state" in refusal(project, llc, "--budget", "usd=1")
+    assert "does not state" not in llc("run", "fix", "--budget", "calls=1").stderr
+    (project / "started").unlink()
+    loop(project, f"{AGENT}, agent: codex, model: gpt-5.5", "budget: {usd: 1}\n")
+    (project / ".loops" / "config.yaml").write_text("models: {gpt-5.5: {provider: openai, price: [1, 10]}}\n")
+    assert "does not state" not in llc("run", "fix").stderr
+
+
 def test_an_agent_without_a_login_refuses_the_run(project: Path, llc: Llc, monkeypatch: Any) -> None:
     """If its own command says so; a key in the environment is a login, and no answer is none."""
     loop(project, AGENT)

@@ -321,3 +321,14 @@ def test_one_line_changes_the_agent_of_a_loop(
     assert done.returncode == 0, done.stderr + done.stdout
     assert json.loads(done.stdout)["final_state"] == "all_valid"
     assert "AssertionError: 0 != 2" in json.dumps(models.requests[0])
+
+
+def test_tokens_have_a_price_where_the_model_has_one(
+    use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """Codex states no cost: the price of the loop's model counts, at most; cached tokens count as others."""
+    use("codex")
+    models.then(Say("Done."))
+    result = perform("agent", agent="codex", command="Do it.", model="gpt-5.5")
+    assert result["usage"]["usd"] == pytest.approx((1500 * 5 + 40 * 30) / 1e6)
+    assert perform("agent", agent="codex", command="Do it.")["usage"]["usd"] is None

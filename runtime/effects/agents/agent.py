@@ -6,6 +6,7 @@ and what that says about its work by `outcome`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -23,7 +24,7 @@ from ...journal.agent_activity import AgentActivity
 from ...journal.agent_history import AgentHistory
 from ...models.judge import judge_of
 from ...models.worker import command_of
-from ...project import agents, configuration
+from ...project import agents, configuration, prices
 from ...project.agent_schema import AgentSpec
 from ..ask import FOLDER
 from ..parts import Parts
@@ -153,9 +154,20 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
     if stream is not None:
         stream.finish()
     outcome.read(result, agent, stream, ended, args.get("idle_timeout_s"))
+    _add_price(result, args)
     if args.get("session"):
         result.setdefault("session", args["session"])
     return result
+
+
+def _add_price(result: dict[str, Any], args: Mapping[str, Any]) -> None:
+    """What the tokens cost of an agent that states no cost, where the loop names a model with a price."""
+    usage = result.get("usage")
+    if not usage or usage.get("usd") is not None or not args.get("model"):
+        return
+    with contextlib.suppress(configuration.Unusable):
+        entries = configuration.load_usable(ROOT).models
+        usage["usd"] = prices.Prices().of_agent(args["model"], usage, entries)
 
 
 def _answers_of(context: Context) -> str | None:
