@@ -21,7 +21,8 @@ LEASE_S = 5.0
 
 _REGISTER = """
 insert into workers (id, labels, capacity, lock_key, server_start)
-values (%(id)s, %(labels)s, %(capacity)s, hashtextextended(%(id)s, 0), pg_postmaster_start_time())
+values (%(id)s, %(labels)s, %(capacity)s, hashtextextended(%(id)s, 0),
+  case when %(locked)s then pg_postmaster_start_time() else '-infinity' end)
 on conflict (id) do update set server_start = excluded.server_start, beat = clock_timestamp()
 """
 _LOCK = "select pg_try_advisory_lock(hashtextextended(%s, 0))"
@@ -65,7 +66,7 @@ class Owner:
         self._facts = {"id": self.id, "labels": list(labels), "capacity": capacity}
         self._on_beat = on_beat
         self._on_death = on_death
-        self._is_closed = False
+        self._is_closed = self._is_locked = False
         self._session = Session(address, self._is_over, on_outage, self._register)
         self._turn = threads.Lock()
         self._session.do(lambda connection: None)
@@ -76,10 +77,10 @@ class Owner:
 
     def _register(self, connection: Connection) -> None:
         """Take the lock of this owner and state since when it holds."""
-        if not connection.execute(_LOCK, [self.id]).fetchone()[0]:
-            # A dead watcher may hold it for a moment; the heartbeat counts meanwhile.
-            return
-        connection.execute(_REGISTER, self._facts)
+        # The lock may still belong to a session of ours that the server has not missed yet, or to a watcher.
+        # Then a free lock proves nothing: the heartbeat decides until we have it.
+        self._is_locked = bool(connection.execute(_LOCK, [self.id]).fetchone()[0])
+        connection.execute(_REGISTER, {**self._facts, "locked": self._is_locked})
 
     def _live(self) -> None:
         while not self._is_closed and not self.is_dead:
@@ -92,6 +93,8 @@ class Owner:
             clock.sleep(BEAT_S)
 
     def _beat(self, connection: Connection) -> None:
+        if not self._is_locked:
+            self._register(connection)
         row = connection.execute(_BEAT, [self.id]).fetchone()
         if row is None or row[0] == "dead":
             self.is_dead = True

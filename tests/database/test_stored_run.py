@@ -301,3 +301,26 @@ def test_an_owner_that_was_declared_dead_learns_it(database: str) -> None:
     assert told.wait(60)
     assert one.is_dead
     one.close()
+
+
+def test_a_lock_that_is_held_elsewhere_proves_nothing(database: str) -> None:
+    """An owner without its lock lives by its heartbeat, and takes the lock when it is free."""
+    one = Owner(Address.of(database))
+    with connect(Address.of(database)) as holder, connect(Address.of(database)) as connection:
+        own = "select pid from pg_locks where locktype = 'advisory' and granted"
+        (pid,) = holder.execute(own).fetchone()
+        holder.execute("update workers set beat = clock_timestamp() + interval '1 hour'")
+        taken = threading.Thread(
+            target=lambda: holder.execute("select pg_advisory_lock(lock_key) from workers").fetchone()
+        )
+        taken.start()
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        postgres.until(lambda: connection.execute(waiting).fetchone()[0])
+        connection.execute("select pg_terminate_backend(%s)", [pid])
+        taken.join(60)
+        unproven = "select server_start = '-infinity' from workers"
+        postgres.until(lambda: connection.execute(unproven).fetchone()[0])
+        holder.execute("select pg_advisory_unlock_all()")
+        assert not owner.is_dead(connection, one.id)
+        postgres.until(lambda: not connection.execute(unproven).fetchone()[0])
+    one.close()
