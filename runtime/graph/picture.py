@@ -68,7 +68,7 @@ def as_svg(graph: Graph) -> str:
 def as_html(graph: Graph) -> str:
     """A page with the picture, its notes and a legend; loads nothing."""
     svg = as_svg(graph)
-    hashes = " ".join(_csp_hash(text) for text in (_PAGE_STYLE, _STYLE))
+    hashes = " ".join(csp_hash(text) for text in (_PAGE_STYLE, _STYLE))
     policy = f"default-src 'none'; style-src {hashes}; base-uri 'none'; form-action 'none'"
     kinds = dict.fromkeys(node.kind for node in graph.nodes)
     notes = "".join(f"<li>{_text(note)}</li>" for note in graph.notes)
@@ -180,5 +180,6 @@ def _text(text: str) -> str:
     return html.escape(printable(text))
 
 
-def _csp_hash(text: str) -> str:
+def csp_hash(text: str) -> str:
+    """The source of a content security policy that allows an inline script or style."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

@@ -8,7 +8,6 @@ when it is needed.
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import os.path
 import re
@@ -16,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from ..graph.picture import csp_hash
 from ..host import files
 from ..host.screen import printable
 from ..journal.codec import to_json
@@ -54,8 +54,8 @@ def render(updates: list[dict[str, Any]], rows: list[Any] | None = None) -> byte
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src {_hash(script)}",
-            f"style-src {' '.join(dict.fromkeys(map(_hash, styles)))}",
+            f"script-src {csp_hash(script)}",
+            f"style-src {' '.join(dict.fromkeys(map(csp_hash, styles)))}",
             "base-uri 'none'",
             "form-action 'none'",
         )
@@ -114,7 +114,3 @@ def _block(name: str, data: bytes) -> str:
 def _escaped(data: bytes) -> str:
     """JSON that cannot end the element that contains it."""
     return data.decode("utf-8", "surrogatepass").replace("<", "\\u003c")
-
-
-def _hash(text: str) -> str:
-    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

@@ -55,6 +55,7 @@ class Page {
     const headers = await Promise.all(this.runs.map((run, number) =>
       headerOf(run, (position) => this.go(this.rowOf(position, number)), titles[number] && `${titles[number]}: ${run.about.id}`)));
     byId("header").replaceChildren(...headers);
+    byId("legend").replaceChildren(...legendOf(this.runs[0]));
     byId("states").replaceChildren(statesOf(this.runs[0]), bytecodeOf(this.runs[0]));
   }
 

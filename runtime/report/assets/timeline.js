@@ -6,6 +6,16 @@ const MOST_ROWS = 10;
 const COLORS = { shell: "--shell", agent: "--agent", slash: "--agent", ask: "--ask", sleep: "--wait", clock: "--wait",
   evaluate: "--model", task: "--model", model: "--model", tool: "--tool" };
 
+// What the colours of the timeline mean, as far as they occur.
+function legendOf(run) {
+  const kinds = {};
+  for (const { kind } of run.steps) if (kind) (kinds[(COLORS[kind] || "--tool").slice(2)] ||= new Set()).add(kind);
+  const found = Object.entries(kinds).map(([color, names]) => make("span", { class: "swatch " + color }, [...names].join(", ")));
+  if (run.steps.some((step) => step.failed)) found.push(make("span", { class: "swatch failed" }, "failed"));
+  if (run.steps.some((step) => step.usd)) found.push(make("span", {}, "line: money spent"));
+  return found;
+}
+
 function spanText(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
