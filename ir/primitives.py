@@ -275,6 +275,19 @@ ROWS = (
         "text pattern match negate truncated",
         "`output_contains`: a substring or an RE2 expression searched in a text.",
     ),
+    _row("number_after", "text key", "The last number that follows `key=` in a text, as text; else null."),
+    _row(
+        "judge_error_text",
+        "result text texts",
+        "`output_contains`: `error` instead of `failure` where a text contains one of some texts.",
+    ),
+    _row("judge_line", "text line", "`classify`: a line of a text as verdict."),
+    _row(
+        "judge_history",
+        "text most epsilon is_falling",
+        "`score_stall`: whether the last `most` numbers of a text are no better than the best before.",
+    ),
+    _row("judge_failed_exit", "action", "The `error` result of an action that did not exit with 0."),
     _row(
         "judge_json",
         "reply path operator target",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import attrs
 
 from ...ir.diagnostics import Diagnostic, nearest, suggest
-from ...ir.effects import CONTINUE
+from ...ir.effects import CANNOT_JUDGE, CONTINUE
 from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
@@ -435,6 +435,8 @@ class _Checker:
         if produced is None:
             if "_" not in routes:
                 message = "the schema does not list its verdicts, and nothing routes the others"
+                if not isinstance(evaluator, LlmStructured):
+                    message = "any text may be the verdict, and nothing routes the others"
                 where = _judging(state)
                 yield _warning("unrouted-verdict", message, where, "may say anything", "add `_` to the route")
             return
@@ -458,6 +460,8 @@ class _Checker:
         evaluator = self.loop.evaluator_of(state)
         if isinstance(evaluator, Answer) and state.choices:
             return state.choices
+        if isinstance(evaluator, ExitCode) and evaluator.abstain_on_exit_3:
+            return ("success", "failure", CANNOT_JUDGE)
         if not isinstance(evaluator, LlmStructured):
             return evaluator.verdicts
         said = schema_verdicts(evaluator, state.routes)

@@ -9,10 +9,12 @@ from ...ir.effects import CANNOT_JUDGE
 from ...ir.records import frozen
 from ..source.schema import (
     BOOLEAN,
+    COUNT,
     EXIT_CODES,
     JSON,
     MEASURE,
     TEMPLATE,
+    TEXT,
     Spec,
     Type,
     choice,
@@ -52,6 +54,7 @@ class ExitCode(Evaluator):
 
     success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
     failure: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
+    abstain_on_exit_3: bool = optional(BOOLEAN, "Whether exit code 3 means `cannot_judge`.", False)
 
 
 @frozen(kw_only=True)
@@ -63,6 +66,7 @@ class OutputNumeric(OutputEvaluator):
 
     operator: str = required(choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison.")
     target: int | float | str = required(MEASURE, "What to compare with.")
+    key: str | None = optional(TEXT, "The number is the last one after `<key>=` in the output.")
 
 
 @frozen(kw_only=True)
@@ -91,6 +95,9 @@ class OutputContains(OutputEvaluator):
     match: str = optional(
         choice("auto", "substring", "regex"), "What the pattern is; `auto` takes it as either.", "auto"
     )
+    error_patterns: tuple[str, ...] | None = optional(
+        Type("list", TEXT), "Texts in an output without the pattern that mean `error`."
+    )
 
 
 @frozen(kw_only=True)
@@ -107,6 +114,59 @@ class Convergence(OutputEvaluator):
         MEASURE, "The measurement before; absent: the last one this state made."
     )
     direction: str = optional(choice("minimize", "maximize"), "Which way is progress.", "minimize")
+
+
+@frozen(kw_only=True)
+class Classify(OutputEvaluator):
+    """A line of the output is the verdict."""
+
+    type: ClassVar[str] = "classify"
+    verdicts: ClassVar[tuple[str, ...] | None] = None
+    details: ClassVar[tuple[str, ...]] = ("token", "line")
+
+    line: int | str = optional(
+        Type(
+            "either",
+            options=(Type("integer", least=-1e6, most=1e6), choice("last", "first")),
+            says="`last`, `first` or a number",
+        ),
+        "Which of the lines that are not blank, from 0 or, negative, from the end.",
+        "last",
+    )
+
+
+@frozen(kw_only=True)
+class DiffStall(Evaluator):
+    """`failure` when the work tree, a git repository, has not changed since the state was last judged."""
+
+    type: ClassVar[str] = "diff_stall"
+    details: ClassVar[tuple[str, ...]] = ("stall_count", "max_stall")
+
+    scope: tuple[str, ...] | None = optional(Type("list", TEXT), "The paths that count; absent: all.")
+    max_stall: int = optional(COUNT, "How often in a row.", 1)
+
+
+@frozen(kw_only=True)
+class ScoreStall(Evaluator):
+    """`failure` when the last scores of a file, one in each line, are no better than the best before."""
+
+    type: ClassVar[str] = "score_stall"
+    details: ClassVar[tuple[str, ...]] = ("stall_count", "max_stall", "rounds", "best")
+    is_falling: ClassVar[bool] = False
+
+    history_file: str = optional(TEMPLATE, "The file.", "${loop.run_dir}.score_history")
+    max_stall: int = optional(COUNT, "How many in a row.", 1)
+    epsilon: float = optional(Type("number", least=0, most=1e12), "What is not more is no progress.", 0.5)
+
+
+@frozen(kw_only=True)
+class OpenQuestionStall(ScoreStall):
+    """The same for numbers of open questions, of which fewer are better."""
+
+    type: ClassVar[str] = "open_question_stall"
+    is_falling: ClassVar[bool] = True
+
+    history_file: str = optional(TEMPLATE, "The file.", "${loop.run_dir}.open_questions_history")
 
 
 @frozen(kw_only=True)
@@ -182,7 +242,18 @@ class Answer(Evaluator):
     details: ClassVar[tuple[str, ...]] = ("answer", "by")
 
 
-NamedEvaluator = ExitCode | OutputNumeric | OutputJson | OutputContains | Convergence | LlmStructured
+NamedEvaluator = (
+    ExitCode
+    | OutputNumeric
+    | OutputJson
+    | OutputContains
+    | Convergence
+    | LlmStructured
+    | Classify
+    | DiffStall
+    | ScoreStall
+    | OpenQuestionStall
+)
 AnyEvaluator = NamedEvaluator | Answer
 
 EVALUATORS: dict[str, type[Evaluator]] = {cls.type: cls for cls in get_args(NamedEvaluator)}

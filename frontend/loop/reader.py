@@ -20,7 +20,7 @@ from ..source.schema_reader import BAD, Bad, SchemaReader, describe, is_empty
 from ..source.yaml_tree import read_document
 from .composition import compose
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, SILENCERS, STATE_KEYS
-from .evaluator_schema import EVALUATORS
+from .evaluator_schema import EVALUATORS, Evaluator
 from .foreign_keys import action_type_of, explain_key
 from .schema import Loop, LoopSettings, StateSpec
 
@@ -212,6 +212,19 @@ class _Reader(SchemaReader):
             self.warn("unknown-key", message, self.document.span(key_node), "has no effect")
         return unknown
 
+    def more_of_evaluator(
+        self, cls: type[Evaluator], others: list[tuple[str, Scalar, Node]]
+    ) -> list[tuple[str, Scalar, Node]]:
+        """Keys of another evaluator, which little-loops does not read."""
+        unknown = []
+        for key, key_node, node in others:
+            if any(key in fields_of(other) for other in EVALUATORS.values()):
+                message = f"`{key}` has no effect: `{cls.type}` does not read it"
+                self.warn("unused-key", message, self.document.span(key_node), "has no effect")
+            else:
+                unknown.append((key, key_node, node))
+        return unknown
+
     def more_keys(
         self,
         cls: type[Spec],
@@ -222,6 +235,8 @@ class _Reader(SchemaReader):
         """`on_yes`, `on_no` and `on_<verdict>` of a state (`loops.md` 15)."""
         if issubclass(cls, LoopSettings):
             return self.more_settings(others)
+        if issubclass(cls, Evaluator) and self.dialect == LITTLE_LOOPS:
+            return self.more_of_evaluator(cls, others)
         if cls is not StateSpec:
             return others
         unknown = []

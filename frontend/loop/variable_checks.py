@@ -17,6 +17,7 @@ from ..source.document import Document
 from ..source.schema import fields_of
 from ..template.nodes import NAMESPACES, Constant, Problem, Template, Variable, text_of
 from ..template.template import parse
+from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import EVALUATORS
 from .graph import Graph
 from .schema import Loop, StateSpec
@@ -25,6 +26,8 @@ from .texts import argument_key, argument_texts, template_of, texts_of_evaluator
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
 )
+# What little-loops has of a result, apart from what llc has; `()` is all of it.
+_FOREIGN_FIELDS = ((), ("verdict",), ("failure_type",), ("timeout_kind",), ("terminated_by",))
 # A suggestion compares with every name: with many names, only the first few findings get one.
 MAX_COMPARISONS = 100_000
 # How many "may not be set" findings show the way that shows it; finding one costs a search.
@@ -196,6 +199,9 @@ class _Checker:
         if variable.raw:
             yield self.raw(text, variable, self.at(text, variable))
         if variable.namespace == "captured" and path[0] in self.nested:
+            return
+        is_foreign = self.loop.dialect == LITTLE_LOOPS and variable.namespace in ("captured", "prev")
+        if is_foreign and path[space.is_keyed :] in _FOREIGN_FIELDS:
             return
         if variable.namespace == "captured" and len(path) == 1:
             message = f"`{variable.name}` is a whole result"

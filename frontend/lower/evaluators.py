@@ -6,20 +6,26 @@ performs a jq effect and `llm_structured` a model effect, whose reply a primitiv
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, assert_never
 
 from ...ir.builder import expr, freeze, prim, record, store
+from ...ir.effects import CANNOT_JUDGE
 from ...ir.nodes import Const, Expr, Slot
+from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.evaluator_schema import (
     DEFAULT_PROMPT,
     EVIDENCE_PROMPT,
     Answer,
+    Classify,
     Convergence,
+    DiffStall,
     ExitCode,
     LlmStructured,
     OutputContains,
     OutputJson,
     OutputNumeric,
+    ScoreStall,
     schema_for,
 )
 from ..loop.schema import StateSpec
@@ -30,6 +36,12 @@ from .chain import Chain
 from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
 
+# Prints a digest of the commit, of the changes since, and of new files.
+FINGERPRINT = (
+    "{{ git rev-parse HEAD; git diff HEAD --binary -- {paths}; "
+    "git ls-files --others --exclude-standard -z -- {paths} | xargs -0 git hash-object --; }} 2>&1 | "
+    "git hash-object --stdin"
+)
 # What the model is shown of an output, from its end: the seed's bound.
 SHOWN_CHARACTERS = 4000
 
@@ -65,6 +77,12 @@ class Evaluation:
                 result = self.convergence(self.evaluator)
             case LlmStructured():
                 result = self.model(self.evaluator)
+            case Classify():
+                result = self.classify(self.evaluator)
+            case DiffStall():
+                result = self.work_tree(self.evaluator)
+            case ScoreStall():
+                result = self.history(self.evaluator)
             case _:
                 assert_never(self.evaluator)
         self.chain.add(store("result", result, span=self.evaluator.span))
@@ -106,6 +124,8 @@ class Evaluation:
 
     def unless_crashed(self, result: Expr) -> Expr:
         """The verdict on an output, but `error` where the action that printed it crashed."""
+        if self.state.acts and self.context.loop.dialect == LITTLE_LOOPS:
+            return prim("or", prim("judge_failed_exit", Slot("last")), result)
         return prim("or", prim("judge_crash", Slot("last")), result) if self.sees_exit else result
 
     # --- evaluators -------------------------------------------------------------------------
@@ -123,11 +143,18 @@ class Evaluation:
             code = self.field("source")
             self.prepared(code)
             return prim("judge_exit", record({"exit_code": code}), success, failure)
-        return prim("judge_exit", Slot("last"), success, failure)
+        result = prim("judge_exit", Slot("last"), success, failure)
+        if not evaluator.abstain_on_exit_3:
+            return result
+        abstains = prim("eq", prim("lookup_or", Slot("last"), ("exit_code",), None), 3)
+        abstention = record({"verdict": CANNOT_JUDGE, "details": record({"exit_code": 3})})
+        return prim("select", abstains, abstention, result)
 
     def numeric(self, evaluator: OutputNumeric) -> Expr:
         subject, target = self.subject(), self.field("target")
         self.prepared(subject, target)
+        if evaluator.key is not None:
+            subject = prim("number_after", as_text(subject), evaluator.key)
         result = prim("judge_numeric", subject, evaluator.operator, target, *self.stderr())
         return self.unless_crashed(result)
 
@@ -135,9 +162,44 @@ class Evaluation:
         subject, pattern = self.subject(), self.field("pattern")
         self.prepared(subject, pattern)
         cut = prim("not", prim("is_null", self.truncated()))
-        return self.unless_crashed(
-            prim("judge_contains", subject, pattern, evaluator.match, evaluator.negate, cut)
-        )
+        result = prim("judge_contains", subject, pattern, evaluator.match, evaluator.negate, cut)
+        if evaluator.error_patterns and not evaluator.negate:
+            result = prim("judge_error_text", result, as_text(subject), freeze(evaluator.error_patterns))
+        return self.unless_crashed(result)
+
+    def classify(self, evaluator: Classify) -> Expr:
+        subject = self.subject()
+        self.prepared(subject)
+        return self.unless_crashed(prim("judge_line", as_text(subject), evaluator.line))
+
+    def work_tree(self, evaluator: DiffStall) -> Expr:
+        """`failure` where the same state of the work tree is seen again and again."""
+        self.prepared()
+        paths = " ".join(shlex.quote(path) for path in evaluator.scope or (".",))
+        tree = self.command(expr(FINGERPRINT.format(paths=paths)))
+        seen, stalled = Slot(f"tree.{self.state.name}"), Slot(f"stalled.{self.state.name}")
+        before = prim("select", prim("is_null", stalled), 0, stalled)
+        count = prim("select", prim("eq", tree, seen), prim("add", before, 1), 0)
+        self.chain.add(store(stalled.name, count), store(seen.name, tree))
+        return self.stall(prim("ge", stalled, evaluator.max_stall), stalled, evaluator.max_stall)
+
+    def history(self, evaluator: ScoreStall) -> Expr:
+        """`failure` where the last numbers of a file are no better than those before."""
+        file = self.field("history_file")
+        self.prepared(file)
+        numbers = self.command(prim("concat", "cat -- ", prim("shell_word", file)))
+        return prim("judge_history", numbers, evaluator.max_stall, evaluator.epsilon, evaluator.is_falling)
+
+    def command(self, command: Expr) -> Expr:
+        """What a command of llc's own prints; nothing where it fails."""
+        args = {"command": command, "timeout_s": None, "deadline_ms": self.context.deadline}
+        self.chain.perform("shell", {**args, "on_unknown": None}, "reply", f"{self.state.name}/judge")
+        self.context.in_time(self.chain, "reply", f"{self.state.name}/judge_in_time")
+        return prim("lookup_or", Slot("reply"), ("output",), "")
+
+    def stall(self, is_stalled: Expr, count: Expr, most: int) -> Expr:
+        details = record({"stall_count": count, "max_stall": most})
+        return record({"verdict": prim("select", is_stalled, "failure", "success"), "details": details})
 
     def truncated(self) -> Expr:
         """The number of bytes missing from the subject; null if it is whole or the number is unknown."""

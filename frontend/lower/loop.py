@@ -296,6 +296,11 @@ class Lowering(LoopContext):
         """The verdict on what the action gave, and where it leads."""
         evaluation = Evaluation(self, chain, state)
         evaluation.lower()
+        if state.capture is not None and ("captured", state.capture, "verdict") in self.read_fields:
+            result = ir.Slot(f"captured.{state.capture}")
+            said = prim("select", prim("eq", VERDICT, "failure"), "no", VERDICT)
+            said = prim("select", prim("eq", VERDICT, "success"), "yes", said)
+            chain.add(store(result.name, prim("put", result, "verdict", said)))
         if self.reads_checked and self.is_check(state):
             command = self.commands.get(state.name, state.call)
             chain.add(store(CHECKED.name, prim("put", ir.Slot("last"), "command", command)))

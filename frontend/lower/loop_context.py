@@ -103,6 +103,7 @@ class LoopContext:
             for field, kind, text in texts_of_state(loop, state)
         }
         used = [v for template in self.templates.values() for v in template.variables]
+        self.read_fields = {(variable.namespace, *variable.path) for variable in used}
         self.reads_prev = any(variable.namespace == "prev" for variable in used)
         self.judged = {
             name

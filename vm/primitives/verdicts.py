@@ -179,6 +179,58 @@ def judge_crash(action: Value) -> Result | None:
     return _result("error", exit_code=action.get("exit_code"), reason=crash[0], message=crash[1])
 
 
+def judge_failed_exit(action: Value) -> Result | None:
+    """The `error` result of an action that crashed or did not exit with 0; null for any other."""
+    crash = judge_crash(action)
+    if crash is not None or action is None:
+        return crash
+    code = action.get("exit_code")
+    return None if code in (0, None) else _result("error", exit_code=code, message=f"exit code {show(code)}")
+
+
+def number_after(text: Value, key: Value) -> str | None:
+    """The last number that follows `key=` in a text, as text; None where there is none."""
+    pattern = re.escape(_text(key)) + r"\s*=\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)"
+    found = re.findall(pattern, _text(text))
+    return found[-1] if found else None
+
+
+def judge_error_text(result: Value, text: Value, texts: Value) -> Result:
+    """`error` instead of `failure` where a text contains one of some texts."""
+    fields = _fields(result, "a result")
+    found = next((part for part in _codes(texts) if _text(part) in _text(text)), None)
+    if fields["verdict"] != "failure" or found is None:
+        return fields
+    return _result("error", **{**fields["details"], "message": f"the output contains {show(found)}"})
+
+
+def judge_line(text: Value, line: Value) -> Result:
+    """A line of a text that is not blank is the verdict; '' where there is none."""
+    lines = [part.strip() for part in _text(text).splitlines() if part.strip()]
+    at = line if isinstance(line, int) else 0 if line == "first" else -1
+    token = lines[at] if -len(lines) <= at < len(lines) else ""
+    return _result(token, token=token, line=line)
+
+
+def judge_history(text: Value, most: Value, epsilon: Value, is_falling: Value) -> Result:
+    """`failure` where the last `most` numbers of a text are no better than the best before by `epsilon`."""
+    found = [number_in(part) for part in _text(text).splitlines()]
+    values = [number for number in found if number is not None]
+    best, stalled = (values[0] if values else None), 0
+    for value in values[1:]:
+        gain = best - value if is_falling else value - best  # type: ignore[operator]
+        stalled = 0 if gain > epsilon else stalled + 1
+        best = value if gain > 0 else best
+    details = {"stall_count": stalled, "max_stall": most, "rounds": len(values), "best": best}
+    return _result(_verdict(len(values) < 2 or stalled < most), **details)
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, str):
+        raise PrimitiveFault("type-error", f"a text is needed, not {show(value)} ({type_name(value)})")
+    return value
+
+
 def judge_exit(action: Value, success: Value, failure: Value) -> Result:
     """`exit_code`: 0 is success, 1 failure, all else error; lists of codes say otherwise."""
     if type(action) is not dict:
@@ -412,6 +464,11 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "judge_convergence": judge_convergence,
     "judge_model": judge_model,
     "judge_crash": judge_crash,
+    "judge_error_text": judge_error_text,
+    "judge_failed_exit": judge_failed_exit,
+    "judge_history": judge_history,
+    "judge_line": judge_line,
+    "number_after": number_after,
     "unrouted": unrouted,
     "judge_fault": judge_fault,
 }
