@@ -98,6 +98,8 @@ class Lowering(LoopContext):
         chain.add(store("iteration", 1), store("lap", 1), store("steps", 0))
         if self.maintains:
             chain.add(store("cycle", 1))
+        counted = (state for state in self.loop.states.values() if state.name in self.looping)
+        chain.add(*(store(entries_of(state).name, 0) for state in counted if self.counts_entries(state)))
         own = self.loop.budget.bounds if self.loop.budget is not None else {}
         chain.add(*(store(f"spent.{unit}", 0) for unit in own))
         for name, bounds in self.limits.state_budgets.items():
