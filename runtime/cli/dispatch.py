@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # They mask secrets themselves, after the configuration is read for the run.
 _MASKING = ("run", "resume")
-# They only read runs: with `--db` those of a database, in a folder that takes the place of the project.
-_VIEWS = ("status", "logs", "history", "profile")
+# With `--db` they read the runs of a database, in a folder that takes the place of the project.
+_VIEWS = ("status", "logs", "history", "profile", "answer")
 
 
 def start(program: str, words: list[str]) -> int:

@@ -39,7 +39,7 @@ class Claim:
     """The right to drive a run, until `close`. status: what the run is after it, unless it has ended."""
 
     def __init__(self, run: DatabaseRun, on_close: Callable[[], object]) -> None:
-        self._run = run
+        self.run = run
         self._on_close = on_close
         self._is_open = True
         self.status = "stopped"
@@ -51,7 +51,7 @@ class Claim:
         if self._is_open:
             self._is_open = False
             self._on_close()
-            run = self._run
+            run = self.run
             run.session.do(lambda connection: claims.release(connection, run.id, run.epoch, self.status))
             run.session.close()
 

@@ -23,6 +23,8 @@ from ..journal.run_folder import RunFolder
 from .connection import Connection, Session
 
 OUTPUTS = "outputs"
+# As `effects.ask` names the folder of answers to questions.
+ANSWERS = "answers"
 _APPEND = """
 insert into journal (run, position, size, lines, epoch, data)
 select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
@@ -259,6 +261,19 @@ class DatabaseRun(RunFolder):
         values = [str(end.get("status")), self.id, self.epoch]
         self.session.do(lambda connection: connection.execute(ended, values))
         super().finish()
+
+    def deliver(self, name: str, data: bytes) -> None:
+        """Put an answer where the run finds it, and wake the run; nothing if it has it already."""
+        path = self.place(name)
+        if files.exists(path):
+            return
+        write_file(path, data, durable=False, mode=0o600)
+        with contextlib.suppress(OSError):
+            wake = files.open_handle(f"{path.removesuffix('.json')}.wake", files.O_WRONLY | files.O_NONBLOCK)
+            try:
+                files.write(wake, b"!")
+            finally:
+                files.close(wake)
 
     def forget(self) -> None:
         """Remove the cache."""

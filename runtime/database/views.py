@@ -16,11 +16,12 @@ from ..host.errors import UserError
 from ..host.paths import HISTORY, LOOPS, RUNNING, make_private
 from . import schema
 from .connection import Address, Connection, Session
-from .stored_run import DatabaseRun
+from .stored_run import ANSWERS, DatabaseRun
 
 # Seconds between two updates, and how many runs are shown at most.
 EVERY_S = 0.25
 _MOST = 500
+_ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on conflict do nothing"
 _RUNS = """
 select id, status, owner, program, path, created from runs
 where (%(project)s::text is null or project = %(project)s)
@@ -105,13 +106,28 @@ class View:
             files.close(handle)
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Store the answers that were given in the view, and remove the folder. Raises UserError."""
         with self._turn:
             self._is_closed = True
-            for run_id in list(self._locks):
-                self._unlock(run_id)
-            self._session.close()
-            files.rmtree(self.root, ignore_errors=True)
+            try:
+                self._session.do(self._store_answers)
+            finally:
+                self._remove()
+
+    def _store_answers(self, connection: Connection) -> None:
+        running = os.path.join(self.root, RUNNING)
+        for run_id in self._locks:
+            folder = os.path.join(running, run_id, ANSWERS)
+            names = files.listdir(folder) if files.isdir(folder) else []
+            for name in [name for name in names if name.endswith(".json")]:
+                with files.open(os.path.join(folder, name), "rb") as file:
+                    connection.execute(_ANSWER, [run_id, f"{ANSWERS}/{name}", file.read()])
+
+    def _remove(self) -> None:
+        for run_id in list(self._locks):
+            self._unlock(run_id)
+        self._session.close()
+        files.rmtree(self.root, ignore_errors=True)
 
 
 def enter(url: str, target: str | None) -> View:

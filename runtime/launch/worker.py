@@ -44,6 +44,11 @@ _SWEEP = 5
 _NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
 _WISHES = "select id from runs where owner = %s and wish = 'stop'"
 
+_ANSWERS = """
+select d.run, d.name, d.data from runs r join documents d on d.run = r.id
+where r.owner = %s and d.name like 'answers/%%'
+"""
+
 
 class _Segment:
     """A segment that the queue has given to this worker; `done` is released at its end."""
@@ -158,6 +163,10 @@ class Worker:
                 self._asked.add(run)
                 self._stops.add(run)
                 self._scheduler.pool.wake()
+        for run, name, data in connection.execute(_ANSWERS, [self._owner.id], binary=True).fetchall():
+            claim = self._store.claims.get(run)
+            if claim is not None:
+                claim.run.deliver(name, data)
         if self._owner.beats % _SWEEP == 0:
             self._on_deaths(owners.bury_dead(connection, self._owner.id))
             connection.execute("select reconcile_segments()")

@@ -351,3 +351,22 @@ def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
     assert "error[unknown-run]" in unknown.stderr
     mixed = cluster.llc("resume", "job", "--on", cluster.url, "--queue")
     assert "exclude each other" in mixed.stderr
+
+
+def test_a_question_is_answered_from_anywhere(cluster: Cluster) -> None:
+    """The run on a worker gets the answer that was given in the database, once."""
+    (cluster.folder / ".loops" / "job.sexp").write_text('(ask "well?")')
+    cluster.start()
+    run = cluster.submit("job")
+
+    def questions() -> list[Any]:
+        found = cluster.llc("answer", run, "--db", cluster.url, "--json")
+        return list(json.loads(found.stdout)) if found.returncode == 0 else []
+
+    postgres.until(questions)
+    answered = cluster.llc("answer", run, "quite", "--db", cluster.url)
+    assert answered.returncode == 0, answered.stderr
+    assert cluster.await_status(run)["outcome"] == "success"
+    (end,) = (event for event in cluster.events(run) if event["event"] == "run_end")
+    assert end["value"] == "quite"
+    assert cluster.llc("answer", run, "again", "--db", cluster.url).returncode == 1

@@ -26,6 +26,7 @@ def answer(
     question: Annotated[
         cli.Count, cli.option("--question -q", "N", "Number of the question, if several are open.")
     ] = None,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Answer a question of a run, or show the open questions.
