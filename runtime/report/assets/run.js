@@ -57,7 +57,7 @@ class Run {
   writerOf(position, depth, name) {
     for (let at = position; at > 0; at -= 1) {
       const step = this.steps[at];
-      if (step.entered) return at;
+      if (step.entered) return step.items ? null : at;  // of calls side by side it is not known
       if ((step.slots || []).some(([frame, slot]) => frame === depth && slot === name)) return at;
     }
     return 0;
