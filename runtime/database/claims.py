@@ -16,7 +16,7 @@ from ..host.errors import Failure, UserError
 from ..runs.locks import CONFLICT, overlap
 from . import segments
 from .connection import Connection
-from .owner import is_dead
+from .owner import bury, is_dead
 
 _GATE = "select pg_advisory_xact_lock(hashtextextended('llc project ' || %s, 0))"
 _INSERT = """
@@ -139,11 +139,15 @@ def _claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str 
         return str(before)
     if status != "running" and scope:
         values = {"project": project, "id": run_id, "ticket": ticket}
-        for other, paths, how, holder in connection.execute(_OTHERS, values).fetchall():
-            held = next((path for path in paths for mine in scope if overlap(path, mine)), None)
-            if held is None or (holder is not None and is_dead(connection, holder)):
-                continue
-            return Busy(other, held, how == "queued")
+        rows = connection.execute(_OTHERS, values).fetchall()
+        holders = {holder for _, paths, _, holder in rows if holder is not None and _shared(paths, scope)}
+        dead = [holder for holder in holders if is_dead(connection, holder)]
+        for holder in dead:
+            bury(connection, holder)
+        for other, paths, how, _ in connection.execute(_OTHERS, values).fetchall() if dead else rows:
+            held = _shared(paths, scope)
+            if held is not None:
+                return Busy(other, held, how == "queued")
     return int(connection.execute(_CLAIM, [owner, run_id]).fetchone()[0])
 
 
@@ -154,6 +158,11 @@ def release(connection: Connection, run_id: str, epoch: int, status: str = "stop
         if is_ours and status == "queued":
             segments.enqueue(connection, run_id)
         return is_ours
+
+
+def _shared(paths: Iterable[str], scope: Sequence[str]) -> str | None:
+    """The first of some paths that overlaps with a scope."""
+    return next((path for path in paths for mine in scope if overlap(path, mine)), None)
 
 
 def _shown(path: str) -> str:

@@ -34,9 +34,11 @@ select state = 'dead'
 from workers where id = %s
 """
 _BURY = "update workers set state = 'dead' where id = %s"
-# Runs that were submitted to the queue continue elsewhere; others wait for `llc resume`.
+# Runs that were submitted to the queue continue elsewhere; others wait for `llc resume`. The next epoch
+# fences an owner that is only frozen: it may wake up when another run has the paths already.
 _REQUEUE = """
-update runs set owner = null, changed = now(), status = case when managed then 'queued' else 'stopped' end
+update runs set owner = null, epoch = epoch + 1, changed = now(),
+  status = case when managed then 'queued' else 'stopped' end
 where owner = %s and status <> 'ended'
 """
 

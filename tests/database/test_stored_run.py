@@ -109,6 +109,26 @@ def test_an_owner_of_before_appends_nothing(store: DatabaseStore, other: Databas
     second.close()
 
 
+def test_a_frozen_owner_loses_its_paths(store: DatabaseStore, other: DatabaseStore) -> None:
+    """Another run gets them once its heartbeat is missing; awake again, it appends nothing."""
+    run, claim = begin(store, ("src",))
+    journal = run.append_journal(lambda: NOW, 1)
+    with store.owner._turn:  # no heartbeat meanwhile
+        with connect(store.address) as connection:
+            connection.execute("update workers set beat = now() - interval '1 hour'")
+            # The server has been up for less than that.
+            postgres.until(lambda: owner.is_dead(connection, store.owner.id))
+        _, second = begin(other, ("src/a",))
+    journal.write("note", {"text": "late"})
+    with pytest.raises(Fenced):
+        journal.sync()
+    with pytest.raises(UserError) as refused:
+        take_over(other, run.id)
+    assert refused.value.id == "scope-conflict"
+    second.close()
+    claim.close()
+
+
 def test_a_claim_waits_for_an_append_in_progress(store: DatabaseStore, other: DatabaseStore) -> None:
     """What the old owner commits is read by the new one: the row of the run is locked by both."""
     run, _ = begin(store)

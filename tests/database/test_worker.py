@@ -154,7 +154,7 @@ def test_a_killed_worker_is_replaced(cluster: Cluster) -> None:
     assert cluster.await_status(run)["outcome"] == "success"
     assert cluster.log()[f"{run}/1 begins"] == 1
     assert [event["event"] for event in cluster.events(run)].count("action_complete") == 2
-    assert cluster.row(run)["epoch"] == 3  # the client recorded it, two workers drove it
+    assert cluster.row(run)["epoch"] == 4  # of the client, two workers, and the burial of one
     assert "is dead; its runs continue" in cluster.said()
 
 
@@ -167,7 +167,7 @@ def test_a_frozen_worker_is_replaced_and_leaves(cluster: Cluster) -> None:
     cluster.await_log("/2 begins")
     frozen = cluster.worker_of(run)
     frozen.send_signal(signal.SIGSTOP)
-    postgres.until(lambda: cluster.row(run)["epoch"] == 3 and cluster.log()[f"{run}/2 begins"] == 2)
+    postgres.until(lambda: cluster.row(run)["epoch"] == 4 and cluster.log()[f"{run}/2 begins"] == 2)
     frozen.send_signal(signal.SIGCONT)
     assert frozen.wait(LIMIT_S) == 86
     (cluster.folder / "go").touch()
