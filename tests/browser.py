@@ -56,6 +56,13 @@ class Browser:
         self._rest = b""
         self._session: str | None = None
         self.problems: list[str] = []
+        try:
+            self._open_page()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_page(self) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -69,7 +76,7 @@ class Browser:
         )
 
     def close(self) -> None:
-        with contextlib.suppress(OSError, AssertionError):
+        with contextlib.suppress(OSError, AssertionError):  # it may have ended
             self._session = None
             self.call("Browser.close")
         self._process.kill()
