@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import Diagnostic
+from ..template.nodes import Given
 from ..template.template import parse
 from .agent_schema import Budget
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS
@@ -48,6 +49,26 @@ def unused_keys(loop: Loop) -> Iterator[Diagnostic]:
                 why = field.doc[:1].lower() + field.doc[1:].rstrip(".")
                 message = f"`{key}` has no effect: {why}"
                 yield Diagnostic("unused-key", message, block.span_of(f"key:{key}"), "", None, "warning")
+
+
+def check_parameters(loop: Loop) -> Iterator[Diagnostic]:
+    """Values of `context` that are not what their parameter is."""
+    for name, parameter in (loop.parameters or {}).items():
+        value = loop.context.get(name, "")
+        wanted = None if value == "" or isinstance(value, Given) else parameter.misfit(value)
+        if wanted is not None:
+            place = loop.span_of(f"context.{name}")
+            if not loop.is_given("context") or f"context.{name}" not in loop.spans:
+                place = parameter.span_of("default")
+            yield Diagnostic("wrong-type", f"`{name}` should be {wanted}", place, "", parameter.description)
+
+
+def missing_inputs(loop: Loop) -> list[str]:
+    """The inputs without a value that the loop cannot start without."""
+    parameters = loop.parameters or {}
+    required = [name for name, one in parameters.items() if one.required and name != "run_dir"]
+    names = dict.fromkeys((*(loop.required_inputs or ()), *required))
+    return [name for name in names if loop.context.get(name, "") in ("", None)]
 
 
 # --- spellings --------------------------------------------------------------------------------

@@ -23,9 +23,28 @@ _INSTEAD = {
     "with_": "write `with`",
 }
 _ACTION_TYPES = {
-    "command": "shell",
-    "human_approval": "ask",
+    "command": "write `action_type: shell`",
+    "human_approval": "write `action_type: ask` with `choices: [yes, no]`",
+    "mcp_tool": "write `call: file.sexp#function` with the tool's task in the function",
+    "contract": "write a prompt that asks whether the two sides fit, and judge it by `llm_structured`",
 }
+
+
+# Evaluators of little-loops that llc does not have.
+_EVALUATORS = {
+    "action_stall": "write `stall` in the loop",
+    "advisor_consult": "write a state that asks an agent, and `classify` what it prints",
+    "comparator": "write a command that compares with the baseline",
+    "contract": "write a state that asks an agent whether the two sides fit, and `classify` what it prints",
+    "harbor_scorer": "write `output_numeric`: the output of the scorer is a number",
+    "mcp_result": "write `call: file.sexp#function` with the tool's task in the function",
+}
+
+
+def explain_evaluator(name: str) -> str | None:
+    """The remedy for an evaluator of little-loops; None for any other name."""
+    instead = _EVALUATORS.get(name)
+    return None if instead is None else f"`{name}` is an evaluator of little-loops: {instead}"
 
 
 def explain_key(key: str) -> str | None:
@@ -35,5 +54,5 @@ def explain_key(key: str) -> str | None:
 
 
 def action_type_of(word: str) -> str | None:
-    """The `action_type` of llc that a word of little-loops means."""
+    """The remedy for an `action_type` of little-loops; None for any other word."""
     return _ACTION_TYPES.get(word)

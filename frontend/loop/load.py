@@ -12,7 +12,7 @@ from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
 from ..source.document import Document
 from .checks import check
-from .dialect import translated, unused_keys, with_scope
+from .dialect import check_parameters, translated, unused_keys, with_scope
 from .project_checks import check_project
 from .reader import read_loop
 from .schema import Loop, LoopSettings
@@ -34,7 +34,7 @@ def load(
     loop, problems = change(made)
     found += problems
     loop = with_scope(loop)
-    found += unused_keys(loop)
+    found += [*unused_keys(loop), *check_parameters(loop)]
     found += check(loop, document)
     found += check_project(loop, options.project, options.default_model)
     return loop, document, found

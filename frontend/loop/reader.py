@@ -21,7 +21,7 @@ from ..source.yaml_tree import read_document
 from .composition import compose
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, SILENCERS, STATE_KEYS
 from .evaluator_schema import EVALUATORS, Evaluator
-from .foreign_keys import action_type_of, explain_key
+from .foreign_keys import action_type_of, explain_evaluator, explain_key
 from .schema import Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ class _Reader(SchemaReader):
         return _STAND_IN[field.type.kind] if cls is Loop else BAD
 
     def unknown_class(self, noun: str, text: str, place: Span, help: str | None) -> Bad:
+        help = explain_evaluator(text) or help
         return self.error("unknown-evaluator", f"no {noun} `{text}`", place, "", help)
 
     def choice(self, type: Type, node: Node, path: str) -> Any:
@@ -193,10 +194,10 @@ class _Reader(SchemaReader):
         if text in _WORDS and _WORDS[text] in type.choices:
             return _WORDS[text]
         if "shell" in type.choices and text not in type.choices:
-            meant = action_type_of(text) or ("shell" if _SHELL_WORD.fullmatch(text) else None)
+            meant = "did you mean `shell`?" if _SHELL_WORD.fullmatch(text) else action_type_of(text)
             if meant is not None:
                 message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
-                return self.error("unknown-value", message, place, "", f"did you mean `{meant}`?")
+                return self.error("unknown-value", message, place, "", meant)
         return super().choice(type, node, path)
 
     def more_settings(self, others: list[tuple[str, Scalar, Node]]) -> list[tuple[str, Scalar, Node]]:

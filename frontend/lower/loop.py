@@ -20,10 +20,10 @@ from typing import Any
 import attrs
 
 from ...ir import nodes as ir
-from ...ir.builder import prim, record, store
+from ...ir.builder import expr, prim, record, store
 from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
 from ...ir.spans import Source
-from ..loop.dialect import hard_limit
+from ..loop.dialect import hard_limit, missing_inputs
 from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.schema import CURRENT, Loop, StateSpec
 from ..loop.texts import Within
@@ -118,6 +118,12 @@ class Lowering(LoopContext):
             chain.perform("env", {"names": (RUN_FOLDER,)}, "env", "/folder")
             values = prim("without_nulls", prim("get", ir.Slot("env"), "values"))
             chain.add(store("run_dir", prim("lookup_or", values, (RUN_FOLDER,), f"{RUN_FOLDERS}/")))
+        if missing := missing_inputs(self.loop):
+            chain.unless(expr(True), "/missing_input", "/given")
+            names = ", ".join(f"`{name}`" for name in missing)
+            message = f"the loop needs {names}: pass it by --context {missing[0]}=VALUE"
+            failure = ir.Fail(record({"kind": "missing-input", "message": message}))
+            self.builder.state("/missing_input", (), failure)
         chain.close(ir.Goto(self.loop.initial))
 
     def end_at_limit(self, reason: str) -> None:

@@ -234,3 +234,14 @@ def test_merges_cannot_grow_without_end(write: Write) -> None:
     states = "".join(f"  s{i}: {{fragment: big, with: {{x: y}}, next: done}}\n" for i in range(2000))
     text = f"name: x\ninitial: s0\nimport: [lib.yaml]\nstates:\n{states}{DONE}"
     assert refused(write(x=text, lib=library) / "x.yaml").id == "too-many-nodes"
+
+
+def test_values_fit_their_parameters() -> None:
+    """Those of `context` and defaults; what is missing is found when the loop starts."""
+    text = HEAD + "parameters: {jobs: {type: integer, default: many}}\nstates:\n  a: {terminal: true}\n"
+    with pytest.raises(CompileError) as error:
+        compile_text(text)
+    (found,) = error.value.diagnostics
+    assert (found.id, found.message) == ("wrong-type", "`jobs` should be a whole number")
+    needed = compile_text(text.replace("default: many", "required: true")).program
+    assert "/missing_input" in {state.name for state in needed.functions[0].states}

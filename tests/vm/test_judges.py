@@ -506,3 +506,52 @@ def test_progress_ends_nearer_to_the_target(before: int, now: int, direction: st
 def test_a_missing_value_is_not_different_from_the_target(target: Any, verdict: str) -> None:
     """`ne` with null is an error, since a wrong path gives null; null itself can be compared."""
     assert judge("json", {"value": None}, ".a", "ne", target)[0] == verdict
+
+
+# --- evaluators of little-loops -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "verdict"),
+    [("a\n b \n\n", "last", "b"), ("a\nb", "first", "a"), ("a\nb", -2, "a"), ("a", 3, ""), ("", "last", "")],
+)
+def test_a_line_is_a_verdict(text: str, line: str | int, verdict: str) -> None:
+    """Blank lines do not count, and where there is no such line the verdict is empty."""
+    assert judge("line", text, line) == (verdict, {"token": verdict, "line": line})
+
+
+@pytest.mark.parametrize(
+    ("numbers", "most", "is_falling", "verdict"),
+    [
+        ("", 1, False, "success"),
+        ("3", 1, False, "success"),
+        ("3\n3", 1, False, "failure"),
+        ("3\n3\n5", 2, False, "success"),
+        ("3\nx\n3.2\n3.4", 2, False, "failure"),
+        ("9\n5\n2", 1, True, "success"),
+        ("9\n9", 1, True, "failure"),
+    ],
+)
+def test_scores_stall(numbers: str, most: int, is_falling: bool, verdict: str) -> None:
+    """What is not more than half better is no progress; lines that are no numbers are skipped."""
+    assert judge("history", numbers, most, 0.5, is_falling)[0] == verdict
+
+
+def test_an_exit_code_is_an_error_for_output() -> None:
+    """Any but 0."""
+    assert HANDLERS["judge_failed_exit"](ran()) is None
+    assert judge("failed_exit", ran(exit_code=4))[0] == "error"
+
+
+def test_a_text_means_error() -> None:
+    """Instead of `failure` only."""
+    no = {"verdict": "failure", "details": {}}
+    assert judge("error_text", no, "401 denied", ("denied",))[0] == "error"
+    assert judge("error_text", no, "fine", ("denied",))[0] == "failure"
+    assert judge("error_text", {**no, "verdict": "success"}, "denied", ("denied",))[0] == "success"
+
+
+@pytest.mark.parametrize(("text", "number"), [("n=3 n = 5e1", "5e1"), ("m=3", None), ("n=", None)])
+def test_the_last_number_after_a_key(text: str, number: str | None) -> None:
+    """As text, which `output_numeric` reads."""
+    assert HANDLERS["number_after"](text, "n") == number
