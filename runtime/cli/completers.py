@@ -111,7 +111,7 @@ def complete_budget_action(incomplete: str) -> list[str]:
 
 def complete_db_action(incomplete: str) -> list[str]:
     """The actions of `llc db`."""
-    return _starting(["init", "migrate", "check"], incomplete)
+    return _starting(["init", "migrate", "check", "metrics"], incomplete)
 
 
 def complete_ledger(incomplete: str) -> list[str]:

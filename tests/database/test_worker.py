@@ -370,3 +370,18 @@ def test_a_question_is_answered_from_anywhere(cluster: Cluster) -> None:
     (end,) = (event for event in cluster.events(run) if event["event"] == "run_end")
     assert end["value"] == "quite"
     assert cluster.llc("answer", run, "again", "--db", cluster.url).returncode == 1
+
+
+def test_metrics_are_text_for_prometheus(cluster: Cluster) -> None:
+    """Each line is a comment or a sample; names of any characters are escaped."""
+    cluster.loop("job")
+    run = cluster.submit("job")
+    project = 'a"b\\c\nd'
+    cluster.database.execute("update runs set project = %s where id = %s", [project, run])
+    cluster.start("--at-once", "3")
+    shown = cluster.llc("db", "metrics", "--db", cluster.url).stdout
+    assert 'llc_workers{state="live"} 1' in shown
+    assert "llc_worker_capacity 3" in shown
+    assert r'llc_runs{project="a\"b\\c\nd",status="queued"} 1' in shown
+    sample = re.compile(r'(# (HELP|TYPE) .*|\w+(\{\w+=".*"(,\w+=".*")*\})? [\d.]+)')
+    assert all(sample.fullmatch(line) for line in shown.splitlines())

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ...database import connection, schema
+from ...database import connection, metrics, schema
 from ...host.errors import EXIT_OK, UserError
 from .. import parameters as cli
 from ..output import write, write_json
 
-_ACTIONS = ("init", "migrate", "check")
+_ACTIONS = ("init", "migrate", "check", "metrics")
 
 
 def db(
-    action: Annotated[str, cli.argument("ACTION", "`init`, `migrate` or `check`.", cli.complete_db_action)],
+    action: Annotated[
+        str, cli.argument("ACTION", "`init`, `migrate`, `check` or `metrics`.", cli.complete_db_action)
+    ],
     db: cli.Database = None,
     json: cli.Json = False,
 ) -> int:
-    """Create, update or check the tables of a cluster's database.
+    """Create, update or check the tables of a cluster's database, or show its metrics.
 
     Examples:
         llc db init --db postgresql://llc@db.example/llc
@@ -33,6 +35,9 @@ def db(
         applied = schema.migrate(address)
     with connection.connect(address) as found:
         schema.check(found, address)
+        if action == "metrics":
+            write(metrics.text(found))
+            return EXIT_OK
         server = found.info.server_version // 10_000
     if json:
         write_json({"schema": address.schema, "format": schema.FORMAT, "applied": applied, "server": server})
