@@ -57,11 +57,14 @@ begin
   delete from {dbos}.workflow_status where workflow_uuid = run_ || '/' || (n - 2);
   return n;
 end $$;
--- The segments of a dead worker return to the queue.
+-- The segments of a dead worker return to the queue, but for those of runs that have ended.
 create or replace function {schema}.requeue_segments(worker text) returns integer
 language plpgsql as $$
 declare n integer;
 begin
+  delete from {dbos}.workflow_status w
+  where w.status = 'PENDING' and w.executor_id = worker and w.name = '{workflow}' and not exists (
+    select 1 from {schema}.runs r where r.id = split_part(w.workflow_uuid, '/', 1) and r.status = 'queued');
   update {dbos}.workflow_status set status = 'ENQUEUED', owner_xid = null, started_at_epoch_ms = null
   where status = 'PENDING' and executor_id = worker and name = '{workflow}';
   get diagnostics n = row_count;
