@@ -57,21 +57,15 @@ def only(text: str) -> tuple[str, str, str | None]:
         (HEAD + "    context: {}", "context", "`context` belongs to the loop, at the top level of the file"),
         (HEAD + "    prompt: x", "prompt", "`prompt` belongs to `evaluate` with `type: llm_structured`"),
         (
-            HEAD + "    terminal: true\n    failure: true",
-            "failure",
-            "`failure` is a key of little-loops: write `status: failure` in the terminal state",
+            HEAD + "    terminal: true\n    hooks: {}",
+            "hooks",
+            "`hooks` is a key of little-loops: write a state before or after this one",
         ),
         (
-            HEAD + "    terminal: true\ndefault_timeout: 5",
-            "default_timeout",
-            "`default_timeout` is a key of little-loops: write `timeout` in each state; `timeout` of the "
-            "loop limits the whole run",
-        ),
-        (
-            HEAD + "    terminal: true\non_max_steps: a",
-            "on_max_steps",
-            "`on_max_steps` is a key of little-loops: the run ends with exit code 3 at a limit; test for "
-            "that where it is started",
+            HEAD + "    terminal: true\n    append_to_messages: x",
+            "append_to_messages",
+            "`append_to_messages` is a key of little-loops: write `capture`, and read it as "
+            "`${captured.NAME.output}`",
         ),
         (HEAD + "    <<: {}", "<<", "YAML 1.2 has no merge keys; write the keys out"),
         (HEAD + "    terminal: true\nllm: {modl: x}", "modl", "did you mean `model`?"),
@@ -150,7 +144,12 @@ def test_an_empty_required_key_is_missing() -> None:
         ("timeout: .inf", "out-of-range", ".inf", None),
         ("timeout: 1e10", "out-of-range", "1e10", None),
         ("action_type: shel", "unknown-value", "shel", "did you mean `shell`?"),
-        ("action_type: human_approval", "unknown-value", "human_approval", "did you mean `ask`?"),
+        (
+            "action_type: human_approval",
+            "unknown-value",
+            "human_approval",
+            "write `action_type: ask` with `choices: [yes, no]`",
+        ),
         ("evaluate: exit_code", "wrong-type", "exit_code", "such as `{type: exit_code}`"),
         ("evaluate: {pattern: x}", "missing-field", "{pattern: x}", None),
         ("evaluate: {type: exitcode}", "unknown-evaluator", "exitcode", "did you mean `exit_code`?"),
