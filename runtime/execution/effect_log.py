@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...ir.effects import EFFECTS, SPENDERS
 from ...vm.machine.machine import Effect
 from ..host import secrets
+from ..journal.agent_activity import AgentActivity
 from ..journal.events import (
     ABSENT,
     ActionComplete,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..journal.agent_activity import AgentActivity
     from ..project.budget import Spending
 
 # Length from which `action` is shortened; the arguments contain the whole command.
