@@ -115,7 +115,8 @@ def test_a_frozen_owner_loses_its_paths(store: DatabaseStore, other: DatabaseSto
     journal = run.append_journal(lambda: NOW, 1)
     with store.owner._turn:  # no heartbeat meanwhile
         with connect(store.address) as connection:
-            connection.execute("update workers set beat = now() - interval '1 hour'")
+            late = "update workers set beat = now() - interval '1 hour' where id = %s"
+            connection.execute(late, [store.owner.id])
             # The server has been up for less than that.
             postgres.until(lambda: owner.is_dead(connection, store.owner.id))
         _, second = begin(other, ("src/a",))

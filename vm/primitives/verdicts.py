@@ -199,9 +199,11 @@ def judge_error_text(result: Value, text: Value, texts: Value) -> Result:
     """`error` instead of `failure` where a text contains one of some texts."""
     fields = _fields(result, "a result")
     found = next((part for part in _codes(texts) if _text(part) in _text(text)), None)
-    if fields["verdict"] != "failure" or found is None:
+    if fields.get("verdict") != "failure" or found is None:
         return fields
-    return _result("error", **{**fields["details"], "message": f"the output contains {show(found)}"})
+    details = fields.get("details")
+    details = details if isinstance(details, dict) else {}
+    return _result("error", **{**details, "message": f"the output contains {show(found)}"})
 
 
 def judge_line(text: Value, line: Value) -> Result:
