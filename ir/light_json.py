@@ -84,8 +84,8 @@ def loads(text: str | bytes) -> Any:
         value, end = _scan(decoded, 0)
         if end == len(decoded):
             return value
-    except (StopIteration, ValueError):
-        pass
+    except (StopIteration, ValueError, SystemError):
+        pass  # SystemError: its own error stands in a module that is not loaded
     import json
 
     return json.loads(text)

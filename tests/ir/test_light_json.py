@@ -54,6 +54,24 @@ def test_errors_are_those_of_the_package(text: str | bytes) -> None:
     assert result(light_json.loads, text) == result(json.loads, text)
 
 
+def test_the_first_text_of_a_process_may_be_broken() -> None:
+    """The package, which has the class of the error, is not loaded yet."""
+    code = (
+        "import sys\n"
+        "from llc.ir import light_json as light\n"
+        "assert 'json' not in sys.modules\n"
+        "try: light.loads(sys.argv[1])\n"
+        "except ValueError as error: print(error)"
+    )
+    for text, message in (
+        ("{", "Expecting property name"),
+        ("[1", "Expecting ',' delimiter"),
+        ("", "Expecting"),
+    ):
+        run = [sys.executable, "-c", code, text]
+        assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.startswith(message)
+
+
 def test_what_is_no_data_is_refused() -> None:
     for write in (light_json.dumps, light_json.dumps_indented):
         with pytest.raises(TypeError, match="Object of type set is not JSON serializable"):
