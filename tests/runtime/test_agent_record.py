@@ -219,7 +219,7 @@ def test_attach_shows_tools_and_the_final_answer(llc: Run, place: Path) -> None:
     agent(place, INIT, says(uses("t1", "Edit", file_path="a.py")), waits, result("All is fixed."))
     # The fixture runs llc in this process, which a background run would leave.
     subprocess.run([sys.executable, "-m", "llc", "run", "l", "--background"], check=True)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not any(event["what"] == "tool" for event in activities(place)):
         assert time.monotonic() < deadline
         time.sleep(0.05)

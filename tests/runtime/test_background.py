@@ -63,7 +63,7 @@ def llc(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)

@@ -253,7 +253,7 @@ def test_ctrl_c_while_a_model_thinks_leaves_nothing_behind(
     messages_server.then(answers.stall())
     t = create("--describe", "make it green")
     t.wait("asking")
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not messages_server.requests and time.monotonic() < end:
         time.sleep(0.05)
     t.child.sendintr()

@@ -224,7 +224,7 @@ def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path
         "  b: {terminal: true}\n"
     )
     with subprocess.Popen([sys.executable, "-m", "llc", "run", "holds.yaml", "--quiet"]) as holder:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not os.path.exists("held"):
             assert time.monotonic() < end
             time.sleep(0.01)

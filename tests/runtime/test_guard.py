@@ -135,7 +135,7 @@ def test_a_run_that_was_killed_knows_how_the_files_were(place: Path) -> None:
     project(place, "[ -e tests/new.py ] && exit 0; echo 1 > tests/new.py; sleep 30")
     before = state(place)
     run = subprocess.Popen([sys.executable, "-m", "llc", "run", "l", "-q"], stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not (place / "tests/new.py").exists():
         assert time.monotonic() < end
         time.sleep(0.02)

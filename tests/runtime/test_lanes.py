@@ -86,7 +86,7 @@ def run(commands: list[str], *words: str, more: str = "") -> subprocess.Popen[st
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)

@@ -93,7 +93,7 @@ class Project:
         return (self.folder / "messages").read_text()
 
     def wait_for(self, is_so: Callable[[], bool]) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not is_so():
             assert time.monotonic() < end
             time.sleep(0.02)

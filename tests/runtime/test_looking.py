@@ -69,7 +69,7 @@ def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)

@@ -70,7 +70,7 @@ def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)

@@ -83,7 +83,7 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 def asked(count: int = 1) -> list[dict[str, Any]]:
     """What is asked here, once there are so many questions."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         found = [question.to_json() for question in answering.questions(None)]
         if len(found) == count:
@@ -252,7 +252,7 @@ def test_a_run_that_was_killed_asks_again(project: Path) -> None:
     again = subprocess.Popen(
         [sys.executable, "-m", "llc", "resume", "confirm", "--on-unknown", "fail"], stdin=subprocess.DEVNULL
     )
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not any(question["running"] for question in asked()) and time.monotonic() < end:
         time.sleep(0.05)
     llc_("answer", "confirm", "no")
@@ -313,7 +313,7 @@ def test_many_questions_leave_room_for_work(project: Path) -> None:
     )
     run = start("flow", "--jobs", "1")
     asked(2)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (project / "done").exists() and time.monotonic() < end:
         time.sleep(0.02)
     assert (project / "done").exists()

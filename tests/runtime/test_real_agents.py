@@ -92,10 +92,10 @@ def test_a_refused_key_ends_it_with_the_remedy(
     use(name)
     models.then(Fail(401, "invalid api key"))
     began = time.monotonic()
-    result = perform("agent", agent=name, command="Do it.", timeout_s=60)
+    result = perform("agent", agent=name, command="Do it.", timeout_s=1800)
     assert result["error"]["kind"] == "auth", result
     assert "log in" in result["error"]["message"] or "_API_KEY" in result["error"]["message"]
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 180
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])

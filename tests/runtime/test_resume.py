@@ -359,7 +359,7 @@ def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path,
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)

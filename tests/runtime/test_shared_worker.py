@@ -135,7 +135,7 @@ def test_an_interrupt_ends_one_call_at_once(ask: Ask) -> None:
     begun = time.monotonic()
     cut, one = at_once(lambda: ask("stall", within={"interrupt": interrupt}), lambda: ask("one"))
     assert isinstance(cut, Interrupted)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 25
     assert one["reply"] == {"verdict": "one"}
     interrupt.close()
 

@@ -29,8 +29,8 @@ Perform = Callable[..., dict[str, Any]]
 
 
 def wait_until(claim: Callable[[], bool]) -> bool:
-    """Whether a claim comes true within ten seconds."""
-    end = time.monotonic() + 10
+    """Whether a claim comes true within a minute."""
+    end = time.monotonic() + 60
     while not claim():
         if time.monotonic() > end:
             return False

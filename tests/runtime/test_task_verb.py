@@ -153,7 +153,7 @@ def test_it_is_a_run_that_can_be_resumed(project: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", LLC, "task", text, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not (project / "begun").exists() and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
@@ -171,7 +171,7 @@ def test_it_can_be_left_alone(project: Path) -> None:
     assert json.loads(refused.stdout)["notes"]["error"]["details"]["kind"] == "scope-conflict"
     behind = json.loads(llc_("task", '(ask "behind?")', "--json", "--background", "--queue").stdout)
     for facts, text in ((before, "one"), (behind, "two")):
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while llc_("answer", facts["run"], text).returncode and time.monotonic() < end:
             time.sleep(0.1)
         log = project / ".loops" / ".history" / facts["run"] / "expression.log"
