@@ -65,7 +65,7 @@ ORDER = {
     ),
     "runtime": (
         *("host", "journal", "runs", "ledger", "database", "project", "models", "memory", "trees", "effects"),
-        *("execution", "recovery", "recordings", "graph", "terminal", "inspection", "report", "launch"),
+        *("execution", "recovery", "recordings", "graph", "terminal", "inspection", "report", "ui", "launch"),
         *("authoring", "cli"),
     ),
 }

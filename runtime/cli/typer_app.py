@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The subcommands by the headings of the program's help, in its order.
 GROUPS = {
     "Run": "run resume batch fork stop answer clean",
-    "Inspect": "list status attach logs diff history budget trace profile graph report",
+    "Inspect": "list status attach logs diff history budget trace profile graph report ui",
     "Author": "create doctor validate compile disasm fmt schema",
     "Test": "test record replay",
     "Cluster": "worker db",

@@ -1,4 +1,4 @@
-"""Pipes, named pipes and waiting for handles."""
+"""Pipes, named pipes, a listening socket, and waiting for handles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .deferred import load
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from select import POLLIN, POLLOUT, poll, select
+    from socket import socket
     from typing import Any
 else:
 
@@ -16,4 +17,11 @@ else:
         return load(globals(), _DEFERRED, name)
 
 
-_DEFERRED = {"select": ("POLLIN", "POLLOUT", "poll", "select")}
+_DEFERRED = {"select": ("POLLIN", "POLLOUT", "poll", "select"), "socket": ("create_server",)}
+
+
+def listen(port: int) -> socket:
+    """A socket that listens on the loopback interface; 0 is any free port. Raises OSError."""
+    create = load(globals(), _DEFERRED, "create_server")
+    listener: socket = create(("127.0.0.1", port), backlog=512)
+    return listener

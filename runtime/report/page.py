@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from ...ir.records import frozen
 from ..graph.picture import csp_hash
 from ..host import files
 from ..host.screen import printable
@@ -35,11 +36,19 @@ def asset(name: str) -> str:
     return text
 
 
-def render(updates: list[dict[str, Any]], rows: list[Any] | None = None) -> bytes:
+@frozen
+class Live:
+    """What a page needs that a server keeps up to date: a script, and the data for it in the head."""
+
+    script: str
+    data: dict[str, Any]
+
+
+def render(updates: list[dict[str, Any]], rows: list[Any] | None = None, live: Live | None = None) -> bytes:
     """The page of one run or of two.
 
     updates: of each run what `RunModel.update` gave first. rows: how the positions of two runs are aligned,
-    see `comparison`.
+    see `comparison`. live: of a page that may contact its own server.
     """
     blocks: list[str] = []
     figures: list[str] = []
@@ -50,6 +59,9 @@ def render(updates: list[dict[str, Any]], rows: list[Any] | None = None) -> byte
         head["rows"] = "rows"
     style = asset("page.css")
     script = "\n".join(map(asset, SCRIPTS))
+    if live is not None:
+        head["live"] = live.data
+        script += "\n" + live.script
     styles = [style, *(found for figure in figures for found in _SVG_STYLE.findall(figure))]
     policy = "; ".join(
         (
@@ -58,6 +70,7 @@ def render(updates: list[dict[str, Any]], rows: list[Any] | None = None) -> byte
             f"style-src {' '.join(dict.fromkeys(map(csp_hash, styles)))}",
             "base-uri 'none'",
             "form-action 'none'",
+            *(("connect-src 'self'",) if live is not None else ()),
         )
     )
     title = " and ".join(f"{update['run']['id']} · {update['run']['status']}" for update in updates)

@@ -45,6 +45,7 @@ MEANINGS = {
     "bad-value": "a value in a recorded case is malformed",
     "cannot-bind": "a keyword or a reserved name cannot be bound",
     "cannot-import": "the program has no file, so that no path can be imported",
+    "cannot-listen": "a port is taken, or cannot be listened on",
     "cannot-open": "no program could be started that opens a page",
     "cannot-read": "a file cannot be read",
     "cannot-run": "no loop can be run at this place, or the loop cannot be read",

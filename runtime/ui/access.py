@@ -1,0 +1,132 @@
+"""Access control of the local server, as an ASGI middleware: host names, origins, the token and the session.
+
+The server listens on the loopback interface, which pages of other sites and programs of other users can reach
+too. So each request needs a secret, and a request that a browser makes for another site is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from ..host import environment
+from ..journal.codec import to_json
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# Paths without contents of the project; the page there exchanges the token for the session.
+OPEN_PATHS = ("/", "/session")
+_HEADERS = {
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def new_secret() -> str:
+    """A random word of 256 bits."""
+    return base64.urlsafe_b64encode(environment.urandom(32)).decode().rstrip("=")
+
+
+class Access:
+    """Who may make requests to the server at a port."""
+
+    def __init__(self, port: int) -> None:
+        self.token = new_secret()
+        self._session = new_secret()
+        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        if port == 80:
+            self._hosts |= {"127.0.0.1", "localhost"}
+        self._cookie = f"llc-ui-{port}"
+
+    @property
+    def cookie(self) -> str:
+        """The `Set-Cookie` header of the session; scripts cannot read it, other sites do not send it."""
+        return f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/"
+
+    def has_token(self, headers: dict[str, str]) -> bool:
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and _is_same(token.strip(), self.token)
+
+    def has_session(self, headers: dict[str, str]) -> bool:
+        try:
+            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+        except CookieError:
+            return False
+        return found is not None and _is_same(found.value, self._session)
+
+    def refusal(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
+        """The status and the reason with which a request is refused; None if it is allowed."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if host not in self._hosts:
+            return 421, "this server answers to 127.0.0.1 and localhost only"
+        if origin is not None and origin != f"http://{host}":
+            return 403, "requests of other sites are refused"
+        is_foreign = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        # The page itself shows nothing; a link to it may be in a document.
+        if is_foreign and not (path == "/" and method == "GET"):
+            return 403, "requests of other sites are refused"
+        if self.has_token(headers):
+            return None
+        is_reading = method in ("GET", "HEAD")
+        if path in OPEN_PATHS and is_reading:
+            return None
+        if not self.has_session(headers):
+            return 401, "open the address that `llc ui` has printed, or send its token: Authorization: Bearer"
+        if not is_reading and origin is None:
+            return 403, "a request that changes something needs an Origin, or the token"
+        return None
+
+
+def _is_same(text: str, secret: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode())
+
+
+class Guard:
+    """The application behind the access control; every response gets the headers that isolate it."""
+
+    def __init__(self, app: Application, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def isolated(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                known = {name for name, _ in message.get("headers", ())}
+                more = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    *(one for one in more if one[0] not in known),
+                ]
+            await send(message)
+
+        # Of a header that is there twice, none counts.
+        headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            text = name.decode("latin-1")
+            headers[text] = "" if text in headers else value.decode("latin-1")
+        refused = self._access.refusal(scope["method"], scope["path"], headers)
+        if refused is None:
+            await self._app(scope, receive, isolated)
+            return
+        status, message = refused
+        body = to_json({"error": {"id": "not-permitted", "message": message}})
+        kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await isolated({"type": "http.response.start", "status": status, "headers": kind})
+        await isolated({"type": "http.response.body", "body": body})

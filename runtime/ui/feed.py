@@ -1,0 +1,85 @@
+"""Live data of one run: its updates so far, merged for each viewer into what is new to it.
+
+All viewers of a run share one `RunModel`, so a journal is read once, however many pages show it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..host import clock, environment, files
+from ..host.paths import ROOT
+from ..journal.run_folder import RunFolder
+from ..recordings.find import RunFiles
+from ..report.model import RunModel
+from ..runs.locks import is_live
+
+# Seconds between two looks at a journal.
+INTERVAL = 0.1
+
+
+class Feed:
+    """The data of a run at each of its versions, which count from 1. Close it.
+
+    stamp: names this feed, since versions of another one mean something else. Raises ReadError where the
+    journal cannot be opened.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self.stamp = environment.urandom(8).hex()
+        self.used_at = 0.0
+        self._model = RunModel(RunFiles.of(run))
+        self._steps: list[dict[str, Any]] = []
+        self._values: list[bytes] = []
+        self._head: dict[str, Any] = {}
+        self._program: dict[str, Any] = {}
+        # Of each version the first position that changed, and the number of values before it.
+        self._begins: list[tuple[int, int]] = []
+        self._size = -1
+        self._looked_at = float("-inf")
+
+    def close(self) -> None:
+        self._model.close()
+
+    @property
+    def version(self) -> int:
+        return len(self._begins)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a process executed the run when it was read last."""
+        return bool(self._head["run"]["status"] == "running")
+
+    def refresh(self) -> None:
+        """Read what is new, if the run changed. Raises JournalError."""
+        self.used_at = now = clock.monotonic()
+        if now - self._looked_at < INTERVAL / 2:
+            return
+        self._looked_at = now
+        # In this order: a run that has released its lock writes nothing more.
+        alive = is_live(RunFolder(ROOT, self._model.run.folder))
+        try:
+            size = files.stat(self._model.run.journal).st_size
+        except OSError:  # the folder is being moved to the history
+            size = -1
+        if size != self._size or (self._begins and self.is_live and not alive):
+            self._size = size
+            self._add(self._model.update())
+
+    def _add(self, update: dict[str, Any]) -> None:
+        self._begins.append((update["from"], len(self._values)))
+        self._program = update.pop("program", self._program)
+        del self._steps[update["from"] :]
+        self._steps += update.pop("steps")
+        self._values += update.pop("values")
+        self._head = update
+
+    def since(self, version: int) -> dict[str, Any]:
+        """The update from an earlier version to this one, as `RunModel.update` gives it; 0 is before all."""
+        first, count = len(self._steps), len(self._values)
+        if version < self.version:
+            first = min(begin for begin, _ in self._begins[version:])
+            count = self._begins[version][1]
+        found = {**self._head, "from": first, "steps": self._steps[first:]}
+        found |= {"first_value": count, "values": self._values[count:]}
+        return found if version else {**found, "program": self._program}

@@ -1,0 +1,168 @@
+"""What the page shows of a project, and what it can do there: plain data for the routes.
+
+All of it runs in one thread (`worker`): bounds of re-execution are global. Names in a request are compared
+with the runs and loops that are listed and never become part of a path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from ..graph import picture
+from ..graph.commands import graph_of
+from ..host import threads
+from ..host.errors import Failure, UserError
+from ..host.paths import HISTORY, ROOT
+from ..inspection import answer, history, ledgers, stop
+from ..inspection.status import Look
+from ..journal.run_folder import RunFolder
+from ..report import page
+from ..report.model import as_data
+from ..runs import locks
+from ..runs.loop_names import loop_files
+from ..runs.runs import runs_in
+from .feed import Feed
+
+# Runs whose data is kept, and finished runs that are listed at most.
+_MOST_FEEDS = 16
+_MOST_ENDED = 1000
+# Seconds that a run gets to stop by itself.
+_STOPPING = 10.0
+_ROW = ("run", "program", "status", "state", "iteration", "max_iterations", "started_at", "resumed")
+_ENDED = (
+    *("run", "program", "status", "final_state", "iterations", "started_at", "ended_at", "duration_ms"),
+    *("usd", "tokens", "calls", "unpriced"),
+)
+
+
+class ProjectView:
+    """The runs, questions, budgets and loops of the project in the current folder."""
+
+    def __init__(self) -> None:
+        self._looks: dict[str, Look] = {}
+        self._ended: dict[str, dict[str, Any]] = {}
+        self._feeds: dict[str, Feed] = {}
+
+    # --- lists ------------------------------------------------------------------------------------
+
+    def runs(self) -> dict[str, Any]:
+        """The unfinished runs and the latest finished ones, the newest first."""
+        running = []
+        unfinished = {run.id: run for run in locks.unfinished(ROOT)}
+        for name in self._looks.keys() - unfinished.keys():
+            self._looks.pop(name).close()
+        for run in unfinished.values():
+            with contextlib.suppress(UserError):  # its journal cannot be read
+                running.append(self._row(run))
+        ended: list[dict[str, Any]] = []
+        count = 0
+        for run in runs_in(ROOT, HISTORY):
+            count += 1
+            if len(ended) < _MOST_ENDED and (row := self._ended_row(run)) is not None:
+                ended.append(row)
+        return {"running": running, "ended": ended, "total": len(running) + count}
+
+    def _row(self, run: RunFolder) -> dict[str, Any]:
+        if run.id not in self._looks:
+            self._looks[run.id] = Look(run)
+        look = self._looks[run.id]
+        status = look.status()
+        used = look.history.used
+        row = {name: status[name] for name in _ROW}
+        row |= {"usd": round(used.usd, 9), "tokens": used.tokens, "calls": used.calls}
+        requests = look.history.permission_requests if status["pid"] else []
+        row["questions"] = len(list(look.history.questions)) + len(list(requests))
+        row["unpriced"] = used.unpriced
+        return row
+
+    def _ended_row(self, run: RunFolder) -> dict[str, Any] | None:
+        if run.id not in self._ended:
+            found = history.facts(run)  # it does not change any more
+            if found is None:
+                return None
+            self._ended[run.id] = {name: found[name] for name in _ENDED}
+        return self._ended[run.id]
+
+    def questions(self) -> list[dict[str, Any]]:
+        """The open questions of all runs, the oldest first."""
+        return [one.to_json() for one in answer.questions(None)]
+
+    def budget(self) -> dict[str, Any]:
+        """The ledgers, as `llc budget --json`. Raises UserError and CompileError."""
+        return ledgers.look(None)
+
+    def loops(self) -> list[dict[str, Any]]:
+        """Names and files of the loops."""
+        return [{"name": name, "file": path} for name, path in loop_files().items()]
+
+    def graph(self, name: str) -> bytes:
+        """The picture of a loop as a page. Raises UserError, CompileError and JournalError."""
+        if name not in loop_files():
+            raise UserError("unknown-loop", "there is no such loop")
+        return picture.as_html(graph_of(name, None, None, False)).encode()
+
+    # --- one run ----------------------------------------------------------------------------------
+
+    def _find(self, name: str) -> RunFolder:
+        """The run with that id. Raises UserError."""
+        for folder in (*locks.unfinished(ROOT), *runs_in(ROOT, HISTORY)):
+            if folder.id == name:
+                return folder
+        raise UserError("unknown-run", "there is no such run")
+
+    def status(self, name: str) -> dict[str, Any]:
+        """A run, as `llc status --json`. Raises UserError."""
+        with contextlib.closing(Look(self._find(name))) as look:
+            return look.status()
+
+    def _feed(self, name: str) -> Feed:
+        run = self._find(name)
+        if name not in self._feeds:
+            if len(self._feeds) >= _MOST_FEEDS:
+                oldest = min(self._feeds, key=lambda other: self._feeds[other].used_at)
+                self._feeds.pop(oldest).close()
+            self._feeds[name] = Feed(run)
+        feed = self._feeds[name]
+        feed.refresh()
+        return feed
+
+    def model(self, name: str) -> dict[str, Any]:
+        """All data of a run, as `llc report --format json` has it. Raises UserError and JournalError."""
+        return as_data(self._feed(name).since(0))
+
+    def page(self, name: str, script: str) -> bytes:
+        """The page of a run, with a script that keeps it up to date. Raises UserError and JournalError."""
+        feed = self._feed(name)
+        live = {"run": name, "version": f"{feed.stamp}.{feed.version}"}
+        return page.render([feed.since(0)], live=page.Live(script, live))
+
+    def since(self, name: str, version: str) -> tuple[str, dict[str, Any] | None, bool]:
+        """The version of a run now, the update to it if there is one, and whether the run is live.
+
+        An unknown version has no update, but the version now. Raises UserError and JournalError.
+        """
+        feed = self._feed(name)
+        stamp, _, number = version.partition(".")
+        now = f"{feed.stamp}.{feed.version}"
+        is_known = stamp == feed.stamp and number.isdecimal() and len(number) < 12
+        if not is_known or not 0 < int(number) < feed.version:
+            return now, None, feed.is_live
+        return now, as_data(feed.since(int(number))), feed.is_live
+
+    def answer(self, name: str, number: Any, text: Any, said: Any) -> dict[str, Any]:
+        """Answer the question of a run that has this number and text. Raises UserError."""
+        if not isinstance(said, str):
+            raise UserError("bad-answer", "`answer` is a text")
+        for question in answer.questions(self._find(name).id):
+            if question.seq == number and text in (None, question.text):
+                return {**question.to_json(), "answer": answer.answer(question, said)}
+        raise Failure("nothing-asked", "this question is not open any more")
+
+    def stop(self, name: str) -> dict[str, Any]:
+        """Ask a run to stop, without waiting for it. Raises UserError."""
+        run = self._find(name)
+        if not locks.is_live(run):
+            raise stop.not_running(run)
+        threads.Thread(target=stop.stop, args=([run], _STOPPING), daemon=True).start()
+        return {"run": name, "stopping": True}

@@ -1,0 +1,251 @@
+"""Routes of the local server and its life, from the socket to Ctrl-C. See `spec/ui.md`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import json
+import os.path
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route
+except ImportError as error:
+    _absent: ImportError | None = error
+else:
+    _absent = None
+
+from ...ir.diagnostics import CompileError
+from ..graph.picture import csp_hash
+from ..host import files, pipes
+from ..host.errors import Failure, UserError, reason
+from ..host.screen import printable
+from ..journal.codec import to_json
+from ..journal.journal import JournalError
+from ..report.page import asset
+from .access import Access, Guard
+from .feed import INTERVAL
+from .project_view import ProjectView
+from .worker import Worker
+
+_ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
+# Bytes of a request's body.
+_LONGEST_BODY = 1 << 20
+# Seconds that responses get to end after Ctrl-C, and between two comments that show a stream is alive.
+_GRACE_S = 1
+_ALIVE_S = 15.0
+_FRAMES = "frame-ancestors 'none'"
+# Statuses of errors by their ids; all other are 409.
+_STATUSES = {"unknown-run": 404, "unknown-loop": 404, "bad-answer": 400, "bad-option": 400}
+
+
+def _own(name: str) -> str:
+    with files.open(os.path.join(_ASSETS, name), encoding="utf-8") as file:
+        text: str = file.read()
+    return text
+
+
+class Service:
+    """The routes of one project. is_ending: whether streams are to end."""
+
+    def __init__(self, access: Access, is_ending: Callable[[], bool]) -> None:
+        self._access = access
+        self._is_ending = is_ending
+        self._view = ProjectView()
+        self._worker = Worker()
+        style = asset("page.css") + _own("project.css")
+        script = asset("text.js") + _own("project.js")
+        self._policy = "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src {csp_hash(script)}",
+                f"style-src {csp_hash(style)}",
+                "connect-src 'self'",
+                "base-uri 'none'",
+                "form-action 'none'",
+                _FRAMES,
+            )
+        )
+        self._page = _own("project.html").replace("<!-- style -->", f"<style>{style}</style>")
+        self._page = self._page.replace("<!-- script -->", f"<script>{script}</script>")
+        self._live = _own("live.js")
+
+    def application(self) -> Starlette:
+        view = self._view
+        plain = {
+            "/api/runs": view.runs,
+            "/api/questions": view.questions,
+            "/api/budget": view.budget,
+            "/api/loops": view.loops,
+        }
+        of_run = {"/api/runs/{run}": view.status, "/api/runs/{run}/model": view.model}
+        routes = [
+            Route("/", self._start),
+            Route("/session", self._begin_session, methods=["POST"]),
+            *(Route(path, self._reading(function)) for path, function in plain.items()),
+            *(Route(path, self._reading(function)) for path, function in of_run.items()),
+            Route("/api/runs/{run}/events", self._events),
+            Route("/api/runs/{run}/answer", self._answer, methods=["POST"]),
+            Route("/api/runs/{run}/stop", self._stop, methods=["POST"]),
+            Route("/runs/{run}", self._run),
+            Route("/loops/{loop}", self._graph),
+        ]
+        handlers: dict[Any, Any] = dict.fromkeys((UserError, JournalError, CompileError, Exception), _failed)
+        return Starlette(routes=routes, exception_handlers=handlers)
+
+    # --- pages ------------------------------------------------------------------------------------
+
+    async def _start(self, request: Request) -> Response:
+        return _html(self._page, self._policy)
+
+    async def _begin_session(self, request: Request) -> Response:
+        """Exchange the token, which access control has checked, for the cookie."""
+        return Response(status_code=204, headers={"set-cookie": self._access.cookie})
+
+    async def _run(self, request: Request) -> Response:
+        name = request.path_params["run"]
+        return _html(await self._worker.do(self._view.page, name, self._live), _FRAMES)
+
+    async def _graph(self, request: Request) -> Response:
+        return _html(await self._worker.do(self._view.graph, request.path_params["loop"]), _FRAMES)
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def _reading(self, function: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint that gives what a function returns, or says that it is the same as before."""
+
+        async def endpoint(request: Request) -> Response:
+            data = to_json(await self._worker.do(function, *request.path_params.values()))
+            tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+            if request.headers.get("if-none-match") == tag:
+                return Response(status_code=304, headers={"etag": tag})
+            return Response(data, media_type="application/json", headers={"etag": tag})
+
+        return endpoint
+
+    async def _answer(self, request: Request) -> Response:
+        body = await _body(request)
+        name = request.path_params["run"]
+        fields = (body.get("question"), body.get("text"), body.get("answer"))
+        return _json(await self._worker.do(self._view.answer, name, *fields))
+
+    async def _stop(self, request: Request) -> Response:
+        return _json(await self._worker.do(self._view.stop, request.path_params["run"]), 202)
+
+    async def _events(self, request: Request) -> Response:
+        """What is new of a run, as server-sent events, from the version that the viewer has."""
+        name = request.path_params["run"]
+        version = request.headers.get("last-event-id") or request.query_params.get("from", "")
+        # An error is a response, and no end of a stream.
+        await self._worker.do(self._view.since, name, version)
+        return StreamingResponse(self._updates(name, version), media_type="text/event-stream")
+
+    async def _updates(self, name: str, version: str) -> AsyncIterator[bytes]:
+        yield b": begins\n\n"
+        loop = asyncio.get_running_loop()
+        said_at = loop.time()
+        while not self._is_ending():
+            try:
+                now, update, is_live = await self._worker.do(self._view.since, name, version)
+            except (UserError, JournalError):
+                yield b"event: gone\ndata: {}\n\n"
+                return
+            if update is not None:
+                yield b"id: %s\ndata: %s\n\n" % (now.encode(), to_json(update))
+            elif now != version:
+                yield b"event: reset\ndata: {}\n\n"
+                return
+            elif loop.time() - said_at > _ALIVE_S:
+                yield b": alive\n\n"
+            else:
+                if not is_live:
+                    yield b"event: end\ndata: {}\n\n"
+                    return
+                await asyncio.sleep(INTERVAL)
+                continue
+            version, said_at = now, loop.time()
+
+
+def _html(text: str | bytes, policy: str) -> Response:
+    headers = {"content-security-policy": policy}
+    return Response(text, media_type="text/html", headers=headers)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(to_json(value), status, media_type="application/json")
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """The JSON object in the body of a request. Raises UserError."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _LONGEST_BODY:
+            raise UserError("bad-option", "the body is too long")
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise UserError("bad-option", "the body must be application/json")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise UserError("bad-option", "the body is not JSON") from None
+    if not isinstance(found, dict):
+        raise UserError("bad-option", "the body must be an object")
+    return found
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    match error:
+        case UserError():
+            status, id, message = _STATUSES.get(error.id, 409), error.id, error.message
+        case CompileError():
+            status, id, message = 409, "compile-error", error.diagnostics[0].message
+        case JournalError():
+            status, id, message = 409, "no-record", error.message
+        case _:
+            status, id, message = 500, "internal-error", "this is a bug in llc"
+    return _json({"error": {"id": id, "message": printable(message)}}, status)
+
+
+def serve(port: int, ready: Callable[[str], None]) -> None:
+    """Serve the project until SIGINT or SIGTERM, which then has its usual effect.
+
+    port: 0 for any that is free. ready: called with the address. Raises UserError where the port or a package
+    is not available.
+    """
+    if _absent is not None:
+        raise Failure(
+            "missing-package",
+            f"a package of `llc ui` is missing ({_absent})",
+            "in a checkout of llc: pip install '.[ui]'",
+        )
+    try:
+        listener = pipes.listen(port)
+    except OSError as error:
+        help = "name another one, or leave out --port"
+        raise Failure("cannot-listen", f"cannot listen on port {port}: {reason(error)}", help) from None
+    with listener:
+        number = listener.getsockname()[1]
+        access = Access(number)
+        server: uvicorn.Server
+        service = Service(access, lambda: server.should_exit)
+        config = uvicorn.Config(
+            Guard(service.application(), access),
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        server = uvicorn.Server(config)
+        gc.enable()  # commands run without it, but this one does not end
+        ready(f"http://127.0.0.1:{number}/#token={access.token}")
+        server.run(sockets=[listener])

@@ -1,0 +1,257 @@
+"""`llc ui`: a real server on loopback, asked over real connections, and its page in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process import run_llc
+
+# Seconds until what hangs is ended.
+PATIENCE = 120
+HOSTILE = "<img src=x onerror=window.bad=1> </script><script>window.bad=1</script> ${x} \u202e"
+LOOP = """
+name: asks
+initial: show
+states:
+  show: {action: "cat text", next: wait}
+  wait:
+    action_type: ask
+    action: "Go on <b onclick=window.bad=1>?</b>"
+    choices: [go, no]
+    on_go: again
+    on_no: done
+  again: {action: "echo answered; cat text", next: hold}
+  hold: {action_type: ask, action: "What then?", on_partial: done, next: done}
+  done: {terminal: true}
+"""
+
+
+class Server:
+    """A server in a process of its own. address: as it was printed."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "llc", "ui"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        base, _, self.token = self.address.partition("/#token=")
+        self.port = int(base.rpartition(":")[2] or 0)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, token: str | None = "", **headers: str
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers of a response. token: None for none."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        sent = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json"}
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token or self.token}"
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = b"" if body is None else json.dumps(body).encode()
+        for name, value in {**sent, "Content-Length": str(len(data))}.items():
+            connection.putheader(name, value)
+        connection.endheaders(data)
+        response = connection.getresponse()
+        found = response.status, response.read(), {k.lower(): v for k, v in response.getheaders()}
+        connection.close()
+        return found
+
+    def data(self, path: str) -> Any:
+        status, body, _ = self.ask("GET", path)
+        assert status == 200, body
+        return json.loads(body)
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What the condition gives when it holds."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it never holds")
+
+
+@pytest.fixture
+def server(place: Path) -> Iterator[Server]:
+    (place / ".loops" / "asks.yaml").write_text(LOOP)
+    (place / "text").write_text(HOSTILE + "\n")
+    found = Server()
+    yield found
+    run_llc("stop", "--all")
+    found.process.kill()
+    found.process.communicate()
+
+
+@pytest.fixture
+def run(server: Server) -> str:
+    """A run in the background that waits for an answer."""
+    done = run_llc("run", "asks", "--background")
+    assert done.returncode == 0, done.stderr
+    until(lambda: server.data("/api/questions"))
+    name: str = server.data("/api/runs")["running"][0]["run"]
+    return name
+
+
+def test_without_the_token_nothing_is_shown(server: Server) -> None:
+    """Neither without one nor with a wrong one, at any address; the open page has no data."""
+    for path in ("/api/runs", "/api/budget", "/runs/x", "/loops/asks", "/nowhere"):
+        for token in (None, "wrong", server.token[:-1], server.token + "x", "é"):
+            assert server.ask("GET", path, token=token)[0] == 401
+    assert server.ask("POST", "/session", token=None)[0] == 401
+    assert server.ask("POST", "/api/runs/x/stop", token=None)[0] == 401
+    status, page, headers = server.ask("GET", "/", token=None)
+    assert status == 200
+    assert b"asks.yaml" not in page
+    assert server.token.encode() not in page
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["x-frame-options"] == "DENY"
+
+
+def test_the_token_is_exchanged_for_a_cookie(server: Server) -> None:
+    """No script reads it, no other site sends it, and it is not the token."""
+    status, _, headers = server.ask("POST", "/session")
+    assert status == 204
+    cookie, *attributes = headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(attributes)
+    assert server.token not in cookie
+    assert server.ask("GET", "/api/runs", token=None, Cookie=cookie)[0] == 200
+    assert server.ask("GET", "/api/runs", token=None, Cookie=cookie + "x")[0] == 401
+    # What changes something needs an origin with it.
+    origin = f"http://127.0.0.1:{server.port}"
+    assert server.ask("POST", "/api/runs/x/stop", {}, None, Cookie=cookie)[0] == 403
+    assert server.ask("POST", "/api/runs/x/stop", {}, None, Cookie=cookie, Origin=origin)[0] == 404
+
+
+def test_requests_of_other_sites_are_refused(server: Server) -> None:
+    """By the name that they use for this computer, by their origin, and by what the browser says of them."""
+    for host in ("evil.example", f"evil.example:{server.port}", "127.0.0.1", f"127.0.0.1:{server.port}.evil"):
+        assert server.ask("GET", "/api/runs", Host=host)[0] == 421
+        assert server.ask("GET", "/", Host=host)[0] == 421
+    assert server.ask("GET", "/api/runs", Host=f"localhost:{server.port}")[0] == 200
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{server.port}", "http://127.0.0.1:1"):
+        assert server.ask("GET", "/api/runs", Origin=origin)[0] == 403
+        assert server.ask("POST", "/api/runs/x/stop", {}, Origin=origin)[0] == 403
+    assert server.ask("GET", "/api/runs", Sec_Fetch_Site="cross-site")[0] == 403
+    assert server.ask("GET", "/api/runs", Sec_Fetch_Site="same-site")[0] == 403
+    assert server.ask("POST", "/api/runs", {})[0] == 405
+
+
+NAMES = ("..", "%2e%2e", "..%2f..%2ftext", "%00", "asks%00", "text", ".loops", "asks", "%ff", "x" * 5000)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["/runs/", "/api/runs/", "/loops/", "/", "//", "/assets/", "/api/runs/../"]
+)
+def test_no_path_leads_to_a_file(server: Server, prefix: str) -> None:
+    """Only ids of runs and names of loops that are listed mean something."""
+    for name in NAMES:
+        if (prefix, name) == ("/loops/", "asks"):
+            continue
+        status, body, _ = server.ask("GET", prefix + name)
+        assert status == 404, (prefix, name, status, body)
+        assert b"img src" not in body
+        assert b"Traceback" not in body
+
+
+def test_bad_bodies_are_refused(server: Server, run: str) -> None:
+    """What is no JSON object of a question and its answer changes nothing and is no error of the server."""
+    path = f"/api/runs/{run}/answer"
+    for body in ([], {}, {"question": 1}, {"question": "2", "answer": 5}, {"answer": "go"}, "go", None):
+        assert server.ask("POST", path, body)[0] in (400, 409)
+    assert server.ask("POST", path, {"answer": "x" * (2 << 20)})[0] == 400
+    assert server.ask("POST", path, {"question": 2, "answer": "go"}, Content_Type="text/plain")[0] == 400
+    assert len(server.data("/api/questions")) == 1
+
+
+def test_a_run_is_followed_answered_and_stopped(server: Server, run: str) -> None:
+    """Its updates arrive as events; its question is answered once; it ends when it is stopped."""
+    model = server.data(f"/api/runs/{run}/model")
+    assert model["run"]["status"] == "running"
+    page = server.ask("GET", f"/runs/{run}")[1].decode()
+    assert "<img src=x" not in page
+    version = json.loads(page.partition('id="head">')[2].partition("</script>")[0])["live"]["version"]
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    bearer = {"Authorization": f"Bearer {server.token}"}
+    connection.request("GET", f"/api/runs/{run}/events?from={version}", headers=bearer)
+    response = connection.getresponse()
+    assert response.headers["content-type"].startswith("text/event-stream")
+    question = server.data("/api/questions")[0]
+    assert question["run"] == run
+    fields = {"question": question["question"], "text": "another text", "answer": "go"}
+    assert server.ask("POST", f"/api/runs/{run}/answer", fields)[0] == 409
+    fields["text"] = question["text"]
+    assert server.ask("POST", f"/api/runs/{run}/answer", {**fields, "answer": "perhaps"})[0] == 400
+    status, body, _ = server.ask("POST", f"/api/runs/{run}/answer", fields)
+    assert (status, json.loads(body)["answer"]) == (200, "go")
+    shown = b""
+    while b"answered" not in shown:
+        line = response.readline()
+        assert line, "the stream has ended"
+        shown += line
+    until(lambda: [one for one in server.data("/api/questions") if one["text"] == "What then?"])
+    assert server.ask("POST", f"/api/runs/{run}/stop", {})[0] == 202
+    until(lambda: server.data(f"/api/runs/{run}")["status"] == "interrupted")
+    while b"event: end" not in shown:
+        line = response.readline()
+        assert line
+        shown += line
+    connection.close()
+    assert server.ask("POST", f"/api/runs/{run}/stop", {})[0] == 409
+
+
+def test_what_was_sent_is_all_of_the_run(server: Server, run: str) -> None:
+    """A viewer who has applied each update has the same steps as one who comes later."""
+    old = server.data(f"/api/runs/{run}/model")
+    page = server.ask("GET", f"/runs/{run}")[1].decode()
+    version = json.loads(page.partition('id="head">')[2].partition("</script>")[0])["live"]["version"]
+    question = server.data("/api/questions")[0]
+    fields = {"question": question["question"], "answer": "no"}
+    assert server.ask("POST", f"/api/runs/{run}/answer", fields)[0] == 200
+    until(lambda: server.data(f"/api/runs/{run}")["status"] == "success")
+    whole = until(lambda: (data := server.data(f"/api/runs/{run}/model"))["run"]["ended"] and data)
+    body = server.ask("GET", f"/api/runs/{run}/events?from={version}")[1].decode()
+    steps, values = old["steps"], old["values"]
+    for line in body.splitlines():
+        if line.startswith('data: {"'):
+            update = json.loads(line.removeprefix("data: "))
+            steps[update["from"] :] = update["steps"]
+            values[update["first_value"] :] = update["values"]
+    assert body.endswith("event: end\ndata: {}\n\n")
+    assert steps == whole["steps"]
+    assert values == whole["values"]
+    ended = server.data("/api/runs")["ended"]
+    assert [(row["run"], row["status"]) for row in ended] == [(run, "success")]
+    tag = server.ask("GET", "/api/runs")[2]["etag"]
+    assert server.ask("GET", "/api/runs", If_None_Match=tag)[0] == 304
+
+
+def test_ctrl_c_ends_it_and_no_run(server: Server, run: str) -> None:
+    """Also while a page is open; the exit code is that of an interrupted command."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    bearer = {"Authorization": f"Bearer {server.token}"}
+    connection.request("GET", f"/api/runs/{run}/events", headers=bearer)
+    server.process.send_signal(signal.SIGINT)
+    _, errors = server.process.communicate(timeout=PATIENCE)
+    assert (server.process.returncode, errors) == (130, "")
+    connection.close()
+    assert json.loads(run_llc("status", run, "--json").stdout)["status"] == "running"
+
+
+def test_a_port_that_is_taken_is_an_error(server: Server) -> None:
+    """With what to do; a port that is none, too."""
+    done = run_llc("ui", "--port", str(server.port))
+    assert done.returncode != 0
+    assert f"cannot listen on port {server.port}" in done.stderr
+    assert run_llc("ui", "--port", "70000").returncode == 2
