@@ -30,7 +30,7 @@ states:
     on_go: again
     on_no: done
   again: {action: "echo answered; cat text", next: hold}
-  hold: {action_type: ask, action: "What then?", on_partial: done, next: done}
+  hold: {action_type: ask, action: "What then?", next: done}
   done: {terminal: true}
 """
 
@@ -97,8 +97,8 @@ def server(place: Path) -> Iterator[Server]:
 @pytest.fixture
 def run(server: Server) -> str:
     """A run in the background that waits for an answer."""
-    done = run_llc("run", "asks", "--background")
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-m", "llc", "run", "asks", "--background"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     until(lambda: server.data("/api/questions"))
     name: str = server.data("/api/runs")["running"][0]["run"]
     return name
@@ -253,5 +253,5 @@ def test_a_port_that_is_taken_is_an_error(server: Server) -> None:
     """With what to do; a port that is none, too."""
     done = run_llc("ui", "--port", str(server.port))
     assert done.returncode != 0
-    assert f"cannot listen on port {server.port}" in done.stderr
+    assert f"error[cannot-listen]: cannot listen on port {server.port}" in done.stderr
     assert run_llc("ui", "--port", "70000").returncode == 2
