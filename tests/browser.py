@@ -29,9 +29,13 @@ def browser_program() -> str | None:
 
 
 class Browser:
-    """A headless browser with one page without network. problems: errors, violations, requests."""
+    """A headless browser with one page. problems: errors, violations, requests.
 
-    def __init__(self) -> None:
+    origin: the one server that the page may ask; '' for a page without network.
+    """
+
+    def __init__(self, origin: str = "") -> None:
+        self._origin = origin
         program = str(browser_program())
         self._profile = tempfile.mkdtemp(prefix="llc-browser-")
         read_end, self._out = os.pipe()
@@ -69,7 +73,7 @@ class Browser:
             self.call(f"{domain}.enable")
         self.call(
             "Network.emulateNetworkConditions",
-            offline=True,
+            offline=not self._origin,
             latency=0,
             downloadThroughput=-1,
             uploadThroughput=-1,
@@ -126,7 +130,8 @@ class Browser:
                 self.problems.append(json.dumps(params["args"])[:2000])
             case "Network.requestWillBeSent":
                 url = params["request"]["url"]
-                if not url.startswith(("file:", "blob:", "about:", "data:")):
+                mine = (f"{self._origin}/",) if self._origin else ("file:",)
+                if not url.startswith((*mine, "blob:", "about:", "data:")):
                     self.problems.append(f"requests {url}")
 
     def evaluate(self, expression: str) -> Any:

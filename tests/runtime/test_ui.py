@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import Browser, browser_program
 from in_process import run_llc
 
 # Seconds until what hangs is ended.
@@ -255,3 +257,27 @@ def test_a_port_that_is_taken_is_an_error(server: Server) -> None:
     assert done.returncode != 0
     assert f"error[cannot-listen]: cannot listen on port {server.port}" in done.stderr
     assert run_llc("ui", "--port", "70000").returncode == 2
+
+
+def test_the_pages_work_in_a_browser(server: Server, run: str) -> None:
+    """A question is answered there, and both pages follow the run; nothing of it is taken for HTML."""
+    if browser_program() is None:
+        pytest.skip("no browser is installed, and LLC_BROWSER is not set")
+    origin = f"http://127.0.0.1:{server.port}"
+    with contextlib.closing(Browser(origin)) as browser:
+        browser.call("Page.navigate", url=server.address)
+        browser.wait("document.querySelectorAll('#questions button').length === 2")
+        text = browser.evaluate("document.getElementById('questions').textContent")
+        assert "Go on <b onclick=window.bad=1>?</b>" in text
+        assert server.token not in browser.evaluate("location.href")
+        browser.evaluate("[...document.querySelectorAll('#questions button')][0].click()")
+        browser.wait("document.getElementById('questions').textContent.includes('What then?')")
+        browser.call("Page.navigate", url=f"{origin}/runs/{run}")
+        browser.wait("document.documentElement.dataset.shown !== undefined")
+        browser.wait("document.body.textContent.includes('answered')")
+        (question,) = server.data("/api/questions")
+        fields = {"question": question["question"], "answer": "x"}
+        assert server.ask("POST", f"/api/runs/{run}/answer", fields)[0] == 200
+        browser.wait("document.body.textContent.includes('ended with success')")
+        assert browser.evaluate("window.bad === undefined")
+        assert browser.problems == []
