@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -257,6 +259,31 @@ def test_a_port_that_is_taken_is_an_error(server: Server) -> None:
     assert done.returncode != 0
     assert f"error[cannot-listen]: cannot listen on port {server.port}" in done.stderr
     assert run_llc("ui", "--port", "70000").returncode == 2
+
+
+def test_slow_clients_stop_neither_the_server_nor_a_run(server: Server, run: str) -> None:
+    """500 connections that send no whole request, or read no response."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (2048, hard))
+    clients = []
+    head = f"Host: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
+    texts = ("GET / HTT", f"GET /runs/{run} HTTP/1.1\r\n{head}", f"GET /runs/{run} HTTP/1.1\r\n{head}\r\n")
+    texts += (f"GET /api/runs/{run}/events HTTP/1.1\r\n{head}\r\n",)
+    try:
+        for number in range(500):
+            clients.append(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE))
+            clients[-1].sendall(texts[number % 4].encode())
+        question = server.data("/api/questions")[0]
+        fields = {"question": question["question"], "answer": "no"}
+        assert server.ask("POST", f"/api/runs/{run}/answer", fields)[0] == 200
+        until(lambda: server.data(f"/api/runs/{run}")["status"] == "success")
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(PATIENCE) == 130
+    finally:
+        for client in clients:
+            client.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_pages_work_in_a_browser(server: Server, run: str) -> None:
