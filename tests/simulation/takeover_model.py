@@ -169,10 +169,8 @@ class Model:
         elif not worker.is_registered:
             yield f"{index} locks again", _with_worker(state, index, worker._replace(is_registered=True))
         if worker.job is not None:
-            yield (
-                f"{index}: {worker.job.phase} in run {worker.job.run}",
-                self._driven(state, index, worker.job),
-            )
+            text = f"{index}: {worker.job.phase} in run {worker.job.run}"
+            yield text, self._driven(state, index, worker.job)
             return
         if worker.is_buried:
             return
@@ -279,14 +277,10 @@ def _nameless(state: State) -> tuple[object, ...]:
         for index, worker in enumerate(state.workers):
             job = worker.job
             seen = () if job is None else (order.index(job.run), *job[1:])
-            workers.append((*worker[:4], seen, [run.owner == index for run in runs]))
+            workers.append((*worker[:4], seen, tuple(run.owner == index for run in runs)))
         facts = [(run.status, run.owner is None, *run[2:]) for run in runs]
-        forms.append((sorted(workers), facts, state.faults))
-    return _frozen(min(forms))
-
-
-def _frozen(value: object) -> tuple[object, ...]:
-    return tuple(_frozen(item) if isinstance(item, list | tuple) else item for item in value)  # type: ignore[attr-defined]
+        forms.append((tuple(sorted(workers)), tuple(facts), state.faults))
+    return min(forms)
 
 
 def _path(came: dict[State, tuple[State, str] | None], state: State) -> list[str]:
