@@ -30,7 +30,7 @@ async function headerOf(run, go, title) {
       ["used", about.used_text],
       ["budget", about.budget ? Object.entries(about.budget).map(([unit, most]) => `${most} ${unit}`).join(", ") : ""],
       ["first failure", about.first_failure === null ? "" : jump(about.first_failure, `step ${about.first_failure}`)],
-      ["failed effects", about.failures], ["resumed", about.resumed ? `${about.resumed} times` : ""],
+      ["failed effects", about.failures], ["resumed", about.resumed ? `${about.resumed}×` : ""],
       ["fork of", about.forked_from ? `${about.forked_from.run} at ${about.forked_from.at}` : ""],
       ["program", about.path], ["version", [about.llc, (about.hash || "").slice(0, 12)].filter(Boolean).join(" · ")],
       ["scripted", about.scripted ? "yes: nothing was executed" : ""],
