@@ -17,6 +17,7 @@ import attrs
 
 from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS, CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
 from ..core.program_parts import CallPart, Definitions, FunctionPart, LoopPart, Request
 from ..expand.expansion import Environment, Limits
@@ -26,7 +27,6 @@ from ..loop.schema import Loop, StateSpec, model_name
 from ..sexp.reader import read
 from ..source import files
 from ..source.files import EXPRESSION, read_source
-from ..source.scalars import scalar_or_text
 from ..tasks.registry import TaskRegistry
 from ..template.nodes import Given
 from .calls import arguments_of, target_of

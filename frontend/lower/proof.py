@@ -1,4 +1,4 @@
-"""Findings about successes of a loop that no check proves (`ir.success_proof`)."""
+"""Findings about successes of a loop that no check proves (`success_proof`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.nodes import Program
-from ...ir.success_proof import ALL, NOTHING, OUTPUT, Unproven, unproven_successes
+from .success_proof import ALL, NOTHING, OUTPUT, Unproven, unproven_successes
 
 # A last command that succeeds whatever was before it, and commands that tell nothing about the project.
 _ALWAYS = re.compile(

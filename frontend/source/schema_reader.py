@@ -12,9 +12,9 @@ import re
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, nearest, suggest
+from ...ir.scalars import read_scalar
 from ...ir.spans import Span
 from .document import Document, Mapping, Node, Places, Scalar, Sequence
-from .scalars import read_scalar
 from .schema import Field, Spec, Type, fields_of, required_of
 
 

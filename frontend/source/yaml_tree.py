@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, labelled
+from ...ir.scalars import read_scalar
 from ...ir.spans import Source
 from .document import Document, Mapping, Node, Refused, Scalar, Sequence
-from .scalars import read_scalar
 from .yaml_errors import report_syntax
 
 MAX_DEPTH = 100

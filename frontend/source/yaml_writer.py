@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from .scalars import read_scalar
+from ...ir.scalars import read_scalar
 
 _BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # What a YAML 1.1 reader would not take as text.

@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from ...frontend.loop.paradigms import PARADIGMS
-from ...frontend.source.scalars import read_scalar
 from ...ir.diagnostics import CompileError, render_all, suggest
+from ...ir.scalars import read_scalar
 from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable

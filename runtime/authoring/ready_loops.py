@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from ...frontend.source.files import text_source
-from ...frontend.source.scalars import scalar_or_text
 from ...frontend.source.schema import (
     BOOLEAN,
     EXIT_CODES,
@@ -31,6 +30,7 @@ from ...frontend.source.yaml_tree import read_document
 from ...frontend.source.yaml_writer import one_line
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.records import frozen
+from ...ir.scalars import scalar_or_text
 from ...stdlib import READY_LOOPS, read_text
 from ..host import files
 from ..host.errors import UserError, clean

@@ -10,7 +10,7 @@ import os.path
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ...frontend.source.scalars import read_scalar
+from ...ir.scalars import read_scalar
 from ...stdlib import READY_LOOPS
 from ..host import environment, files
 from . import drafts

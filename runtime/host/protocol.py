@@ -90,7 +90,7 @@ class Files(Protocol):
 
 
 class Pipes(Protocol):
-    """Pipes, and waiting for handles."""
+    """Pipes, a listening socket, and waiting for handles."""
 
     def pipe(self) -> tuple[Handle, Handle]: ...
     def mkfifo(self, path: Any, mode: int = 0o666, /) -> None: ...
@@ -101,6 +101,7 @@ class Pipes(Protocol):
     def select(
         self, read: Any, write: Any, other: Any, timeout: float | None = None, /
     ) -> tuple[list[Any], list[Any], list[Any]]: ...
+    def create_server(self, address: tuple[str, int], *, backlog: int) -> Any: ...
 
 
 class Clock(Protocol):

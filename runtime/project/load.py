@@ -6,8 +6,8 @@ An image is untrusted input and is verified before it runs. Must not contain: wh
 
 from __future__ import annotations
 
-from ...frontend.source.scalars import scalar_or_text
 from ...ir.compile_options import DEFAULT_LLM_MODEL, DIALECTS, CompileOptions
+from ...ir.scalars import scalar_or_text
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files
 from ..host.errors import UserError, reason

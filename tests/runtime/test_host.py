@@ -50,6 +50,7 @@ def test_a_part_names_all_functions_of_its_module(part: str) -> None:
     derived = {
         "clock": {"timestamp", "gmtime", "localtime", "strftime", "strptime"},
         "files": {"fsdecode", "fsencode", "fspath", "DirEntry", "PathLike"},
+        "pipes": {"listen"},
         "environment": {"environ", "environb", "node", "platform", "python_version", "sysconf"},
         "processes": {
             "TimeoutExpired", "WIFSTOPPED", "waitstatus_to_exitcode",

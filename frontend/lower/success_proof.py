@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from . import nodes
-from .analysis import exit_targets, expressions, functions_named, slots_read
-from .records import frozen
+from ...ir import nodes
+from ...ir.analysis import exit_targets, expressions, functions_named, slots_read
+from ...ir.records import frozen
 
 # What the result of a command can tell: nothing, its output, or its output and exit code.
 NOTHING, OUTPUT, ALL = range(3)

@@ -11,9 +11,9 @@ import pytest
 
 from llc.frontend.compile import compile_file, compile_text
 from llc.frontend.lower.proof import proof_findings, told_by
+from llc.frontend.lower.success_proof import ALL, GOOD, NOTHING, OUTPUT
 from llc.ir.diagnostics import CompileError
 from llc.ir.nodes import Program
-from llc.ir.success_proof import ALL, GOOD, NOTHING, OUTPUT
 from llc.vm.code.emit import emit
 from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
