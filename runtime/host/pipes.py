@@ -9,7 +9,7 @@ from .deferred import load
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from select import POLLIN, POLLOUT, poll, select
-    from socket import socket
+    from socket import create_server, socket
     from typing import Any
 else:
 
