@@ -49,12 +49,15 @@ class Step(LightRecord):
     is_finished: bool = False
     before: TreeTaken | None = None
     after: TreeTaken | None = None
+    # Places of these events in the journal: effects at the same time take their trees in any order.
+    before_at: int = 0
+    after_at: int = 0
 
     @property
-    def trees(self) -> Iterator[TreeTaken]:
-        for event in (self.before, self.after):
+    def trees(self) -> Iterator[tuple[int, TreeTaken]]:
+        for at, event in ((self.before_at, self.before), (self.after_at, self.after)):
             if event is not None and event.tree is not None:
-                yield event
+                yield at, event
 
     @property
     def name(self) -> str:
@@ -74,7 +77,7 @@ def steps_of(run: RunFolder) -> dict[int, Step]:
     steps: dict[int, Step] = {}
     state, iteration = None, 0
     with contextlib.closing(Follower(run)) as follower:
-        for event in follower.events():
+        for at, event in enumerate(follower.events()):
             if isinstance(event, StateEnter):
                 state, iteration = event.shown_state, event.iteration
             elif isinstance(event, EffectStarted):
@@ -83,10 +86,10 @@ def steps_of(run: RunFolder) -> dict[int, Step]:
             elif isinstance(event, TreeTaken) and event.seq in steps:
                 step = steps[event.seq]
                 if event.when == "after":
-                    step.after = event
+                    step.after, step.after_at = event, at
                 elif step.before is None or step.before.tree is None:
                     # Of an effect that was performed again, the first one.
-                    step.before = event
+                    step.before, step.before_at = event, at
             elif isinstance(event, EffectFinished) and event.seq in steps:
                 steps[event.seq].is_finished = True
     return steps
@@ -136,7 +139,8 @@ class Changes:
         self._last_seq = max(steps, default=0)
         self.steps = chosen(steps, word, run)
         self.what = self.steps[0].name if word is not None and len(self.steps) == 1 else f"run {run.id}"
-        taken = [event for step in self.steps for event in step.trees]
+        at_each = dict(tree for step in self.steps for tree in step.trees)
+        taken = [at_each[at] for at in sorted(at_each)]
         if not taken:
             self._refuse()
         self.first, self.last = taken[0], taken[-1]
