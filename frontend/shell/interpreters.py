@@ -53,8 +53,7 @@ _GIT_DATA = re.compile(r"user\.(?:name|email)=")
 NEEDED = {
     "git": re.compile(rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b"),
     "find": re.compile(r"-[A-Za-z]*c(?!\w)|-execdir|-ok"),
-    # `find .` names a folder.
-    ".": re.compile(r"(?:\A|[\n;&|(){/!`]|(?<!\Afind)(?<![\s;&|({!`]find)[^\S\n])\.(?=[\s;|&()<>`]|\Z)"),
+    ".": re.compile(r"(?:\A|[\s;&|(){/!`])\.(?=[\s;|&()<>`]|\Z)"),
 }
 
 READERS = {

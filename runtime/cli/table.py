@@ -35,7 +35,7 @@ PARAMETERS: dict[str, Any] = {
     'budget': ('budget', ('--budget',), 'text', 'Limit what models and agents use, in usd, tokens, calls or seconds; may be repeated.', 'UNIT=N', '', None, None, None, True, False, 'Limits'),
     'jobs': ('jobs', ('--jobs',), 'integer', 'Limit of concurrently performed actions (default 8).', 'N', '', None, 1, None, False, False, 'Limits'),
     'queue': ('queue', ('--queue',), 'flag', 'Wait for the runs that hold the same paths, in order of arrival.', '', '', None, None, None, False, False, 'Execution'),
-    'no_input': ('no_input', ('--no-input',), 'flag', 'Ask nobody: a question has its default, or is an error.', '', '', None, None, None, False, False, 'Execution'),
+    'no_input': ('no_input', ('--no-input',), 'flag', 'Do not ask: a question has its default, or is an error.', '', '', None, None, None, False, False, 'Execution'),
     'background': ('background', ('--background',), 'flag', "Run without a terminal: print the run's id and return.", '', '', None, None, None, False, False, 'Execution'),
     'on': ('on', ('--on',), 'text', 'Let the workers of this database run it.', 'URL', '', None, None, None, False, False, 'Execution'),
     'label': ('label', ('--label',), 'text', 'With --on: only on a worker with this label; may be repeated.', 'NAME', '', None, None, None, True, False, 'Execution'),

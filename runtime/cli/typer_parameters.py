@@ -124,7 +124,7 @@ Database = Annotated[
     Text, option("--db", "URL", "The database of the cluster; default: the environment's LLC_DB.", EXECUTION)
 ]
 NoInput = Annotated[
-    bool, option("--no-input", "", "Ask nobody: a question has its default, or is an error.", EXECUTION)
+    bool, option("--no-input", "", "Do not ask: a question has its default, or is an error.", EXECUTION)
 ]
 RunsDatabase = Annotated[
     Text, option("--db", "URL", "The runs of this database instead of those in the project.", EXECUTION)

@@ -88,7 +88,7 @@ class DatabaseJournal(Journal):
     """An open journal in the database; `flush` writes the cache, `sync` commits.
 
     A process that is killed loses what it had not committed. That is right: no effect starts and no result is
-    shown to others before the commit, so the program repeats only what nobody has seen.
+    shown to others before the commit, so the program repeats only what was visible to no other process.
     """
 
     __slots__ = ("_position", "_run", "_sent_lines", "_unsent")

@@ -13,7 +13,7 @@ from ..host.errors import UserError
 from .connection import Address, Connection, Session, is_timeout
 from .owner import Owner, bury_dead
 
-# Seconds of one wait, and between two looks for somebody to watch.
+# Seconds of one wait, and between two searches for a worker to watch.
 WAIT_S = 5
 _PAUSE_S = 0.2
 _ALONE_S = 1.0

@@ -95,7 +95,7 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
 
 
 def _alone(args: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The result if nobody may be asked, or nobody can: without a terminal and a recorded run."""
+    """The result where no person may be asked, or none can be: without a terminal and a recorded run."""
     if args.get("default") is None:
         why = "there is neither a terminal nor a run that `llc answer` can find"
         if not context.has_input:

@@ -25,14 +25,14 @@ from .report import Report
 from .run import new_run
 
 # Options that belong to the process that drives a run.
-_NOT_HERE = ("background", "profile", "flame", "record", "queue", "jobs", "tier")
+_NOT_HERE = ("background", "no_input", "profile", "flame", "record", "queue", "jobs", "tier")
 
 
 def submit(values: Values, url: str, labels: tuple[str, ...]) -> int:
     """Submit a new run; the exit code. Raises UserError."""
     for name in _NOT_HERE:
         if getattr(values, name):
-            raise UserError("bad-option", f"`--{name}` and `--on` exclude each other")
+            raise UserError("bad-option", f"`--{name.replace('_', '-')}` and `--on` exclude each other")
     address = Address.of(url)
     with connect(address) as connection:
         schema.check(connection, address)

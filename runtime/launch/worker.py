@@ -37,7 +37,7 @@ EXIT_BURIED = 86
 # Defaults: limit of concurrent runs, and seconds for which actions may continue after SIGTERM.
 AT_ONCE = 8
 DRAIN_S = 30
-# Seconds between two health lines, and heartbeats between two looks for runs that nobody drives.
+# Seconds between two health lines, and heartbeats between two searches for runs without a worker.
 HEALTH_S = 60.0
 _SWEEP = 5
 # Errors after which the run is another worker's, or over.
@@ -75,7 +75,7 @@ class Worker:
         self._interrupt = Interrupt()
         self._inbox: deque[_Segment] = deque()
         self._counts: Counter[str] = Counter()
-        # Runs that somebody wants to stop, by the thread of the heartbeat.
+        # Runs that were asked to stop; written by the thread of the heartbeat.
         self._stops: set[str] = set()
         self._asked: set[str] = set()
         self._is_leaving = False

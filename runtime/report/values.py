@@ -29,7 +29,7 @@ class Values:
     """The values so far, each as JSON in UTF-8.
 
     fetch: a long text of the run by its hash and size. where: the place of a long text, for the note about
-    a cut. is_bare: texts are left out, only their length is told.
+    a cut. is_bare: texts are left out, except for their length.
     """
 
     def __init__(

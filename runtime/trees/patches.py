@@ -1,4 +1,4 @@
-"""What an agent changed, as patches: the evidence for whoever judges its work.
+"""What an agent changed, as patches: the evidence by which its work is judged.
 
 Owns which trees are compared: those that the journal names, as a resumed run has no others. Must not contain:
 how a judge is asked (`models.judge`).

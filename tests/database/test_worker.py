@@ -351,6 +351,8 @@ def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
     assert "error[unknown-run]" in unknown.stderr
     mixed = cluster.llc("resume", "job", "--on", cluster.url, "--queue")
     assert "exclude each other" in mixed.stderr
+    asking = cluster.llc("run", "job", "--on", cluster.url, "--no-input")
+    assert "`--no-input` and `--on` exclude each other" in asking.stderr
 
 
 def test_a_question_is_answered_from_anywhere(cluster: Cluster) -> None:

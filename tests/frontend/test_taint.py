@@ -91,6 +91,7 @@ EVALUATED = [
     'n=V; git rebase --exec "$n" main',
     "find\n. <(echo V)",
     "x=find . <(echo V)",
+    'x="a find" . <(echo V)',
 ]
 HARMLESS = [
     'n=V; git -C V status; find . -name "$n"; git add .',

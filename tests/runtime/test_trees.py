@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from llc.runtime.journal import codec
 from llc.runtime.trees.git_trees import GitTrees
 from llc.runtime.trees.manifest_trees import ManifestTrees
 from llc.runtime.trees.tree import LARGEST_FILE, NoTree
@@ -217,6 +218,30 @@ def test_effects_at_the_same_time_are_named(llc: Run, git: Git, place: Path) -> 
     after = {event["seq"]: event for event in events if event["event"] == "tree" and event["when"] == "after"}
     assert [after[1].get("concurrent"), after[2].get("concurrent")] == [[2], [1]]
     assert "performed at the same time, changes included" in llc("diff", "two", "1").stderr
+    assert llc("diff", "two", "--name-only").stdout == "new-1\nnew-2\n"
+
+
+def test_trees_count_in_the_order_of_the_journal(llc: Run, git: Git, place: Path) -> None:
+    """Of effects at the same time the second one may take its tree first."""
+    agent(place, "")
+    (place / ".loops/config.yaml").write_text("record_files: all")
+    (place / ".loops/two.sexp").write_text(
+        '(begin (system:write_file "new-1" "x") (system:write_file "new-2" "x"))\n'
+    )
+    assert llc("run", "two").returncode == 0
+    (journal,) = (place / ".loops/.history").glob("two-*/*.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    begins = [event for event in events if event["event"] == "tree" and event["when"] == "before"]
+    # As if both had begun together, and the first one had been slow: its tree has the change of the second.
+    (first, second) = begins
+    first["tree"], second["tree"] = (
+        next(event["tree"] for event in events if event["event"] == "tree" and event["when"] == "after"),
+        first["tree"],
+    )
+    starts = [event for event in events if event["event"] in ("action_start", "effect_start")]
+    rest = [event for event in events if event not in (*begins, *starts)]
+    lines = [rest[0], *starts, second, first, *rest[1:]]
+    journal.write_bytes(b"".join(codec.seal({k: v for k, v in line.items() if k != "crc"}) for line in lines))
     assert llc("diff", "two", "--name-only").stdout == "new-1\nnew-2\n"
 
 
