@@ -25,6 +25,7 @@ from .hazards import (
     IN_DUPLICATION,
     IN_HEREDOC_COMMAND,
     IN_STRIPPED_HEREDOC,
+    NEAR_DELIMITER,
     UNCLEAR,
     UNENDED,
     Hazard,
@@ -434,6 +435,9 @@ class _Reader:
                 left = max(self.text.rfind("\n", start, at) + 1, start)
                 right = self.text.find("\n", at, end)
                 line = self.text[left:at], self.text[at + 1 : end if right < 0 else right]
+                if HOLE in "".join(line) and "".join(line).replace(HOLE, "") == heredoc.delimiter:
+                    self.refuse(at, NEAR_DELIMITER)
+                    continue
                 around = (None if HOLE in part else part for part in line)
                 self.places[at] = Place("quoted_heredoc", hazard, (heredoc.delimiter, *around))
 

@@ -70,4 +70,8 @@ UNENDED = _refusal(
     "is in a command with @ left open at its end",
     "close it; the shell would refuse the command",
 )
+NEAR_DELIMITER = _refusal(
+    "is on a line of a here-document that would end it if its values were empty",
+    "use another word for the delimiter",
+)
 IN_DELIMITER = _refusal("is the delimiter of a here-document", "write a fixed word such as EOF")

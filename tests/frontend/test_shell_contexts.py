@@ -153,6 +153,9 @@ def test_rule_7_a_heredoc_with_a_quoted_delimiter_keeps_values_as_they_are(
     if "EOF" in lines:
         return
     template = parse(f"cat > f <<{quote}\n{text}\nEOF\ncat f; printf end", kind="shell")
+    if any(line.count("V") > 1 and line.replace("V", "") == "EOF" for line in lines):
+        assert template.problems
+        return
     assert template.problems == ()
     expected = text
     for name in given_values:
@@ -168,6 +171,11 @@ def test_rule_7_a_heredoc_with_a_quoted_delimiter_keeps_values_as_they_are(
         done = run(shell, command, Path(folder))
         assert os.listdir(folder) == ["f"]
     assert done.stdout == (expected + "\nend").encode()
+
+
+def test_a_line_that_ends_the_heredoc_if_its_values_are_empty_is_refused() -> None:
+    template = parse(f"cat <<'EOF'\n{V}EOF{V}\nEOF", kind="shell")
+    assert ["if its values were empty" in problem.message for problem in template.problems] == [True, True]
 
 
 def test_a_value_alone_on_its_line_is_only_refused_if_it_is_the_delimiter() -> None:
