@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-import attrs
-
 from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS, CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.scalars import scalar_or_text
@@ -174,7 +172,7 @@ class Linker:
         """The loop with the options and what the request sets."""
         loop = with_llm_options(loop, self.options)
         if request.max_iterations is not None:
-            loop = attrs.evolve(loop, max_iterations=request.max_iterations)
+            loop = loop.evolve(max_iterations=request.max_iterations)
         keys = sorted({*request.constants, *request.given})
         unread = list(unread_context(loop, keys, source))
         context = dict(loop.context)
@@ -195,7 +193,7 @@ class Linker:
             )
             for key in unread
         ]
-        return attrs.evolve(loop, context=context), problems
+        return loop.evolve(context=context), problems
 
     # --- functions ----------------------------------------------------------------------------
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from ...ir.effects import PERMISSIONS
-from ...ir.records import frozen
 from ..source.schema import BOOLEAN, COUNT, DURATION, TEXT, Spec, Type, choice, fields_of, optional
 
 
-@frozen(kw_only=True)
 class LlmSettings(Spec):
     """`llm`: how a model judges output."""
 
@@ -27,7 +25,6 @@ class LlmSettings(Spec):
     )
 
 
-@frozen(kw_only=True)
 class AgentSettings(Spec):
     """`agent`: the program that runs slash commands; the command is its last argument."""
 
@@ -39,7 +36,6 @@ class AgentSettings(Spec):
     )
 
 
-@frozen(kw_only=True)
 class Budget(Spec):
     """`budget`: what agent and model calls together may use in a run, as they report it."""
 
@@ -55,7 +51,6 @@ class Budget(Spec):
         return {unit: bound for unit, bound in given.items() if bound is not None}
 
 
-@frozen(kw_only=True)
 class AgentOptions(Spec):
     """What a loop, or a state in place of its loop, asks of an agent."""
 

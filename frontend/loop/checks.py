@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import attrs
-
 from ...ir.diagnostics import Diagnostic, nearest, suggest
 from ...ir.effects import CANNOT_JUDGE, CONTINUE
 from ...ir.spans import Span
@@ -56,9 +54,9 @@ class _Checker:
         for state in self.loop.states.values():
             for finding in self.misspelt(state):
                 yield finding
-                misspelt[state.name] = attrs.evolve(state, flawed=True)
+                misspelt[state.name] = state.evolve(flawed=True)
         if misspelt:  # what such a state means cannot be told, so not much else is said of it
-            self.loop = attrs.evolve(self.loop, states={**self.loop.states, **misspelt}, flawed=True)
+            self.loop = self.loop.evolve(states={**self.loop.states, **misspelt}, flawed=True)
         loop = self.loop
         texts = list(read_texts(loop))
         graph = Graph(loop, self.resolve)

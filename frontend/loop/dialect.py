@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
 from ...ir.diagnostics import Diagnostic
 from ..template.nodes import Given
 from ..template.template import parse
@@ -37,7 +35,7 @@ def translated(loop: Loop) -> Loop:
         loop = _own_settings(loop)
     states = {name: _own_state(loop, state) for name, state in loop.states.items()}
     if any(new is not old for new, old in zip(states.values(), loop.states.values(), strict=True)):
-        loop = attrs.evolve(loop, states=states)
+        loop = loop.evolve(states=states)
     return _own_dialect(loop) if loop.dialect == LITTLE_LOOPS else loop
 
 
@@ -105,7 +103,7 @@ def _own_settings(loop: Loop) -> Loop:
     inputs = {name: "" for name in (loop.input_key, *(loop.required_inputs or ())) if name is not None}
     if parameters or inputs:
         changes["context"] = {**inputs, **parameters, **loop.context}
-    return attrs.evolve(loop, **changes) if changes else loop
+    return loop.evolve(**changes) if changes else loop
 
 
 def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
@@ -121,7 +119,7 @@ def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
     ceiling = state.cost_ceiling.cost_ceiling_per_state if state.cost_ceiling is not None else None
     if state.budget is None and ceiling is not None:
         changes["budget"] = Budget(usd=ceiling)
-    return attrs.evolve(state, **changes) if changes else state
+    return state.evolve(**changes) if changes else state
 
 
 # --- meaning ----------------------------------------------------------------------------------
@@ -141,16 +139,16 @@ def _own_dialect(loop: Loop) -> Loop:
     if not loop.is_given("on_handoff"):
         changes["on_handoff"] = "pause"
     if not loop.llm.is_given("timeout"):
-        changes["llm"] = attrs.evolve(loop.llm, timeout=1800)
+        changes["llm"] = loop.llm.evolve(timeout=1800)
     changes["states"] = {name: _own_meaning(loop, state) for name, state in loop.states.items()}
-    return attrs.evolve(loop, **changes)
+    return loop.evolve(**changes)
 
 
 def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
     if state.is_terminal:
         return _own_terminal(loop, state)
     if state.agent is not None:  # the name of a persona, not of a program
-        state = attrs.evolve(state, agent=None)
+        state = state.evolve(agent=None)
     error = state.routes.get("_error")
     if state.next is not None:
         if not state.acts or error is None:
@@ -158,18 +156,18 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
         route = {"success": state.next, "failure": error, "_error": error}
         # Where exit codes decide whether `on_error` is taken, all but 0 have to be errors.
         judge = ExitCode() if state.retryable_exit_codes is None else ExitCode(failure=())
-        return attrs.evolve(state, next=None, on_error=None, evaluate=judge, route=route)
+        return state.evolve(next=None, on_error=None, evaluate=judge, route=route)
     if state.loop is not None:
         return state
     if not state.acts and state.evaluate is None and "success" in state.routes:
-        return attrs.evolve(state, next=state.routes["success"], route=None, on_success=None, on_failure=None)
+        return state.evolve(next=state.routes["success"], route=None, on_success=None, on_failure=None)
     changes: dict[str, Any] = {}
     if not state.acts and state.evaluate is not None and state.evaluate.source is None:
         source = "0" if isinstance(state.evaluate, ExitCode) else ""
-        changes["evaluate"] = attrs.evolve(state.evaluate, source=source)
+        changes["evaluate"] = state.evaluate.evolve(source=source)
     if "failure" not in state.routes and "_" not in state.routes and error is not None:
         changes["on_failure"] = error
-    return attrs.evolve(state, **changes) if changes else state
+    return state.evolve(**changes) if changes else state
 
 
 def hard_limit(state: StateSpec) -> int:
@@ -186,7 +184,7 @@ def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:
     if state.name not in (loop.on_max_steps, loop.on_max_iterations):
         changes |= {"action": None, "action_type": None, "call": None, "capture": None, "evaluate": None}
         changes["timeout"] = None
-    return attrs.evolve(state, **changes) if changes else state
+    return state.evolve(**changes) if changes else state
 
 
 def with_scope(loop: Loop) -> Loop:
@@ -204,4 +202,4 @@ def with_scope(loop: Loop) -> Loop:
             text = path if parsed.problems or parsed.fixed is None else parsed.fixed
         if text and not _RUN_FOLDER.search(text):
             paths.append(text)
-    return attrs.evolve(loop, scope=tuple(paths))
+    return loop.evolve(scope=tuple(paths))

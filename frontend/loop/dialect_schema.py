@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from ...ir.compile_options import DIALECTS
-from ...ir.records import frozen
 from ..source.schema import (
     BOOLEAN,
     COUNT,
@@ -26,6 +23,7 @@ from ..source.schema import (
     block,
     choice,
     fields_of,
+    internal,
     optional,
     required,
 )
@@ -49,7 +47,6 @@ _WANTED = {
 }
 
 
-@frozen(kw_only=True)
 class Parameter(Spec):
     """One of `parameters`: an input by its name."""
 
@@ -91,7 +88,6 @@ def _is_number(value: Any, whole: bool) -> bool:
 PARAMETERS = Type("map", block(Parameter))
 
 
-@frozen(kw_only=True)
 class RepeatedFailure(Spec):
     """`circuit.repeated_failure`: a stall detector over states and verdicts."""
 
@@ -102,14 +98,12 @@ class RepeatedFailure(Spec):
     recurrent_window: int | None = optional(COUNT, "Not used.")
 
 
-@frozen(kw_only=True)
 class Circuit(Spec):
     """`circuit`: when a loop counts as stalled."""
 
     repeated_failure: RepeatedFailure | None = optional(block(RepeatedFailure), "The stall detector.")
 
 
-@frozen(kw_only=True)
 class CostCeiling(Spec):
     """`cost_ceiling`: what a state may cost."""
 
@@ -119,7 +113,6 @@ class CostCeiling(Spec):
     cost_warn_at: float | None = optional(_NUMBER, "Not used.")
 
 
-@frozen(kw_only=True)
 class Throttle(Spec):
     """`throttle`: how often the action of a state may run in a row."""
 
@@ -133,7 +126,6 @@ _CHECK = choice("fail", "warn", "allow")
 _SESSION = choice("fresh", "continue")
 
 
-@frozen(kw_only=True)
 class DialectLoop(AgentOptions):
     """Keys of little-loops at the top level of a file."""
 
@@ -172,7 +164,6 @@ class DialectLoop(AgentOptions):
     on_max_iterations: str | None = optional(TARGET, "The same for `max_iterations`.")
 
 
-@frozen(kw_only=True)
 class DialectState(AgentOptions):
     """Keys of little-loops in a state."""
 
@@ -203,7 +194,7 @@ class DialectState(AgentOptions):
     context_passthrough: bool = optional(BOOLEAN, "Whether that loop gets the whole `context`.", False)
     worktree: str | None = optional(TEXT, "The branch whose work tree that loop works in.")
     # `with`, which is no name of a field: the inputs of `loop`.
-    bindings: Any = attrs.field(default=None, eq=False)
+    bindings: Any = internal(None)
 
     @property
     def runs_loop(self) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Any, ClassVar, get_args
 
 from ...ir.effects import CANNOT_JUDGE
-from ...ir.records import frozen
 from ..source.schema import (
     BOOLEAN,
     COUNT,
@@ -23,7 +22,6 @@ from ..source.schema import (
 )
 
 
-@frozen(kw_only=True)
 class Evaluator(Spec):
     """How an action's result becomes a verdict; `type` says which class it is."""
 
@@ -36,7 +34,6 @@ class Evaluator(Spec):
     source: str | None = optional(TEMPLATE, "What to judge instead of this state's own output.")
 
 
-@frozen(kw_only=True)
 class OutputEvaluator(Evaluator):
     """An evaluator that reads output, and so must know a crash from an answer."""
 
@@ -45,7 +42,6 @@ class OutputEvaluator(Evaluator):
     )
 
 
-@frozen(kw_only=True)
 class ExitCode(Evaluator):
     """The exit code says it; what shell commands get by default."""
 
@@ -57,7 +53,6 @@ class ExitCode(Evaluator):
     abstain_on_exit_3: bool = optional(BOOLEAN, "Whether exit code 3 means `cannot_judge`.", False)
 
 
-@frozen(kw_only=True)
 class OutputNumeric(OutputEvaluator):
     """The output is a number, compared with a target."""
 
@@ -69,7 +64,6 @@ class OutputNumeric(OutputEvaluator):
     key: str | None = optional(TEXT, "The number is the last one after `<key>=` in the output.")
 
 
-@frozen(kw_only=True)
 class OutputJson(OutputEvaluator):
     """The output is JSON; a jq expression takes a value from it, compared with a target."""
 
@@ -83,7 +77,6 @@ class OutputJson(OutputEvaluator):
     target: Any = required(JSON, "What to compare with: any JSON value or a template.")
 
 
-@frozen(kw_only=True)
 class OutputContains(OutputEvaluator):
     """The output contains a text or matches an expression."""
 
@@ -100,7 +93,6 @@ class OutputContains(OutputEvaluator):
     )
 
 
-@frozen(kw_only=True)
 class Convergence(OutputEvaluator):
     """The output is a measurement, compared with a target and the measurement before."""
 
@@ -116,7 +108,6 @@ class Convergence(OutputEvaluator):
     direction: str = optional(choice("minimize", "maximize"), "Which way is progress.", "minimize")
 
 
-@frozen(kw_only=True)
 class Classify(OutputEvaluator):
     """A line of the output is the verdict."""
 
@@ -135,7 +126,6 @@ class Classify(OutputEvaluator):
     )
 
 
-@frozen(kw_only=True)
 class DiffStall(Evaluator):
     """`failure` when the work tree, a git repository, has not changed since the state was last judged."""
 
@@ -146,7 +136,6 @@ class DiffStall(Evaluator):
     max_stall: int = optional(COUNT, "How often in a row.", 1)
 
 
-@frozen(kw_only=True)
 class ScoreStall(Evaluator):
     """`failure` when the last scores of a file, one in each line, are no better than the best before."""
 
@@ -159,7 +148,6 @@ class ScoreStall(Evaluator):
     epsilon: float = optional(Type("number", least=0, most=1e12), "What is not more is no progress.", 0.5)
 
 
-@frozen(kw_only=True)
 class OpenQuestionStall(ScoreStall):
     """The same for numbers of open questions, of which fewer are better."""
 
@@ -169,7 +157,6 @@ class OpenQuestionStall(ScoreStall):
     history_file: str = optional(TEMPLATE, "The file.", "${loop.run_dir}.open_questions_history")
 
 
-@frozen(kw_only=True)
 class LlmStructured(Evaluator):
     """A model reads the output and gives a verdict; what slash commands get by default."""
 
@@ -230,7 +217,6 @@ DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
 EVIDENCE_PROMPT = "Evaluate whether this action succeeded, by the evidence below."
 
 
-@frozen(kw_only=True)
 class Answer(Evaluator):
     """The answer to a question is the verdict where it is one of `choices`, else it is `success`.
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
 from ..source.schema import Spec, Type, fields_of
 from ..source.yaml_writer import Word, entry
 from .evaluator_schema import Evaluator
@@ -42,10 +40,9 @@ def _says_something(spec: Spec, key: str) -> bool:
         return fields_of(type(spec))[key].required  # `target: null` is a value to compare with
     if f"key:{key}" in spec.spans and key in fields_of(type(spec)):
         return True
-    default = getattr(attrs.fields(type(spec)), key).default
-    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        default = default.factory()
-    return bool(default is attrs.NOTHING or value != default or type(value) is not type(default))
+    field = fields_of(type(spec))[key]
+    default = field.default if field.factory is None else field.factory()
+    return bool(value != default or type(value) is not type(default))
 
 
 def _given(spec: Spec) -> Iterator[tuple[str, Any]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-import attrs
-
 from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
@@ -54,7 +52,7 @@ def with_llm_options(loop: Loop, options: CompileOptions) -> Loop:
     """The loop with the model settings of the options."""
     changes = {"enabled": options.llm_enabled, "model": options.llm_model}
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    return attrs.evolve(loop, llm=attrs.evolve(loop.llm, **given)) if given else loop
+    return loop.evolve(llm=loop.llm.evolve(**given)) if given else loop
 
 
 def with_options(loop: Loop, options: CompileOptions, source: Source) -> tuple[Loop, list[Diagnostic]]:
@@ -70,14 +68,14 @@ def with_options(loop: Loop, options: CompileOptions, source: Source) -> tuple[L
         if options.max_iterations < 1:
             problems.append(Diagnostic("bad-override", "max_iterations must be 1 or more"))
         else:
-            loop = attrs.evolve(loop, max_iterations=options.max_iterations)
+            loop = loop.evolve(max_iterations=options.max_iterations)
     unread = list(unread_context(loop, options.context, source))
     for key in unread:
         help = suggest(key, loop.context, "the loop's context has")
         message = f"nothing in the loop reads context `{key}`"
         problems.append(Diagnostic("unknown-context", message, help=help))
     given = {key: value for key, value in options.context.items() if key not in unread}
-    return (attrs.evolve(loop, context={**loop.context, **given}) if given else loop), problems
+    return (loop.evolve(context={**loop.context, **given}) if given else loop), problems
 
 
 def unread_context(loop: Loop, keys: Iterable[str], source: Source) -> Iterator[str]:

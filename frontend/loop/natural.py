@@ -85,7 +85,7 @@ def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Doc
         if inner.source.path != found.document.source.path:
             joined = Joined(document, inner, found.document.source, inner.source)
         return None, joined
-    return attrs.evolve(to_fsm(_over(made, spec)), paradigm="natural"), joined
+    return to_fsm(_over(made, spec)).evolve(paradigm="natural"), joined
 
 
 class Joined(Document):
@@ -128,7 +128,7 @@ def _over(made: WrittenSpec, spec: NaturalSpec) -> WrittenSpec:
     if spec.name is not None:
         changes["name"] = spec.name
         spans["name"] = spec.spans["name"]
-    return attrs.evolve(made, description=spec.description, spans=spans, **changes)
+    return made.evolve(description=spec.description, spans=spans, **changes)
 
 
 # --- the file ---------------------------------------------------------------------------------

@@ -11,9 +11,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
-import attrs
-
-from ...ir.records import frozen
 from ...ir.spans import Span
 from ..source.schema import (
     ARGUMENTS,
@@ -29,13 +26,13 @@ from ..source.schema import (
     choice,
     optional,
     required,
+    values_of,
 )
 from .agent_schema import AGENT_OPTIONS, AgentOptions
 from .evaluator_schema import Convergence, ExitCode
 from .schema import Loop, LoopSettings, StateSpec
 
 
-@frozen(kw_only=True)
 class CallSpec(Spec):
     """A call where a paradigm takes an action."""
 
@@ -43,14 +40,12 @@ class CallSpec(Spec):
     args: Any = optional(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names.")
 
 
-@frozen(kw_only=True)
 class CommandSpec(Spec):
     """A shell command where a paradigm takes an action."""
 
     run: str = required(TEMPLATE, "The command, whatever it begins with.")
 
 
-@frozen(kw_only=True)
 class CheckSpec(Spec):
     """A shell command where a paradigm takes a check, with the meaning of its exit codes."""
 
@@ -61,7 +56,6 @@ class CheckSpec(Spec):
     )
 
 
-@frozen(kw_only=True)
 class PromptSpec(AgentOptions):
     """An instruction for the agent where a paradigm takes an action."""
 
@@ -79,7 +73,6 @@ ACTION = Type("either", options=(TEMPLATE, *map(block, (CommandSpec, PromptSpec,
 CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, CallSpec))), says=_SAYS)
 
 
-@frozen(kw_only=True)
 class GoalSpec(LoopSettings):
     """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
 
@@ -90,7 +83,6 @@ class GoalSpec(LoopSettings):
     )
 
 
-@frozen(kw_only=True)
 class ConvergenceSpec(LoopSettings):
     """`paradigm: convergence`: a metric to drive toward a target."""
 
@@ -104,7 +96,6 @@ class ConvergenceSpec(LoopSettings):
     )
 
 
-@frozen(kw_only=True)
 class Constraint(Spec):
     """One of `constraints`."""
 
@@ -113,7 +104,6 @@ class Constraint(Spec):
     fix: ActionSpec = required(ACTION, "The action that restores it.")
 
 
-@frozen(kw_only=True)
 class InvariantsSpec(LoopSettings):
     """`paradigm: invariants`: constraints to keep, each with its repair."""
 
@@ -123,7 +113,6 @@ class InvariantsSpec(LoopSettings):
     )
 
 
-@frozen(kw_only=True)
 class Until(Spec):
     """`until`: when the steps have done their work."""
 
@@ -131,7 +120,6 @@ class Until(Spec):
     passes: bool = optional(BOOLEAN, "Whether its `success` or its `failure` ends the loop.", True)
 
 
-@frozen(kw_only=True)
 class ImperativeSpec(LoopSettings):
     """`paradigm: imperative`: steps to repeat until a check passes."""
 
@@ -140,7 +128,6 @@ class ImperativeSpec(LoopSettings):
     until: Until = required(block(Until), "When to stop.")
 
 
-@frozen(kw_only=True)
 class NaturalSpec(LoopSettings):
     """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
 
@@ -194,7 +181,7 @@ def slug(text: str) -> str:
 def _loop(spec: LoopSettings, name: str, paradigm: str, states: Iterable[StateSpec], **changed: Any) -> Loop:
     """A loop of these states, the first being the initial one, with the settings of `spec`."""
     table = {state.name: state for state in states}
-    settings = {field.name: getattr(spec, field.name) for field in attrs.fields(LoopSettings)} | changed
+    settings = values_of(spec, LoopSettings) | changed
     spans = {key: span for key, span in settings.pop("spans").items() if not key.endswith("paradigm")}
     spans.setdefault("name", spec.span_of("key:paradigm"))
     return Loop(

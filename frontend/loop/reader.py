@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
-
 from ...ir.diagnostics import Diagnostic, labelled, nearest, suggest
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Refused, Scalar
@@ -109,7 +107,7 @@ class _Reader(SchemaReader):
                 again, related = constraint.span_of("name"), labelled(first, "first given here")
                 finding = Diagnostic("duplicate-name", message, again, "given again", related=related)
                 self.document.report(finding)
-        return attrs.evolve(spec, constraints=tuple(kept.values()))
+        return spec.evolve(constraints=tuple(kept.values()))
 
     def is_compiled(self, root: Mapping, paradigm: str) -> bool:
         """Whether a document is an FSM: written as one, or printed, saying what it was written in."""

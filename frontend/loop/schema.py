@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
-
-import attrs
 
 from ...ir.compile_options import DIALECTS
 from ...ir.effects import CONTINUE, ON_UNKNOWN, STALL_ROUNDS
-from ...ir.records import frozen
 from ..source.schema import (
     ARGUMENTS,
     BOOLEAN,
@@ -30,6 +28,7 @@ from ..source.schema import (
     Type,
     block,
     choice,
+    internal,
     optional,
     required,
 )
@@ -65,7 +64,6 @@ def _misspelt(*verdicts: str) -> str:
 QUOTA_WORDS = (None, "wait", "fail")
 
 
-@frozen(kw_only=True)
 class StateSpec(DialectState):
     """A state: at most one action or call, a judgement of it, where to go."""
 
@@ -150,10 +148,8 @@ class StateSpec(DialectState):
         return self.action is not None or self.call is not None
 
     # Verdict to target, with `_` for any other verdict and `_error` for `error`.
-    routes: Mapping[str, str] = attrs.field(init=False, eq=False, repr=False)
-
-    @routes.default
-    def _routes(self) -> Mapping[str, str]:
+    @cached_property
+    def routes(self) -> Mapping[str, str]:
         """The route table comes first, its `_` included; shorthand fills what it leaves open.
 
         A state with `next` keeps only where errors go. (Seed, Resolution Order and Special Route Keys.)
@@ -203,7 +199,6 @@ class StateSpec(DialectState):
 # --- loops ------------------------------------------------------------------------------------
 
 
-@frozen(kw_only=True)
 class GuardSettings(Spec):
     """`guard`: paths that no agent of the loop may change."""
 
@@ -215,14 +210,12 @@ class GuardSettings(Spec):
     )
 
 
-@frozen(kw_only=True)
 class StallSettings(Spec):
     """`stall`: when a loop counts as stalled."""
 
     rounds: int = optional(COUNT, "Rounds of check and agent.", STALL_ROUNDS)
 
 
-@frozen(kw_only=True)
 class LoopSettings(DialectLoop):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
@@ -287,7 +280,6 @@ class LoopSettings(DialectLoop):
     )
 
 
-@frozen(kw_only=True)
 class Loop(LoopSettings):
     """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
 
@@ -295,9 +287,12 @@ class Loop(LoopSettings):
     initial: str = required(TARGET, "The state to begin in.")
     states: dict[str, StateSpec] = required(Type("map", block(StateSpec), least=1), "The states by name.")
     # Outside equality: a printed FSM does not say what it was written in.
-    paradigm: str = attrs.field(default="fsm", eq=False)
-    # What `texts` has parsed of it.
-    parsed: dict[Any, Any] = attrs.field(init=False, factory=dict, eq=False, repr=False)
+    paradigm: str = internal("fsm")
+
+    @cached_property
+    def parsed(self) -> dict[Any, Any]:
+        """What `texts` has parsed of it."""
+        return {}
 
     @property
     def stall_rounds(self) -> int | None:

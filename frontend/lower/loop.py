@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from ...ir import nodes as ir
 from ...ir.builder import expr, prim, record, store
 from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
@@ -142,7 +140,7 @@ class Lowering(LoopContext):
 
     def run_at_limit(self, reason: str, state: StateSpec) -> None:
         """Run the action of a state once, then end the loop at the limit that led there."""
-        again = attrs.evolve(state, name=f"{state.name}/{reason}")
+        again = state.evolve(name=f"{state.name}/{reason}")
         for (name, field), template in list(self.templates.items()):
             if name == state.name:
                 self.templates[again.name, field] = template

@@ -1,9 +1,12 @@
-"""Schemas of YAML and JSON files: one attrs class per block, one field per key.
+"""Schemas of YAML and JSON files: one class per block (`Spec`), one field per key.
 
-A field's metadata, made by `of` or `optional`, holds its `Type` and its documentation. Everything else
+A field, made by `required` or `optional`, holds its `Type` and its documentation. Everything else
 derives from these classes: the reader (`schema_reader`), the JSON Schemas for editors and the tables of
 the specification (`json_schema`). Loops, configuration, tools, worlds, cases and jobs are declared this
 way, each in the package that uses it. Must not be in here: YAML, the keys of any particular file.
+
+A `Spec` is no class of attrs: a command that reads a loop declares forty of them first, with 400 fields, and
+attrs would take more than 10 ms to generate their methods.
 
 Every object knows its place in the text: `span` is the whole block, `spans[field]` the value of a key
 that was given, `spans["key:" + field]` the key itself; entries of maps are `route.success`, items of
@@ -13,11 +16,8 @@ lists `steps[0]`. A block that is named by its key has the place of that key in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
-import attrs
-
-from ...ir.records import frozen
 from ...ir.spans import Span
 
 # 30 years: longer waits are typing errors, and would overflow the clocks below us.
@@ -84,6 +84,10 @@ VARIABLE = Type(
 )
 
 
+# The default of a field that has none.
+MISSING: Any = object()
+
+
 def choice(*words: str) -> Type:
     """One of a few words."""
     return Type("choice", choices=words)
@@ -94,23 +98,105 @@ def block(cls: type[Any]) -> Type:
     return Type("spec", specs=(cls,))
 
 
-def of(type: Type, doc: str) -> dict[str, Any]:
-    """Metadata of a field that is a key of the file."""
-    return {"type": type, "doc": doc}
+class Field(NamedTuple):
+    """A field of a block. type: None if it is no key of the file.
+
+    default: its value if it is not given; `MISSING`: it must be. factory: makes the default of each block.
+    is_compared: whether it counts where two blocks are compared.
+    """
+
+    type: Any = None
+    doc: str = ""
+    default: Any = MISSING
+    factory: Callable[[], Any] | None = None
+    is_compared: bool = True
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING and self.factory is None
 
 
 def required(type: Type, doc: str) -> Any:
     """A field that is a key which must be given."""
-    return attrs.field(metadata=of(type, doc))
+    return Field(type, doc)
 
 
 def optional(type: Type, doc: str, default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
     """A field that is a key which may be absent."""
-    return attrs.field(default=attrs.Factory(factory) if factory else default, metadata=of(type, doc))
+    return Field(type, doc, MISSING if factory else default, factory)
 
 
-@frozen(kw_only=True)
-class Spec:
+def internal(default: Any = MISSING, *, factory: Callable[[], Any] | None = None) -> Any:
+    """A field that is no key of the file, and that is not compared."""
+    return Field(None, "", default, factory, False)
+
+
+# Of a field without a value in the class: it must be given, and is no key.
+_BARE = Field()
+
+
+# `optional` and `internal` are not listed: the type checker then takes any value of a field for a default.
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(required,))
+class Block:
+    """Fields of classes as they are declared, and of their objects, which are frozen: the base of `Spec`."""
+
+    # All fields by name; those that are keys; those that must be given; those with a factory.
+    _all: ClassVar[dict[str, Field]] = {}
+    _keys: ClassVar[dict[str, Field]] = {}
+    _required: ClassVar[frozenset[str]] = frozenset()
+    _made: ClassVar[dict[str, Callable[[], Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        own = vars(cls)
+        fields = dict(cls._all)
+        for name, annotation in own.get("__annotations__", {}).items():
+            if annotation.startswith("ClassVar"):
+                continue
+            fields.pop(name, None)
+            field = fields[name] = own.get(name, _BARE)
+            if field.default is not MISSING:
+                setattr(cls, name, field.default)  # unless an object has another
+            elif name in own:
+                delattr(cls, name)
+        cls._all = fields
+        cls._keys = {name: field for name, field in fields.items() if field.type is not None}
+        cls._required = frozenset(name for name, field in fields.items() if field.required)
+        cls._made = {name: field.factory for name, field in fields.items() if field.factory is not None}
+
+    def __init__(self, **values: Any) -> None:
+        fields = self.__dict__
+        fields.update(values)
+        for name, factory in self._made.items():
+            if name not in fields:
+                fields[name] = factory()
+        if not (fields.keys() <= self._all.keys() and self._required <= fields.keys()):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self._all)}")
+
+    def evolve(self, **changes: Any) -> Self:
+        """A copy with some fields replaced."""
+        return type(self)(**{name: getattr(self, name) for name in self._all} | changes)
+
+    def properties(self) -> dict[str, Any]:
+        """The values that count where two blocks are compared, by field."""
+        return {name: getattr(self, name) for name, field in self._all.items() if field.is_compared}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"`{type(self).__name__}` is frozen: `{name}` cannot be set")
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self.properties().items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Block) or other.__class__ is not self.__class__:
+            return NotImplemented
+        return self.properties() == other.properties()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.properties().values()))
+
+
+class Spec(Block):
     """A block of a document. `flawed`: part of it could not be read, and was reported."""
 
     # Whether the block is an entry of a map and takes its name from the key.
@@ -120,9 +206,9 @@ class Spec:
     # The term for such a block in messages; empty: its path in the document.
     noun: ClassVar[str] = ""
 
-    span: Span | None = attrs.field(default=None, eq=False, repr=False)
-    spans: Mapping[str, Span] = attrs.field(factory=dict, eq=False, repr=False)
-    flawed: bool = attrs.field(default=False, eq=False, repr=False)
+    span: Span | None = internal(None)
+    spans: Mapping[str, Span] = internal(factory=dict)
+    flawed: bool = internal(False)
 
     def span_of(self, *keys: str) -> Span | None:
         """The place of the first of `keys` that was given, else of the whole block."""
@@ -136,33 +222,16 @@ class Spec:
         return f"key:{key}" in self.spans
 
 
-class Field(NamedTuple):
-    """A key of a block."""
-
-    type: Type
-    required: bool
-    doc: str
-
-
-_tables: dict[type[Spec], dict[str, Field]] = {}
-_needed: dict[type[Spec], frozenset[str]] = {}
-
-
 def fields_of(cls: type[Spec]) -> dict[str, Field]:
     """The keys that a block may have, in the order of their declaration."""
-    table = _tables.get(cls)
-    if table is None:
-        table = _tables[cls] = {
-            field.name: Field(field.metadata["type"], field.default is attrs.NOTHING, field.metadata["doc"])
-            for field in attrs.fields(cls)
-            if "type" in field.metadata
-        }
-    return table
+    return cls._keys
 
 
 def required_of(cls: type[Spec]) -> frozenset[str]:
     """The keys that a block must have."""
-    known = _needed.get(cls)
-    if known is None:
-        known = _needed[cls] = frozenset(key for key, field in fields_of(cls).items() if field.required)
-    return known
+    return cls._required & cls._keys.keys()
+
+
+def values_of(spec: Spec, cls: type[Spec]) -> dict[str, Any]:
+    """The values of all fields that a class of a block declares, by name."""
+    return {name: getattr(spec, name) for name in cls._all}

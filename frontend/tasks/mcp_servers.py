@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from ...ir.diagnostics import CompileError, clean, suggest
 from ...ir.python_internals import sha256
-from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping as MappingNode
 from ..source.files import is_file, is_there, read_source
@@ -33,7 +32,6 @@ DEFAULT_TIMEOUT = 60.0
 _LONGEST_DOC = 2_000
 
 
-@frozen(kw_only=True)
 class McpServer(Spec):
     """An MCP server: the program that is started."""
 

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.effects import ON_UNKNOWN
-from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping, Node, Places, Refused, Sequence
 from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, optional, required
@@ -35,7 +34,6 @@ MAX_TIMEOUT = 7 * 24 * 3600
 _TYPE = choice(*TYPE_NAMES)
 
 
-@frozen(kw_only=True)
 class ParameterSpec(Spec):
     """A parameter of a tool."""
 
@@ -47,7 +45,6 @@ class ParameterSpec(Spec):
     description: str = optional(Type("text"), "What it is for.", "")
 
 
-@frozen(kw_only=True)
 class NamedParameterSpec(ParameterSpec):
     """A parameter in a list, with its name."""
 
@@ -67,7 +64,6 @@ _PARAMETERS = Type(
 )
 
 
-@frozen(kw_only=True)
 class ToolSpec(Spec):
     """A tool: a command, or a function of Python."""
 
@@ -96,7 +92,6 @@ class ToolSpec(Spec):
     )
 
 
-@frozen(kw_only=True)
 class ToolsFile(Spec):
     """The tools of a project."""
 

@@ -29,7 +29,6 @@ from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.source.yaml_writer import one_line
 from ...ir.diagnostics import CompileError, suggest
-from ...ir.records import frozen
 from ...ir.scalars import scalar_or_text
 from ...stdlib import READY_LOOPS, read_text
 from ..host import files
@@ -41,7 +40,6 @@ _STARTERS = ("npx", "python", "python3", "-m", "uv", "poetry", "run", "sudo", "e
 _LONGEST_VALUE = 20_000
 
 
-@frozen(kw_only=True)
 class Command(Spec):
     """A command whose exit code is judged."""
 
@@ -49,7 +47,6 @@ class Command(Spec):
     failure: tuple[int, ...] = required(EXIT_CODES, "Exit codes that mean `failure`.")
 
 
-@frozen(kw_only=True)
 class Parameter(Spec):
     """What can be set when the loop is created."""
 
@@ -64,7 +61,6 @@ class Parameter(Spec):
     is_asked: bool = optional(BOOLEAN, "Whether a dialogue asks for it.", True)
 
 
-@frozen(kw_only=True)
 class Tool(Spec):
     """Values that fit a project with certain files."""
 
@@ -81,7 +77,6 @@ class Tool(Spec):
     )
 
 
-@frozen(kw_only=True)
 class ReadyLoop(Spec):
     """A file of `stdlib/ready/`. loop: YAML with `{{parameter}}` and `{{parameter.failure}}` in it."""
 

@@ -15,7 +15,6 @@ from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.names import spellings
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import EFFECTS
-from ...ir.records import frozen
 from ...ir.spans import Source
 from ..host import signals
 from .scripted_world import EPOCH, Rule, ScriptedWorld
@@ -29,7 +28,6 @@ _MAP = Type("map", JSON)
 _AMOUNT = Type("number", least=0, most=1e15)
 
 
-@frozen(kw_only=True)
 class ResultSpec(Spec):
     """The fields of a result, for all kinds of effects; a test compares them with the effect table."""
 
@@ -67,7 +65,6 @@ class ResultSpec(Spec):
     notes: Mapping[str, Any] | None = optional(_MAP, "Notes of a TaskResult.")
 
 
-@frozen(kw_only=True)
 class RuleSpec(ResultSpec):
     """A rule: which effects it answers, and the results. A result's fields may be given here too."""
 
@@ -86,7 +83,6 @@ class RuleSpec(ResultSpec):
     )
 
 
-@frozen(kw_only=True)
 class WorldFile(Spec):
     """A scripted world: results for effects, from rules."""
 

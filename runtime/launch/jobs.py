@@ -17,7 +17,6 @@ from ...frontend.source.schema_reader import SchemaReader
 from ...ir.diagnostics import CompileError, clean
 from ...ir.light_records import LightRecord
 from ...ir.python_internals import sha256
-from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..host import files
 from ..host.errors import UserError, reason
@@ -49,7 +48,6 @@ class Job(LightRecord):
 _VALUES = Type("map", JSON, says="a map of names to values")
 
 
-@frozen(kw_only=True)
 class JobSpec(Spec):
     """One run of a batch."""
 

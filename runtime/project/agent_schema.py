@@ -25,7 +25,6 @@ from ...frontend.source.schema import (
     required,
 )
 from ...ir.effects import PERMISSIONS
-from ...ir.records import frozen
 
 # How an output is read; `auto`: as events if it is events, as a report if it is one, else as text.
 OUTPUTS = ("auto", "text", "json", "stream-json", "events")
@@ -66,7 +65,6 @@ _REGEX = Type("text", least=1, most=2000)
 _VARIABLES = Type("map", Type("text"), pattern="[A-Za-z_][A-Za-z0-9_]*")
 
 
-@frozen(kw_only=True)
 class RootMode(Spec):
     """What root gets where the program refuses a permission mode to root."""
 
@@ -77,7 +75,6 @@ class RootMode(Spec):
     unless: str | None = optional(VARIABLE, "With 1 in this variable, root gets the mode itself.")
 
 
-@frozen(kw_only=True)
 class PermissionMode(Spec):
     """How a permission mode is requested."""
 
@@ -86,7 +83,6 @@ class PermissionMode(Spec):
     as_root: RootMode | None = optional(block(RootMode), "What root gets instead.")
 
 
-@frozen(kw_only=True)
 class PromptSpec(Spec):
     """How the program receives the prompt."""
 
@@ -94,7 +90,6 @@ class PromptSpec(Spec):
     max_bytes: int | None = optional(COUNT, "Longer prompts are an error, before anything starts.")
 
 
-@frozen(kw_only=True)
 class ToolRule(Spec):
     """A tool that starts or ends, or that was refused."""
 
@@ -106,7 +101,6 @@ class ToolRule(Spec):
     failed: Mapping[str, Any] = optional(_MATCH, "It failed where these values match.", factory=dict)
 
 
-@frozen(kw_only=True)
 class UsageRule(Spec):
     """Tokens."""
 
@@ -120,7 +114,6 @@ class UsageRule(Spec):
     output: Any = optional(_PATHS, "Output tokens, added in the same way.", ())
 
 
-@frozen(kw_only=True)
 class CostRule(Spec):
     """US dollars."""
 
@@ -128,7 +121,6 @@ class CostRule(Spec):
     usd: str = required(PATH, "The amount.")
 
 
-@frozen(kw_only=True)
 class RateLimitRule(Spec):
     """State of a rate limit."""
 
@@ -136,7 +128,6 @@ class RateLimitRule(Spec):
     resets_at: str | None = optional(PATH, "Seconds since 1970.")
 
 
-@frozen(kw_only=True)
 class RetryRule(Spec):
     """A model request that is repeated."""
 
@@ -146,7 +137,6 @@ class RetryRule(Spec):
     reason: str | None = optional(PATH, "Why.")
 
 
-@frozen(kw_only=True)
 class ErrorRule(Spec):
     """A failure that the stream states. A later final event without an error cancels it."""
 
@@ -156,7 +146,6 @@ class ErrorRule(Spec):
     stop: bool = optional(BOOLEAN, "Whether the agent is stopped at once, as it would only wait.", False)
 
 
-@frozen(kw_only=True)
 class FinalRule(Spec):
     """The event that ends a successful stream."""
 
@@ -165,7 +154,6 @@ class FinalRule(Spec):
     structured: str | None = optional(PATH, "The answer that follows the schema.")
 
 
-@frozen(kw_only=True)
 class EventRule(Spec):
     """What an event means: where `match` and `like` hold, each other key states one fact.
 
@@ -197,7 +185,6 @@ class EventRule(Spec):
     final: FinalRule | None = optional(block(FinalRule), "The end of a successful stream.")
 
 
-@frozen(kw_only=True)
 class KnownError(Spec):
     """How an error is recognised: by its status, its text or the exit code; the first one counts."""
 
@@ -215,7 +202,6 @@ class KnownError(Spec):
     help: str | None = optional(TEXT, "What to do.")
 
 
-@frozen(kw_only=True)
 class StopSpec(Spec):
     """How the program is stopped: each signal goes to its process group, KILL comes last."""
 
@@ -225,7 +211,6 @@ class StopSpec(Spec):
     grace: float = optional(PAUSE, "Seconds between two signals.", 2.0)
 
 
-@frozen(kw_only=True)
 class LoginSpec(Spec):
     """How to find out without cost whether the user is logged in."""
 
@@ -241,7 +226,6 @@ class LoginSpec(Spec):
     )
 
 
-@frozen(kw_only=True)
 class SlashCommandSpec(Spec):
     """The slash commands that the agent knows."""
 
@@ -251,7 +235,6 @@ class SlashCommandSpec(Spec):
     built_in: tuple[str, ...] = optional(Type("list", NAME), "Commands of its own.", ())
 
 
-@frozen(kw_only=True)
 class AgentSpec(Spec):
     """An agent program, by a name of the project's own."""
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-import attrs
-
 from ... import stdlib
 from ...frontend.source.document import Document
 from ...frontend.source.document import Mapping as MappingNode
@@ -111,7 +109,7 @@ class AgentReader(SchemaReader):
                 self.error(problem, message, agent.span_of("protocol"))
                 return agent
             base = _protocol(agent.protocol)
-            agent = attrs.evolve(_inherit(agent, base), errors=(*agent.errors, *base.errors))
+            agent = _inherit(agent, base).evolve(errors=(*agent.errors, *base.errors))
         if agent.extends is not None:
             try:
                 agent = _inherit(agent, known(agent.extends))
@@ -154,10 +152,10 @@ def _inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:
         # Its own words continue a session by its own `resume`, else by the options.
         missing |= {key: () for key in ("resume", "fork") if key in missing}
         if "prompt" in missing and is_placed(agent.argv, "prompt"):
-            missing["prompt"] = attrs.evolve(base.prompt, by="argument")
-    found = attrs.evolve(agent, **missing)
+            missing["prompt"] = base.prompt.evolve(by="argument")
+    found = agent.evolve(**missing)
     if found.options and found.argv and not is_placed(found.argv, "options"):
-        found = attrs.evolve(found, argv=(found.argv[0], "{options}", *found.argv[1:]))
+        found = found.evolve(argv=(found.argv[0], "{options}", *found.argv[1:]))
     return found
 
 
@@ -171,9 +169,8 @@ def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
             argv, resume, fork = (
                 (words[0], *command[1:]) if command else () for command in (base.argv, base.resume, base.fork)
             )
-            return attrs.evolve(base, name=name or program, argv=argv, resume=resume, fork=fork)
-        return attrs.evolve(
-            base,
+            return base.evolve(name=name or program, argv=argv, resume=resume, fork=fork)
+        return base.evolve(
             name=name or program,
             argv=words if is_placed(words, "options") else (words[0], "{options}", *words[1:]),
             resume=(),
@@ -181,7 +178,7 @@ def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
             # Its own words decide the format and the permissions.
             output="auto",
             default_permissions=None,
-            prompt=attrs.evolve(base.prompt, by="argument") if is_placed(words, "prompt") else base.prompt,
+            prompt=base.prompt.evolve(by="argument") if is_placed(words, "prompt") else base.prompt,
         )
     return AgentSpec(name=name or program, argv=words)
 

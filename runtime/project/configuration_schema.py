@@ -28,7 +28,6 @@ from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.mcp_servers import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import RECORD_FILES, RUNNERS, UNITS
-from ...ir.records import frozen
 from ..host.paths import KEPT
 from .agent_schema import AgentSpec
 from .agents import AgentReader, known_names
@@ -43,7 +42,6 @@ _BYTES = Type("integer", least=1, most=1e12)
 _TASKS = TaskSettings()
 
 
-@frozen(kw_only=True)
 class Keep(Spec):
     """How much of the finished runs is kept."""
 
@@ -54,7 +52,6 @@ class Keep(Spec):
     )
 
 
-@frozen(kw_only=True)
 class History(Spec):
     """Which finished runs are kept."""
 
@@ -69,7 +66,6 @@ class History(Spec):
     )
 
 
-@frozen(kw_only=True)
 class ModelSpec(Spec):
     """A model, by a name of the project's own."""
 
@@ -93,7 +89,6 @@ class ModelSpec(Spec):
     )
 
 
-@frozen(kw_only=True)
 class TaskSpec(Spec):
     """How tasks are performed that do not say so themselves."""
 
@@ -116,7 +111,6 @@ class TaskSpec(Spec):
     )
 
 
-@frozen(kw_only=True)
 class Amounts(Spec):
     """What agent and model calls may use."""
 
@@ -132,7 +126,6 @@ class Amounts(Spec):
         return {unit: bound for unit, bound in bounds.items() if bound is not None}
 
 
-@frozen(kw_only=True)
 class RunBudget(Amounts):
     """What agent and model calls of a run may use, and those of all runs of the project."""
 
@@ -141,7 +134,6 @@ class RunBudget(Amounts):
     project: Amounts = optional(block(Amounts), "What all runs may ever use.", factory=Amounts)
 
 
-@frozen(kw_only=True)
 class ConfigurationFile(Spec):
     """The configuration of a project."""
 

@@ -98,7 +98,7 @@ def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
     loops = _loop(image), _loop(new)
     if loops[0] is not None and loops[1] is not None:
         change.compare(_states(loops[0]), _states(loops[1]))
-        old, now = (_properties(loop) for loop in loops)
+        old, now = (loop.properties() for loop in loops)
         change.settings = [name for name in now if name != "states" and old.get(name) != now[name]]
     else:
         change.compare(_functions(image), _functions(new))
@@ -172,15 +172,8 @@ def _loop(image: Image) -> Any:
     return None if spec is None else loop_of(spec, document)[0]
 
 
-def _properties(spec: Any) -> dict[str, Any]:
-    """The fields of a block of YAML by their keys, spans left out."""
-    import attrs
-
-    return {field.name: getattr(spec, field.name) for field in attrs.fields(type(spec)) if field.eq}
-
-
 def _states(loop: Any) -> dict[str, dict[str, Any]]:
-    return {name: _properties(state) for name, state in loop.states.items()}
+    return {name: state.properties() for name, state in loop.states.items()}
 
 
 def _functions(image: Image) -> dict[str, dict[str, Any]]:

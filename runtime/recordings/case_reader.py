@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-import attrs
-
 from ...frontend.source.document import Document, Node, Refused, Scalar, Sequence
 from ...frontend.source.document import Mapping as MappingNode
 from ...frontend.source.files import read_source
@@ -16,7 +14,6 @@ from ...frontend.source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, ch
 from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError
-from ...ir.records import frozen
 from ..journal import journal as journals
 from ..journal.codec import digest_only
 from ..project import options
@@ -37,17 +34,12 @@ _OPTION_TYPES = {
 }
 
 
-def _fields(types: Mapping[str, Type], doc: str) -> dict[str, Any]:
-    return {name: optional(type, doc) for name, type in types.items()}
-
-
 def _block(name: str, types: Mapping[str, Type], doc: str) -> type[Spec]:
     """A block whose keys are declared elsewhere, all of them optional."""
-    made: type[Spec] = attrs.make_class(
-        name, _fields(types, doc), bases=(Spec,), kw_only=True, slots=True, eq=False, repr=False
+    fields = {name: optional(type, doc) for name, type in types.items()}
+    return type(
+        name, (Spec,), {"__doc__": f"{doc}\n", "__annotations__": dict.fromkeys(fields, "Any"), **fields}
     )
-    made.__doc__ = f"{doc}\n"
-    return made
 
 
 CaseOptions = _block(
@@ -59,7 +51,6 @@ CaseLimits = _block("CaseLimits", dict.fromkeys(LIMITS, _COUNT), "A limit of the
 CaseOutcome = _block("CaseOutcome", dict.fromkeys(ENDING, _RECORDED), "How the run ended.")
 
 
-@frozen(kw_only=True)
 class CaseFile(Spec):
     """A recorded run as a test case."""
 
@@ -80,7 +71,6 @@ class CaseFile(Spec):
     outcome: Any = optional(block(CaseOutcome)._replace(nullable=True), "How it ended; null: it did not.")
 
 
-@frozen(kw_only=True)
 class EffectEvent(Spec):
     """An effect that was requested, with its result unless that comes later."""
 
@@ -91,7 +81,6 @@ class EffectEvent(Spec):
     result: Mapping[str, Node] | None = optional(_FIELDS, "Its result.")
 
 
-@frozen(kw_only=True)
 class ResultEvent(Spec):
     """A result that came after further effects had been requested."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from llc.frontend.compile import compile_text
@@ -243,7 +242,7 @@ def test_no_llm_on_the_command_line_is_checked_too() -> None:
     spec, document, _ = read_loop(text_source(text))
     assert spec is not None
     loop = to_fsm(spec)
-    loop = attrs.evolve(loop, llm=attrs.evolve(loop.llm, enabled=False))
+    loop = loop.evolve(llm=loop.llm.evolve(enabled=False))
     assert [finding.id for finding in check(loop, document)] == ["llm-disabled"]
 
 

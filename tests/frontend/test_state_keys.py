@@ -34,7 +34,7 @@ def names(source: str) -> set[str]:
 
 def methods(cls: type) -> str:
     """The source of the methods of a class, without its fields."""
-    found = [value.fget if isinstance(value, property) else value for value in vars(cls).values()]
+    found = [getattr(value, "fget", getattr(value, "func", value)) for value in vars(cls).values()]
     own = [one for one in found if inspect.isfunction(one) and not one.__name__.startswith("__")]
     return "\n".join(textwrap.dedent(inspect.getsource(one)) for one in own)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-import attrs
 from spec.blocks import SPEC
 
-from llc.frontend.source.schema import Spec, Type, fields_of
+from llc.frontend.source.schema import MISSING, Spec, Type, fields_of
 
 _MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -45,8 +44,8 @@ def keys(cls: type[Spec], without: type[Spec] | None = None) -> list[str]:
 
 
 def _default(cls: type[Spec], key: str) -> str:
-    default = getattr(attrs.fields(cls), key).default
-    if default is None or default is attrs.NOTHING or hasattr(default, "factory"):
+    default = fields_of(cls)[key].default
+    if default is None or default is MISSING:
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
