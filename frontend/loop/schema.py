@@ -180,9 +180,9 @@ class StateSpec(DialectState):
         """`yes` and `no` where they are verdicts of their own: choices, or values of a schema."""
         if self.action_type == "ask":
             return self.choices or ()
-        schema = getattr(self.evaluate, "schema", None)
-        verdict = (schema or {}).get("properties", {}).get("verdict") if isinstance(schema, dict) else None
-        values = verdict.get("enum") if isinstance(verdict, dict) else None
+        values: Any = getattr(self.evaluate, "schema", None)
+        for key in ("properties", "verdict", "enum"):
+            values = values.get(key) if isinstance(values, dict) else None
         return tuple(values) if isinstance(values, list) else ()
 
     @property
