@@ -4,13 +4,24 @@
 
 ; --- what both loops share ---------------------------------------------------------------------
 
+; A loop. While it runs, `loop:around` is true, so that the notes of loops within it have their loop's
+; name: `inner` is the name there, and null for the outermost loop.
+(define-syntax loop:within
+  (syntax-rules ()
+    ((_ name inner body)
+     (let* ((around loop:around)
+            (inner (if around name null)))
+       (effect:note loop_start (loop name))
+       (set! loop:around true)
+       (try body (finally (set! loop:around around)))))))
+
 ; One phase: say that it begins, call it, and say which it was if it fails. What a loop within it
 ; has said in the same words already is not said again.
 (define-syntax loop:run
   (syntax-rules ()
-    ((_ name iteration call)
+    ((_ inner name iteration call)
      (begin
-       (effect:note state_enter (state name) (iteration iteration))
+       (effect:note state_enter (loop inner) (state name) (iteration iteration))
        (try call
          (catch fault
            (let ((place (string-append "in the " name ", iteration " iteration ": "))
@@ -79,28 +90,28 @@
 ; Act on a decision: stop with its value, or go on. `result` is what a loop gives that runs out.
 (define-syntax loop:act
   (syntax-rules ()
-    ((_ decision iteration first-phase (stop value) again)
+    ((_ inner decision iteration first-phase (stop value) again)
      (begin
        (effect:note evaluate
-         (state "controller") (type "decision")
+         (loop inner) (state "controller") (type "decision")
          (verdict (symbol->string (first decision)))
          (details (dict (iteration iteration))))
        (if (eq? (first decision) 'stop)
            (let ((value (second decision)))
              (effect:note loop_complete
-               (final_state "controller") (iterations iteration)
+               (loop inner) (final_state "controller") (iterations iteration)
                (status "success") (terminated_by "stop"))
              value)
            (begin
-             (effect:note route (from "controller") (to first-phase) (verdict "continue"))
+             (effect:note route (loop inner) (from "controller") (to first-phase) (verdict "continue"))
              again))))))
 
 (define-syntax loop:ran-out
   (syntax-rules ()
-    ((_ maximum result)
+    ((_ inner maximum result)
      (begin
        (effect:note loop_complete
-         (final_state "controller") (iterations maximum)
+         (loop inner) (final_state "controller") (iterations maximum)
          (status "limit") (terminated_by "max_iterations"))
        result))))
 
@@ -108,31 +119,31 @@
 
 (define-syntax loops:iterative-loop
   (syntax-rules ()
-    ((_ max-iterations initial-input test-command execute validate control place)
+    ((_ name max-iterations initial-input test-command execute validate control place)
      (let* ((maximum max-iterations)
             (start initial-input)
             (command test-command)
             (executor execute)
             (validator validate)
             (controller control))
-       (effect:note loop_start (loop "iterative-loop"))
-       (loop ((iteration 1) (input start) (result nil))
-         (if (> iteration maximum)
-             (loop:ran-out maximum result)
-             (let* ((executed (loop:run "executor" iteration (executor input iteration)))
-                    (validated (loop:run "validator" iteration (validator command iteration)))
-                    (decision
-                      (loop:decided iteration place
-                        (loop:run "controller" iteration
-                          (controller executed validated input iteration)))))
-               (loop:act decision iteration "executor" (stop value)
-                 (recur (+ iteration 1) (second decision) executed)))))))))
+       (loop:within name inner
+         (loop ((iteration 1) (input start) (result nil))
+           (if (> iteration maximum)
+               (loop:ran-out inner maximum result)
+               (let* ((executed (loop:run inner "executor" iteration (executor input iteration)))
+                      (validated (loop:run inner "validator" iteration (validator command iteration)))
+                      (decision
+                        (loop:decided iteration place
+                          (loop:run inner "controller" iteration
+                            (controller executed validated input iteration)))))
+                 (loop:act inner decision iteration "executor" (stop value)
+                   (recur (+ iteration 1) (second decision) executed))))))))))
 
 ; --- director-evaluator-loop -------------------------------------------------------------------
 
 (define-syntax loops:director-evaluator-loop
   (syntax-rules ()
-    ((_ max-iterations initial-director-input direct execute evaluate control place)
+    ((_ name max-iterations initial-director-input direct execute evaluate control place)
      (let* ((maximum max-iterations)
             (start initial-director-input)
             (director direct)
@@ -140,21 +151,22 @@
             (evaluator evaluate)
             (controller control)
             (outside *loop-config*))
-       (effect:note loop_start (loop "director-evaluator-loop"))
        (set! *loop-config*
          (dict ("max-iterations" maximum) ("initial-director-input" start)))
        (try
-         (loop ((iteration 1) (input start) (result nil))
-           (if (> iteration maximum)
-               (loop:ran-out maximum result)
-               (let* ((plan (loop:run "director" iteration (director input iteration)))
-                      (executed (loop:run "executor" iteration (executor plan iteration)))
-                      (feedback
-                        (loop:run "evaluator" iteration (evaluator executed plan iteration)))
-                      (decision
-                        (loop:decided iteration place
-                          (loop:run "controller" iteration
-                            (controller feedback plan executed iteration)))))
-                 (loop:act decision iteration "director" (stop value)
-                   (recur (+ iteration 1) (second decision) executed)))))
+         (loop:within name inner
+           (loop ((iteration 1) (input start) (result nil))
+             (if (> iteration maximum)
+                 (loop:ran-out inner maximum result)
+                 (let* ((plan (loop:run inner "director" iteration (director input iteration)))
+                        (executed (loop:run inner "executor" iteration (executor plan iteration)))
+                        (feedback
+                          (loop:run inner "evaluator" iteration
+                            (evaluator executed plan iteration)))
+                        (decision
+                          (loop:decided iteration place
+                            (loop:run inner "controller" iteration
+                              (controller feedback plan executed iteration)))))
+                   (loop:act inner decision iteration "director" (stop value)
+                     (recur (+ iteration 1) (second decision) executed))))))
          (finally (set! *loop-config* outside)))))))

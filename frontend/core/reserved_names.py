@@ -16,5 +16,7 @@ FORM_NAMES = frozenset(
 )  # fmt: skip
 # The variable of the whole program that loops set.
 CONFIG = "*loop-config*"
+# Whether a loop form runs around the code; only `stdlib/loops.sexp` can name it.
+AROUND = "loop:around"
 # Words that mean something inside a form only; if one were bound, the form would be misread.
 WORDS = frozenset({"catch", "finally", "unquote", "unquote-splicing", "&optional", "&rest"})

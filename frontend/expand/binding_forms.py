@@ -13,7 +13,7 @@ from ..core.forms import Body, FormRow, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-from .expansion import Context, LibraryName, LoopConfigName
+from .expansion import Context, DynamicName, LibraryName
 from .unit import Unit
 
 LAMBDA = "(lambda (parameter… [&optional (parameter default)…] [&rest parameter]) body…)"
@@ -217,12 +217,11 @@ def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
         x.check_use(known, datum.span, scope)
         return Assign(known, value, span=datum.span)
     if (
-        isinstance(known, LoopConfigName)
+        isinstance(known, DynamicName)
         and not isinstance(target.span, type(None))
         and is_internal(x, identifier)
     ):
-        config = x.loop_config()
-        return Assign(config, value, span=datum.span)
+        return Assign(x.dynamic_variable(known), value, span=datum.span)
     if known is None:
         x.report_unbound(identifier, target.span, scope)
     else:

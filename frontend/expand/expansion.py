@@ -19,7 +19,7 @@ from ..core.forms import FORMS, INTERNAL, FormRow, Steps, count_words
 from ..core.library import LIBRARY, OPERATIONS, PRIVATE
 from ..core.nodes import Apply, Binding, Core, Library, Literal, Variable
 from ..core.program_parts import LoopPart, Request
-from ..core.reserved_names import CONFIG, WORDS
+from ..core.reserved_names import AROUND, CONFIG, WORDS
 from ..core.scope import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 from ..core.syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
 from ..sexp.datum import Atom, Datum, Form
@@ -84,8 +84,11 @@ class LibraryName:
     name: str
 
 
-class LoopConfigName:
-    """Meaning of `*loop-config*`: a variable of the whole program."""
+@frozen(eq=False)
+class DynamicName:
+    """Meaning of `*loop-config*` and `loop:around`: variables of the program with a value for each strand."""
+
+    name: str
 
 
 class Session(Protocol):
@@ -113,7 +116,7 @@ def root_scope() -> Scope:
             root.names[Symbol(name)] = LibraryName(name)
     for row in FORMS.values():
         root.names[Symbol(row.name)] = row
-    root.names[Symbol(CONFIG)] = LoopConfigName()
+    root.names[Symbol(CONFIG)] = DynamicName(CONFIG)
     return root
 
 
@@ -129,7 +132,10 @@ class Context:
         self.inner = Scope(self.root)
         self.inner.names.update({Symbol(row.name): row for row in INTERNAL.values()})
         self.inner.names.update({Symbol(name): LibraryName(name) for name in OPERATIONS})
+        self.inner.names[Symbol(AROUND)] = DynamicName(AROUND)
         self.main = FunctionMark()
+        # Names of the loop forms so far.
+        self.loops: set[str] = set()
         # Local variables, for the warning about unused ones.
         self.locals: list[Binding] = []
         # Arities that loops expect of their functions.
@@ -139,7 +145,8 @@ class Context:
         self.modules: dict[str, Any] = {}
         self.loading: list[str] = []
         self.prelude: list[tuple[Binding, Core]] = []
-        self.config: Binding | None = None
+        # The dynamic variables that the program uses.
+        self.dynamic: dict[str, Binding] = {}
         # The tools and tasks there are, and those that the program calls.
         self.declared = environment.declared or TaskRegistry()
         self.called: dict[str, Called] = {}
@@ -279,8 +286,8 @@ class Context:
             return Variable(meaning, span=span)
         if type(meaning) is LibraryName:
             return Library(meaning.name, span=span)
-        if type(meaning) is LoopConfigName:
-            return Variable(self.loop_config(), span=span)
+        if type(meaning) is DynamicName:
+            return Variable(self.dynamic_variable(meaning), span=span)
         if meaning is None:
             if self.session is not None and self.may_promise(identifier, scope):
                 return Variable(self._promised(self.session, identifier, span, scope), span=span)
@@ -318,13 +325,14 @@ class Context:
             )
         return session.promise(base_symbol(identifier), span)
 
-    def loop_config(self) -> Binding:
-        """The variable of the whole program that `*loop-config*` is."""
-        if self.config is None:
-            self.config = Binding(CONFIG, None, self.main)
-            self.config.is_assigned = self.config.is_dynamic = True
-        self.config.references += 1
-        return self.config
+    def dynamic_variable(self, meaning: DynamicName) -> Binding:
+        """The variable of the whole program that a dynamic name is."""
+        binding = self.dynamic.get(meaning.name)
+        if binding is None:
+            binding = self.dynamic[meaning.name] = Binding(meaning.name, None, self.main)
+            binding.is_assigned = binding.is_dynamic = True
+        binding.references += 1
+        return binding
 
     def check_use(self, binding: Binding, span: Span | None, scope: Scope) -> None:
         """Report a use of a variable before it has a value, but for functions: they may be called later."""

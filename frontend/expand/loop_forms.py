@@ -102,7 +102,7 @@ def _loop(x: Context, datum: Form, scope: Scope, name: str, clauses: tuple[Claus
             if isinstance(item, Form) and len(item.items) == 2:
                 yield item.items[1], scope
         return Literal(None)
-    operands: list[Datum] = []
+    operands: list[Datum] = [Atom(_name(x, name, scope))]
     for clause in clauses:
         value = given[clause.name]
         if clause.takes is not None:
@@ -116,6 +116,16 @@ def _loop(x: Context, datum: Form, scope: Scope, name: str, clauses: tuple[Claus
     operands.append(Atom(place))  # where a wrong decision is reported
     head = _internal(x, f"loops:{name}", datum)
     return (yield Form((head, *operands), datum.place), _with_loops(x, scope))
+
+
+def _name(x: Context, form: str, scope: Scope) -> str:
+    """A name of a loop in events: that of the function that it is in, else of its form; numbered from 2."""
+    name = next((around.function.name for around in scope.chain() if around.function.name), form)
+    number = 1
+    while (unique := name if number == 1 else f"{name}-{number}") in x.loops:
+        number += 1
+    x.loops.add(unique)
+    return unique
 
 
 def _read_clauses(

@@ -18,6 +18,7 @@ from ...ir.symbols import Symbol
 from ..core.checks import check
 from ..core.nodes import Binding, Core, Lambda, Let, Letrec, Literal
 from ..core.program_parts import Definitions
+from ..core.reserved_names import AROUND
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Datum, Form
 from . import ask_form, control_forms, function_forms, loop_forms, quoting_forms, run_loop_form, task_calls  # noqa: F401
@@ -72,8 +73,8 @@ def expand_definitions(data: Sequence[Datum], source: Source, environment: Envir
     with contextlib.suppress(Abandoned):
         run(x, fill_unit(x, unit, data))
     entries: list[tuple[Binding, Core]] = [(called.binding, called.function) for called in x.called.values()]
-    if x.config is not None:
-        entries.append((x.config, Literal(None)))
+    # A loop calls these functions, so their loop forms are within one.
+    entries += [(binding, Literal(name == AROUND or None)) for name, binding in x.dynamic.items()]
     entries += x.prelude
     entries += [(binding, Literal(None)) for binding in unit.frame.late]
     entries += unit.entries
@@ -125,8 +126,8 @@ def _program(x: Context, data: Sequence[Datum], source: Source) -> Lambda:
     unit = Unit(Scope(outer), is_top=True)
     with contextlib.suppress(Abandoned):
         body = run(x, expand_unit(x, unit, data, x.prelude))
-    if x.config is not None:
-        body = Let(((x.config, Literal(None)),), body)
+    if x.dynamic:
+        body = Let(tuple((binding, Literal(None)) for binding in x.dynamic.values()), body)
     if x.called:
         body = Let(tuple((called.binding, called.function) for called in x.called.values()), body)
     return Lambda(tuple(parameters), (), None, body, "main")

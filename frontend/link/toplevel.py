@@ -25,7 +25,7 @@ from ..core.checks import check, parameters_of
 from ..core.forms import FormRow
 from ..core.library import ROWS
 from ..core.nodes import Assign, Binding, Core, Lambda, Let, Literal, Variable, sequence, walk
-from ..core.reserved_names import CONFIG
+from ..core.reserved_names import AROUND, CONFIG
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..core.syntax_rules import SyntaxRules
 from ..expand.bodies import fill_unit
@@ -114,13 +114,13 @@ class Toplevel:
         self.options = options
         self.root = root_scope()
         self.main = FunctionMark()
-        self.config = Binding(CONFIG, None, self.main)
+        self.dynamic = {name: Binding(name, None, self.main) for name in (CONFIG, AROUND)}
         self.last = Binding(LAST, None, self.main)
         self.top = Scope(self.root, function=self.main)
         self.top.names[Symbol(LAST)] = self.last
         self.expected: Collection[str] = ()
         self.valued: Collection[Binding] = ()
-        variables: dict[Binding, None] = {self.config: None, self.last: None}
+        variables: dict[Binding, None] = dict.fromkeys((*self.dynamic.values(), self.last))
         self._state = _State(self.top.names, variables, {}, set(), {}, {}, FunctionNames())
 
     # --- what the expander asks -------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Toplevel:
         before = dict(state.names)
         linker = Linker(self.options, self.declared)
         x = Context(Environment((), imported_source, linker.loop, declared=self.declared))
-        x.root, x.main, x.config, x.session = self.root, self.main, self.config, self
+        x.root, x.main, x.dynamic, x.session = self.root, self.main, self.dynamic, self
         x.modules = state.modules
         x.sources.append(source)
         x.loading.append(source.path)

@@ -92,7 +92,7 @@ class Session:
         self.toplevel = Toplevel(self._options)
         self._linker = linking.Linker("session")
         self._boxes: dict[Binding, Box] = {
-            self.toplevel.config: DynamicBox(None),
+            **{binding: DynamicBox(None) for binding in self.toplevel.dynamic.values()},
             self.toplevel.last: Box(None),
         }
         self._sweep_at = SWEEP_AT

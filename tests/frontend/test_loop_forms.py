@@ -209,6 +209,49 @@ def test_a_loop_tells_its_phases_and_verdicts() -> None:
     }  # fmt: skip
 
 
+def test_a_loop_within_a_loop_has_a_name_in_its_notes() -> None:
+    """That of its function, else of its form, numbered; the outermost loop has none, also after a fault."""
+    text = f"""
+    (define (fix)
+      (begin {loop(max_iterations="1")} {directed(max_iterations="1")}))
+    (define (fails) {loop(executor="(lambda (input n) (error 'broken))")})
+    {
+        loop(
+            max_iterations="1",
+            executor="(lambda (input n) (fix) (try (fails) (catch e 1)))",
+            validator=f"(lambda (command n) {loop(max_iterations='1')})",
+        )
+    }
+    (fix)
+    """
+    _, notes = run(text)
+    begun = [fields["loop"] for kind, fields in notes if kind == "loop_start"]
+    assert begun == ["iterative-loop", "fix", "fix-2", "fails", "iterative-loop-2", "fix", "fix-2"]
+    entered = [(fields.get("loop"), fields["state"]) for kind, fields in notes if kind == "state_enter"]
+    phases, directing = (
+        ["executor", "validator", "controller"],
+        ["director", "executor", "evaluator", "controller"],
+    )
+    assert entered == [
+        (None, "executor"),
+        *(("fix", phase) for phase in phases),
+        *(("fix-2", phase) for phase in directing),
+        ("fails", "executor"),
+        (None, "validator"),
+        *(("iterative-loop-2", phase) for phase in phases),
+        (None, "controller"),
+        *((None, phase) for phase in phases),
+        *((None, phase) for phase in directing),
+    ]
+    ended = [(fields.get("loop"), fields["status"]) for kind, fields in notes if kind == "loop_complete"]
+    assert ended == [
+        ("fix", "limit"), ("fix-2", "limit"), ("iterative-loop-2", "limit"), (None, "limit"),
+        (None, "limit"), (None, "limit"),
+    ]  # fmt: skip
+    moves = [fields.get("loop") for kind, fields in notes if kind in ("evaluate", "route")]
+    assert moves == ["fix"] * 2 + ["fix-2"] * 2 + ["iterative-loop-2"] * 2 + [None] * 6
+
+
 def test_phases_may_be_names_of_functions() -> None:
     """A phase is any expression that gives a function."""
     text = "(define (work input n) (* n 2)) (define judge list)" + loop(

@@ -137,6 +137,30 @@ def test_a_loop_form_that_runs_out_is_reported(llc: Llc, place: Path) -> None:
     assert answer(llc("run", "tries", "--arg", "limit=3", "--json"))["terminated_by"] == "return"
 
 
+def test_history_distinguishes_inner_and_outer_loop_forms(llc: Llc, place: Path) -> None:
+    """Each phase of a loop that runs within another, also in a function that a YAML loop calls."""
+    inner = """(iterative-loop (max-iterations 2) (initial-input 1) (test-command "true")
+      (executor (lambda (input n) n)) (validator (lambda (command n) null))
+      (controller (lambda (result seen input n) (list (if (= n 2) 'stop 'continue) result))))"""
+    (place / ".loops" / "fix.sexp").write_text(f"(define (fix) {inner})")
+    flow = inner.replace("(executor (lambda (input n) n))", "(executor (lambda (input n) (fix)))")
+    (place / ".loops" / "outer.sexp").write_text(f'(import "fix.sexp") {flow}')
+    (place / ".loops" / "calls.yaml").write_text(
+        "name: calls\ninitial: a\nstates:\n"
+        "  a: {call: 'fix.sexp#fix', on_success: done, on_failure: done}\n  done: {terminal: true}\n"
+    )
+    for loop, around in (
+        ("outer", {"executor": 2, "validator": 2, "controller": 2}),
+        ("calls", {"a": 1, "done": 1}),
+    ):
+        assert llc("run", loop).returncode == 0
+        states = answer(llc("history", loop, "--json"))["states"]
+        entered = {name: state["entered"] for name, state in states.items()}
+        rounds = 4 if loop == "outer" else 2
+        within = {f"fix/{phase}": rounds for phase in ("executor", "validator", "controller")}
+        assert entered == {**around, **within}
+
+
 def test_a_scripted_world_answers_a_flow(llc: Llc) -> None:
     """Its clock and its environment, and no others."""
     text = '(begin (sleep 60) (list (now) (env "NAME") (env "PATH" "none")))'
