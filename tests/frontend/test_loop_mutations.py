@@ -242,7 +242,9 @@ def test_a_route_that_is_no_state_is_reported(key: str, value: str) -> None:
     compile_or_report(f"name: x\ninitial: a\nstates:\n  a: {state}\n  done: {{terminal: true}}\n")
 
 
-@pytest.mark.parametrize("properties", ["3", "[a]", "text", "null", "true", "{verdict: 3}", "{verdict: {enum: 3}}"])
+@pytest.mark.parametrize(
+    "properties", ["3", "[a]", "text", "null", "true", "{verdict: 3}", "{verdict: {enum: 3}}"]
+)
 def test_a_schema_without_properties_is_reported(properties: str) -> None:
     """The words of a schema are looked up while the state is read, before the schema is checked."""
     schema = f"{{type: object, properties: {properties}}}"
