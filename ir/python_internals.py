@@ -1,16 +1,25 @@
-"""What llc takes from the Python interpreter itself, for speed: digests, and a pause of its collector.
+"""What llc takes from the Python interpreter itself, for speed at the start and later.
 
-The digests are those of `hashlib` without OpenSSL, which takes longer to load than a small run. The
-interpreter's own modules are private, so where one is missing `hashlib` is taken.
+A run of a compiled image takes less time than Python needs to load `re`, `contextlib` and `collections`. So
+its modules take from here what they need of those: types that are written in C and are there without them, a
+`re` that is loaded when it is first used, `suppress`. The digests are those of `hashlib` without OpenSSL. The
+interpreter's own modules are private, so where one is missing the public one is taken.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
+    from collections import deque
+    from functools import partial
     from hashlib import blake2b, sha256
+    from operator import length_hint
+    from types import TracebackType
+    from typing import Any
 else:
     try:
         from _blake2 import blake2b
@@ -23,8 +32,61 @@ else:
             from _sha256 import sha256
         except ImportError:
             from hashlib import sha256
+    try:
+        from _collections import deque
+        from _functools import partial
+        from _operator import length_hint
+    except ImportError:
+        from collections import deque
+        from functools import partial
+        from operator import length_hint
 
-__all__ = ["CollectorRests", "blake2b", "sha256"]
+    class _Deferred:
+        """A module that is loaded when the first of its names is used."""
+
+        def __init__(self, name):
+            self._name = name
+
+        def __getattr__(self, name):
+            value = self.__dict__[name] = getattr(__import__(self._name), name)
+            return value
+
+    re = _Deferred("re")
+
+__all__ = [
+    "CollectorRests",
+    "blake2b",
+    "deque",
+    "import_module",
+    "length_hint",
+    "partial",
+    "re",
+    "sha256",
+    "suppress",
+]
+
+
+def import_module(name: str) -> Any:
+    """As `importlib.import_module`, for absolute names."""
+    __import__(name)
+    return sys.modules[name]
+
+
+class suppress:
+    """As `contextlib.suppress`."""
+
+    __slots__ = ("_errors",)
+
+    def __init__(self, *errors: type[BaseException]) -> None:
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return kind is not None and issubclass(kind, self._errors)
 
 
 class CollectorRests:

@@ -6,7 +6,7 @@ the same in a file and on the command line.
 
 from __future__ import annotations
 
-import re
+from .python_internals import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

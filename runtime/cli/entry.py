@@ -6,10 +6,10 @@ internal error, in one line with its traceback in a file.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
 
+from ...ir.python_internals import suppress
 from ..host import signals
 from ..host.errors import (
     EXIT_FAILURE,
@@ -86,7 +86,7 @@ def _fail(error: Exception) -> int:
 
 def _complain(error: OSError) -> int:
     """Report that standard output could not be written."""
-    with contextlib.suppress(OSError, UnicodeError, AttributeError):
+    with suppress(OSError, UnicodeError, AttributeError):
         sys.stderr.write(f"error[cannot-write]: cannot write to standard output: {reason(error)}\n")
     return EXIT_FAILURE
 
@@ -97,6 +97,6 @@ def _report(error: Exception) -> int:
 
     message, help = crash_report.keep_report(error)
     text = f"error[internal]: {message}\n = help: {help}\n"
-    with contextlib.suppress(OSError, UnicodeError, AttributeError):
+    with suppress(OSError, UnicodeError, AttributeError):
         sys.stderr.write(text)
     return EXIT_INTERNAL

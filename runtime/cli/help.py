@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from ..host import environment, terminal
 from ..project.options import FLAG, CommandParameter
 from . import parse
@@ -60,11 +58,24 @@ def _page(*parts: str) -> str:
 def _usage(usage: str, width: int) -> str:
     head = f"Usage: {usage.partition(' [')[0]} "
     text = usage.removeprefix(head.removeprefix("Usage: "))
-    return textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * len(head)) + "\n"
+    return "\n".join(_wrapped(text, width, head, " " * len(head))) + "\n"
 
 
 def _paragraph(text: str, width: int) -> str:
-    return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ") + "\n"
+    return "\n".join(_wrapped(text, width, "  ", "  ")) + "\n"
+
+
+def _wrapped(text: str, width: int, head: str = "", indent: str = "") -> list[str]:
+    """Lines of at most `width` columns, the first with `head`; `textwrap` takes longer to load."""
+    lines: list[str] = []
+    line, is_bare = head, True
+    for word in text.split(" "):
+        if not is_bare and len(line) + 1 + len(word) > width:
+            lines.append(line.rstrip())
+            line, is_bare = indent, True
+        line += word if is_bare else f" {word}"
+        is_bare = is_bare and not word
+    return [*lines, line]
 
 
 def _option(row: CommandParameter) -> tuple[str, str]:
@@ -86,7 +97,7 @@ def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
     column = min(max(len(term) for term, _ in rows), _WIDEST_TERM) + 2
     lines = [f"{title}:"]
     for term, meaning in rows:
-        wrapped = textwrap.wrap(meaning, max(width - column - 2, 10), replace_whitespace=False) or [""]
+        wrapped = _wrapped(meaning, max(width - column - 2, 10))
         if len(term) > column - 2:
             lines.append(f"  {term}")
             term = ""

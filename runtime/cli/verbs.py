@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from ...ir.light_records import LightRecord
+from ...ir.python_internals import import_module
 from ..project.options import CommandParameter
 from .table import PARAMETERS, PROGRAM, VERBS
 
@@ -57,5 +56,6 @@ def program(name: str) -> Verb:
 def load(path: str, level: int = 1) -> Callable[..., Any]:
     """The function of a path `module:name` below `runtime.cli`, at level 2 below `runtime`."""
     module, _, name = path.partition(":")
-    found: Callable[..., Any] = getattr(import_module("." * level + module, __package__), name)
+    package = __package__.rsplit(".", level - 1)[0]
+    found: Callable[..., Any] = getattr(import_module(f"{package}.{module}"), name)
     return found

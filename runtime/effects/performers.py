@@ -7,8 +7,7 @@ compares the table with `ir.effects`.
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from ...ir.python_internals import import_module
 from ..host.effect_context import Context
 from .parts import Parts
 

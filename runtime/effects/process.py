@@ -7,11 +7,11 @@ session, an empty standard input and pipes for its output. The run's hot path is
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os.path
 import stat
 
+from ...ir.python_internals import suppress
 from ..host import clock, environment, files, pipes, processes, signals
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
@@ -101,7 +101,7 @@ class Runner:
         self._left_behind: list[int] = []
         if signals.getsignal(signals.SIGCHLD) == signals.SIG_IGN:
             # Inherited from a careless parent; with it the system throws exit codes away.
-            with contextlib.suppress(ValueError):  # only the main thread may change it
+            with suppress(ValueError):  # only the main thread may change it
                 signals.signal(signals.SIGCHLD, signals.SIG_DFL)
 
     def close(self) -> None:
@@ -456,7 +456,7 @@ def _exit_descriptor(pid: int) -> int:
 
 def _signal_group(group: int, number: int) -> None:
     # The group may be empty, or contain only processes of other users.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         processes.killpg(group, number)
 
 

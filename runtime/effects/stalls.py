@@ -8,10 +8,7 @@ what happens then (`world`), how trees are taken (`trees`).
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from importlib import import_module
-
+from ...ir.python_internals import import_module, re
 from ..host.effect_context import Context, Stalled
 
 TYPE_CHECKING = False
@@ -43,16 +40,11 @@ _NOISE = (
 )
 
 
-@cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in _NOISE]
-
-
 def normalised(text: str) -> str:
     """A text without paths, times, durations, hashes, addresses and escape sequences."""
     text = text[-_COMPARED:]
-    for pattern, instead in _patterns():
-        text = pattern.sub(instead, text)
+    for pattern, instead in _NOISE:
+        text = re.sub(pattern, instead, text, flags=re.IGNORECASE)
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 

@@ -30,8 +30,7 @@ class World(Parts):
         recorder: TreeRecorder = self.keep_common(TREES, TreeRecorder)
         if not recorder.wants(effect.kind, effect.args, context):
             return self._perform(effect, context, None)
-        with recorder.around(context) as tree:
-            return self._perform(effect, context, tree)
+        return recorder.around(context, lambda tree: self._perform(effect, context, tree))
 
     def _perform(self, effect: EffectLike, context: Context, tree: str | None) -> dict[str, Any]:
         kind, args = effect.kind, effect.args

@@ -10,9 +10,8 @@ loop means is in its program. See `spec/events.md`.
 
 from __future__ import annotations
 
-from collections import deque
-
 from ...ir.effects import EFFECTS, argument_problem
+from ...ir.python_internals import deque
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
 from ..host.coroutines import Apart, Steps, alone

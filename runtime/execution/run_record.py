@@ -7,8 +7,8 @@ When a record must be on disk is decided by the driver. `spec/events.md`.
 from __future__ import annotations
 
 import os.path
-from importlib import import_module
 
+from ...ir.python_internals import import_module
 from ...vm.machine.machine import Machine
 from ..host import files
 from ..journal.active_time import ActiveFile

@@ -5,9 +5,8 @@ Owns the protocols of worlds and effects, so that drivers and performers do not 
 
 from __future__ import annotations
 
-import contextlib
-
 from ...ir.light_records import LightRecord
+from ...ir.python_internals import suppress
 from . import clock, environment, files, pipes
 
 TYPE_CHECKING = False
@@ -106,7 +105,7 @@ class Interrupt:
         self.count += 1
         if self._write >= 0:
             # A full pipe holds earlier requests, so a waiting reader wakes up anyway.
-            with contextlib.suppress(BlockingIOError):
+            with suppress(BlockingIOError):
                 files.write(self._write, b"!")
 
     @property

@@ -6,9 +6,9 @@ because a run does not depend on its display.
 
 from __future__ import annotations
 
-import re
 import sys
 
+from ...ir.python_internals import re
 from . import environment, files, pipes, terminal
 from .errors import Failure, reason
 from .secrets import masked

@@ -6,11 +6,10 @@ the live file, which may lag behind the journal.
 
 from __future__ import annotations
 
-import json
 import os.path
 import sys
-from typing import Any
 
+from ...ir import light_json
 from ...vm.code.image import Image, ImageError
 from ...vm.values.text_form import duration_text
 from ..host import clock, files
@@ -29,6 +28,10 @@ from ..runs.follower import Follower
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
 from ..terminal import live_tail
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Seconds between two updates of `--watch`.
 INTERVAL = 0.25
@@ -195,7 +198,7 @@ def _meta(run: RunFolder) -> dict[str, Any]:
 def _state_file(run: RunFolder) -> dict[str, Any]:
     """The run's state file; {} where there is none yet or it is damaged."""
     try:
-        found = json.loads(run.read(run.state_name))
+        found = light_json.loads(run.read(run.state_name))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -382,7 +385,7 @@ def value_text(value: Any) -> str:
         if len(lines) > 1:
             text += f" (and {len(lines) - 1} more line{'s' if len(lines) > 2 else ''})"
         return text + (f" (exit {value['exit_code']})" if value["exit_code"] else "")
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else light_json.dumps(value)
 
 
 def _tail_lines(text: str, screen: Screen, width: int, more: str) -> list[str]:

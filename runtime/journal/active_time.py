@@ -8,10 +8,10 @@ file may be lost; the journal alone serves then.
 
 from __future__ import annotations
 
-import contextlib
 import os.path
 
 from ...ir.light_records import LightRecord
+from ...ir.python_internals import suppress
 from ..host import clock, files
 from .codec import seal_json, unseal
 
@@ -89,7 +89,7 @@ class ActiveFile:
         # The numbers only grow, so the new line covers the old one.
         # Without the JSON encoder: it is written before each action.
         line = seal_json(_LINE % (self._elapsed_ms(), size, lines))
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if self._fd < 0:
                 self._fd = files.open_handle(self._path, files.O_WRONLY | files.O_CREAT, 0o600)
             files.pwrite(self._fd, line, 0)
@@ -107,7 +107,7 @@ class ActiveFile:
 
 def discard(folder: str) -> None:
     """Remove the file in a run's folder."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         files.unlink(os.path.join(folder, FILE))
 
 

@@ -7,13 +7,11 @@ belong to `events`.
 
 from __future__ import annotations
 
-import re
 import sys
 import zlib
-from functools import lru_cache
 
 from ...ir import light_json
-from ...ir.python_internals import sha256
+from ...ir.python_internals import re, sha256
 from ..host import secrets as masking
 
 TYPE_CHECKING = False
@@ -85,13 +83,22 @@ _TIME = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z"
 def seconds(ts: Any) -> float | None:
     """Seconds since 1970 of a journal's time stamp; None for anything else."""
     match = re.fullmatch(_TIME, ts) if isinstance(ts, str) else None
-    day = _day(match[1], match[2], match[3]) if match is not None else None
-    if match is None or day is None:
+    if match is None:
+        return None
+    date = match[1], match[2], match[3]
+    if date not in _days:
+        _days.clear()
+        _days[date] = _day(*date)
+    day = _days[date]
+    if day is None:
         return None
     return day * 86_400 + int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6]) + int(match[7]) / 1000
 
 
-@lru_cache(16)
+# The last date, and what `_day` gave for it: most events of a journal are of the same day.
+_days: dict[tuple[str, str, str], int | None] = {}
+
+
 def _day(year_text: str, month_text: str, day_text: str) -> int | None:
     """Days since 1970, in the Gregorian calendar; `calendar` and `datetime` take milliseconds to import."""
     year, month, day = int(year_text), int(month_text), int(day_text)

@@ -7,10 +7,9 @@ to `run_history`.
 
 from __future__ import annotations
 
-import contextlib
 import os.path
 
-from ...ir.python_internals import sha256
+from ...ir.python_internals import sha256, suppress
 from ..host import files, processes
 from ..host.errors import reason
 from .codec import (
@@ -160,7 +159,7 @@ def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = 
             files.close(fd)
         files.replace(scratch, path)
     except OSError as error:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             files.unlink(scratch)
         raise JournalError(f"cannot write {path}: {reason(error)}") from None
 
@@ -180,7 +179,7 @@ def check_room(folder: str) -> None:
     try:
         write_file(path, bytes(ROOM), durable=False, mode=0o600)
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             files.unlink(path)
 
 
@@ -326,7 +325,7 @@ class Journal:
         """After a write that broke off: leave no half line behind, keep nothing for later."""
         self._buffer.clear()
         self._waiting = 0
-        with contextlib.suppress(OSError):  # the reader drops a torn tail
+        with suppress(OSError):  # the reader drops a torn tail
             files.ftruncate(self._fd, self._size)
 
     def close(self) -> None:

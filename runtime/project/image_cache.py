@@ -8,10 +8,9 @@ a repository from elsewhere cannot contain an entry that replaces a loop.
 
 from __future__ import annotations
 
-import contextlib
 import os.path
 
-from ...ir.python_internals import blake2b, sha256
+from ...ir.python_internals import blake2b, sha256, suppress
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files, processes
 from ..host.paths import CONFIG, LOOPS, TOOLS, make_private
@@ -55,7 +54,7 @@ def project_files(root: str, has_flows: bool) -> list[str]:
     if has_flows:
         tasks = os.path.join(root, LOOPS, "tasks")
         paths.append(os.path.join(root, LOOPS, TOOLS))
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             names = sorted(files.listdir(tasks))
             paths += [os.path.join(tasks, name) for name in names if name.endswith(".xml")]
     found = []
@@ -64,7 +63,7 @@ def project_files(root: str, has_flows: bool) -> list[str]:
             continue
         digest = "unreadable"
         if files.isfile(path):  # reading a pipe would block
-            with contextlib.suppress(OSError), files.open(path, "rb") as file:
+            with suppress(OSError), files.open(path, "rb") as file:
                 digest = blake2b(file.read(), digest_size=16).hexdigest()
         found.append(f"{path} {digest}")
     return found
@@ -139,7 +138,7 @@ def _write(root: str, key: str, suffix: str, data: bytes) -> None:
     if secret is None:
         return
     folder = os.path.join(root, FOLDER)
-    with contextlib.suppress(OSError, JournalError):
+    with suppress(OSError, JournalError):
         make_private(folder)
         _prune(folder, suffix)
         write_file(

@@ -7,15 +7,13 @@ replayed it keeps to them; only fuel, which no program can see, may be given ane
 
 from __future__ import annotations
 
-import contextlib
-
 from ...vm.values import bounds
 from ..host import environment
 from ..host.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from .options import Values
@@ -77,14 +75,15 @@ class Bounds:
         )
 
 
-@contextlib.contextmanager
-def keeping() -> Iterator[None]:
-    """Inside, bounds may be applied; afterwards those hold that did before."""
-    before = {name: getattr(bounds, f"MAX_{name.upper()}") for name in ("text", "bits", "items", "calls")}
-    try:
-        yield
-    finally:
-        bounds.set_bounds(**before)
+class keeping:
+    """Context in which bounds may be applied; afterwards those hold that did before."""
+
+    def __enter__(self) -> None:
+        names = ("text", "bits", "items", "calls")
+        self._before = {name: getattr(bounds, f"MAX_{name.upper()}") for name in names}
+
+    def __exit__(self, *error: object) -> None:
+        bounds.set_bounds(**self._before)
 
 
 _RECORDED = ("fuel", "depth", "size")

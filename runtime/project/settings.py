@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import re
-
 from ...ir.light_records import LightRecord, field
+from ...ir.python_internals import re
 from ..host.paths import KEPT
 
 TYPE_CHECKING = False

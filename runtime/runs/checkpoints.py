@@ -7,9 +7,9 @@ journal remains the only truth: a checkpoint names the byte up to which it cover
 
 from __future__ import annotations
 
-import contextlib
 import zlib
 
+from ...ir.python_internals import suppress
 from ..host import clock
 from ..journal import journal as journals
 from ..journal.journal import Journal, JournalError, seal
@@ -62,7 +62,7 @@ class Checkpoints:
                 **{name: journals.pack(value, self._keep) for name, value in facts.items()},
             }
         )
-        with contextlib.suppress(JournalError):
+        with suppress(JournalError):
             line = zlib.compress(line, 1)
             self._run.write(file_name(self._turn), line, durable=False)
             self._turn = (self._turn + 1) % COUNT
@@ -77,7 +77,7 @@ class Checkpoints:
     def discard(self) -> None:
         """Remove all of them: the run has ended."""
         for turn in range(COUNT):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._run.remove(file_name(turn))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os.path
 
+from ...ir.python_internals import suppress
 from ..host.errors import Failure
 from ..host.paths import HISTORY
 from ..host.secrets import hidden
@@ -70,12 +70,15 @@ class Follower:
     def _fetch(self, name: str, size: int) -> str:
         run = self._run
         for folder in (run.outputs, os.path.join(run.root, HISTORY, run.id, "outputs")):
-            with contextlib.suppress(BlobError):
+            with suppress(BlobError):
                 return Blobs(folder).fetch(name, size)
         return f"[{size} bytes, lost]"
 
 
 def history_of(run: RunFolder) -> RunHistory:
     """The history of a run as its journal is now. Raises UserError."""
-    with contextlib.closing(Follower(run)) as follower:
+    follower = Follower(run)
+    try:
         return RunHistory.of(follower.events())
+    finally:
+        follower.close()

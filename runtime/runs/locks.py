@@ -11,7 +11,6 @@ cannot deadlock. It sleeps in the kernel until one of these locks is released.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os.path
 
@@ -26,7 +25,7 @@ from .runs import make_running_folder, runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable
     from typing import Any
 
 
@@ -204,15 +203,6 @@ def still_live(run: RunFolder) -> UserError:
     )
 
 
-@contextlib.contextmanager
-def kept_dead(run: RunFolder) -> Iterator[None]:
-    """Context in which no process can resume a run. Raises UserError if the run is live."""
-    with _Gate(run.root):
-        if _is_held(run):
-            raise still_live(run)
-        yield
-
-
 def unfinished(root: str) -> list[RunFolder]:
     """The unfinished runs, latest first, without folders of killed starts."""
     return [run for run in runs_in(root) if not run.is_husk() or is_live(run)]
@@ -251,6 +241,20 @@ class _Gate:
 
     def __exit__(self, *error: object) -> None:
         files.close(self._fd)
+
+
+class kept_dead(_Gate):
+    """Context in which no process can resume a run. Raises UserError if the run is live."""
+
+    def __init__(self, run: RunFolder) -> None:
+        super().__init__(run.root)
+        self._run = run
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        if _is_held(self._run):
+            self.__exit__()
+            raise still_live(self._run)
 
 
 def _turn(

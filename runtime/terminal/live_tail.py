@@ -7,9 +7,8 @@ nothing runs. Nothing depends on it.
 
 from __future__ import annotations
 
-import contextlib
-
 from ...ir import light_json
+from ...ir.python_internals import suppress
 from ..execution.observer import Display
 from ..host import files
 from ..journal.journal import JournalError, write_file
@@ -81,7 +80,7 @@ class LiveFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._is_there = False
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             files.unlink(path)  # a run that was killed left it
         self.tails: dict[int | None, Tail] = {}
         self.is_new = False
@@ -94,7 +93,7 @@ class LiveFile:
         for tail in self.tails.values():
             tail.trim()
         text = light_json.dumps_ascii({"actions": [tail.to_json() for tail in self.tails.values()]})
-        with contextlib.suppress(JournalError):
+        with suppress(JournalError):
             write_file(self._path, text.encode("ascii"), durable=False, mode=0o600)
             self._is_there = True
 
@@ -104,7 +103,7 @@ class LiveFile:
         self.is_new = self._is_there
         if self._is_there and not self.tails:
             self._is_there = self.is_new = False
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 files.unlink(self._path)
 
 

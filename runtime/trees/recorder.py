@@ -6,11 +6,10 @@ are loaded with the first tree, because most runs need none.
 
 from __future__ import annotations
 
-import contextlib
 import os.path
-from importlib import import_module
 
 from ...ir.effects import EFFECTS
+from ...ir.python_internals import import_module
 from ..host import clock, files, threads
 from ..host.effect_context import Context
 from ..host.paths import ROOT
@@ -18,7 +17,7 @@ from ..journal.events import ABSENT, Guarded, TreeTaken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
 # Seconds for which a tree is that of the next effect too.
@@ -76,11 +75,10 @@ class TreeRecorder:
             return self._are_tasks_agents if runner is None else runner == "agent"
         return kind == "agent"
 
-    @contextlib.contextmanager
-    def around(self, context: Context) -> Iterator[str | None]:
-        """Inside, an effect is performed; its trees are taken and recorded, also where it is interrupted.
+    def around(self, context: Context, perform: Callable[[str | None], dict[str, Any]]) -> dict[str, Any]:
+        """Perform an effect; its trees are taken and recorded, also where it is interrupted.
 
-        Gives the id of the tree before, None where there is none.
+        perform: takes the id of the tree before, None where there is none.
         """
         seq = context.seq
         with self._names:
@@ -89,7 +87,7 @@ class TreeRecorder:
             self._concurrent[seq] = set(self._concurrent)
         self._take("before", seq, context)
         try:
-            yield None if self._taken is None else self._taken.tree
+            return perform(None if self._taken is None else self._taken.tree)
         finally:
             if self._guarded != seq:
                 self._take("after", seq, context)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
 
 from ...ir import light_json
 from ...ir.python_internals import sha256
@@ -33,6 +32,7 @@ from .packing import PackingError, pack, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any, TypeAlias
 
 Words: TypeAlias = "array[int]"

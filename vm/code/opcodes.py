@@ -11,7 +11,7 @@ The tables in `spec/opcodes.md` are printed from it.
 
 from __future__ import annotations
 
-from functools import partial
+from ...ir.python_internals import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

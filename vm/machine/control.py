@@ -7,9 +7,7 @@ Must not contain: the loop that runs steps, tiers, what a host calls (`machine`)
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-
+from ...ir.python_internals import deque
 from ..code.image import FunctionCode, Image
 from ..values import bounds
 from ..values.faults import Fault, Place, PrimitiveFault, fault_map, show_place
@@ -20,7 +18,7 @@ from .strands import Fork, Raised, Strand, Trail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 # Path prefix of library functions: a fault in one is reported at the author's call of it, which is

@@ -7,7 +7,6 @@ Must not contain: strands, what a step does, the machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from ..code.image import Image
@@ -18,7 +17,7 @@ from ..values.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
 # What an opcode does: (machine, frame, operand) → what stops the machine, if anything (`steps`).

@@ -14,9 +14,7 @@ This machine interprets. `jit/runtime/tiered.py` extends it with the compiled ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import length_hint
-
+from ...ir.python_internals import length_hint
 from ..code.image import Image
 from ..values import bounds
 from ..values.faults import Fault, PrimitiveFault
@@ -41,6 +39,7 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, Self
 
 # Execution modes, and the number of ticks plus effects after which a program is translated: earlier,

@@ -9,8 +9,6 @@ Must not contain: steps, scheduling (`control`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from ..values.faults import TRACE_ENDS, Place, PrimitiveFault
 from ..values.values import Value
 from .frames import Frame, FrameView, FuelMeter, LoadedFunction
@@ -18,6 +16,7 @@ from .outcomes import Effect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
 # The frames that a fault left, at which instruction of the last one it happened, and how many are omitted.

@@ -6,8 +6,7 @@ of terminals, megabytes. No line of a report can be taken for the author's words
 
 from __future__ import annotations
 
-import re
-
+from ...ir.python_internals import re
 from .strings import text
 
 TYPE_CHECKING = False

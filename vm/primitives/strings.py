@@ -5,8 +5,7 @@ Regular expressions are RE2's, whose searches take linear time whatever the expr
 
 from __future__ import annotations
 
-import re
-
+from ...ir.python_internals import re
 from ...ir.symbols import Symbol
 from ..values import bounds
 from ..values.faults import PrimitiveFault

@@ -7,8 +7,7 @@ fault.
 
 from __future__ import annotations
 
-import re
-
+from ...ir.python_internals import re
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, to_tuple
 from ..values.values import equal, show, type_name
