@@ -12,7 +12,7 @@ from ..host import files
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
 from ..runs.loop_names import is_path, loop_files
 from ..runs.runs import runs_in
-from . import project_folder
+from . import databases, project_folder, verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ def complete_ready_loop(incomplete: str) -> list[str]:
 
 def complete_run(incomplete: str) -> list[str]:
     """Unfinished runs, and their loops."""
-    return _starting(_names(runs_in(ROOT)), incomplete)
+    return _starting(_in_database(False) or _names(runs_in(ROOT)), incomplete)
 
 
 def complete_any_run(incomplete: str) -> list[str]:
     """Runs, finished or not, and their loops; the latest first."""
+    there = _in_database(None)
+    if there:
+        return _starting(there, incomplete)
     found = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
     found.sort(key=lambda run: run.id[-20:], reverse=True)
     return _starting(_names(found), incomplete)
@@ -85,6 +88,9 @@ def complete_question(incomplete: str) -> list[str]:
     """Runs that ask a question, and their loops."""
     from ..inspection import answer
 
+    there = _in_database(False)
+    if there:
+        return _starting(there, incomplete)
     return _starting(_names(one.run for one in answer.questions(None)), incomplete)
 
 
@@ -132,6 +138,15 @@ def _starting(words: Iterable[str], incomplete: str) -> list[str]:
 
 def _names(found: Iterable[RunFolder]) -> dict[str, None]:
     return dict.fromkeys(name for run in found for name in (run.name, run.id))
+
+
+def _in_database(is_ended: bool | None) -> list[str]:
+    """The loops and runs of the project in the database that it names; none without one."""
+    url = databases.named()
+    if url is None:
+        return []
+    names: list[str] = verbs.load("database.requests:names", 2)(url, is_ended)
+    return names
 
 
 def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> list[str]:

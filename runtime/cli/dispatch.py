@@ -10,7 +10,7 @@ from ..host import environment
 from ..host.errors import EXIT_OK, EXIT_USAGE, UserError, clean, suggest
 from ..host.paths import ROOT
 from ..runs.loop_names import is_loop
-from . import output, parse, project_folder, verbs
+from . import databases, output, parse, project_folder, verbs
 from .table import VERBS
 
 TYPE_CHECKING = False
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # They mask secrets themselves, after the configuration is read for the run.
 _MASKING = ("run", "resume")
-# With `--db` they read the runs of a database, in a folder that takes the place of the project.
-_VIEWS = ("status", "logs", "history", "profile", "answer")
 
 
 def start(program: str, words: list[str]) -> int:
@@ -86,10 +84,8 @@ def perform(program: str, words: list[str]) -> int:
     given = project_folder.enter([*verb.arguments, *verb.options], given)
     if name not in _MASKING:
         output.mask()
-    database = given.pop("db", None) if name in _VIEWS else None
-    view = None
-    if database is not None:
-        view = verbs.load("database.views:enter", 2)(database, given.get("target") or given.get("run"))
+    given = databases.choose(verb, given)
+    view, given = databases.enter(verb, given)
     try:
         code = verbs.load(verb.function)(**given)
     finally:

@@ -62,6 +62,20 @@ def enter(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, 
     return changed
 
 
+def leave(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, Any]:
+    """The values of the parameters `rows` with absolute paths: the command works in another folder."""
+    global start
+    here = environment.getcwd()
+    start = os.path.normpath(os.path.join(here, start))
+    changed = dict(given)
+    for row in rows:
+        value = given.get(row.name)
+        is_file = row.metavar in _FILES or (row.metavar == "CASE" and _is_path(value or ""))
+        if value and value != "-" and is_file:
+            changed[row.name] = os.path.join(here, value)
+    return changed
+
+
 def nearest() -> str | None:
     """The project of the working directory; None if there is none."""
     return _nearest(environment.getcwd())

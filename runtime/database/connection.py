@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 # A connection of psycopg, which an installation without the extra lacks.
 Connection = Any
 
+# As `cli.databases` reads it too.
 VARIABLE = "LLC_DB"
 SCHEMA = "llc"
 # Seconds to wait for the server when a connection is opened.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os.path
 from typing import Any
 
-from ..host import clock
-from ..host.errors import EXIT_FAILURE, EXIT_OK, Failure
+from ..host import clock, environment, files
+from ..host.errors import EXIT_FAILURE, EXIT_OK, Failure, UserError
 from ..host.paths import LOOPS
 from . import schema, segments
 from .connection import Address, Connection, connect
@@ -20,6 +22,11 @@ _STOP = """
 update runs set wish = case when status = 'running' then 'stop' end, changed = now(),
   status = case when status = 'queued' then 'stopped' else status end
 where id = %s and status in ('queued', 'running') returning status
+"""
+_NAMES = """
+select program, id from runs
+where project = %(project)s and (%(ended)s::boolean is null or (status = 'ended') = %(ended)s)
+order by created desc limit 200
 """
 _PAUSE_S = 0.1
 
@@ -42,6 +49,21 @@ def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[
         end = clock.monotonic() + wait
         told = [{"run": run, "how": _await(connection, run, end)} for run in chosen]
     return told, EXIT_FAILURE if any(one["how"] == "running" for one in told) else EXIT_OK
+
+
+def names(url: str, is_ended: bool | None) -> list[str]:
+    """Loops and runs of the project in this folder, the latest first; none without the database."""
+    values = {"project": os.path.basename(files.realpath(environment.getcwd())), "ended": is_ended}
+    with contextlib.suppress(UserError), connect(Address.of(url)) as connection:
+        rows = connection.execute(_NAMES, values).fetchall()
+        return list(dict.fromkeys(name for row in rows for name in row))
+    return []
+
+
+def ask_to_stop(url: str, run: str) -> None:
+    """Ask one run to stop, without waiting for it. Raises UserError."""
+    with connect(Address.of(url)) as connection:
+        connection.execute(_STOP, [run])
 
 
 def _await(connection: Connection, run: str, end: float) -> str:

@@ -61,7 +61,17 @@ create table workers (
   state text not null default 'live' check (state in ('live', 'draining', 'dead'))
 );
 """
-MIGRATIONS = (_FIRST,)
+# Runs that wait without a worker, and the live output of runs that somebody looks at.
+_SECOND = """
+alter table runs drop constraint runs_status_check;
+alter table runs add constraint runs_status_check
+  check (status in ('queued', 'running', 'waiting', 'stopped', 'ended'));
+alter table runs add column due timestamptz;
+alter table runs add column watched timestamptz;
+create index runs_due on runs (due) where status = 'waiting';
+create unlogged table live (run text primary key, data bytea not null);
+"""
+MIGRATIONS = (_FIRST, _SECOND)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63

@@ -49,7 +49,10 @@ update journal set data = substr(data, 1, (%(at)s - position)::int), size = %(at
 where run = %(run)s and position < %(at)s and position + size > %(at)s
 """
 _TAIL = "select position, data from journal where run = %s and position >= %s order by position"
-_DOCUMENTS = "select name, data from documents where run = %s and (%s or name not like 'outputs/%%')"
+_DOCUMENTS = """
+select name, data from documents
+where run = %s and (%s or name not like 'outputs/%%') and not name = any(%s::text[])
+"""
 
 
 class Fenced(JournalError):
@@ -142,17 +145,22 @@ class DatabaseRun(RunFolder):
         files.makedirs(path, mode=0o700, exist_ok=True)
         return cls(cache, path, session)
 
-    def refresh(self, with_outputs: bool = False) -> None:
-        """Bring the cache up to date. Raises Lost and JournalError."""
+    def refresh(self, with_outputs: bool = False, but: list[str] | None = None) -> None:
+        """Bring the cache up to date. Raises Lost and JournalError.
+
+        but: the documents that are not wanted; gets the names of those that were fetched.
+        """
+        but = but if but is not None else []
         size = files.getsize(self.journal) if files.exists(self.journal) else 0
         rows, documents = self.session.do(
             lambda connection: (
                 connection.execute(_TAIL, [self.id, size], binary=True).fetchall(),
-                connection.execute(_DOCUMENTS, [self.id, with_outputs], binary=True).fetchall(),
+                connection.execute(_DOCUMENTS, [self.id, with_outputs, but], binary=True).fetchall(),
             )
         )
         for name, data in documents:
             write_file(self.place(name), data, durable=False, mode=0o600)
+            but.append(name)
         if rows or not size:
             with files.open(self.journal, "ab") as file:
                 file.write(b"".join(data for _, data in rows))
@@ -255,10 +263,11 @@ class DatabaseRun(RunFolder):
         """Mark the run as ended; its journal has the end already."""
         end = self.end() or {}
         ended = (
+            "with past as (delete from live where run = %s) "
             "update runs set status = 'ended', outcome = %s, owner = null, changed = now() "
             "where id = %s and epoch = %s"
         )
-        values = [str(end.get("status")), self.id, self.epoch]
+        values = [self.id, str(end.get("status")), self.id, self.epoch]
         self.session.do(lambda connection: connection.execute(ended, values))
         super().finish()
 

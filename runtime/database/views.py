@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os.path
+from collections.abc import Sequence
 from typing import Any
 
 from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
-from ..host.paths import HISTORY, LOOPS, RUNNING, make_private
-from . import schema
+from ..host.paths import HISTORY, LOOPS, RUNNING, SOURCE_SUFFIXES, make_private
+from ..journal.journal import write_file
+from . import live, schema
 from .connection import Address, Connection, Session
 from .stored_run import ANSWERS, DatabaseRun
 
@@ -25,28 +27,40 @@ _ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on confli
 _RUNS = """
 select id, status, owner, program, path, created from runs
 where (%(project)s::text is null or project = %(project)s)
-  and (%(target)s::text is null or id = %(target)s or program = %(target)s or path = any(%(paths)s))
+  and (%(targets)s::text[] = '{}' or id = any(%(targets)s) or program = any(%(targets)s)
+    or path = any(%(paths)s))
+  and (%(ended)s::boolean is null or (status = 'ended') = %(ended)s)
 order by (status = 'ended'), created desc limit %(most)s
 """
 
 
 class View:
-    """A temporary project with runs of a database. project: None for all. target: a run or a loop."""
+    """A temporary project with runs of a database. project: None for all.
 
-    def __init__(self, address: Address, project: str | None, target: str | None) -> None:
+    targets: runs and loops; none for all. is_ended: only ended runs, only others, or None for both.
+    """
+
+    def __init__(
+        self, address: Address, project: str | None, targets: Sequence[str], is_ended: bool | None = None
+    ) -> None:
         self.root = _make_folder()
-        paths = [f"{LOOPS}/{target}{suffix}" for suffix in (".yaml", ".yml", ".sexp")]
+        paths = [f"{LOOPS}/{target}{suffix}" for target in targets for suffix in SOURCE_SUFFIXES]
         self._wanted = {
             "project": project,
-            "target": target,
-            "paths": [*paths, target or ""],
+            "targets": list(targets),
+            "paths": [*paths, *targets],
+            "ended": is_ended,
             "most": _MOST,
         }
         self._session = Session(address, lambda: True)
         self._locks: dict[str, int] = {}
         self._ended: set[str] = set()
+        # The names of the documents that a run has here; a view needs no later checkpoint.
+        self._documents: dict[str, list[str]] = {}
+        self._stored: set[str] = set()
         self._turn = threads.Lock()
         self._is_closed = False
+        self._watch_at = 0.0
         for folder in (RUNNING, HISTORY):
             make_private(os.path.join(self.root, folder))
         self._session.do(lambda connection: schema.check(connection, address))
@@ -71,6 +85,27 @@ class View:
             for row in rows:
                 if row[0] not in self._ended:
                     self._fetch(*row)
+            self._session.do(self._store_answers)
+            self._show_live()
+
+    def _show_live(self) -> None:
+        """Have the workers publish what the runs write, and fetch it."""
+        live_runs = list(self._locks) if self._wanted["targets"] else []
+        if not live_runs:
+            return
+        now = clock.monotonic()
+        if now >= self._watch_at:
+            self._watch_at = now + live.WATCHED_S / 2
+            self._session.do(lambda connection: connection.execute(live.WATCH, [live_runs]))
+        found = self._session.do(
+            lambda connection: dict(connection.execute(live.READ, [live_runs], binary=True).fetchall())
+        )
+        for run_id in live_runs:
+            run = DatabaseRun.cached(self.root, run_id, self._session)
+            if run_id in found:
+                write_file(run.live, found[run_id], durable=False, mode=0o600)
+            elif files.exists(run.live):
+                files.unlink(run.live)
 
     def _rows(self, connection: Connection) -> list[Any]:
         return list(connection.execute(_RUNS, self._wanted).fetchall())
@@ -79,7 +114,7 @@ class View:
         self, run_id: str, status: str, owner: str | None, program: str, path: str, created: Any
     ) -> None:
         run = DatabaseRun.cached(self.root, run_id, self._session)
-        run.refresh(with_outputs=True)
+        run.refresh(with_outputs=True, but=self._documents.setdefault(run_id, []))
         if status == "ended":
             self._ended.add(run_id)
             files.rename(run.path, os.path.join(self.root, HISTORY, run_id))
@@ -120,8 +155,11 @@ class View:
             folder = os.path.join(running, run_id, ANSWERS)
             names = files.listdir(folder) if files.isdir(folder) else []
             for name in [name for name in names if name.endswith(".json")]:
-                with files.open(os.path.join(folder, name), "rb") as file:
-                    connection.execute(_ANSWER, [run_id, f"{ANSWERS}/{name}", file.read()])
+                path = os.path.join(folder, name)
+                if path not in self._stored:
+                    with files.open(path, "rb") as file:
+                        connection.execute(_ANSWER, [run_id, f"{ANSWERS}/{name}", file.read()])
+                    self._stored.add(path)
 
     def _remove(self) -> None:
         for run_id in list(self._locks):
@@ -130,14 +168,32 @@ class View:
         files.rmtree(self.root, ignore_errors=True)
 
 
-def enter(url: str, target: str | None) -> View:
-    """Make a view the working directory; outside of a project it has the runs of all. Raises UserError."""
+def enter(
+    url: str, targets: Sequence[str], is_ended: bool | None = None, folders: Sequence[str] = ()
+) -> View:
+    """Make a view the working directory; outside of a project it has the runs of all. Raises UserError.
+
+    In a project the view has its other files too. folders: of `.loops` that the command writes to.
+    """
     here = files.realpath(environment.getcwd())
-    project = os.path.basename(here) if files.isdir(os.path.join(here, LOOPS)) else None
-    view = View(Address.of(url), project, target)
+    loops = os.path.join(here, LOOPS)
+    project = os.path.basename(here) if files.isdir(loops) else None
+    view = View(Address.of(url), project, targets, is_ended)
+    if project is not None:
+        for name in folders:
+            files.makedirs(os.path.join(loops, name), exist_ok=True)
+        _link(here, view.root)
+        _link(loops, os.path.join(view.root, LOOPS))
     environment.chdir(view.root)
     view.follow()
     return view
+
+
+def _link(source: str, target: str) -> None:
+    """Link the entries of a folder in another one, without those that it has."""
+    for name in files.listdir(source):
+        with contextlib.suppress(FileExistsError):
+            files.symlink(os.path.join(source, name), os.path.join(target, name))
 
 
 def _make_folder() -> str:

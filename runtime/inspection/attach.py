@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...ir.effects import EFFECTS, NOTES
@@ -168,8 +168,11 @@ def _overlaps(event: EffectStarted, later: Iterable[Event]) -> bool:
     return False
 
 
-def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
-    """Show a run until it ends; the exit code it ends with. Ctrl-C leaves it, or with `stops` stops it."""
+def attach(run: RunFolder, stops: bool, is_verbose: bool, ask: Callable[[str], object] | None = None) -> int:
+    """Show a run until it ends; the exit code it ends with. Ctrl-C leaves it, or with `stops` stops it.
+
+    ask(run): asks a run on another machine to stop.
+    """
     if not is_live(run):
         raise not_running(run)
     look = Look(run)
@@ -181,7 +184,8 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
     follower = Follower(run)
     attached = Attached(run, follower, display)
     means = "stops it" if stops else "leaves it running"
-    errors.write(f"Attached to {run.id} (pid {about['pid']}); Ctrl-C {means}\n")
+    where = f" (pid {about['pid']})" if ask is None else ""
+    errors.write(f"Attached to {run.id}{where}; Ctrl-C {means}\n")
     requests = 0
     try:
         attached.catch_up()
@@ -195,6 +199,9 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
                     display.detach()
                     errors.write(f"\nDetached; {run.id} is still running. Stop it with: llc stop {run.id}\n")
                     return EXIT_OK
+                if ask is not None and requests <= 2:
+                    ask(run.id)
+                    continue
                 holder = Holder.find(run) if requests <= 2 else None
                 if holder is None:
                     return EXIT_INTERRUPTED

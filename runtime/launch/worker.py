@@ -11,8 +11,8 @@ import sys
 from collections import Counter, deque
 from typing import Any
 
+from ..database import live, removal, schema
 from ..database import owner as owners
-from ..database import schema
 from ..database.connection import Address, Connection, connect
 from ..database.engine import Engine
 from ..database.owner import Owner
@@ -40,9 +40,14 @@ DRAIN_S = 30
 # Seconds between two health lines, and heartbeats between two searches for runs without a worker.
 HEALTH_S = 60.0
 _SWEEP = 5
+# Heartbeats between two removals of old runs.
+_CLEAN = 60
 # Errors after which the run is another worker's, or over.
 _NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
-_WISHES = "select id from runs where owner = %s and wish = 'stop'"
+_WISHES = """
+select id, wish is not null, coalesce(watched > clock_timestamp() - make_interval(secs => %s), false)
+from runs where owner = %s and (wish is not null or watched is not null)
+"""
 
 _ANSWERS = """
 select d.run, d.name, d.data from runs r join documents d on d.run = r.id
@@ -87,6 +92,7 @@ class Worker:
             schema.check(connection, address)
         place_for(at_once, at_once)
         self._scheduler = Scheduler(max(at_once, JOBS), at_once, self._interrupt, self._begin, self._ended)
+        self._live = live.Publisher(address, self._live_file)
         self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage)
         self._store = open_store(address, owner=self._owner)
         self._watch = Watch(address, self._owner, self._on_deaths)
@@ -125,6 +131,7 @@ class Worker:
             self._store.requeue(segment.run)
             self._finish(segment, "returned")
         self._watch.close()
+        self._live.close()
         self._engine.close()
         self._store.close()
         self._scheduler.close()
@@ -157,7 +164,9 @@ class Worker:
 
     def _on_beat(self, connection: Connection) -> None:
         """In the thread of the heartbeat."""
-        for (run,) in connection.execute(_WISHES, [self._owner.id]).fetchall():
+        wishes = connection.execute(_WISHES, [live.WATCHED_S, self._owner.id]).fetchall()
+        self._live.watch(run for run, _, is_watched in wishes if is_watched)
+        for run in [run for run, is_asked, _ in wishes if is_asked]:
             claim = self._store.claims.get(run)
             if claim is not None and run not in self._asked:
                 self._asked.add(run)
@@ -170,6 +179,12 @@ class Worker:
         if self._owner.beats % _SWEEP == 0:
             self._on_deaths(owners.bury_dead(connection, self._owner.id))
             connection.execute("select reconcile_segments()")
+        if self._owner.beats % _CLEAN == 0:
+            removal.remove(connection, self._store.project, None, "ended", self._base.retention)
+
+    def _live_file(self, run: str) -> str | None:
+        claim = self._store.claims.get(run)
+        return claim.run.live if claim is not None else None
 
     def _on_death(self) -> None:
         """In the thread of the heartbeat: kill the actions, which another worker may repeat, and leave."""

@@ -8,6 +8,7 @@
     agents: {codex: {argv: [codex, exec, "{prompt}"], output: text}}
     record_files: agents
     budget: {usd: 5, tokens: 1000000, calls: 50, seconds: 3600}
+    database: postgresql://llc@db.example/llc
 
 A project without the file has the defaults, and nothing is imported for it: the classes are in `settings`,
 the keys are declared in `configuration_schema`.

@@ -159,6 +159,10 @@ class ConfigurationFile(Spec):
         "When the project's files are recorded for `llc diff`: from a run's first agent on, always, never.",
         Configuration().record_files,
     )
+    database: str | None = optional(
+        Type("text", pattern=r"postgres(ql)?://\S+", says="a URL such as postgresql://llc@db.example/llc"),
+        "The database of the cluster, for `--db` and `--on cluster`.",
+    )
 
 
 def read_configuration(path: str) -> Configuration:
@@ -206,6 +210,7 @@ class _Reader(AgentReader):
             budget=given.budget.limits,
             ledgers={name: getattr(given.budget, name).limits for name in ("day", "month", "project")},
             record_files=given.record_files,
+            database=given.database,
         )
 
     def check_task_agent(self, given: ConfigurationFile) -> None:

@@ -55,6 +55,7 @@ class Configuration(LightRecord):
     kept; the age in seconds below which none is removed; the bytes that all of them may have. agents, mcp,
     models: by name. budget: what a run may use, by unit. ledgers: what all runs of the project may use in a
     `day`, in a `month` or ever (`project`), by unit. record_files: one of `ir.effects.RECORD_FILES`.
+    database: the address of the cluster's database.
     """
 
     secrets: tuple[str, ...] = ()
@@ -66,6 +67,7 @@ class Configuration(LightRecord):
     budget: dict[str, float] = field(factory=dict)
     ledgers: dict[str, dict[str, float]] = field(factory=dict)
     record_files: str = "agents"
+    database: str | None = None
 
 
 def age(text: str) -> int | None:

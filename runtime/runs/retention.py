@@ -21,7 +21,7 @@ from .runs import runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 # Maximum number of runs removed at the end of a run; a backlog is removed gradually.
 MOST_AT_ONCE = 4
@@ -37,12 +37,16 @@ def begun(run: RunFolder) -> float:
 
 
 def surplus(
-    found: Iterable[RunFolder], keep: int | None, older_than: float | None, size: int | None = None
+    found: Iterable[RunFolder],
+    keep: int | None,
+    older_than: float | None,
+    size: int | None = None,
+    measure: Callable[[RunFolder], int] | None = None,
 ) -> list[RunFolder]:
     """The runs to remove, oldest first.
 
     found: runs, latest first. older_than: seconds. size: bytes of all that are kept, which counts whatever
-    their age. Without a bound the result is empty.
+    their age. measure: the bytes of a run, by default of its folder. Without a bound the result is empty.
     """
     if keep is None and older_than is None and size is None:
         return []
@@ -55,7 +59,7 @@ def surplus(
         if is_bounded and (keep is None or count > keep) and (latest is None or begun(run) < latest):
             going.append(run)
         elif size is not None:
-            size -= size_of(run.path)
+            size -= size_of(run.path) if measure is None else measure(run)
             if size < 0 and count > 1:
                 going.append(run)
     return going[::-1]

@@ -7,6 +7,7 @@ with the runs and loops that are listed and never become part of a path.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from ..graph import picture
@@ -37,9 +38,13 @@ _ENDED = (
 
 
 class ProjectView:
-    """The runs, questions, budgets and loops of the project in the current folder."""
+    """The runs, questions, budgets and loops of the project in the current folder.
 
-    def __init__(self) -> None:
+    stop(run): asks a run on another machine to stop; None where all runs are on this one.
+    """
+
+    def __init__(self, stop: Callable[[str], object] | None = None) -> None:
+        self._stop = stop
         self._looks: dict[str, Look] = {}
         self._ended: dict[str, dict[str, Any]] = {}
         self._feeds: dict[str, Feed] = {}
@@ -164,5 +169,8 @@ class ProjectView:
         run = self._find(name)
         if not locks.is_live(run):
             raise stop.not_running(run)
-        threads.Thread(target=stop.stop, args=([run], _STOPPING), daemon=True).start()
+        if self._stop is not None:
+            self._stop(run.id)
+        else:
+            threads.Thread(target=stop.stop, args=([run], _STOPPING), daemon=True).start()
         return {"run": name, "stopping": True}

@@ -52,12 +52,14 @@ def _own(name: str) -> str:
 
 
 class Service:
-    """The routes of one project. is_ending: whether streams are to end."""
+    """The routes of one project. is_ending: whether streams are to end. stop: as `ProjectView` has it."""
 
-    def __init__(self, access: Access, is_ending: Callable[[], bool]) -> None:
+    def __init__(
+        self, access: Access, is_ending: Callable[[], bool], stop: Callable[[str], object] | None = None
+    ) -> None:
         self._access = access
         self._is_ending = is_ending
-        self._view = ProjectView()
+        self._view = ProjectView(stop)
         self._worker = Worker()
         style = asset("page.css") + _own("project.css")
         script = asset("text.js") + _own("project.js")
@@ -212,11 +214,11 @@ async def _failed(request: Request, error: Exception) -> Response:
     return _json({"error": {"id": id, "message": printable(message)}}, status)
 
 
-def serve(port: int, ready: Callable[[str], None]) -> None:
+def serve(port: int, ready: Callable[[str], None], stop: Callable[[str], object] | None = None) -> None:
     """Serve the project until SIGINT or SIGTERM, which then has its usual effect.
 
-    port: 0 for any that is free. ready: called with the address. Raises UserError where the port or a package
-    is not available.
+    port: 0 for any that is free. ready: called with the address. stop: as `ProjectView` has it. Raises
+    UserError where the port or a package is not available.
     """
     if _absent is not None:
         raise Failure(
@@ -233,7 +235,7 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
         number = listener.getsockname()[1]
         access = Access(number)
         server: uvicorn.Server
-        service = Service(access, lambda: server.should_exit)
+        service = Service(access, lambda: server.should_exit, stop)
         config = uvicorn.Config(
             Guard(service.application(), access),
             log_config=None,

@@ -9,117 +9,13 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import postgres
 import psycopg
 import pytest
-
-LIMIT_S = 120
-# Each action leaves a line when it begins and one when it ends.
-SCRIPT = 'echo "$LLC_EFFECT_ID begins" >> log; {0}; echo "$LLC_EFFECT_ID ends" >> log'
-JOB = """
-name: job
-initial: one
-scope: [{scope}]
-states:
-  one: {{action: '{first}', next: two}}
-  two: {{action: '{second}', next: done}}
-  done: {{terminal: true}}
-"""
-
-
-class Cluster:
-    """A project, a database and workers, which end with the test."""
-
-    def __init__(self, folder: Path, url: str) -> None:
-        self.folder = folder
-        self.url = url
-        self.workers: list[subprocess.Popen[str]] = []
-        (folder / ".loops").mkdir()
-        self.database = psycopg.connect(url, autocommit=True, options="-c search_path=llc")
-
-    def loop(self, name: str, first: str = "true", second: str = "true", scope: str = "") -> None:
-        text = JOB.format(first=SCRIPT.format(first), second=SCRIPT.format(second), scope=scope or name)
-        (self.folder / ".loops" / f"{name}.yaml").write_text(text)
-
-    def llc(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-
-    def submit(self, name: str, *words: str) -> str:
-        found = self.llc("run", name, "--on", self.url, *words)
-        assert found.returncode == 0, found.stderr
-        return found.stdout.strip()
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        log = self.folder / f"worker-{len(self.workers)}.txt"
-        with log.open("w") as errors:
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "llc", "worker", "--db", self.url, *words],
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stderr=errors,
-                text=True,
-            )
-        self.workers.append(worker)
-        postgres.until(lambda: log.read_text() or worker.poll() is not None)
-        return worker
-
-    def said(self) -> str:
-        return "".join(path.read_text() for path in sorted(self.folder.glob("worker-*.txt")))
-
-    def row(self, run: str) -> dict[str, Any]:
-        names = "status", "outcome", "owner", "epoch", "segment"
-        found = self.database.execute(f"select {', '.join(names)} from runs where id = %s", [run]).fetchone()
-        assert found is not None
-        return dict(zip(names, found, strict=True))
-
-    def await_status(self, run: str, status: str = "ended") -> dict[str, Any]:
-        postgres.until(lambda: self.row(run)["status"] == status)
-        return self.row(run)
-
-    def log(self) -> Counter[str]:
-        """How often each effect began and ended."""
-        path = self.folder / "log"
-        return Counter(path.read_text().splitlines() if path.exists() else [])
-
-    def await_log(self, text: str) -> None:
-        postgres.until(lambda: any(text in line for line in self.log()))
-
-    def worker_of(self, run: str) -> subprocess.Popen[str]:
-        """The process that owns a run."""
-        postgres.until(lambda: self.row(run)["owner"])
-        pid = int(str(self.row(run)["owner"]).rsplit("-", 2)[1])
-        return next(worker for worker in self.workers if worker.pid == pid)
-
-    def events(self, run: str) -> list[dict[str, Any]]:
-        parts = self.database.execute(
-            "select data from journal where run = %s order by position", [run], binary=True
-        ).fetchall()
-        return [json.loads(line) for line in b"".join(part for (part,) in parts).splitlines()]
-
-    def close(self) -> None:
-        for worker in self.workers:
-            if worker.poll() is None:
-                worker.send_signal(signal.SIGCONT)
-                worker.kill()
-            worker.wait(LIMIT_S)
-        self.database.close()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, database: str) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, database)
-    yield made
-    made.close()
+from clusters import LIMIT_S, Cluster
 
 
 def test_a_run_is_submitted_and_driven(cluster: Cluster) -> None:

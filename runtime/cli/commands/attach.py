@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from ...inspection import attach as attaching
 from ...runs.lookup import find_run_folder
 from .. import parameters as cli
+from .. import verbs
 
 
 def attach(
@@ -15,6 +17,7 @@ def attach(
         bool, cli.option("--stop", "", "Let Ctrl-C stop the run, as if it had been started here.")
     ] = False,
     verbose: Annotated[bool, cli.option("--verbose -v", "", "Show more, as `run` does.")] = False,
+    db: cli.RunsDatabase = None,
 ) -> int:
     """Show the progress of an active run, as if it had been started here.
 
@@ -23,4 +26,5 @@ def attach(
         llc attach fix-types --stop
     """
 
-    return attaching.attach(find_run_folder(target), stop, verbose)
+    ask = partial(verbs.load("database.requests:ask_to_stop", 2), db) if db is not None else None
+    return attaching.attach(find_run_folder(target), stop, verbose, ask)

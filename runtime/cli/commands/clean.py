@@ -10,6 +10,7 @@ from ...inspection import abandon
 from ...project import configuration, settings
 from ...runs import retention
 from .. import parameters as cli
+from .. import verbs
 from ..output import warn, write, write_json
 
 
@@ -32,6 +33,7 @@ def clean(
     dry_run: Annotated[
         bool, cli.option("--dry-run", "", "Show what would be removed, without removing it.")
     ] = False,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Remove old finished runs: their journals, outputs and programs; not what they changed in your files.
@@ -54,7 +56,10 @@ def clean(
             raise UserError("bad-option", f"`{older_than}` is no age", "such as 30d, 12h, 90m or 4w")
     elif keep is None and size is None and not unfinished:
         keep, age, limit = configuration.load(ROOT).retention
-    if unfinished:
+    problems: list[str] = []
+    if db is not None:
+        gone = verbs.load("database.removal:clean", 2)(db, target, keep, age, limit, unfinished, dry_run)
+    elif unfinished:
         gone, problems = abandon.forget(abandon.chosen(target, keep, age, limit), dry_run)
     else:
         gone, problems = retention.clean(ROOT, target, keep, age, limit, dry_run=dry_run)

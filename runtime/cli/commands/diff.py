@@ -26,6 +26,7 @@ def diff(
     ] = None,
     stat: Annotated[bool, cli.option("--stat", "", "Only the number of changed lines per file.")] = False,
     name_only: Annotated[bool, cli.option("--name-only", "", "Only the names of changed files.")] = False,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Show the files that a run changed.

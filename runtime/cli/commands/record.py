@@ -19,6 +19,7 @@ def record(
         ),
     ] = None,
     force: Annotated[bool, cli.option("--force", "", "Replace an existing case.")] = False,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Make a test case of a run.

@@ -23,6 +23,7 @@ def replay(
             complete=cli.complete_loop,
         ),
     ] = None,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Replay a recorded run without executing anything; report differences.

@@ -20,6 +20,7 @@ def trace(
     at: Annotated[
         cli.Text, cli.option("--at", "N", "Only this point: an effect's number, iN or a state.")
     ] = None,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Step through a run, forwards and backwards.

@@ -35,6 +35,7 @@ def graph(
     all_edges: Annotated[
         bool, cli.option("--all-edges", "", "Draw all routes as lines; fold nothing.")
     ] = False,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Show the states and routes of a loop, as a diagram or a picture.

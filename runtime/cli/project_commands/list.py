@@ -12,6 +12,7 @@ from ..output import write, write_json
 
 def list_(
     running: Annotated[bool, cli.option("--running", "", "List unfinished runs.")] = False,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """List the loops of this project, or its unfinished runs."""

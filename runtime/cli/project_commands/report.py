@@ -33,6 +33,7 @@ def report(
         cli.option("--no-outputs", "", "Leave out outputs, values, commands, and texts of agents and files."),
     ] = False,
     open_: Annotated[bool, cli.option("--open", "", "Open the page in a browser.")] = False,
+    db: cli.RunsDatabase = None,
 ) -> int:
     """Write what a run did to one HTML file, or compare two runs.
 

@@ -1,0 +1,81 @@
+"""The database that a command line means, and the folder in which a command reads its runs.
+
+The option comes first, then the environment, then the project's configuration; `none` means the runs in
+the project's own folder. `--on` needs a word of its own, `cluster`: without it a run starts on this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+
+from ..host import environment, files
+from ..host.errors import UserError
+from ..host.paths import HISTORY, ROOT, RUNNING
+from ..project import configuration
+from . import output, project_folder, verbs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VARIABLE = "LLC_DB"
+NONE, CLUSTER = "none", "cluster"
+# They read the runs of a database in a folder that takes the place of the project (`database.views`).
+# The value tells which runs they list without a target: ended ones, others, or both.
+_VIEWS = {
+    **dict.fromkeys(("status", "list", "answer"), False),
+    "history": True,
+    **dict.fromkeys(("logs", "profile", "attach", "trace", "replay", "record", "report", "graph", "ui")),
+}
+# Folders of `.loops` that commands write to.
+_WRITTEN = {"record": ("tests",)}
+
+
+def choose(verb: verbs.Verb, given: dict[str, Any]) -> dict[str, Any]:
+    """The values of a command line with the address of the database that it means. Raises UserError."""
+    if given.get("on") == CLUSTER:
+        url = named()
+        if url is None:
+            help = f"write `database: URL` into .loops/config.yaml, set {VARIABLE}, or say --on URL"
+            raise UserError("no-database", "no database is named", help)
+        return {**given, "on": url}
+    if verb.name == "diff" and given.get("db") is not None:
+        help = "the files that it changed are on its result branch; llc report RUN --db shows its steps"
+        raise UserError("bad-option", "the database has no trees of the files of a run", help)
+    if verb.name == "diff" or all(row.name != "db" for row in verb.options):
+        return given
+    asked = given.get("db")
+    if asked is None and not _is_here(given.get("target") or given.get("run")):
+        asked = named()
+        if asked is not None and verb.name in _VIEWS and not (given.get("json") or given.get("quiet")):
+            output.note("in the database of the cluster; --db none: in this folder")
+    return {**given, "db": None if asked == NONE else asked}
+
+
+def named() -> str | None:
+    """The address that the environment or the project names; None without one."""
+    with contextlib.suppress(configuration.Unusable):  # reported when something runs
+        return environment.environ.get(VARIABLE) or configuration.load_usable(ROOT).database
+    return None
+
+
+def _is_here(target: object) -> bool:
+    """Whether this is the id of a run in the project's folder."""
+    return isinstance(target, str) and any(
+        files.isdir(os.path.join(folder, target)) for folder in (RUNNING, HISTORY) if target
+    )
+
+
+def enter(verb: verbs.Verb, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Go to a folder with the runs of the database, if the command reads such: the view, and the values."""
+    url = given.get("db")
+    is_listing_loops = verb.name == "list" and not given.get("running")
+    if url is None or verb.name not in _VIEWS or is_listing_loops:
+        return None, given
+    given = project_folder.leave([*verb.arguments, *verb.options], given)
+    named = [given[name] for name in ("target", "run", "other") if isinstance(given.get(name), str)]
+    chosen = named[1:] if verb.name == "graph" and len(named) > 1 else named
+    is_ended = None if chosen else _VIEWS[verb.name]
+    view = verbs.load("database.views:enter", 2)(url, chosen, is_ended, _WRITTEN.get(verb.name, ()))
+    return view, given

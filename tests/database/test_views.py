@@ -1,0 +1,149 @@
+"""Subcommands that read runs read those of a database, from any machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import postgres
+import psycopg
+import pytest
+from clusters import LIMIT_S, Cluster
+
+from llc.runtime.database import removal
+
+
+@pytest.fixture
+def ended(cluster: Cluster) -> str:
+    """A run that a worker has driven to its end."""
+    cluster.loop("job")
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_status(run)
+    return run
+
+
+def _db(cluster: Cluster, *words: str, cwd: Path | None = None, **variables: str) -> str:
+    found = subprocess.run(
+        [sys.executable, "-m", "llc", *words],
+        cwd=cwd or cluster.folder,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, **variables},
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_an_ended_run_is_read(cluster: Cluster, ended: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Without a checkout of the project."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("trace", "replay", "profile", "logs"):
+        assert _db(cluster, name, ended, "--db", cluster.url, "--json", cwd=elsewhere)
+    assert not os.listdir(elsewhere)
+
+
+def test_files_are_written_where_the_command_was_given(cluster: Cluster, ended: str) -> None:
+    """A report, a picture and a test case of a run that is only in the database."""
+    inner = cluster.folder / "inner"
+    inner.mkdir()
+    _db(cluster, "report", ended, "--db", cluster.url, cwd=inner)
+    assert [path.suffix for path in inner.iterdir()] == [".html"]
+    _db(cluster, "report", ended, "--db", cluster.url, "-o", "page.html", cwd=inner)
+    assert (inner / "page.html").exists()
+    _db(cluster, "graph", "job", "--run", ended, "--db", cluster.url, "-o", "job.svg", cwd=inner)
+    assert (inner / "job.svg").exists()
+    assert "1×" in _db(cluster, "graph", "job", "--run", ended, "--db", cluster.url)
+    _db(cluster, "record", ended, "--db", cluster.url)
+    assert (cluster.folder / ".loops/tests/job.yaml").exists()
+    _db(cluster, "record", ended, "--db", cluster.url, "-o", "inner/case.yaml")
+    assert (inner / "case.yaml").exists()
+    assert not list(cluster.folder.glob(".loops/.*/job-*/*.events.jsonl"))
+
+
+def test_the_database_of_the_project(cluster: Cluster, ended: str) -> None:
+    """`database:` in the configuration and LLC_DB take the place of `--db`; `none` means the folder."""
+    shown = _db(cluster, "history", "--json", LLC_DB=cluster.url)
+    assert ended in shown
+    (cluster.folder / ".loops/config.yaml").write_text(f"database: {cluster.url}\n")
+    assert ended in _db(cluster, "history")
+    assert ended not in _db(cluster, "history", "--db", "none")
+    local = json.loads(_db(cluster, "run", "job", "--json"))["run"]
+    assert local not in _db(cluster, "history")
+    assert local in _db(cluster, "history", local)  # an id in the folder needs no option
+    submitted = _db(cluster, "run", "job", "--on", "cluster").strip()
+    assert cluster.await_status(submitted)["outcome"] == "success"
+    _db(cluster, "db", "check")
+    assert [row["run"] for row in json.loads(_db(cluster, "list", "--running", "--json"))] == []
+    completed = _db(
+        cluster, LLC_DB="", _LLC_COMPLETE="complete_bash", COMP_WORDS="llc logs job", COMP_CWORD="2"
+    )
+    assert submitted in completed
+
+
+def test_no_database_is_named(cluster: Cluster) -> None:
+    cluster.loop("job")
+    found = cluster.llc("run", "job", "--on", "cluster")
+    assert found.returncode == 2
+    assert "error[no-database]" in found.stderr
+    (cluster.folder / ".loops/config.yaml").write_text("database: mysql://h/d\n")
+    wrong = cluster.llc("run", "job")
+    assert "such as postgresql://" in wrong.stderr
+
+
+def test_old_runs_are_removed(cluster: Cluster) -> None:
+    """`clean --db` keeps what it is told to; stopped runs go only with --unfinished."""
+    cluster.loop("job")
+    cluster.start()
+    runs = [cluster.submit("job") for _ in range(3)]
+    for run in runs:
+        cluster.await_status(run)
+    left = cluster.submit("job", "--label", "absent")
+    _db(cluster, "stop", left, "--db", cluster.url)
+    dry = json.loads(_db(cluster, "clean", "job", "--keep", "2", "--dry-run", "--json", "--db", cluster.url))
+    assert dry["removed"] == runs[:1]
+    assert dry["bytes"] > 1000
+    gone = json.loads(_db(cluster, "clean", "--keep", "2", "--json", "--db", cluster.url))
+    assert gone["removed"] == runs[:1]
+    for table in ("journal", "documents"):
+        where = f"select count(*) from {table} where run = %s"
+        assert cluster.database.execute(where, [runs[0]]).fetchone() == (0,)
+    gone = json.loads(_db(cluster, "clean", left, "--unfinished", "--json", "--db", cluster.url))
+    assert gone["removed"] == [left]
+    assert "unknown-run" in cluster.llc("clean", "absent", "--db", cluster.url).stderr
+    with psycopg.connect(cluster.url, autocommit=True, options="-c search_path=llc") as connection:
+        removal.remove(connection, cluster.folder.name, None, "ended", (1, None, None))
+    found = cluster.database.execute("select id from runs").fetchall()
+    assert [run for (run,) in found] == runs[2:]
+
+
+def test_trees_are_not_in_the_database(cluster: Cluster) -> None:
+    refused = cluster.llc("diff", "job", "--db", cluster.url)
+    assert refused.returncode == 2
+    assert "no trees" in refused.stderr
+
+
+def test_the_output_of_an_action_is_shown_while_it_runs(cluster: Cluster) -> None:
+    """`attach --db` shows text of an action in progress, and the end; Ctrl-C with --stop stops the run."""
+    cluster.loop("job", first="echo so-$((1+1)); while [ ! -e go ]; do sleep 0.02; done")
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/1 begins")
+    words = [sys.executable, "-m", "llc", "attach", run, "--db", cluster.url]
+    output = cluster.folder / "attached"
+    with (
+        output.open("w") as file,
+        subprocess.Popen(words, cwd=cluster.folder, stdout=file, stderr=file) as it,
+    ):
+        try:
+            postgres.until(lambda: "so-2" in output.read_text())
+            (cluster.folder / "go").touch()
+            assert it.wait(LIMIT_S) == 0
+        finally:
+            it.kill()
+    assert output.read_text().count("so-2") == 1
+    assert cluster.database.execute("select count(*) from live").fetchone() == (0,)
