@@ -71,6 +71,7 @@ _HOMES = {
     "FlowError": "runtime.launch.program_api",
     "compile": "runtime.launch.program_api",
     "evaluate": "runtime.launch.program_api",
+    "match_in_helper": "runtime.effects.regex",  # for `ir/regex.py`
     "run": "runtime.launch.api",
     "run_many": "runtime.launch.api",
 }

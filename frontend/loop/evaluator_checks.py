@@ -25,15 +25,12 @@ def jq_problem(text: str) -> str | None:
 
 
 def regex_problem(text: str) -> str | None:
-    import re2  # type: ignore[import-untyped, unused-ignore]
+    from ...ir.regex import compiled
 
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(text, options)
-    except re2.error as error:
-        found = error.args[0]
-        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+        compiled(text)
+    except ValueError as error:
+        return str(error)
     return None
 
 

@@ -15,6 +15,7 @@ from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.names import spellings
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import EFFECTS
+from ...ir.regex import compiled
 from ...ir.spans import Source
 from ..host import signals
 from .scripted_world import EPOCH, Rule, ScriptedWorld
@@ -229,15 +230,10 @@ class _Reader(SchemaReader):
         return found
 
     def pattern(self, command: str, spec: RuleSpec) -> Any:
-        import re2  # type: ignore[import-untyped, unused-ignore]
-
-        options = re2.Options()
-        options.log_errors = False
         try:
-            return re2.compile(command, options)
-        except re2.error as error:
-            words = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-            message = f"`command` is not a regular expression: {words}"
+            return compiled(command)
+        except ValueError as error:
+            message = f"`command` is not a regular expression: {error}"
             self.error("invalid-regex", message, spec.spans["command"])
             return None
 

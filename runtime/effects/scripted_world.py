@@ -11,6 +11,7 @@ from typing import Any
 
 from ...ir.effects import EFFECTS, TASK_RESULT
 from ...ir.light_records import LightRecord, field
+from ...ir.regex import MatchLimit, encoded
 from ..host import signals
 from ..host.clock import timestamp
 from ..host.effect_context import Context, EffectLike, leave, pause
@@ -52,7 +53,7 @@ class Rule(LightRecord):
             reasons.append(f"is for {' or '.join(f'`{kind}`' for kind in self.kinds)}")
         if self.state is not None and self.state != state:
             reasons.append(f"is for state `{self.state}`")
-        if self.pattern is not None and not self.pattern.search(_subject(effect)):
+        if self.pattern is not None and not self._is_match(_subject(effect)):
             reasons.append(f"wants a command with `{self.command}`")
         if self.name is not None and self.name != effect.args.get("name"):
             reasons.append(f"is for `{self.name}`")
@@ -63,6 +64,12 @@ class Rule(LightRecord):
         if self.is_used_up:
             reasons.append(f"has answered {self.used} time{'s' * (self.used != 1)} and is used up")
         return reasons
+
+    def _is_match(self, subject: str) -> bool:
+        try:
+            return self.pattern.search(encoded(subject)) is not None
+        except MatchLimit as error:
+            raise NoRule(f"line {self.line} of the script: {error}") from None
 
     def take(self) -> dict[str, Any]:
         result = self.results[min(self.used, len(self.results) - 1)]

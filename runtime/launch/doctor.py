@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...ir.diagnostics import CompileError
+from ...ir.regex import load_re2
 from ...vm.code.lift import lift
 from ..effects.process import Runner
 from ..host import environment
@@ -42,6 +43,7 @@ def _installation() -> Iterator[Check]:
         for program, use in _PROGRAMS.items():
             path = runner.find(program)
             yield Check(program, OK, path) if path else Check(program, WARNING, "is not on PATH", use)
+        yield _regular_expressions()
         yield _configuration()
         installed = [name for name in agents.known_names() if runner.find(str(agents.known(name).argv[0]))]
         for name in installed:
@@ -64,6 +66,15 @@ def _with_version(check: Check, name: str) -> Check:
     if found[0] in agent.tested:
         return Check(check.subject, OK, f"{check.message} {found[0]}")
     return Check(check.subject, OK, f"{check.message} {found[0]}, tested with {', '.join(agent.tested)}")
+
+
+def _regular_expressions() -> Check:
+    if load_re2() is not None:
+        return Check("RE2", OK, "is installed")
+    message = "google-re2 is not installed: patterns are matched in a helper process, slowly and with limits"
+    return Check(
+        "RE2", WARNING, message, "pip install google-re2; it is built from source where there is no wheel"
+    )
 
 
 def _configuration() -> Check:

@@ -12,8 +12,9 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from ...ir.regex import load_re2
 from ..host import environment, files, processes
 from ..host.secret_files import is_secret
 
@@ -25,6 +26,8 @@ _LONGEST_PATTERN = 8 << 10
 _BYTES = "latin-1"
 # Patterns compiled together; the regular expression engine cannot handle more than some thousands.
 _PORTION = 500
+# Stars of a pattern where RE2 is not installed: each multiplies the time by the length of the path.
+_MOST_STARS = 4
 # Seconds between two checks for an interrupt.
 _LOOK = 0.1
 
@@ -289,13 +292,28 @@ def _compiled(lines: list[str]) -> Any:
     """The patterns of these lines; None where one of them is none."""
     import warnings
 
-    import re2  # type: ignore[import-untyped, unused-ignore]
     from pathspec import GitIgnoreSpec
 
+    # Of the engines that there may be the one that no pattern makes slow.
+    backend: Literal["re2", "simple"] = "re2"
+    wrong: type[Exception] = re.error
+    re2 = load_re2()
+    if re2 is not None:
+        wrong = re2.error
+    else:
+        backend = "simple"
+        lines = [bounded for line in lines if (bounded := _bounded(line)) is not None]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # what looks odd may be what was meant
-            # Of the engines that there may be the one that no pattern makes slow.
-            return GitIgnoreSpec.from_lines(lines, backend="re2")
-    except (ValueError, re.error, re2.error):
+            return GitIgnoreSpec.from_lines(lines, backend=backend)
+    except (ValueError, re.error, wrong):
         return None
+
+
+def _bounded(line: str) -> str | None:
+    """A pattern cut off after `_MOST_STARS` stars, so that it ignores more; None for a longer exception."""
+    parts = line.split("*")
+    if len(parts) - 1 <= _MOST_STARS:
+        return line
+    return None if line.startswith("!") else "*".join(parts[:_MOST_STARS]) + "*"

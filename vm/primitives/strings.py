@@ -1,6 +1,6 @@
 """Text functions: the code of the primitives over strings, but for those that build shell words.
 
-Regular expressions are RE2's, whose searches take linear time whatever the expression.
+Regular expressions are RE2's, whose searches take linear time whatever the expression (`ir/regex.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
+
+    from ...ir.regex import Expression, Match
 
     Value = Any
 
@@ -293,20 +295,18 @@ def json_format(value: Value, indent: Value = 0) -> str:
 # --- regular expressions ----------------------------------------------------------------------
 
 
-def compiled(pattern: str) -> Any:
-    """The RE2 expression of a pattern, for encoded texts. ValueError where it is none."""
-    import re2  # type: ignore[import-untyped]
+def compiled(pattern: str) -> Expression:
+    """The expression of a pattern, for encoded texts. ValueError where it is none."""
+    from ...ir.regex import compiled
 
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(encoded(pattern), options)
-    except re2.error as error:
-        said = error.args[0] if error.args else "invalid"
-        raise ValueError(said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
+    return compiled(pattern)
 
 
-def _expression(pattern: Value) -> Any:
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _expression(pattern: Value) -> Expression:
     try:
         return compiled(string(pattern))
     except ValueError as error:
@@ -317,29 +317,37 @@ def _expression(pattern: Value) -> Any:
 # RE2 counts in bytes: text goes in and out of it encoded, and offsets never need to be translated.
 
 
-def encoded(value: str) -> bytes:
-    return value.encode("utf-8", "replace")
-
-
 def _decoded(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
 def regex_match(pattern: Value, value: Value) -> Value:
     """The first match, then its groups; null where there is none."""
-    found = _expression(pattern).search(encoded(string(value)))
+    expression = _expression(pattern)
+    try:
+        found = expression.search(encoded(string(value)))
+    except ValueError as error:
+        raise PrimitiveFault("too-large", str(error)) from None
     if found is None:
         return None
     return (_decoded(found.group()), *map(_decoded, found.groups()))
 
 
-def _matches(pattern: Value, data: bytes) -> Iterator[Any]:
-    """All matches from left to right; an empty one only between characters."""
-    for number_, found in enumerate(_expression(pattern).finditer(data), 1):
+def _matches(pattern: Value, data: bytes) -> Iterator[Match]:
+    """All matches from left to right; an empty one only between characters, and once at a place."""
+    expression = _expression(pattern)
+    try:
+        matches = expression.finditer(data)
+    except ValueError as error:
+        raise PrimitiveFault("too-large", str(error)) from None
+    last = -1  # RE2's binding gives an empty match at the end twice
+    for number_, found in enumerate(matches, 1):
         bounds.check_items(number_)
         at = found.start()
-        if at == found.end() and at < len(data) and data[at] & 0xC0 == 0x80:
-            continue
+        if at == found.end():
+            if at == last or (at < len(data) and data[at] & 0xC0 == 0x80):
+                continue
+            last = at
         yield found
 
 
@@ -365,7 +373,7 @@ def regex_replace(pattern: Value, value: Value, replacement: Value) -> str:
     return _joined([b"".join([*parts, data[end:]]).decode("utf-8", "replace")])
 
 
-def _filled(template: bytes, found: Any) -> bytes:
+def _filled(template: bytes, found: Match) -> bytes:
     def meant(reference: re.Match[bytes]) -> bytes:
         if reference[1] == b"\\":
             return b"\\"

@@ -291,9 +291,7 @@ def judge_contains(text: Value, pattern: Value, match: Value, negate: Value, tru
         try:
             matched = _search(pattern, text)
         except ValueError as error:
-            return _result(
-                "error", matched=False, pattern=pattern, message=f"the pattern is no RE2 expression: {error}"
-            )
+            return _result("error", matched=False, pattern=pattern, message=str(error))
     if truncated and not matched:
         message = "the pattern is not in what was kept of an output too large to keep whole"
         return _result("error", matched=False, pattern=pattern, message=message)
@@ -301,8 +299,14 @@ def judge_contains(text: Value, pattern: Value, match: Value, negate: Value, tru
 
 
 def _search(pattern: str, text: str) -> bool:
-    """Whether RE2 finds `pattern`; `$` also holds before a final newline. ValueError: no expression."""
-    expression = strings.compiled(pattern)
+    """Whether RE2 finds `pattern`; `$` also holds before a final newline.
+
+    Raises ValueError with a message for people: it is no expression, or the match took too much without RE2.
+    """
+    try:
+        expression = strings.compiled(pattern)
+    except ValueError as error:
+        raise ValueError(f"the pattern is no RE2 expression: {error}") from None
     data = strings.encoded(text)
     if expression.search(data) is not None:
         return True

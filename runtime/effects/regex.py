@@ -1,0 +1,108 @@
+"""Regular expressions where RE2 is not installed: matched in a helper process, with limits.
+
+The helper matches with Python's `re`, which can take exponential time, so it is ended after `LIMIT`
+seconds and has bounded memory. `regex_worker` accepts only what RE2 accepts too.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import Any
+
+from ...ir.regex import MatchLimit
+from ..host import environment, processes, threads
+from ..host.effect_context import Interrupt
+from ..host.screen import Screen
+from ..models.worker import Worker, WorkerEnded, WorkerTimeout
+
+# Seconds one match may take.
+LIMIT = 5.0
+NOTE = (
+    "note: google-re2 is not installed: regular expressions are matched in a helper process, "
+    f"slowly and for at most {LIMIT:g} s each (operating.md, Without RE2)\n"
+)
+
+
+class Found:
+    """A match in a text, by the bounds of the match and of its groups in bytes."""
+
+    def __init__(self, text: bytes, bounds: list[list[int] | None]) -> None:
+        self._text = text
+        self._bounds = bounds
+
+    def start(self) -> int:
+        return self._bounds[0][0] if self._bounds[0] else 0
+
+    def end(self) -> int:
+        return self._bounds[0][1] if self._bounds[0] else 0
+
+    def group(self, number: int = 0) -> bytes | None:
+        at = self._bounds[number]
+        return None if at is None else self._text[at[0] : at[1]]
+
+    def groups(self) -> tuple[bytes | None, ...]:
+        return tuple(self.group(number) for number in range(1, len(self._bounds)))
+
+
+class HelperExpression:
+    """A pattern that the helper matches."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+
+    def search(self, text: bytes) -> Found | None:
+        return next(iter(self._matches(text, most=1)), None)
+
+    def finditer(self, text: bytes) -> list[Found]:
+        return self._matches(text)
+
+    def _matches(self, text: bytes, most: int | None = None) -> list[Found]:
+        rows = _ask({"pattern": self._pattern, "text": text.decode("utf-8", "replace"), "most": most})[
+            "matches"
+        ]
+        return [Found(text, bounds) for bounds in rows]
+
+
+@lru_cache(maxsize=256)
+def match_in_helper(pattern: str) -> HelperExpression:
+    """The expression of a pattern. Raises ValueError."""
+    _ask({"pattern": pattern, "text": None})
+    return HelperExpression(pattern)
+
+
+def _ask(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        answer = _helper.ask({**request, "limit": LIMIT})
+    except WorkerTimeout:
+        raise MatchLimit(f"without RE2, a match may take {LIMIT:g} s, and this one takes longer") from None
+    except WorkerEnded as error:
+        raise MatchLimit(f"without RE2, the match was too much for its helper process: {error}") from None
+    if "error" in answer:
+        raise (MatchLimit if "limit" in answer else ValueError)(answer["error"])
+    return answer
+
+
+class _Helper:
+    """The helper of this process, started at the first match; a forked process starts its own."""
+
+    def __init__(self) -> None:
+        self._lock = threads.Lock()
+        self._worker: Worker | None = None
+        self._owner = 0
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            if self._worker is None:
+                Screen(sys.stderr).write(NOTE)
+            if self._worker is None or self._owner != processes.getpid():
+                kept = {
+                    name: value
+                    for name, value in environment.environb.items()
+                    if name.startswith((b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_"))
+                }
+                self._worker, self._owner = Worker("effects.regex_worker", kept), processes.getpid()
+            return self._worker.ask(request, LIMIT, Interrupt())
+
+
+_helper = _Helper()
