@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .runtime.launch.api import run, run_many
     from .runtime.launch.program_api import FlowError, compile, evaluate
     from .vm.code.image import Image, ImageError
-    from .vm.jit.runtime.tiered import Machine
     from .vm.machine.machine import Done, Effect, OutOfFuel, Waiting
+    from .vm.tiered import Machine
     from .vm.values.faults import Fault
 
 __all__ = [
@@ -62,7 +62,7 @@ _HOMES = {
     "Image": "vm.code.image",
     "ImageError": "vm.code.image",
     "JournalError": "runtime.journal.journal",
-    "Machine": "vm.jit.runtime.tiered",
+    "Machine": "vm.tiered",
     "NoRule": "runtime.effects.scripted_world",
     "OutOfFuel": "vm.machine.machine",
     "Outcome": "runtime.journal.outcome",

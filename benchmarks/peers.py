@@ -24,7 +24,7 @@ from report import BYTES, TIMES, Row, Section, row
 from resuming import Told, cut_run
 from sizes import Sizes
 
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 _LIMIT_EXIT = 3
 _THEIR_LIMIT_EXIT = 1

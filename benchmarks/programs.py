@@ -20,8 +20,8 @@ from sizes import Sizes
 from llc.frontend.compile import compile_text
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done
+from llc.vm.tiered import Machine
 
 # --- the programs -------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks
 from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 _FEW = 10
 _PORTION = 1000

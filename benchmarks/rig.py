@@ -21,8 +21,8 @@ from llc.runtime.journal.outcome import Outcome
 from llc.runtime.runs import locks
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 
 # What an action that did its work gives, at once.
 ANSWER = {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}

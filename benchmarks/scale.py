@@ -14,7 +14,7 @@ from report import Section, row
 from sizes import Sizes
 
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 _SMALL = 10
 

@@ -15,7 +15,7 @@ from sizes import Sizes
 
 from llc.runtime.project.verify import verify_image
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 _SMALL = 10
 _CAPTURED = 1_000_000

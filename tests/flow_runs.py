@@ -8,8 +8,8 @@ from llc.frontend.link.flow import compile_flow
 from llc.frontend.source.files import EXPRESSION, text_source
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 ANSWERS: dict[str, Any] = {

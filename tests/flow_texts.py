@@ -19,8 +19,8 @@ from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.nodes import Program
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 
 MARK = re.compile(r";\s*(=>|fault:|error:|warning:)\s*(.*)")
 

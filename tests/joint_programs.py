@@ -16,8 +16,8 @@ from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.code.lift import lift
 from llc.vm.code.verify import verify_image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, OutOfFuel
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 DEFAULTS = CompileOptions()

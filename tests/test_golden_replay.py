@@ -13,8 +13,8 @@ from llc.ir.effects import NOTES
 from llc.runtime.journal.position import event_fields
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 
 RUNNING = [case for case in CASES if worlds(case)]
 

@@ -22,8 +22,8 @@ from llc.frontend.loop.variable_checks import read_texts
 from llc.ir.builder import record
 from llc.ir.nodes import Note, Program
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 
 # Programs of several files have states of their own kinds: `tests/runtime/test_joint_runs.py`.
 RUNNING = [case for case in CASES if case.parent.name in ("loops", "rules") and not list(case.glob("*.sexp"))]

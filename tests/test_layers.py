@@ -61,7 +61,7 @@ ORDER = {
     ),
     "vm": (
         *("values", "primitives", "code", "machine"),
-        *("jit.model", "jit.analysis", "jit.codegen", "jit.runtime"),
+        *("jit.model", "jit.analysis", "jit.codegen", "jit.runtime", "tiered"),
     ),
     "runtime": (
         *("host", "journal", "runs", "ledger", "database", "project", "models", "memory", "trees", "effects"),

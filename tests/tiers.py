@@ -12,8 +12,8 @@ from smaller import smallest
 
 from llc.vm.code.image import Image
 from llc.vm.jit.codegen.translate import ONLY_INTERPRETED
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, OutOfFuel, Waiting
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 # How many programs each law is tried on: `make fuzz` asks for many, and for longer runs of them.

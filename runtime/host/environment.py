@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import chdir, defpath, environ, environb, getcwd, getcwdb, geteuid, sysconf, urandom
 
-from .deferred import load
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

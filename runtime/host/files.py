@@ -57,7 +57,7 @@ from os import (
 from os import open as open_handle
 from os.path import exists, getmtime, getsize, isdir, isfile, islink, lexists, realpath, samefile
 
-from .deferred import load
+from . import load
 
 try:
     from os import fdatasync

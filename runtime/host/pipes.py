@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import dup, dup2, mkfifo, pipe, set_blocking
 
-from .deferred import load
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from os import (
 )
 from os import _exit as exit_now
 
-from . import files
-from .deferred import load
+from . import files, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

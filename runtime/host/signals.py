@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     import _signal as _signals
 
-    from .deferred import load
+    from . import load
 
     def __getattr__(name: str) -> Any:
         return load(globals(), {"signal": ("Signals",)}, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import get_terminal_size, isatty, tcsetpgrp
 
-from .deferred import load
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .deferred import load
+from . import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

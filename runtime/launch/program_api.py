@@ -10,8 +10,8 @@ from ...frontend.source.files import EXPRESSION
 from ...ir.compile_options import CompileOptions
 from ...vm.code.emit import emit
 from ...vm.code.image import Image
-from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.machine import Done, Effect
+from ...vm.tiered import Machine
 from ...vm.values.faults import Fault
 from ..effects.script_reader import load_world
 from ..effects.world import World

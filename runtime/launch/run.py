@@ -10,7 +10,7 @@ import sys
 
 from ... import __version__
 from ...vm.code.image import Image
-from ...vm.jit.runtime.tiered import Machine
+from ...vm.tiered import Machine
 from ..host import secrets
 from ..host.clock import timestamp
 from ..host.coroutines import Apart, Steps, alone

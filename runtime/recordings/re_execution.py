@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...vm.code.image import Image
-from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.migration import RenewalError, renew
 from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
+from ...vm.tiered import Machine
 from ...vm.values.faults import Fault
 from ..host.effect_context import exit_code
 from ..host.errors import Failure

@@ -13,8 +13,8 @@ from typing import Any
 from ...ir.records import frozen
 from ...ir.spans import Span
 from ...vm.code.image import Image
-from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.frames import FrameView
+from ...vm.tiered import Machine
 from ...vm.values.values import show, to_host
 from ..host import secrets
 from ..host.errors import Failure

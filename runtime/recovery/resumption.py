@@ -6,8 +6,8 @@ Owns the choice of the start of a replay. Nothing is performed here; `launch` co
 from __future__ import annotations
 
 from ...vm.code.image import Image
-from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.snapshot import SnapshotError
+from ...vm.tiered import Machine
 from ..host.effect_context import WorldLike
 from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE

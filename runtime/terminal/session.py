@@ -24,8 +24,8 @@ from ...ir.symbols import Symbol
 from ...ir.text import print_program
 from ...vm.code import linking
 from ...vm.code.disassembly import disassemble_functions
-from ...vm.jit.runtime.tiered import start
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
+from ...vm.tiered import start
 from ...vm.values.faults import Fault
 from ...vm.values.text_form import written
 from ...vm.values.values import Box, DynamicBox, FunctionValue, Value, to_host

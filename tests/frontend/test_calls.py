@@ -18,8 +18,8 @@ from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect
+from llc.vm.tiered import Machine
 
 TOOLS = """
 tools:

@@ -10,8 +10,8 @@ from flow_texts import findings, marks
 
 from llc.frontend.compile import compile_file, compile_text
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect
+from llc.vm.tiered import Machine
 
 FULL = """
 (defatom user:analyze

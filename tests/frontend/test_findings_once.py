@@ -12,8 +12,8 @@ from llc.frontend.compile import compile_text
 from llc.frontend.loop.json_schema import json_schema
 from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect
+from llc.vm.tiered import Machine
 
 
 def findings(**loop: Any) -> list[Diagnostic]:

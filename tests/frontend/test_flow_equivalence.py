@@ -19,8 +19,8 @@ from llc.ir.verify import verify
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.code.verify import verify_image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, OutOfFuel, Waiting
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault, PrimitiveFault
 
 LAWS = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))

@@ -14,8 +14,8 @@ from llc.ir.text import print_program
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 

@@ -11,8 +11,8 @@ from llc.frontend.link.flow import compile_flow
 from llc.frontend.source.files import read_source
 from llc.ir.diagnostics import CompileError
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done
+from llc.vm.tiered import Machine
 
 
 def value(folder: Path, **files: str) -> Any:

@@ -8,8 +8,8 @@ import pytest
 from flow_runs import machine_of, value_of
 from flow_texts import findings, run, value_text
 
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Fault, OutOfFuel
+from llc.vm.tiered import Machine
 
 CLAUSES = {
     "max-iterations": "3",

@@ -10,8 +10,8 @@ from flow_runs import finish, machine_of, value_of
 from flow_texts import findings, value_text
 
 import llc
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 VALUES = {

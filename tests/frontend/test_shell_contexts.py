@@ -20,8 +20,8 @@ from llc.frontend.compile import compile_text
 from llc.frontend.template.nodes import Problem
 from llc.frontend.template.template import parse
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import PrimitiveFault
 
 V = "${captured.v.output}"

@@ -15,8 +15,8 @@ from llc.frontend.lower.success_proof import ALL, GOOD, NOTHING, OUTPUT
 from llc.ir.diagnostics import CompileError
 from llc.ir.nodes import Program
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 
 LOOPS = Path(__file__).parents[1] / "golden" / "loops"
 # The loops of the gallery in which an agent works, and the successes that no check proves: those that a model

@@ -15,8 +15,8 @@ from llc.ir.diagnostics import CompileError
 from llc.ir.text import parse_program
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 
 OUTER_MS, INNER_MS = 5000, 1200
 OWN = f'add(get(now, "elapsed_ms"), {INNER_MS})'

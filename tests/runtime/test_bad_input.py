@@ -230,8 +230,8 @@ def _memory() -> int:
 
 def _run(text: str) -> tuple[object, int]:
     """A program's value, and by how much memory grew at most while it ran."""
-    from llc.vm.jit.runtime.tiered import Machine
     from llc.vm.machine.machine import Done, OutOfFuel
+    from llc.vm.tiered import Machine
 
     machine = Machine(llc.compile(text, "<expression>"))
     before, most = _memory(), 0

@@ -80,7 +80,7 @@ def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
     book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
     about = {"run": run.id, "program": image.name, "path": ".loops/count.yaml"}
     book.write("run_start", {"format": 1, **about, "program_hash": image.program_hash, "llc": ""})
-    from llc.vm.jit.runtime.tiered import Machine
+    from llc.vm.tiered import Machine
 
     interrupt = Interrupt()
     driver = Driver(Machine(image), world, book, run, Display(), interrupt, checkpoints=Checkpoints(run))
@@ -217,7 +217,7 @@ def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
     run = RunFolder.create("", "count")
     book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
     interrupt = Interrupt()
-    from llc.vm.jit.runtime.tiered import Machine
+    from llc.vm.tiered import Machine
 
     class Stopping(Told):
         def perform(self, effect: Any, context: Context) -> dict[str, Any]:

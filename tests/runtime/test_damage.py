@@ -29,7 +29,7 @@ from llc.runtime.runs import locks
 from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 SEQUENCE = """
 name: job

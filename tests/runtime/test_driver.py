@@ -42,7 +42,7 @@ from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import runs
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 
 class ToldWorld(World):

@@ -31,7 +31,7 @@ from llc.runtime.recovery.replay import replay
 from llc.runtime.runs import runs
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 # Runs each item as a command, then another with what that gave; the value is what came of all.
 EACH = """

@@ -22,7 +22,7 @@ from llc.runtime.inspection import profile_report
 from llc.runtime.journal import journal, reader
 from llc.runtime.journal.events import Event, StateEnter
 from llc.vm.code.emit import emit
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,7 +10,7 @@ import pytest
 from llc.ir.text import parse_program
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 
 
 def _image(text: str) -> Image:

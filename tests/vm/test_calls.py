@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done
+from llc.vm.tiered import Machine
 from llc.vm.values import bounds
 from llc.vm.values.faults import Fault
 

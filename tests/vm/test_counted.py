@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tiers import assert_alike, assert_alike_at_any_tick, told
 
 from llc.vm.jit.model import counted_loop
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 from llc.vm.values import bounds
 
 LAWS = settings(

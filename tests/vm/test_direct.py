@@ -27,8 +27,8 @@ from llc.vm.jit.codegen.translate import MOST_STATES, Translator
 from llc.vm.jit.runtime import functions
 from llc.vm.jit.runtime.process_state import RUNNING, SHALLOW
 from llc.vm.jit.runtime.tier import Direct
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, OutOfFuel
+from llc.vm.tiered import Machine
 from llc.vm.values import bounds
 from llc.vm.values.faults import Fault
 

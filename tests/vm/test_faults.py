@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Fault
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import TRACE_ENDS
 
 MachineOf = Callable[..., Machine]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from llc.vm.code.image import FunctionCode, Image, words
 from llc.vm.code.opcodes import BY_NAME, ROWS
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, OutOfFuel
+from llc.vm.tiered import Machine
 
 MachineOf = Callable[..., Machine]
 

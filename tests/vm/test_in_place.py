@@ -12,7 +12,7 @@ from llc.vm.code.image import Image
 from llc.vm.jit.analysis.range_checks import Indices
 from llc.vm.jit.analysis.uniqueness import InPlace
 from llc.vm.jit.model.function import Function
-from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.tiered import Machine
 from llc.vm.values import bounds
 
 # Rounds that may change a list and a map, or may not: others hold them, or ask for them again.

@@ -8,8 +8,8 @@ from llc.ir.text import parse_program
 from llc.vm.code.emit import EmitError
 from llc.vm.code.linking import Linker, functions_in
 from llc.vm.code.verify import verify_image
-from llc.vm.jit.runtime.tiered import start
 from llc.vm.machine.machine import Done
+from llc.vm.tiered import start
 from llc.vm.values.values import Box, FunctionValue
 
 FIRST = """

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, Fault, OutOfFuel, Waiting
+from llc.vm.tiered import Machine
 
 MachineOf = Callable[..., Machine]
 

@@ -12,8 +12,8 @@ from spec.blocks import take
 from llc.ir.text import parse_program
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.tiered import Machine
 
 SESSIONS = take("machine.md", "llc-ir", "python")
 EXAMPLE = take("snapshot.md", "llc-ir", "json")

@@ -16,9 +16,9 @@ from wild_programs import PROGRAMS
 from llc.ir.nodes import Program
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, Fault, OutOfFuel
 from llc.vm.machine.snapshot import FORMAT, SnapshotError
+from llc.vm.tiered import Machine
 
 # --- running them -----------------------------------------------------------------------------
 

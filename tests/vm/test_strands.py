@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llc.vm.code.image import Image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, Fault, OutOfFuel, Waiting
 from llc.vm.machine.snapshot import SnapshotError
+from llc.vm.tiered import Machine
 from llc.vm.values import bounds
 
 MachineOf = Callable[..., Machine]

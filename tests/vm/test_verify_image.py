@@ -22,8 +22,8 @@ from llc.vm.code.image import Image, ImageError
 from llc.vm.code.lift import lift
 from llc.vm.code.opcodes import BY_NAME, ROWS
 from llc.vm.code.verify import MAX_STACK, verify_image
-from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, OutOfFuel
+from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 SMALL = """

@@ -9,7 +9,7 @@ program. An image must be verified (`code/verify.py`): one that is not may end i
 cannot run forever without using fuel: every state must be left, and every jump that is not forward costs a
 tick.
 
-This machine interprets. `jit/runtime/tiered.py` extends it with the compiled tier.
+This machine interprets. `tiered.py` extends it with the compiled tier.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ execution uses this class, and code that only accepts machines is typed with `ma
 
 from __future__ import annotations
 
-from ...code.image import Image
-from ...machine import machine
-from ...values.values import FunctionValue
+from .code.image import Image
+from .machine import machine
+from .values.values import FunctionValue
 
 
 class Machine(machine.Machine):
@@ -18,8 +18,8 @@ class Machine(machine.Machine):
 
     def translate(self) -> machine.CompiledTier | str:
         # Deferred: most runs end before they are warm, and greenlet and the translator are slow to import.
-        from ..codegen.translate import obstacle
-        from .tier import Direct
+        from .jit.codegen.translate import obstacle
+        from .jit.runtime.tier import Direct
 
         return obstacle(self.image) or Direct(self)
 
