@@ -2,8 +2,9 @@
 
 A run of a compiled image takes less time than Python needs to load `re`, `contextlib` and `collections`. So
 its modules take from here what they need of those: types that are written in C and are there without them, a
-`re` that is loaded when it is first used, `suppress`. The digests are those of `hashlib` without OpenSSL. The
-interpreter's own modules are private, so where one is missing the public one is taken.
+`re` that is loaded when it is first used, patterns that are compiled then, `suppress`. The digests are those
+of `hashlib` without OpenSSL. The interpreter's own modules are private, so where one is missing the public
+one is taken.
 """
 
 from __future__ import annotations
@@ -58,12 +59,27 @@ __all__ = [
     "blake2b",
     "deque",
     "import_module",
+    "late_pattern",
     "length_hint",
     "partial",
     "re",
     "sha256",
     "suppress",
 ]
+
+
+class _LatePattern:
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = getattr(re.compile(self.pattern), name)
+        return value
+
+
+def late_pattern(text: str) -> re.Pattern[str]:
+    """A regular expression that is compiled when it is first used: most commands use few of theirs."""
+    return _LatePattern(text)  # type: ignore[return-value]
 
 
 def import_module(name: str) -> Any:

@@ -18,6 +18,7 @@ from typing import Any, assert_never
 import attrs
 
 from . import nodes
+from .python_internals import late_pattern
 from .spans import Places, Source, Span
 from .symbols import Symbol
 
@@ -25,10 +26,10 @@ from .symbols import Symbol
 _HEADS = {"setbox", "note"}
 _HEADS |= {"goto", "branch", "switch", "call", "tailcall", "perform", "parallel", "return", "fail"}
 KEYWORDS = _HEADS | {"on", "closure", "null", "true", "false", "inf", "nan"}
-BARE_NAME = re.compile(r"[A-Za-z_/][A-Za-z0-9_./]*(?:-[A-Za-z0-9_./]+)*")
+BARE_NAME = late_pattern(r"[A-Za-z_/][A-Za-z0-9_./]*(?:-[A-Za-z0-9_./]+)*")
 # What JSON leaves bare and an editor, a terminal or a text file would not keep. A surrogate is
 # written `\u{d83d}`, since two `\ud83d`-like escapes in a row mean one character.
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+_UNSAFE = late_pattern("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 _WIDTH = 100
 # Python refuses to print larger integers in decimal (sys.set_int_max_str_digits).
 _DECIMAL_BITS = 10_000

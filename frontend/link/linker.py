@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any
 
 from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS, CompileOptions
@@ -24,7 +23,7 @@ from ..loop.load import load, unread_context, with_llm_options
 from ..loop.schema import Loop, StateSpec, model_name
 from ..sexp.reader import read
 from ..source import files
-from ..source.files import EXPRESSION, read_source
+from ..source.files import EXPRESSION, path_from, read_source
 from ..tasks.registry import TaskRegistry
 from ..template.nodes import Given
 from .calls import arguments_of, target_of
@@ -267,5 +266,4 @@ class Linker:
 
 def imported_source(path: str, importer: str) -> Source:
     """The source that an `import` of `path` in the file `importer` names. Raises CompileError."""
-    folder = PurePath("" if importer == EXPRESSION else importer).parent
-    return read_source(str(folder / path))
+    return read_source(path_from("" if importer == EXPRESSION else importer, path))

@@ -7,11 +7,11 @@ rejects the loop, a warning does not (`spec/loops.md`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ...ir.diagnostics import Diagnostic, nearest, suggest
 from ...ir.effects import CANNOT_JUDGE, CONTINUE
+from ...ir.python_internals import late_pattern
 from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
@@ -28,7 +28,7 @@ from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text,
 
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
 _LIMIT_TARGETS = ("on_retry_exhausted", "on_rate_limit_exhausted", "on_throttle_hard")
-_CAPTURE_NAME = re.compile(r"[\w-]+")
+_CAPTURE_NAME = late_pattern(r"[\w-]+")
 
 
 def check(loop: Loop, document: Document | None = None) -> Iterator[Diagnostic]:

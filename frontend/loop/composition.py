@@ -13,6 +13,7 @@ from posixpath import basename, commonpath, dirname, join, normpath
 from typing import Any
 
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.python_internals import late_pattern
 from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
 from ..source.files import is_file, read_source, real
 from ..source.schema_reader import BAD, SchemaReader
@@ -23,8 +24,8 @@ from .dialect_schema import PARAMETERS, Parameter
 # Files that one loop may be made of.
 MAX_FILES = 100
 _KEYS = ("from", "flow", "state_defs", "import", "fragments")
-_PARAMETER = re.compile(r"\$\{param\.([\w-]+)((?::default=[^}]*)?(?::shell)?(?::default=[^}]*)?\??)\}")
-_STEP = re.compile(r"([^?\s]+)(?:\?([^:\s]+):([^:\s]+))?")
+_PARAMETER = late_pattern(r"\$\{param\.([\w-]+)((?::default=[^}]*)?(?::shell)?(?::default=[^}]*)?\??)\}")
+_STEP = late_pattern(r"([^?\s]+)(?:\?([^:\s]+):([^:\s]+))?")
 
 
 def compose(document: Document) -> bool:

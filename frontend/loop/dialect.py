@@ -6,11 +6,11 @@ loop with `dialect: little-loops` (`spec/dialect.md`). Must not contain: composi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic
+from ...ir.python_internals import late_pattern
 from ..template.nodes import Given
 from ..template.template import parse
 from .agent_schema import Budget
@@ -24,7 +24,7 @@ MOST_IN_A_ROW = 12
 # What little-loops takes for a test file.
 TEST_PATHS = ("**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*", "**/tests/**", "**/conftest.py")
 DEFAULT_STEPS = 50
-_RUN_FOLDER = re.compile(r"\$\{context\.run_dir(?:[:?][^}]*)?\}")
+_RUN_FOLDER = late_pattern(r"\$\{context\.run_dir(?:[:?][^}]*)?\}")
 _SESSIONS = {"fresh": "new", "continue": "continue"}
 _NOT_USED = ("Not ", "Not.")
 

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from ...ir.diagnostics import Diagnostic, labelled, nearest, suggest
+from ...ir.python_internals import late_pattern
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import Field, Spec, Type, fields_of
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 # Values of little-loops that mean the same as one of llc.
 _WORDS = {"spawn": "continue", "terminate": "end"}
-_VERDICT_KEY = re.compile(r"on_([A-Za-z][\w-]*)")
+_VERDICT_KEY = late_pattern(r"on_([A-Za-z][\w-]*)")
 # Placeholders for required fields of a loop that could not be read.
-_SHELL_WORD = re.compile(r"\w*sh|shell\w*|cmd|command|run")
+_SHELL_WORD = late_pattern(r"\w*sh|shell\w*|cmd|command|run")
 _STAND_IN: dict[str, Any] = {"text": "", "target": "", "map": {}}
 
 

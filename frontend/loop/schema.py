@@ -6,13 +6,13 @@ need not load. Must not be in here: YAML, templates, checks across fields.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ...ir.compile_options import DIALECTS
 from ...ir.effects import CONTINUE, ON_UNKNOWN, STALL_ROUNDS
+from ...ir.python_internals import late_pattern
 from ..source.schema import (
     ARGUMENTS,
     BOOLEAN,
@@ -365,9 +365,9 @@ _BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE = LlmStructured(), Answer(), ExitCode()
 _AGENT_TYPES = {"prompt": "slash", "slash_command": "slash"}
 # How deep a context value may refer to others.
 MAX_NESTING = 100
-_CONTEXT_FIRST = re.compile(r"\s*\$\{(?:raw:)?context\.([^}:]+)\}")
-_VARIABLE = re.compile(r"\$\{[^}]*\}?")
-_SLASH_COMMAND = re.compile(r"\s*/[A-Za-z0-9_][A-Za-z0-9_:-]*(\s|$)")
+_CONTEXT_FIRST = late_pattern(r"\s*\$\{(?:raw:)?context\.([^}:]+)\}")
+_VARIABLE = late_pattern(r"\$\{[^}]*\}?")
+_SLASH_COMMAND = late_pattern(r"\s*/[A-Za-z0-9_][A-Za-z0-9_:-]*(\s|$)")
 
 
 def is_slash_command(action: str) -> bool:

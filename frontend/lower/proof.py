@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.nodes import Program
+from ...ir.python_internals import late_pattern
 from .success_proof import ALL, NOTHING, OUTPUT, Unproven, unproven_successes
 
 # A last command that succeeds whatever was before it, and commands that tell nothing about the project.
-_ALWAYS = re.compile(
+_ALWAYS = late_pattern(
     r"(?:^|;|\|\||(?<!&)&(?!&)|\n)\s*(?:true|:|exit\s+0|(?:echo|printf)\b[^;&|\n]*)\s*;?\s*$"
 )
-_CONSTANT = re.compile(r"\s*(?:true|:|false|exit\s+\d+|(?:echo|printf)\b[^;&|\n$`<]*)\s*;?\s*")
+_CONSTANT = late_pattern(r"\s*(?:true|:|false|exit\s+\d+|(?:echo|printf)\b[^;&|\n$`<]*)\s*;?\s*")
 
 
 def told_by(command: str) -> int:

@@ -11,6 +11,7 @@ import re
 
 import attrs
 
+from ...ir.python_internals import late_pattern
 from ...ir.records import define
 from .expansions import HOLE, NAME
 from .grammar import ASSIGNMENT, KEYWORDS, MAX_DEPTH, OPERATOR
@@ -72,9 +73,9 @@ class Command:
 
 Pipeline = list[Command]
 
-_BARE = re.compile(r"[^\s'\"\\`$#;&|<>()\[\0]+")
-_QUOTED = re.compile(r"[^\"\\`$\0]+")
-_FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
+_BARE = late_pattern(r"[^\s'\"\\`$#;&|<>()\[\0]+")
+_QUOTED = late_pattern(r"[^\"\\`$\0]+")
+_FUNCTION = late_pattern(r"[ \t]*\([ \t]*\)")
 
 
 class TooDeep(Exception):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from . import expansions, heredocs
 from .expansions import HOLE, NAME
@@ -81,13 +82,13 @@ def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
     return tuple(reader.places.get(at, refused) for at in reader.holes)
 
 
-_PLAIN = re.compile(r"[^\s'\"\\`$#;&|<>()\0]+")
-_DOUBLE_PLAIN = re.compile(r"[^\"\\`$\0]+")
-_HEREDOC_PLAIN = re.compile(r"[^\\`$\0]+")
-_EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
+_PLAIN = late_pattern(r"[^\s'\"\\`$#;&|<>()\0]+")
+_DOUBLE_PLAIN = late_pattern(r"[^\"\\`$\0]+")
+_HEREDOC_PLAIN = late_pattern(r"[^\\`$\0]+")
+_EMPTY_PARENTHESES = late_pattern(r"\([ \t]*\)")
 # Bash 3 finds the end of `$( … )` by counting brackets, and counts these in comments and
 # here-documents too.
-_MISLEADING = re.compile(r"['\"`()\\]")
+_MISLEADING = late_pattern(r"['\"`()\\]")
 
 
 class _Reader:

@@ -7,23 +7,23 @@ variables through `refuse`, and gives the place behind the expansion or raises `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from ...ir.python_internals import late_pattern
 from .hazards import IN_ANSI, IN_ARITHMETIC, IN_BACKTICKS, IN_PARAMETER, Hazard, Unsure
 
 HOLE = "\0"
 Refuse = Callable[[int, Hazard], None]
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
-_ANSI = re.compile(r"\$'(?:[^'\\]|\\[^'])*'")
-_BACKTICKS = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
-_BALANCED = re.compile(r"(?:[^'\"\\]|\\.|'[^'\\]*'|\"(?:[^\"\\]|\\.)*\")*", re.DOTALL)
-_ARITHMETIC = re.compile(r"[A-Za-z0-9_ \t\n+\-*/%<>=!&|^~?:,#.\[\]]+")
-_PARAMETER_PLAIN = re.compile(r"[^'\"\\`${}\0]+")
-_PARAMETER_QUOTED = re.compile(r"'[^'\"\\`$}\0]*'")
-_PARAMETER_DOUBLE = re.compile(r"\"[^'\"\\`$}\0]*\"")
-_PARAMETER_ESCAPE = re.compile(r"\\[A-Za-z0-9/.,:;*?+_ \-]")
+NAME = late_pattern(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_ANSI = late_pattern(r"\$'(?:[^'\\]|\\[^'])*'")
+_BACKTICKS = late_pattern(r"(?s:`(?:[^`\\]|\\.)*`)")
+_BALANCED = late_pattern(r"(?s:(?:[^'\"\\]|\\.|'[^'\\]*'|\"(?:[^\"\\]|\\.)*\")*)")
+_ARITHMETIC = late_pattern(r"[A-Za-z0-9_ \t\n+\-*/%<>=!&|^~?:,#.\[\]]+")
+_PARAMETER_PLAIN = late_pattern(r"[^'\"\\`${}\0]+")
+_PARAMETER_QUOTED = late_pattern(r"'[^'\"\\`$}\0]*'")
+_PARAMETER_DOUBLE = late_pattern(r"\"[^'\"\\`$}\0]*\"")
+_PARAMETER_ESCAPE = late_pattern(r"\\[A-Za-z0-9/.,:;*?+_ \-]")
 
 
 def parameter(text: str, at: int, end: int, refuse: Refuse, *, is_quoted: bool) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 from ...ir.light_records import LightRecord
+from ...ir.python_internals import late_pattern
 from .expansions import Refuse
 from .hazards import IN_DELIMITER, Unsure
 
-DELIMITER = re.compile(
+DELIMITER = late_pattern(
     r"[ \t]*(?:'(?P<single>[\w.+-]+)'|\"(?P<double>[\w.+-]+)\"|\\(?P<escaped>[\w.+-]+)|(?P<bare>[\w.+-]+))"
     r"(?=[\s;&|<>()]|\Z)"
 )
-_VARIABLE_DELIMITER = re.compile(r"[ \t]*[^\s\0]*\0")
+_VARIABLE_DELIMITER = late_pattern(r"[ \t]*[^\s\0]*\0")
 
 
 def word_of(delimiter: re.Match[str]) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from .expansions import HOLE
 from .grammar import ASSIGNMENT, DECLARERS, words_of
@@ -34,61 +35,68 @@ SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcs
 _INSTEAD = "pass it as an argument instead: "
 _SHELL_FIX = _INSTEAD + "`sh -c '… \"$1\" …' _ @`"
 _QUERY_FIX = "give it to the query as a parameter, or check before that it is what you expect"
-_C = re.compile(r"-[A-Za-z]*c|--command=?")
-_E = re.compile(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
+_SCRIPT = late_pattern(r"-[A-Za-z]*c")
+_C = late_pattern(r"-[A-Za-z]*c|--command=?")
+_E = late_pattern(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
 _FIXED_NAME = "write the name of the program, so that it is known what it does with the value"
 _FIXED = "write a fixed text here; the program may run what the option says"
 _MAKE_FIX = "put it in the environment: `V=@ make …`, and write `$$V` in the recipe"
-_GIT_OPTIONS = re.compile(r"-[Cc]|--(?:git-dir|work-tree|namespace)")
-_PACK = re.compile(r"-u|--(?:upload-pack|receive-pack|exec|config)=?")
+_GIT_OPTIONS = late_pattern(r"-[Cc]|--(?:git-dir|work-tree|namespace)")
+_PACK = late_pattern(r"-u|--(?:upload-pack|receive-pack|exec|config)=?")
 _GIT_CODE = {
     **dict.fromkeys(("clone", "fetch", "fetch-pack", "ls-remote", "archive", "pull", "push"), _PACK),
-    "rebase": re.compile(r"-x|--exec=?"),
-    "difftool": re.compile(r"-x|--extcmd=?"),
-    "grep": re.compile(r"-O|--open-files-in-pager=?"),
-    "filter-branch": re.compile(r"--\w+-filter=?"),
+    "rebase": late_pattern(r"-x|--exec=?"),
+    "difftool": late_pattern(r"-x|--extcmd=?"),
+    "grep": late_pattern(r"-O|--open-files-in-pager=?"),
+    "filter-branch": late_pattern(r"--\w+-filter=?"),
 }
-_GIT_DATA = re.compile(r"user\.(?:name|email)=")
+_GIT_DATA = late_pattern(r"user\.(?:name|email)=")
 # What has to be in a command, without its quotes, for these programs to evaluate or run anything.
 NEEDED = {
-    "git": re.compile(rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b"),
-    "find": re.compile(r"-[A-Za-z]*c(?!\w)|-execdir|-ok"),
-    ".": re.compile(r"(?:\A|[\s;&|(){/!`])\.(?=[\s;|&()<>`]|\Z)"),
+    "git": late_pattern(rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b"),
+    "find": late_pattern(r"-[A-Za-z]*c(?!\w)|-execdir|-ok"),
+    ".": late_pattern(r"(?:\A|[\s;&|(){/!`])\.(?=[\s;|&()<>`]|\Z)"),
 }
 
 READERS = {
     name: reader
     for reader in (
-        Reader(SHELLS, re.compile(r"-[A-Za-z]*c"), _SHELL_FIX),
+        Reader(SHELLS, _SCRIPT, _SHELL_FIX),
         Reader(("su", "runuser", "script", "flock", "sg", "pwsh"), _C, _SHELL_FIX, False),
-        Reader(("python", "pypy"), re.compile(r"-[A-Za-z]*c"), _INSTEAD + "`python -c '… sys.argv[1] …' @`"),
+        Reader(
+            ("python", "pypy"), late_pattern(r"-[A-Za-z]*c"), _INSTEAD + "`python -c '… sys.argv[1] …' @`"
+        ),
         Reader(("perl",), _E, _INSTEAD + "`perl -e '… $ARGV[0] …' -- @`"),
         Reader(("ruby",), _E, _INSTEAD + "`ruby -e '… ARGV[0] …' -- @`"),
         Reader(("lua", "julia", "Rscript", "osascript"), _E, _INSTEAD + "put it behind the code"),
         Reader(
             ("node", "nodejs", "bun"),
-            re.compile(r"-(?:e|p|pe)|--(?:eval|print)=?"),
+            late_pattern(r"-(?:e|p|pe)|--(?:eval|print)=?"),
             _INSTEAD + "`node -e '… process.argv[1] …' @`",
         ),
-        Reader(("php",), re.compile(r"-r"), _INSTEAD + "`php -r '… $argv[1] …' -- @`"),
+        Reader(("php",), late_pattern(r"-r"), _INSTEAD + "`php -r '… $argv[1] …' -- @`"),
         Reader(("psql",), _C, "pass it as a variable instead: `psql -v v=@`, and `:'v'` in a query", False),
         Reader(("mysql", "mariadb"), _E, _QUERY_FIX, False),
         *(
             Reader(programs, option, fix, False, False)
             for programs, option, fix in (
-                (("ssh", "scp", "sftp"), re.compile(r"-[A-Za-z0-9]*[oF]"), _FIXED),
-                (("rsync",), re.compile(r"-[A-Za-z]*e|--rs(?:h|ync-path)=?"), _FIXED),
+                (("ssh", "scp", "sftp"), late_pattern(r"-[A-Za-z0-9]*[oF]"), _FIXED),
+                (("rsync",), late_pattern(r"-[A-Za-z]*e|--rs(?:h|ync-path)=?"), _FIXED),
                 (
                     ("tar",),
-                    re.compile(r"-[A-Za-z]*[IF]|--(?:use-c|checkpoint-a|to-c|rsh-c|info-s|new-v)\S*"),
+                    late_pattern(r"-[A-Za-z]*[IF]|--(?:use-c|checkpoint-a|to-c|rsh-c|info-s|new-v)\S*"),
                     _FIXED,
                 ),
-                (("env",), re.compile(r"-[A-Za-z0]*S|--split-string=?"), _SHELL_FIX),
-                (("make", "gmake"), re.compile(r"--eval=?|-E"), _MAKE_FIX),
-                (("vim", "vi", "ex", "nvim", "view"), re.compile(r"-[cS]|--cmd|\+"), _FIXED),
-                (("emacs", "gdb", "lldb"), re.compile(r"--?(?:i?ex|[eof]|eval\S*|execute|funcall)"), _FIXED),
-                (("sqlite3",), re.compile(r"--?cmd"), _QUERY_FIX),
-                (("xterm", "expect", "deno"), re.compile(r"-[ec]|eval"), _FIXED),
+                (("env",), late_pattern(r"-[A-Za-z0]*S|--split-string=?"), _SHELL_FIX),
+                (("make", "gmake"), late_pattern(r"--eval=?|-E"), _MAKE_FIX),
+                (("vim", "vi", "ex", "nvim", "view"), late_pattern(r"-[cS]|--cmd|\+"), _FIXED),
+                (
+                    ("emacs", "gdb", "lldb"),
+                    late_pattern(r"--?(?:i?ex|[eof]|eval\S*|execute|funcall)"),
+                    _FIXED,
+                ),
+                (("sqlite3",), late_pattern(r"--?cmd"), _QUERY_FIX),
+                (("xterm", "expect", "deno"), late_pattern(r"-[ec]|eval"), _FIXED),
             )
         ),
     )
@@ -110,22 +118,22 @@ _FILTER_FIX = {
 _CHECK_FIRST = (
     'check the value first: `v=@; case $v in *[!A-Za-z0-9]*) exit 2;; esac`, then use "$v" in double quotes'
 )
-_SCRIPT_OPTIONS = re.compile(r"-[A-Za-z]*[oOWXIMrS]|--(?:rcfile|init-file|require|import)")
-_SSH_OPTIONS = re.compile(r"-[A-Za-z0-9]*[BbcDEeFIiJLlmOoPpQRSWw]")
-_READ_OPTIONS = re.compile(r"-[A-Za-z]*[dinNptu]")
-_EVALUATING = re.compile(r"-[A-Za-z]*[aAin]")
-_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*\Z")
+_SCRIPT_OPTIONS = late_pattern(r"-[A-Za-z]*[oOWXIMrS]|--(?:rcfile|init-file|require|import)")
+_SSH_OPTIONS = late_pattern(r"-[A-Za-z0-9]*[BbcDEeFIiJLlmOoPpQRSWw]")
+_READ_OPTIONS = late_pattern(r"-[A-Za-z]*[dinNptu]")
+_EVALUATING = late_pattern(r"-[A-Za-z]*[aAin]")
+_SUBSCRIPT = late_pattern(r"[A-Za-z_]\w*\[[^\]]*\Z")
 # Bash evaluates what is assigned to these.
 _EVALUATED_NAMES = frozenset({"PS4", "OPTIND", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"})
 _RUN_NAMES = frozenset({"BASH_ENV", "PROMPT_COMMAND"})
 # Programs run these, or load code that they name.
-RUN_BY_PROGRAMS = re.compile(
+RUN_BY_PROGRAMS = late_pattern(
     r"EDITOR|VISUAL|PAGER|SHELL|BROWSER|\w+_(?:PAGER|EDITOR|ASKPASS|SSH)|MANPAGER|LESS(?:OPEN|CLOSE)|RUBYOPT"
     r"|GIT_(?:SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|CONFIG\w*)|LD_\w+|PYTHONSTARTUP|NODE_OPTIONS|PERL5OPT"
     r"|MAKEFLAGS|RSYNC_RSH|BASHOPTS|SHELLOPTS"
 )
-_INTERACTIVE = re.compile(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
-_MAKE_INPUT = re.compile(r"(?:^|\s)(?:-\w*f|--(?:make)?file)[ =]?(?:-|/dev/stdin|/dev/fd/0)(?:\s|\Z)")
+_INTERACTIVE = late_pattern(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
+_MAKE_INPUT = late_pattern(r"(?:^|\s)(?:-\w*f|--(?:make)?file)[ =]?(?:-|/dev/stdin|/dev/fd/0)(?:\s|\Z)")
 # Programs other than `READERS` that run the commands in their input.
 _COMMAND_INPUT = words_of("parallel at batch vim vi ex ed gdb tclsh expect sqlite3")
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -195,7 +203,7 @@ RUN_BY_SHELL = _code(
 
 # The program may be any: its name is not fixed.
 _UNKNOWN = Reader(
-    (), re.compile(r"-[A-Za-z]*[ceE]|--(?:command|eval|execute|expression)=?"), _FIXED_NAME, False
+    (), late_pattern(r"-[A-Za-z]*[ceE]|--(?:command|eval|execute|expression)=?"), _FIXED_NAME, False
 )
 # Builtins and programs that evaluate some of their words; most commands have none of these.
 EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _COMMAND_INPUT | _NAME_TAKERS | DECLARERS

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from ...ir.python_internals import late_pattern
 from .command_tree import Command, Outline, Part, Pipeline, Region, TooDeep
 from .expansions import HOLE
 from .grammar import ASSIGNMENT, DECLARERS, KEYWORDS, words_of
@@ -41,15 +42,15 @@ MAX_LENGTH = 1 << 17
 # What can evaluate a value in a text without its quotes: syntax, a variable that programs run, a name of a
 # command that is not fixed, a program. Most actions have none.
 _RUN_NAMES = RUN_BY_PROGRAMS.pattern.replace(r"\w+_", r"(?<=\w)_")
-_SYNTAX = re.compile(
+_SYNTAX = late_pattern(
     r"(?=[($\[@A-Z_])(?:\(\(|\$\[|(?<=\w)\[|\$\{!|@P\}|\$\{[^}]*:"
     r"|PS4|OPTIND|RANDOM|SECONDS|LINENO|HISTCMD|ENV|PROMPT_COMMAND"
     rf"|(?:{_RUN_NAMES})\b)"
 )
-_UNKNOWN_COMMAND = re.compile(
+_UNKNOWN_COMMAND = late_pattern(
     r"(?:[;|&(){}\n!`]|\b(?:then|do|else|elif|if|while|until|time|coproc)|=\S*\s|[<>]\s*\S+\s)\s*[$`]"
 )
-_PROGRAM = re.compile(r"(?:\A|(?<=[\s;&|(){/!`]))[^\s;&|(){}/!`<>]++(?=[\s;|&()<>`]|\Z)")
+_PROGRAM = late_pattern(r"(?:\A|(?<=[\s;&|(){/!`]))[^\s;&|(){}/!`<>]++(?=[\s;|&()<>`]|\Z)")
 # A program's name may end in a version.
 _VERSION = "0123456789."
 _NAMES = {*EVALUATORS, *(name.rstrip(_VERSION) for name in EVALUATORS)} - {""}
@@ -82,12 +83,12 @@ _COUNTS = {
     "jq": r"(?:\A|[| ])(?:length|tonumber)(?: [^|]*)?\Z",
 }
 _COUNTS["egrep"] = _COUNTS["grep"]
-_PRINTS = re.compile(r"\bprintf?\b[^;}\n]*")
-_PRINTS_NUMBER = re.compile(r"print (?:NR|length(?:\(\$?\w*\))?|int\([^()]*\)|(\w+)(?:\s*\+\s*0)?)\s*\Z")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_SUBSCRIPTED = re.compile(r"[A-Za-z_]\w*\[([^\]]*)\]\+?=")
-_DIGITS_LEFT = re.compile(r"\A//\[[!^]\\?-?0-9\]/?\Z")
-_FORMAT = re.compile(r"(?:[^%]|%%|%[-+ #0-9.]*[diouxXeEfFgGaA])*")
+_PRINTS = late_pattern(r"\bprintf?\b[^;}\n]*")
+_PRINTS_NUMBER = late_pattern(r"print (?:NR|length(?:\(\$?\w*\))?|int\([^()]*\)|(\w+)(?:\s*\+\s*0)?)\s*\Z")
+_IDENTIFIER = late_pattern(r"[A-Za-z_]\w*")
+_SUBSCRIPTED = late_pattern(r"[A-Za-z_]\w*\[([^\]]*)\]\+?=")
+_DIGITS_LEFT = late_pattern(r"\A//\[[!^]\\?-?0-9\]/?\Z")
+_FORMAT = late_pattern(r"(?:[^%]|%%|%[-+ #0-9.]*[diouxXeEfFgGaA])*")
 
 TOO_INTRICATE = Hazard(
     "unquotable-variable",

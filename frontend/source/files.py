@@ -34,6 +34,13 @@ def is_file(path: str) -> bool:
     return os.path.isfile(path)
 
 
+def path_from(file: str, path: str) -> str:
+    """A path that a file names, relative to the folder of that file."""
+    joined = os.path.join(os.path.dirname(file), path)
+    parts = [part for part in joined.split("/") if part not in ("", ".")]
+    return "/" * joined.startswith("/") + "/".join(parts)
+
+
 def names_in(folder: str) -> list[str]:
     """The sorted names in a folder; none if it cannot be read."""
     try:

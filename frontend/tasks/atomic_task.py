@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from ...ir.diagnostics import suggest
+from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from .signature import Parameter, Signature
@@ -35,7 +35,7 @@ HISTORY_SETTINGS: dict[str, tuple[Any, ...]] = {
 }
 MAX_SCHEMA_DEPTH = 50
 MAX_UNKNOWN = 20
-_PLACEHOLDER = re.compile(r"\{\{\s*([^\W\d][\w-]*)((?:\.[\w-]+)*)\s*\}\}")
+_PLACEHOLDER = late_pattern(r"\{\{\s*([^\W\d][\w-]*)((?:\.[\w-]+)*)\s*\}\}")
 _WORDS = ("object", "array", "string", "number", "integer", "boolean")
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from ...ir.python_internals import late_pattern
 from ..core.library import LIBRARY
 from ..core.reserved_names import CONFIG, FORM_NAMES, WORDS
 from .builtin_signatures import SYSTEM_TOOLS
 from .signature import RESERVED
 
 MAX_NAME = 100
-_NAME = re.compile(r"(?:[^\W\d]|<)[\w.:/?!*+<>=-]*")
-_PARAMETER = re.compile(r"[^\W\d][\w-]*")
+_NAME = late_pattern(r"(?:[^\W\d]|<)[\w.:/?!*+<>=-]*")
+_PARAMETER = late_pattern(r"[^\W\d][\w-]*")
 
 
 def is_name(text: str) -> bool:

@@ -7,12 +7,12 @@ that a program defines (`defatom`) have a scope and are not in the registry.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from posixpath import join
 
 from ...ir.diagnostics import CompileError, Diagnostic, labelled
+from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ...stdlib import read_text
@@ -210,7 +210,7 @@ def read_project(folder: str) -> Found:
     return Found(tuple(tools), tuple(tasks.values()), tuple(wrong), tuple(sources))
 
 
-_DECLARED = re.compile(r"\s*(?:(?P<kind>tool|task)\s+)?(?P<name>[^\s(]+)\s*(?:\((?P<order>[^()]*)\))?\s*")
+_DECLARED = late_pattern(r"\s*(?:(?P<kind>tool|task)\s+)?(?P<name>[^\s(]+)\s*(?:\((?P<order>[^()]*)\))?\s*")
 
 
 def parse_declaration(text: str) -> Signature:

@@ -8,17 +8,17 @@ values, which `runtime/effects/tools/tool.py` inserts.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.python_internals import late_pattern
 from ..shell.contexts import places
 from ..shell.expansions import HOLE
 from ..source.document import Document, Node, Scalar, Sequence
 from .signature import Parameter
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[^\W\d][\w-]*)\}")
-_OPENING = re.compile(r"\$\{")
+_VARIABLE = late_pattern(r"\$\$\{|\$\{(?P<name>[^\W\d][\w-]*)\}")
+_OPENING = late_pattern(r"\$\{")
 
 
 def argv_pieces(document: Document, node: Sequence, parameters: tuple[Parameter, ...]) -> list[list[Any]]:
