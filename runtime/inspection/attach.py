@@ -27,7 +27,7 @@ from ..journal.events import (
     RunInterrupted,
     StateEnter,
 )
-from ..journal.outcome import Outcome
+from ..journal.outcome import Outcome, headline
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import INTERRUPTED, RunHistory
 from ..project.limits import iteration_limits
@@ -245,7 +245,9 @@ def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Scr
         shown.display.effect_cut()
     attached.display.end(outcome)
     if outcome.error:
-        errors.write(f"error[{outcome.error.get('kind')}]: {outcome.error.get('message')}\n")
+        message, help = headline(outcome.error)
+        help = f" = help: {help}\n" if help else ""
+        errors.write(f"error[{outcome.error.get('kind')}]: {message}\n{help}")
     if isinstance(last, RunInterrupted):
         errors.write(again)
     elif kind == "flow" and outcome.value is not None:

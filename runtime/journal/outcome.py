@@ -6,6 +6,7 @@ A run that has used up its fuel or its budget stops too; it can be resumed.
 from __future__ import annotations
 
 from ...ir.light_records import LightRecord
+from ...ir.python_internals import re
 from ...vm.machine.outcomes import Done
 from ...vm.values.faults import Fault, Place, show_place
 from ..host.effect_context import Interrupted
@@ -42,6 +43,22 @@ def error_of(fault: Fault) -> dict[str, Any]:
         "backtrace": fault.trace_lines(),
         "details": fault.details,
     }
+
+
+def headline(error: dict[str, Any]) -> tuple[str, str | None]:
+    """The message of an error and its help, as people see them: the cause first.
+
+    The message of a verdict without a route begins with the routing. It is part of the record, which replay
+    and recorded tests compare, so only what is shown is put in another order.
+    """
+    message, help = str(error.get("message")), error.get("help")
+    if error.get("kind") != "unrouted-verdict":
+        return message, help
+    form = r"(?s)(state `.+?`): (nothing routes the verdict `.+?`) \((.*)\); (add .+)"
+    found = re.fullmatch(form, message)
+    if found is None:
+        return message, help
+    return f"{found[1]}: {found[3]}", f"{found[2]}: {found[4]}"
 
 
 class Outcome(LightRecord):

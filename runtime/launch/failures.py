@@ -24,7 +24,7 @@ from ..host.errors import (
     reason,
 )
 from ..journal.journal import JournalError
-from ..journal.outcome import Outcome
+from ..journal.outcome import Outcome, headline
 from ..journal.run_folder import RunFolder
 
 TYPE_CHECKING = False
@@ -95,10 +95,8 @@ def fault_text(outcome: Outcome, image: Image | None, color: bool) -> str:
     error = outcome.error or {}
     span = Span(*outcome.place) if outcome.place else None
     sources = [Source(source.path, source.sha256, source.text) for source in (image.sources if image else ())]
-    kind, message = str(error.get("kind")), str(error.get("message"))
-    text = render_all(
-        [Diagnostic(kind, message, span, "here" if span else "", error.get("help"))], sources, color
-    )
+    kind, (message, help) = str(error.get("kind")), headline(error)
+    text = render_all([Diagnostic(kind, message, span, "here" if span else "", help)], sources, color)
     trace = error.get("backtrace") or []
     return "\n".join([text, *(f"  {line}" for line in trace if len(trace) > 1), ""])
 

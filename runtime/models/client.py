@@ -93,20 +93,28 @@ class ModelClient:
             variable = PROVIDERS[model.provider].key
             result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
         elif "error" in result:
-            result["error"]["message"] += self._remedy(model, result["error"]["kind"])
+            result["error"]["message"] += self._remedy(model, **result["error"])
         usage = result.get("usage") or shown.usage
         if usage is not None:
             result["usage"] = {**usage, "usd": self._cost(model, usage)}
         return result
 
-    def _remedy(self, model: Model, kind: str) -> str:
+    def _remedy(self, model: Model, kind: str, message: str) -> str:
         """What to do about an error of a provider, to follow its message; "" where the message says it."""
         row = PROVIDERS[model.provider]
         where = model.base_url or self._env.get(row.base_url.encode(), b"").decode(errors="replace")
         if kind == "unauthorized":
             return f"; check the key in {model.key or row.key}" + (f", for {where}" if where else "")
-        if kind == "connection" and where:
-            return f"; check that a server answers at {where}"
+        if kind == "connection":
+            own = f"the address of {model.provider}; {row.base_url} sets another"
+            return f"; check that a server answers at {where or own}"
+        if kind == "rate-limited":
+            return "; wait, or let fewer calls run at once"
+        if kind == "server-error":
+            return f"; {where or model.provider} has a problem: try again later"
+        if message.startswith("HTTP 404"):
+            address = f", and the address, {where}" if where else ""
+            return f"; check the model's name, {model.name}{address}"
         return ""
 
     def _cost(self, model: Model, usage: dict[str, Any]) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 from ...vm.values.text_form import duration_text
 from ..host import clock
 from ..host.screen import Screen, fit, printable
-from ..journal.outcome import Outcome
+from ..journal.outcome import Outcome, headline
 
 # The count is drawn again so often at most, in seconds.
 EVERY = 0.1
@@ -96,5 +96,5 @@ def _how(outcome: Outcome) -> str:
     if outcome.status == "limit":
         return f"stopped by {outcome.terminated_by}{f' in {where}' if where else ''} ({facts})"
     place = f" at {error['span']}" if error.get("span") else ""
-    help = f"; {error['help']}" if error.get("help") else ""
-    return f"error[{error.get('kind')}]: {error.get('message')}{place}{help}"
+    message, help = headline(error)
+    return f"error[{error.get('kind')}]: {message}{place}{f'; {help}' if help else ''}"

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from llc.runtime.journal import journal, reader
 from llc.runtime.journal.events import Event
 from llc.runtime.journal.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
+from llc.runtime.journal.outcome import headline
 from llc.runtime.journal.reader import Damage
+from llc.vm.primitives.verdicts import unrouted
 
 TS = "2024-01-15T10:30:00.000Z"
 
@@ -282,3 +284,43 @@ def test_pack_leaves_what_it_is_given_alone() -> None:
     before = repr(value)
     journal.pack(value, lambda text: {"$blob": "0" * 64, "size": len(text)})
     assert repr(value) == before
+
+
+_ADD = "add `on_error` to the state or the loop, or `_error` to its route"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "details", "shown"),
+    [
+        (
+            "error",
+            {"message": "HTTP 401: no; check the key in KEY"},
+            (
+                "state `fix`: HTTP 401: no; check the key in KEY",
+                f"nothing routes the verdict `error`: {_ADD}",
+            ),
+        ),
+        (
+            "error",
+            {"exit_code": 2},
+            (
+                "state `fix`: exit code 2",
+                f"nothing routes the verdict `error`: {_ADD}",
+            ),
+        ),
+        (
+            "blocked",
+            {},
+            (
+                "state `fix`: nothing routes the verdict `blocked`; "
+                "add `on_blocked` to the state, or `_` to its route",
+                None,
+            ),
+        ),
+    ],
+)
+def test_a_headline_begins_with_the_cause(
+    verdict: str, details: dict[str, Any], shown: tuple[str, str | None]
+) -> None:
+    """The record has the message as it was always; what is shown puts the routing into the help."""
+    assert headline(unrouted("fix", {"verdict": verdict, "details": details})) == shown

@@ -227,12 +227,38 @@ def test_errors_of_a_provider_state_a_remedy(evaluate: Evaluate, answers: Module
     assert message == f"HTTP 401: invalid x-api-key; check the key in ANTHROPIC_API_KEY, for {server.url}"
     message = evaluate(*[answers.drop()] * 3)["error"]["message"]
     assert message.endswith(f"; check that a server answers at {server.url}")
+    message = evaluate(answers.status(404, "no such model"), model="claude-nope")["error"]["message"]
+    assert (
+        message
+        == f"HTTP 404: no such model; check the model's name, claude-nope, and the address, {server.url}"
+    )
+    message = evaluate(*[answers.status(529, "overloaded", retry_after=0.01)] * 3)["error"]["message"]
+    assert message == f"HTTP 529: overloaded; {server.url} has a problem: try again later"
+
+
+def test_a_refused_connection_names_the_address(
+    answers: ModuleType, context: Callable[..., Context], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing listens there any more."""
+    with answers.MessagesServer() as gone:
+        pass
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", gone.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    judge = Judge()
+    try:
+        message = judge.perform(ARGS, context())["error"]["message"]
+    finally:
+        judge.close()
+    assert "refused" in message
+    assert message.endswith(f"; check that a server answers at {gone.url}")
 
 
 def test_429_without_end_is_an_error(evaluate: Evaluate, answers: ModuleType, server: Any) -> None:
     """After the client's own number of retries."""
     result = evaluate(answers.status(429, "slow down", retry_after=0.01))
-    assert result["error"] == {"kind": "rate-limited", "message": "HTTP 429: slow down"}
+    message = "HTTP 429: slow down; wait, or let fewer calls run at once"
+    assert result["error"] == {"kind": "rate-limited", "message": message}
     assert len(server.requests) == 3
 
 
@@ -246,7 +272,8 @@ def test_a_retry_after_beyond_the_timeout_is_a_timeout(evaluate: Evaluate, answe
 def test_5xx_is_a_server_error(evaluate: Evaluate, answers: ModuleType, server: Any, code: int) -> None:
     """After retries."""
     result = evaluate(answers.status(code, "overloaded", retry_after=0.01))
-    assert result["error"] == {"kind": "server-error", "message": f"HTTP {code}: overloaded"}
+    assert result["error"]["kind"] == "server-error"
+    assert result["error"]["message"].startswith(f"HTTP {code}: overloaded; ")
     assert len(server.requests) == 3
 
 
