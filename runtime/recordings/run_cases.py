@@ -196,7 +196,16 @@ class _Known:
         for seq in (asked.seq, *self.unused):
             if seq in self.unused and diff.is_same(attrs.evolve(self.asked[seq], seq=asked.seq), asked):
                 return seq
+        # What a model replied is an example, whatever it was asked; a command's output is not.
+        was = self.asked.get(asked.seq)
+        if was is not None and asked.seq in self.unused and was.kind == asked.kind and _asks_a_model(asked):
+            return asked.seq
         return 0
+
+
+def _asks_a_model(asked: Asked) -> bool:
+    """Whether an effect only asks a model: not an agent, which changes files."""
+    return asked.kind in ("evaluate", "task") and not asked.args.get("agent")
 
 
 # --- reports ----------------------------------------------------------------------------------

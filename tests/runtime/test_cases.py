@@ -284,6 +284,42 @@ def test_update_rewrites_what_the_recorded_results_suffice_for(llc: Llc, tmp_pat
     assert llc("test").returncode == 0
 
 
+JUDGED = """name: fix
+llm: {model: claude-haiku-4-5}
+initial: check
+states:
+  check:
+    action: "echo checked"
+    evaluate: {type: llm_structured, prompt: "Is it good?"}
+    on_success: done
+    on_failure: bad
+    on_blocked: bad
+    on_partial: bad
+  done: {terminal: true}
+  bad: {terminal: true}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("Is it good?", "Is it very good?"), ("claude-haiku-4-5", "claude-sonnet-4-5")]
+)
+def test_update_keeps_the_reply_to_another_prompt(llc: Llc, tmp_path: Path, before: str, after: str) -> None:
+    """The prompt or the model of an evaluation changed: the case asks the new one, the verdict stays."""
+    script = tmp_path / "script.json"
+    script.write_text(
+        json.dumps(
+            [{"kind": "shell", "output": "ok"}, {"kind": "evaluate", "verdict": "success", "confidence": 0.9}]
+        )
+    )
+    case_of(llc, tmp_path, "fix", JUDGED, "--script", str(script))
+    (tmp_path / ".loops/fix.yaml").write_text(JUDGED.replace(before, after))
+    assert llc("test").returncode == 1
+    done = llc("test", "--update")
+    assert (done.returncode, done.stdout) == (0, "updated .loops/tests/case.yaml\n1 case: 1 updated\n")
+    assert after in (tmp_path / ".loops/tests/case.yaml").read_text()
+    assert llc("test").returncode == 0
+
+
 def test_update_says_which_effect_nobody_recorded(llc: Llc, tmp_path: Path) -> None:
     """Then the case is left as it is, and fails."""
     before = case_of(llc, tmp_path)
