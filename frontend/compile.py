@@ -66,7 +66,7 @@ def _read_ir(source: Source, options: CompileOptions) -> Compiled:
 
 def _compile_loop(source: Source, options: CompileOptions) -> Compiled:
     loop, document, found = load(source, options, lambda made: with_options(made, options, source))
-    if loop is not None and any(state.call is not None for state in loop.states.values()):
+    if loop is not None and any(state.calls for state in loop.states.values()):
         from .link.flow import compile_calling_loop
 
         program = compile_calling_loop(loop, document, found, options)

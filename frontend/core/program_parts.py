@@ -19,10 +19,12 @@ from .nodes import Binding, Core
 
 @frozen
 class Request:
-    """A loop that a form runs. spans: the places of the keys of its context.
+    """A loop that a form, or a state of another loop, runs. spans: the places of the keys of its context.
 
     constants: context known at compile time; a text in it is read as `--context` reads it.
     given: keys of context whose values are known only at run time.
+    is_state: a state runs it, which is given whole results instead of texts (`LoopPart`).
+    dialect: that of a loop that names none.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Request:
     given: tuple[str, ...]
     spans: Mapping[str, Span | None]
     max_iterations: int | None
+    is_state: bool = False
+    dialect: str | None = None
 
 
 @frozen(eq=False)
@@ -60,9 +64,9 @@ class FunctionPart:
 
 @frozen
 class CallPart:
-    """A call of a state: the function, and the arguments as (place, value) in the function's order."""
+    """A call of a state: what it calls, and the arguments as (place, value) in its order."""
 
-    function: FunctionPart
+    function: FunctionPart | LoopPart
     arguments: tuple[tuple[str, Any], ...]
 
 
@@ -71,6 +75,7 @@ class LoopPart:
     """A loop as a function of a program.
 
     given: the context variables that are its parameters, in order. calls: the calls by state.
+    gives_results: what was captured comes back as results, not as texts.
     """
 
     name: str
@@ -79,3 +84,4 @@ class LoopPart:
     within: Within
     model: str
     calls: Mapping[str, CallPart]
+    gives_results: bool = False

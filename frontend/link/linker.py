@@ -27,6 +27,7 @@ from ..source.files import EXPRESSION, path_from, read_source
 from ..tasks.registry import TaskRegistry
 from ..template.nodes import Given
 from .calls import arguments_of, target_of
+from .sub_loops import request_of, unread_bindings, with_bindings
 
 # YAML files of a project that are not loops.
 NO_LOOPS = (CONFIG, TOOLS)
@@ -105,16 +106,17 @@ class Linker:
     # --- loops --------------------------------------------------------------------------------
 
     def loop(self, request: Request, importer: str) -> LoopPart | None:
-        """The loop that the file `importer` runs; None, with findings, where there is none.
-
-        One that is run with the same constants in several places is one part.
-        """
+        """The loop that the file `importer` runs; None, with findings, where there is none."""
         path = self._loop_path(request, importer)
-        if path is None:
-            return None
+        return None if path is None else self.part(path, request)
+
+    def part(self, path: str, request: Request) -> LoopPart | None:
+        """The loop of a file; one that is run with the same constants in several places is one part."""
         key = (
             path,
             request.max_iterations,
+            request.is_state,
+            request.dialect,
             repr(sorted(request.constants.items())),
             frozenset(request.given),
         )
@@ -153,9 +155,14 @@ class Linker:
             return None
         with self.reading(path):
             change = lambda made: self._changed(made, request, source)  # noqa: E731
-            loop, document, found = load(source, self.options, change)
+            options = self.options
+            if request.dialect is not None and options.dialect is None:
+                options = options.evolve(dialect=request.dialect)
+            loop, document, found = load(source, options, change)
             for part in document.sources[1:]:
                 self.sources.setdefault(part.path, part)
+            if loop is not None and request.is_state:
+                found += unread_bindings(loop, request, document.sources)
             self.report(*found)
             if loop is None:
                 return None
@@ -165,13 +172,15 @@ class Linker:
                 return None
         given = tuple(key for key, value in loop.context.items() if isinstance(value, Given))
         model = model_name(loop, self.options.default_model)
-        return LoopPart(loop.name, loop, given, document.within, model, calls)
+        return LoopPart(loop.name, loop, given, document.within, model, calls, request.is_state)
 
     def _changed(self, loop: Loop, request: Request, source: Source) -> tuple[Loop, list[Diagnostic]]:
         """The loop with the options and what the request sets."""
         loop = with_llm_options(loop, self.options)
         if request.max_iterations is not None:
             loop = loop.evolve(max_iterations=request.max_iterations)
+        if request.is_state:
+            return with_bindings(loop, request)
         keys = sorted({*request.constants, *request.given})
         unread = list(unread_context(loop, keys, source))
         context = dict(loop.context)
@@ -200,11 +209,25 @@ class Linker:
         """What the states of a loop call; those with a mistake are left out, with findings."""
         found = {}
         for state in loop.states.values():
-            if state.call is not None and not state.flawed:
-                call = self._call(state, state.call, importer)
+            if state.calls and not state.flawed:
+                call = (
+                    self._call(state, state.call, importer)
+                    if state.call is not None
+                    else self._sub_loop(loop, state, importer)
+                )
                 if call is not None:
                     found[state.name] = call
         return found
+
+    def _sub_loop(self, loop: Loop, state: StateSpec, importer: str) -> CallPart | None:
+        found = request_of(loop, state, importer, self.error)
+        if found is None:
+            return None
+        path, request, values = found
+        part = self.part(path, request)
+        if part is None:
+            return None
+        return CallPart(part, tuple((f"with.{key}", values[key]) for key in part.given))
 
     def _call(self, state: StateSpec, call: str, importer: str) -> CallPart | None:
         span = state.span_of("call")

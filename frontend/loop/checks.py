@@ -262,10 +262,12 @@ class _Checker:
         if state.budget is not None and not self.asks_model(state):
             why = "the state asks neither an agent nor a model"
             yield self.unused(state.span_of("key:budget"), "budget", why)
-        if state.action is not None and state.call is not None:
-            message = f"state `{state.name}` has both an action and a call"
+        does = {"action": "an action", "call": "a call", "loop": "a loop"}
+        given = [key for key in does if getattr(state, key) is not None]
+        if len(given) > 1:
+            message = f"state `{state.name}` has both {' and '.join(does[key] for key in given)}"
             help = "a state does one thing; make it two states"
-            yield Diagnostic("action-and-call", message, state.span_of("key:call"), "", help)
+            yield Diagnostic("action-and-call", message, state.span_of(f"key:{given[-1]}"), "", help)
         if not state.is_terminal:
             for key in ("status", "on_maintain"):
                 if getattr(state, key) is not None:
@@ -395,12 +397,6 @@ class _Checker:
     def flow(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Whether there is something to do, something to judge, and somewhere to go."""
         name = state.name
-        if state.runs_loop:
-            runs = f"state `{name}` runs the loop `{(state.loop or '')[:80]}`"
-            message = f"{runs}, which is not possible yet"
-            help = "call a function of a flow that has `run-loop` in it: `call: file.sexp#function`"
-            yield Diagnostic("sub-loop", message, state.span_of("key:loop"), "", help)
-            return
         if state.next is not None or state.is_terminal:
             return
         if not state.routes.keys() - {"_error"}:

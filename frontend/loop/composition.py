@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from posixpath import basename, commonpath, dirname, join, normpath
-from typing import Any
+from typing import Any, NamedTuple
 
+from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.python_internals import late_pattern
 from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
@@ -64,6 +65,36 @@ def _is_library(root: Mapping) -> bool:
     }
 
 
+class NoFile(NamedTuple):
+    """Why a file that a loop names is not read: the parts of a finding."""
+
+    id: str
+    message: str
+    label: str
+    help: str
+
+
+def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | NoFile:
+    """The path of a file that a loop in `folder` names.
+
+    It is looked for in that folder, then in the folders above, up to the project's folder of loops; it may
+    not lie outside of that, links resolved.
+    """
+    folders = _folders(folder)
+    root = real(folders[-1] or ".")
+    candidates = [join(base, name + ending) for base in folders for ending in endings]
+    path = next((path for path in candidates if is_file(path)), None)
+    if path is None:
+        looked = ", ".join(f"`{base or '.'}`" for base in folders)
+        message = f"no {what} `{name[:200]}`"
+        return NoFile("file-not-found", message, "names no file", f"it was looked for in {looked}")
+    if commonpath([root, real(path)]) != root:
+        message = f"`{name[:200]}` lies outside the folder of loops"
+        help = f"copy the file to `{folders[-1] or '.'}` or a folder in it"
+        return NoFile("outside-project", message, "leads out of it", help)
+    return path
+
+
 class _Composition:
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -82,29 +113,15 @@ class _Composition:
     # --- files --------------------------------------------------------------------------------
 
     def find(self, name: str, node: Node, folder: str, endings: Iterable[str], what: str) -> Document | None:
-        """The document of a file that a loop names, read once; None with a finding.
-
-        It is looked for in the folder of the file that names it, then in the folders above, up to the
-        project's folder of loops; it may not lie outside of that, links resolved.
-        """
+        """The document of a file that a loop names (`locate`), read once; None with a finding."""
         if self.document.source.path.startswith("<"):
             self.fail("outside-project", f"a text without a file has no {what}", node, "write it to a file")
             return None
-        folders = _folders(folder)
-        root = real(folders[-1] or ".")
-        candidates = [join(base, name + ending) for base in folders for ending in endings]
-        path = next((path for path in candidates if is_file(path)), None)
-        if path is None:
-            looked = ", ".join(f"`{base or '.'}`" for base in folders)
-            message = f"no {what} `{name[:200]}`"
-            self.fail("file-not-found", message, node, "names no file", f"it was looked for in {looked}")
+        path = locate(name, folder, endings, what)
+        if isinstance(path, NoFile):
+            self.fail(path.id, path.message, node, path.label, path.help)
             return None
         resolved = real(path)
-        if commonpath([root, resolved]) != root:
-            message = f"`{name[:200]}` lies outside the folder of loops"
-            help = f"copy the file to `{folders[-1] or '.'}` or a folder in it"
-            self.fail("outside-project", message, node, "leads out of it", help)
-            return None
         if resolved in self.read:
             return self.read[resolved]
         if len(self.read) >= MAX_FILES:
@@ -133,7 +150,7 @@ class _Composition:
         if not isinstance(name, str) or not name.strip():
             self.refuse("wrong-type", "`from` should be the name of a loop", node)
         assert isinstance(name, str)
-        endings = ("",) if name.endswith((".yaml", ".yml")) else (".fsm.yaml", ".yaml")
+        endings = endings_of(name)
         parent = self.find(name, node, dirname(path), endings, "loop")
         if parent is None:
             raise Refused
@@ -429,6 +446,11 @@ def _quoted(text: str) -> str:
     if "${" in text or re.fullmatch(r"[\w@%+=:,./-]+", text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def endings_of(name: str) -> tuple[str, ...]:
+    """What may follow the name of a loop to give that of its file."""
+    return ("",) if name.endswith(LOOP_SUFFIXES) else (".fsm.yaml", *LOOP_SUFFIXES)
 
 
 def _folders(folder: str) -> list[str]:

@@ -110,7 +110,7 @@ def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
     changes: dict[str, Any] = {}
     if state.failure and state.status is None:
         changes["status"] = "failure"
-    if state.acts and state.timeout is None and loop.default_timeout is not None:
+    if state.acts and state.loop is None and state.timeout is None and loop.default_timeout is not None:
         changes["timeout"] = loop.default_timeout
     if state.session is None and state.session_mode is not None:
         changes["session"] = _SESSIONS[state.session_mode]

@@ -196,11 +196,6 @@ class DialectState(AgentOptions):
     # `with`, which is no name of a field: the inputs of `loop`.
     bindings: Any = internal(None)
 
-    @property
-    def runs_loop(self) -> bool:
-        """Whether the state runs another loop."""
-        return self.loop is not None or self.is_given("loop")
-
 
 LOOP_KEYS = {key: field for key, field in fields_of(DialectLoop).items() if key not in AGENT_OPTIONS}
 STATE_KEYS = {key: field for key, field in fields_of(DialectState).items() if key not in AGENT_OPTIONS}

@@ -61,7 +61,7 @@ def with_options(loop: Loop, options: CompileOptions, source: Source) -> tuple[L
     if options.arguments:
         instead = "to set a context variable: --context name=value"
         problems.append(Diagnostic("bad-override", "a loop takes no arguments", help=instead))
-    if options.declare and not any(state.call is not None for state in loop.states.values()):
+    if options.declare and not any(state.calls for state in loop.states.values()):
         problems.append(Diagnostic("bad-override", "the loop calls no functions, so it uses no tools"))
     loop = with_llm_options(loop, options)
     if options.max_iterations is not None:

@@ -14,7 +14,7 @@ from ...ir.diagnostics import Diagnostic, labelled, nearest, suggest
 from ...ir.python_internals import late_pattern
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Refused, Scalar
-from ..source.schema import Field, Spec, Type, fields_of
+from ..source.schema import JSON, Field, Spec, Type, fields_of
 from ..source.schema_reader import BAD, Bad, SchemaReader, describe, is_empty
 from ..source.yaml_tree import read_document
 from .composition import compose
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 # Values of little-loops that mean the same as one of llc.
 _WORDS = {"spawn": "continue", "terminate": "end"}
+_BINDINGS = Type("map", JSON)
 _VERDICT_KEY = late_pattern(r"on_([A-Za-z][\w-]*)")
 # Placeholders for required fields of a loop that could not be read.
 _SHELL_WORD = late_pattern(r"\w*sh|shell\w*|cmd|command|run")
@@ -245,7 +246,7 @@ class _Reader(SchemaReader):
             match = _VERDICT_KEY.fullmatch(key)
             if key == "with":
                 places["key:with"], places["with"] = key_node, node
-                values["bindings"] = self.json(node, key)
+                values["bindings"] = self.value(_BINDINGS, node, key, places)
                 continue
             if key == "fragment":  # one that is not there, which was reported
                 values["description"] = BAD

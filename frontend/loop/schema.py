@@ -144,8 +144,13 @@ class StateSpec(DialectState):
 
     @property
     def acts(self) -> bool:
-        """Whether there is a result to judge: of an action, or of a call."""
-        return self.action is not None or self.call is not None
+        """Whether there is a result to judge: of an action, of a call, or of a loop."""
+        return self.action is not None or self.calls
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls a function: of a file, or a loop."""
+        return self.call is not None or self.loop is not None
 
     # Verdict to target, with `_` for any other verdict and `_error` for `error`.
     @cached_property
@@ -168,6 +173,8 @@ class StateSpec(DialectState):
             for verdict, target in (("success", self.on_success), ("failure", self.on_failure)):
                 if target is not None:
                     table.setdefault(self._said(verdict), target)
+        if self.loop is not None and "failure" in table:  # a loop that broke did not succeed either
+            table.setdefault("_error", table["failure"])
         return table
 
     def _said(self, verdict: str) -> str:
@@ -324,9 +331,9 @@ class Loop(LoopSettings):
         )
 
     def kind_of(self, state: StateSpec) -> str:
-        """`shell`, `slash` (for the agent), `ask` or `call`: what a state does, its context looked into."""
-        if state.call is not None:
-            return "call"
+        """What a state does, its context looked into: `shell`, `slash` (agent), `ask`, `call`, `loop`."""
+        if state.calls:
+            return "call" if state.call is not None else "loop"
         if state.action_type is not None:
             return _AGENT_TYPES.get(state.action_type, state.action_type)
         action = state.action or ""
@@ -344,6 +351,8 @@ class Loop(LoopSettings):
 
     def evaluator_of(self, state: StateSpec) -> AnyEvaluator:
         """How a state is judged: as it says, else by the kind of its action (seed, Default Evaluation)."""
+        if state.loop is not None:
+            return _BY_EXIT_CODE
         if state.evaluate is not None:
             return state.evaluate
         if state.action is not None and self.llm.enabled and self.kind_of(state) == "slash":

@@ -19,6 +19,8 @@ from .evaluator_schema import Evaluator
 from .schema import Loop, StateSpec
 
 # The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
+# Keys of arguments.
+_KEYS = ("args", "with")
 Within = Callable[[Span | None, str, int, int], Span | None]
 
 
@@ -44,6 +46,10 @@ def texts_of_state(loop: Loop, state: StateSpec) -> Iterator[tuple[str, str, str
         yield "default", "value", state.default
     for place, text in argument_texts(state.args):
         yield place, "value", text
+    if state.loop is not None:
+        yield "loop", "value", state.loop
+        for place, text in argument_texts(bindings_of(loop, state), "with"):
+            yield place, "value", text
     if state.evaluate is not None:
         for key, text in texts_of_evaluator(state.evaluate):
             yield f"evaluate.{key}", "value", text
@@ -62,17 +68,34 @@ def texts_of_evaluator(evaluator: Evaluator) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
+def bindings_of(loop: Loop, state: StateSpec) -> dict[str, Any]:
+    """What the loop that a state runs finds in its `context`: as `with` says, or everything."""
+    bindings: dict[str, Any] = {}
+    if state.bindings:
+        bindings = dict(state.bindings)
+    elif state.context_passthrough:
+        captures = {other.capture: None for other in loop.states.values() if other.acts and other.capture}
+        bindings = {key: f"${{context.{key}}}" for key in loop.context}
+        bindings |= {name: f"${{captured.{name}.output?}}" for name in captures}
+    if "run_dir" in loop.context:
+        bindings.setdefault("run_dir", "${context.run_dir}")
+    return bindings
+
+
 def argument_texts(value: Any, place: str = "args") -> Iterator[tuple[str, str]]:
-    """Each text with variables among the arguments of a call, as (place, text); such as `args.input/0`."""
+    """Each text with variables among the arguments of a call, as (place, text); such as `args.input/0`.
+
+    place: the key that the arguments are at.
+    """
     if isinstance(value, str):
         if "$" in value:
             yield place, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from argument_texts(item, f"args.{key}" if place == "args" else f"{place}/{key}")
+            yield from argument_texts(item, f"{place}.{key}" if place in _KEYS else f"{place}/{key}")
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from argument_texts(item, f"args[{index}]" if place == "args" else f"{place}/{index}")
+            yield from argument_texts(item, f"{place}[{index}]" if place in _KEYS else f"{place}/{index}")
 
 
 def argument_key(place: str) -> str:

@@ -66,7 +66,7 @@ def fixed_text(template: Template) -> str | None:
 def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
     """Whose a text is, its field, its kind of template, itself."""
     fields = fields_of(StateSpec)
-    special = ("action", "route", "default", "args")
+    special = ("action", "route", "default", "args", "loop")
     keys = [key for key, field in fields.items() if field.type.kind == "target" or key in special]
     for state in loop.states.values():
         for key in keys:
@@ -86,6 +86,9 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
                     yield state, place, "value", text
             else:
                 yield state, key, "value", value
+        if state.loop is not None and state.bindings:
+            for place, text in argument_texts(state.bindings, "with"):
+                yield state, place, "value", text
         if state.evaluate is not None:
             for key, text in texts_of_evaluator(state.evaluate):
                 yield state, f"evaluate.{key}", "value", text
@@ -101,7 +104,7 @@ def _place(loop: Loop, state: StateSpec | None, field: str) -> Span | None:
         return loop.span_of(field)
     if state.evaluate is not None and field.startswith("evaluate."):
         return state.evaluate.span_of(field.removeprefix("evaluate."))
-    return state.span_of(argument_key(field) if field.startswith("args") else field)
+    return state.span_of(argument_key(field) if field.startswith(("args", "with")) else field)
 
 
 def check_variables(
@@ -131,7 +134,7 @@ class _Checker:
         self.nested = {
             name
             for state in loop.states.values()
-            if state.runs_loop
+            if state.loop is not None
             for name in (state.name, state.capture)
             if name is not None
         }
@@ -298,8 +301,8 @@ class _Checker:
                 there = before[number]
                 if text.field.startswith("evaluate."):
                     there |= captured[number]
-                elif text.field != "action" and not text.field.startswith(
-                    "args"
+                elif text.field not in ("action", "loop") and not text.field.startswith(
+                    ("args", "with")
                 ):  # a route: `prev` is still what ran before this state
                     there |= given[number] & ~bit.get("prev", 0)
                 if there & bit[name]:

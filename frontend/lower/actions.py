@@ -34,7 +34,7 @@ CARRIED = "\n\nThe session before this one ran out of context, and handed over w
 
 def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     """Perform the action; its result is in `last` and in the capture."""
-    if state.call is not None:
+    if state.calls:
         calls.act(context, chain, state)
         return
     assert state.action is not None

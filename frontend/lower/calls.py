@@ -43,19 +43,18 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         context.until[f"{name}/call"] = until
     routed = chain.handler
     chain.handler = Handler(f"{name}/failed", "fault")
-    span = state.spans.get("call") or state.span
+    span = state.spans.get("call") or state.spans.get("loop") or state.span
     chain.close(Call(callee.function, tuple(args), "value", f"{name}/returned", span=span))
     chain.open(f"{name}/returned")
     chain.add(store("value", prim("plain", Slot("value"), span=span)))
     chain.add(store("said", prim("text", Slot("value"), span=span)))
     chain.perform("clock", {}, "now", f"{name}/answered")
     chain.handler = routed
-    chain.add(
-        store(
-            "last",
-            _result(output=Slot("said"), exit_code=prim("select", Slot("value"), 0, 1), value=Slot("value")),
-        )
-    )
+    is_true: Expr = Slot("value")
+    if state.loop is not None:
+        is_true = prim("eq", prim("get", Slot("value"), "status"), "success")
+    exit_code = prim("select", is_true, 0, 1)
+    chain.add(store("last", _result(output=Slot("said"), exit_code=exit_code, value=Slot("value"))))
     chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/failed")
     chain.perform("clock", {}, "now", f"{name}/faulted")
@@ -63,13 +62,52 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/acted")
     context.acted.append(f"{name}/acted")
-    if state.capture is not None:
+    if state.loop is not None:
+        _keep_loop(chain, state)
+    elif state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
     if context.deadline is not None:
         context.ends.add("timeout")
         late = prim("eq", prim("get", Slot("last"), "timed_out"), "loop")
         late = prim("or", late, prim("ge", NOW, context.deadline))
         chain.unless(late, "/timeout", f"{name}/acted_in_time")
+
+
+ENDED = prim("lookup_or", Slot("last"), ("value",), None)
+LIMITED = prim("eq", prim("lookup_or", ENDED, ("status",), None), "limit")
+TIMED_OUT = prim("eq", prim("lookup_or", Slot("last"), ("timed_out",), None), "action")
+
+
+def loop_result(state: StateSpec) -> Expr:
+    """How a state is judged that runs a loop: by its end; a limit is `timeout` where that has a route."""
+    verdict = "timeout" if "timeout" in state.routes else "failure"
+    limited = record({"verdict": verdict, "details": prim("map")})
+    return prim(
+        "select", prim("or", LIMITED, TIMED_OUT), limited, prim("judge_exit", Slot("last"), (0,), (1,))
+    )
+
+
+def _keep_loop(chain: Chain, state: StateSpec) -> None:
+    """Keep what the loop of a state captured under the state's name, with how it ended."""
+    how = prim("lookup_or", ENDED, ("terminated_by",), prim("select", TIMED_OUT, "timeout", "error"))
+    failed = prim("eq", prim("lookup_or", ENDED, ("status",), None), "failure")
+    end = prim("lookup_or", ENDED, ("final_state",), None)
+    facts = {
+        "terminated_by": how,
+        "failure_terminal": prim("select", failed, end, None),
+        "error": prim("lookup_or", Slot("last"), ("error", "message"), None),
+    }
+    inner = prim("lookup_or", ENDED, ("captured",), prim("map"))
+    kept = prim("merge", inner, prim("without_nulls", record(facts)))
+    chain.add(store(f"captured.{state.name}", kept))
+    if state.capture is not None:
+        verdict = prim("get", loop_result(state), "verdict")
+        failed = prim("select", prim("eq", verdict, "error"), "error", "no")
+        said = prim("select", prim("eq", verdict, "success"), "yes", failed)
+        whole = prim("put", Slot("last"), "verdict", said)
+        if state.capture == state.name:
+            whole = prim("merge", whole, kept)
+        chain.add(store(f"captured.{state.capture}", whole))
 
 
 def _until(context: LoopContext, chain: Chain, state: StateSpec) -> Expr | None:

@@ -32,6 +32,7 @@ from ..loop.schema import StateSpec
 from . import templates
 from .actions import agent_arguments
 from .budgets import check_budget, spend
+from .calls import loop_result
 from .chain import Chain
 from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
@@ -62,6 +63,9 @@ class Evaluation:
         self.needs = Needs()
 
     def lower(self) -> None:
+        if self.state.loop is not None:
+            self.chain.add(store("result", loop_result(self.state), span=self.state.span))
+            return
         match self.evaluator:
             case Answer():
                 result = self.answer()

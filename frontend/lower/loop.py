@@ -167,8 +167,13 @@ class Lowering(LoopContext):
         chain.close(ir.Return(record(common)))
 
     def captured(self) -> ir.Expr:
-        """What was captured, as the text that `${captured.<name>.output}` is."""
+        """What was captured, as the text that `${captured.<name>.output}` is, or as it is."""
         names = dict.fromkeys(state.capture for state in self.loop.states.values() if state.capture)
+        if self.gives_results:
+            loops = (state.name for state in self.loop.states.values() if state.loop is not None)
+            names |= dict.fromkeys(loops)
+            results = {name: ir.Slot(f"captured.{name}") for name in names}
+            return prim("without_nulls", record(results))
         texts: dict[str, ir.Expr] = {}
         for name in names:
             slot = ir.Slot(f"captured.{name}")
@@ -232,11 +237,12 @@ class Lowering(LoopContext):
 
     def counts_entries(self, state: StateSpec) -> bool:
         """Whether it matters how often the state is entered in a row."""
-        return state.max_retries is not None or (state.acts and self.most_in_a_row(state) is not None)
+        return state.max_retries is not None or self.most_in_a_row(state) is not None
 
     def most_in_a_row(self, state: StateSpec) -> int | None:
         """How often little-loops runs the action of one state in a row."""
-        return hard_limit(state) if self.loop.dialect == LITTLE_LOOPS else None
+        is_limited = self.loop.dialect == LITTLE_LOOPS and state.acts and state.loop is None
+        return hard_limit(state) if is_limited else None
 
     def exhausted(self, state: StateSpec, target: str) -> None:
         """Leave a state that was entered too often in a row, without running it."""
@@ -287,7 +293,7 @@ class Lowering(LoopContext):
             self.watch_deadline(chain, state)
         if state.next is not None:
             if state.acts:
-                is_command = state.call is None and not state.asks
+                is_command = not state.calls and not state.asks
                 chain.unless(
                     NOT_RUN if is_command else BROKEN, f"{state.name}/crashed", f"{state.name}/route"
                 )

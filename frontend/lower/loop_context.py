@@ -55,7 +55,8 @@ class LoopContext:
     """A loop that is being lowered to one function.
 
     inner: the name of the loop in its notes where a flow runs it; None for a program that is the loop.
-    callees: the called function by state. ends: the limits that some state can reach. until, acted: see
+    callees: the called function by state. gives_results: what it captured is returned as results, not as
+    texts. ends: the limits that some state can reach. until, acted: see
     `deadlines.Calls`; both are complete once the function has been built.
     """
 
@@ -66,7 +67,9 @@ class LoopContext:
         default_model: str,
         inner: str | None = None,
         callees: Mapping[str, Callee] = NO_CALLEES,
+        gives_results: bool = False,
     ) -> None:
+        self.gives_results = gives_results
         self.loop = loop
         self.within = within
         self.inner = inner
@@ -227,7 +230,7 @@ class LoopContext:
     def unrouted_fault(self, state: StateSpec) -> Expr:
         """The fault of a state whose error has no route: the fault of its call, if that had one."""
         unrouted = prim("unrouted", state.name, Slot("result"))
-        if state.call is None:
+        if not state.calls:
             return unrouted
         fault = prim("lookup_or", Slot("last"), ("error", "fault"), None)
         return prim("select", prim("is_null", fault), unrouted, fault)

@@ -152,7 +152,7 @@ class _ProgramLowering:
             references = References(functions)
             found: list[Diagnostic] = []
             for part in self.loops:
-                callees = {state: self.called(call.function).function for state, call in part.calls.items()}
+                callees = {state: callee.function.function for state, callee in self.callees(part).items()}
                 found += unbounded_calls(part.loop, callees, references)
             if found:
                 raise CompileError(found, sources)
@@ -168,7 +168,8 @@ class _ProgramLowering:
 
     def loop(self, part: LoopPart, name: str) -> Function:
         shown = self.loop_names.give(part.name)
-        lowering = Lowering(part.loop, part.within, part.model, shown, self.callees(part))
+        callees = self.callees(part)
+        lowering = Lowering(part.loop, part.within, part.model, shown, callees, part.gives_results)
         function = attrs.evolve(lowering.function(), name=name)
         self.inner.append(InnerLoop(name, shown, lowering.maintains, lowering.limits))
         self.calls[name] = _calls_of(lowering)
@@ -176,8 +177,11 @@ class _ProgramLowering:
 
     def callees(self, part: LoopPart) -> dict[str, Callee]:
         return {
-            state: Callee(self.called(call.function), call.arguments) for state, call in part.calls.items()
+            state: Callee(self.callee(call.function), call.arguments) for state, call in part.calls.items()
         }
+
+    def callee(self, part: FunctionPart | LoopPart) -> Closure:
+        return self.external(part) if isinstance(part, LoopPart) else self.called(part)
 
     def called(self, part: FunctionPart) -> Closure:
         """A function that a loop calls: as it is, or with what the file has to define for it first."""

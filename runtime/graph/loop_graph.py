@@ -6,7 +6,7 @@ from ...frontend.loop.schema import CURRENT, Loop, StateSpec
 from .model import ERROR, PLAIN, Edge, Graph, Node, kind_of_verdict
 
 _LONGEST_DETAIL = 60
-_KINDS = {"shell": "action", "slash": "agent", "ask": "ask", "call": "call"}
+_KINDS = {"shell": "action", "slash": "agent", "ask": "ask", "call": "call", "loop": "call"}
 
 
 def graph_of_loop(loop: Loop) -> Graph:
@@ -29,7 +29,7 @@ def _node(loop: Loop, state: StateSpec) -> Node:
     return Node(
         state.name,
         _kind(loop, state),
-        short(state.call or state.action or ""),
+        short(state.call or state.loop or state.action or ""),
         line=None if span is None else span.line,
     )
 

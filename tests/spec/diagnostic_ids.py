@@ -210,7 +210,6 @@ MEANINGS = {
     "stray-dot": "a dot outside of a list",
     "stray-quote": "a quote mark without a datum, or a typographic quotation mark",
     "stray-text": "XML: text directly in an element that has only elements",
-    "sub-loop": "a state runs another loop, which is not possible yet",
     "too-deep": "a document or value is nested too deeply",
     "too-few-descriptors": "the process cannot open enough files",
     "too-long": "a description is too long",

@@ -1,0 +1,101 @@
+"""`loop:` of a state: the file of the loop that it names, and what that finds in its `context`.
+
+Values that are known when the loop is compiled are constants of the loop that runs; the others are its
+parameters, as of a loop that a flow runs. Must not contain: the reading of the file (`linker`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from posixpath import dirname, normpath
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.scalars import scalar_or_text
+from ...ir.spans import Source
+from ..core.program_parts import Request
+from ..loop.composition import NoFile, endings_of, locate
+from ..loop.dialect import missing_inputs
+from ..loop.dialect_schema import LITTLE_LOOPS
+from ..loop.schema import Loop, StateSpec
+from ..loop.texts import argument_texts, bindings_of, template_of
+from ..loop.variable_checks import fixed_text
+from ..template.nodes import Constant, Given
+from .calls import Report
+
+
+def request_of(
+    loop: Loop, state: StateSpec, importer: str, error: Report
+) -> tuple[str, Request, dict[str, Any]] | None:
+    """The path of the loop that a state runs, the request for it, its values by key; None with a finding."""
+    assert state.loop is not None
+    span = state.span_of("loop")
+    name = fixed_text(template_of(loop, state.name, "value", state.loop))
+    if not name:
+        what = f"the name of the loop, `{state.loop[:80]}`, is not known before the run"
+        error("unknown-loop", what, span, "", "write the name, or set the variable by --context NAME=VALUE")
+        return None
+    path = locate(name, dirname(importer), endings_of(name), "loop")
+    if isinstance(path, NoFile):
+        error(path.id, path.message, span, path.label, path.help)
+        return None
+    values = bindings_of(loop, state)
+    constants: dict[str, Any] = {}
+    for key, value in values.items():
+        known, constant = _constant(loop, state, value)
+        if known:
+            constants[key] = constant
+    given = tuple(key for key in values if key not in constants)
+    # Only what `with` names has a place, and precedence over the loop's own.
+    spans = {
+        key: state.span_of(f"with.{key}", "with") if key in (state.bindings or {}) else None for key in values
+    }
+    request = Request(name, span, constants, given, spans, None, is_state=True, dialect=loop.dialect)
+    return normpath(path), request, values
+
+
+def _constant(loop: Loop, state: StateSpec, value: Any) -> tuple[bool, Any]:
+    """Whether a value is known when the loop is compiled, and what it is."""
+    if isinstance(value, str):
+        template = template_of(loop, state.name, "value", value)
+        if isinstance(template.single, Constant):
+            return True, template.single.value
+        return template.fixed is not None, template.fixed
+    return not any(argument_texts(value)), value
+
+
+def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]:
+    """The loop with what a state gives it, and what is missing; only `with` replaces its own `context`."""
+    context, spans = dict(loop.context), dict(loop.spans)
+    for key, place in request.spans.items():
+        if place is None and f"context.{key}" in loop.spans:
+            continue
+        value = request.constants.get(key, Given())
+        context[key] = scalar_or_text(value) if isinstance(value, str) else value
+        if place is not None:
+            spans[f"context.{key}"] = place
+    changed = loop.evolve(context=context, spans=spans)
+    missing = missing_inputs(changed) if any(request.spans.values()) else []
+    if not missing:
+        return changed, []
+    names = ", ".join(f"`{name}`" for name in missing)
+    help = f"add `with: {{{missing[0]}: …}}`"
+    return changed, [
+        Diagnostic("missing-argument", f"loop `{loop.name}` needs {names}", request.span, "", help)
+    ]
+
+
+def unread_bindings(loop: Loop, request: Request, sources: Iterable[Source]) -> Iterator[Diagnostic]:
+    """Keys of `with` that nothing in the loop reads, all of whose files are in `sources`."""
+    if any(state.context_passthrough for state in loop.states.values()):
+        return
+    known = {key for key in loop.context if key not in request.spans} | (loop.parameters or {}).keys()
+    texts = [source.text or "" for source in sources]
+    for key, place in request.spans.items():
+        is_own = key in known or f"key:context.{key}" in loop.spans
+        if place is None or is_own or any(f"context.{key}" in text for text in texts):
+            continue
+        severity = "warning" if request.dialect == LITTLE_LOOPS else "error"
+        help = suggest(key, known, "its context has")
+        message = f"nothing in loop `{loop.name}` reads `{key}`"
+        yield Diagnostic("unknown-context", message, place, "", help, severity)

@@ -1,0 +1,176 @@
+"""Loops that are states of other loops: their files, what they are given, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import llc
+from llc.frontend.compile import compile_file
+from llc.ir.diagnostics import CompileError, Diagnostic
+
+CHILD = """\
+name: child
+initial: say
+context: {a: 1, b: two}
+states:
+  say: {action: "echo ${context.a} ${context.b}", capture: said, next: done}
+  done: {terminal: true}
+"""
+
+
+def parent(more: str, states: str = "") -> str:
+    return f"""\
+name: parent
+initial: run
+states:
+  run: {{{more}, on_yes: done, on_no: failed}}
+{states}  done: {{terminal: true}}
+  failed: {{terminal: true, status: failure}}
+"""
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / ".loops" / (name.replace("__", "/") + ".yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / ".loops" / "parent.yaml"
+
+
+def refused(path: Path) -> Diagnostic:
+    """The only error in a loop."""
+    with pytest.raises(CompileError) as error:
+        compile_file(str(path))
+    (found,) = [found for found in error.value.diagnostics if found.is_error]
+    return found
+
+
+def place(found: Diagnostic) -> tuple[str, int]:
+    assert found.span is not None
+    return Path(found.span.path).name, found.span.line
+
+
+def said(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the state `show` of a loop prints."""
+    monkeypatch.chdir(path.parents[1])
+    assert llc.run("parent").status == "success"
+    return Path("shown.txt").read_text().strip()
+
+
+AGAIN = "say: {action: exit 1, on_yes: done, on_no: say}"
+SHOW = '  show: {action: "echo %s >shown.txt", next: done}\n'
+
+
+@pytest.mark.parametrize("name", ["child", "child.yaml", "deep/child", '"${context.which}"'])
+def test_a_loop_is_found(name: str, tmp_path: Path) -> None:
+    """By its name, in a folder, by a variable that is known."""
+    text = parent(f"loop: {name}") + "context: {which: deep/child}\n"
+    program = compile_file(str(write(tmp_path, parent=text, child=CHILD, deep__child=CHILD))).program
+    assert [inner.name for inner in program.meta.loops] == ["child"]
+
+
+def test_constants_and_data_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant is the author's text, what a run works out is quoted."""
+    text = parent('loop: child, with: {a: "$((1 + 2))", b: "${env.WHAT}"}').replace(
+        "on_yes: done", "on_yes: show"
+    )
+    text += SHOW % "${captured.run.said.output}"
+    monkeypatch.setenv("WHAT", "$(echo code)")
+    path = write(tmp_path, parent=text, child=CHILD)
+    assert said(path, monkeypatch) == "3 $(echo code)"
+
+
+def test_everything_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`context_passthrough`: the context and the captures, but a loop's own context takes precedence."""
+    child = CHILD.replace("context: {a: 1, b: two}", "context: {a: 1}").replace(
+        "${context.a}", "${context.a} ${context.c}"
+    )
+    text = (
+        parent(
+            "loop: child, context_passthrough: true",
+            '  first: {action: "echo seen", capture: c, next: run}\n',
+        )
+        .replace("initial: run", "initial: first\ncontext: {a: 9, b: from above}")
+        .replace("on_yes: done", "on_yes: show")
+    ) + SHOW % "${captured.run.said.output}"
+    path = write(tmp_path, parent=text, child=child)
+    assert said(path, monkeypatch) == "1 seen from above"
+
+
+@pytest.mark.parametrize(
+    ("child", "route", "shown"),
+    [
+        ("say: {action: exit 1, on_yes: done, on_no: bad}", "on_no: show", "terminal bad"),
+        (f"{AGAIN}\nmax_iterations: 2", "on_timeout: show", "max_iterations"),
+        (f"{AGAIN}\nmax_iterations: 2", "on_no: show", "max_iterations"),
+        ("say: {action: exit 1, on_yes: done}", "on_error: show", "error"),
+        ("say: {action: exit 1, on_yes: done}", "on_no: show", "error"),
+        ("say: {action: sleep 60, next: done}\ntimeout: 0.1", "on_timeout: show", "timeout"),
+    ],
+)  # fmt: skip
+def test_an_end_is_a_verdict(
+    child: str, route: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal, a limit, an error."""
+    states, _, settings = child.partition("\n")
+    ends = "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
+    inner = f"name: child\ninitial: say\n{settings}\nstates:\n  {states}\n{ends}"
+    text = f"name: parent\ninitial: run\nstates:\n  run: {{loop: child, on_yes: done, {route}}}\n"
+    text += (
+        SHOW % "${captured.run.terminated_by} ${captured.run.failure_terminal?}"
+        + "  done: {terminal: true}\n"
+    )
+    assert said(write(tmp_path, parent=text, child=inner), monkeypatch) == shown
+
+
+def test_a_child_ends_with_the_time_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it has no limit of its own, and routes its errors."""
+    child = CHILD.replace("action:", "on_error: done, timeout: 300, action:").replace(
+        "echo", "sleep 100; echo"
+    )
+    path = write(tmp_path, parent=parent("loop: child") + "timeout: 0.2\n", child=child)
+    monkeypatch.chdir(path.parents[1])
+    outcome = llc.run("parent")
+    assert (outcome.status, outcome.terminated_by) == ("limit", "timeout")
+
+
+@pytest.mark.parametrize(
+    ("more", "id", "line"),
+    [
+        ("loop: chidl", "file-not-found", 4),
+        ("loop: parent", "circular-run", 4),
+        ("loop: ../out/child", "outside-project", 4),
+        ("loop: linked", "outside-project", 4),
+        ('loop: "${captured.x.output:default=y}"', "unknown-loop", 4),
+        ("loop: [child]", "wrong-type", 4),
+        ("loop: child, with: [a]", "wrong-type", 4),
+        ("loop: child, with: {c: 1}", "unknown-context", 4),
+        ("loop: strict, with: {count: many}", "wrong-type", 4),
+        ("loop: strict, with: {other: 1}", "missing-argument", 4),
+        ("loop: child, action: 'true'", "action-and-call", 4),
+        ("loop: bad", "unknown-state", 3),
+    ],
+)
+def test_what_is_wrong_is_one_finding(more: str, id: str, line: int, tmp_path: Path) -> None:
+    """At the line that causes it; what is wrong in the file of the child is shown there."""
+    strict = CHILD + "parameters: {count: {type: integer, required: true}, other: {type: string}}\n"
+    bad = CHILD.replace("name: child\ninitial: say", "name: child\n\ninitial: sya")
+    path = write(tmp_path, parent=parent(more), child=CHILD, strict=strict, bad=bad)
+    outside = write(tmp_path / "out", parent=CHILD).rename(tmp_path / "out" / "child.yaml")
+    os.symlink(outside, path.parent / "linked.yaml")
+    found = refused(path)
+    assert found.id == id
+    assert place(found) == ("bad.yaml" if id == "unknown-state" else "parent.yaml", line)
+
+
+def test_loops_that_run_each_other_are_one_finding(tmp_path: Path) -> None:
+    """At the line that closes the circle."""
+    middle = parent("loop: deep/last").replace("name: parent", "name: middle")
+    last = parent("loop: parent").replace("name: parent", "name: last")
+    found = refused(write(tmp_path, parent=parent("loop: middle"), middle=middle, deep__last=last))
+    assert found.id == "circular-run"
+    assert place(found) == ("last.yaml", 4)
+    assert "parent.yaml → " in found.message
