@@ -55,12 +55,13 @@ class Cluster:
         assert found.returncode == 0, found.stderr
         return found.stdout.strip()
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, folder: Path | None = None) -> subprocess.Popen[str]:
+        """A worker that says what it does; folder: of its checkout of the project."""
         log = self.folder / f"worker-{len(self.workers)}.txt"
         with log.open("w") as errors:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "llc", "worker", "--db", self.url, *words],
-                cwd=self.folder,
+                cwd=folder or self.folder,
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
                 text=True,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ..host import clock, environment, processes, threads
 from ..host.errors import UserError
@@ -41,6 +42,16 @@ update runs set owner = null, epoch = epoch + 1, changed = now(),
   status = case when managed then 'queued' else 'stopped' end
 where owner = %s and status <> 'ended'
 """
+
+
+class Identity(Protocol):
+    """Who owns runs. is_dead: another process has declared it dead."""
+
+    id: str
+    is_dead: bool
+
+    def close(self) -> None:
+        """Leave."""
 
 
 class Owner:

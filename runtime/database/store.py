@@ -19,11 +19,11 @@ from ..host.paths import ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import locks
 from ..runs.runs import make_running_folder
-from . import claims
+from . import claims, segments
 from .claims import Busy, NewRun
 from .connection import Address, Connection, Session
-from .owner import Owner, bury_dead, is_dead
-from .stored_run import DatabaseRun
+from .owner import Identity, Owner, bury_dead, is_dead
+from .stored_run import WORKSPACE, DatabaseRun
 
 # Seconds until a run in the queue tries again.
 RETRY_S = 0.2
@@ -59,7 +59,7 @@ class Claim:
 class DatabaseStore:
     """The runs of a project in a database. project: its name, the same on all machines."""
 
-    def __init__(self, address: Address, owner: Owner, project: str, cache: str) -> None:
+    def __init__(self, address: Address, owner: Identity, project: str, cache: str) -> None:
         self.address = address
         self.owner = owner
         self.project = project
@@ -247,6 +247,29 @@ class DatabaseStore:
         again = "select enqueue_segment(id) from runs where id = %s and status = 'queued' and owner is null"
         with contextlib.suppress(UserError):  # without the database, `reconcile_segments` does it later
             session.do(lambda connection: connection.execute(again, [run_id]))
+        session.close()
+
+    def has_workspace(self, run_id: str) -> bool:
+        """Whether a run works on a checkout of its own (`trees.workspace`)."""
+        session = self._session()
+        where = "select 1 from documents where run = %s and name = %s"
+        values = [run_id, WORKSPACE]
+        try:
+            return bool(session.do(lambda connection: connection.execute(where, values).fetchone()))
+        finally:
+            session.close()
+
+    def give_back(self, run_id: str) -> None:
+        """Queue a run again whose process was killed; its next epoch fences what is left of it."""
+
+        def give_back(connection: Connection) -> None:
+            with connection.transaction():
+                mine = "update runs set epoch = epoch + 1 where id = %s and owner = %s and status = 'running'"
+                if connection.execute(mine, [run_id, self.owner.id]).rowcount:
+                    segments.enqueue(connection, run_id)
+
+        session = self._session()
+        session.do(give_back)
         session.close()
 
     def give_up(self, run_id: str, why: str) -> None:

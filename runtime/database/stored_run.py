@@ -14,10 +14,12 @@ from __future__ import annotations
 import contextlib
 import os.path
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+from ...ir.effects import EFFECTS
 from ..host import files
 from ..host.paths import RUNNING, make_private
+from ..journal.events import EffectFinished, Event
 from ..journal.journal import Blobs, Journal, JournalError, write_file
 from ..journal.run_folder import RunFolder
 from .connection import Connection, Session
@@ -25,6 +27,8 @@ from .connection import Connection, Session
 OUTPUTS = "outputs"
 # As `effects.ask` names the folder of answers to questions.
 ANSWERS = "answers"
+# The files of a run that has a workspace (`trees.workspace`).
+WORKSPACE, PACKS = "workspace.json", "workspace/"
 _APPEND = """
 insert into journal (run, position, size, lines, epoch, data)
 select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
@@ -52,6 +56,7 @@ _TAIL = "select position, data from journal where run = %s and position >= %s or
 _DOCUMENTS = """
 select name, data from documents
 where run = %s and (%s or name not like 'outputs/%%') and not name = any(%s::text[])
+  and name not like 'workspace/%%'
 """
 
 
@@ -62,6 +67,16 @@ class Fenced(JournalError):
 
     def __init__(self, run: str) -> None:
         super().__init__(f"{run} was taken over by another process; nothing more is performed here")
+
+
+class Files(Protocol):
+    """The files that a run works on, kept in its record."""
+
+    def save(self, seq: int) -> None:
+        """Store them as the effect `seq` has left them; its result follows."""
+
+    def finish(self, status: str) -> None:
+        """The run has ended."""
 
 
 class DatabaseBlobs(Blobs):
@@ -108,6 +123,12 @@ class DatabaseJournal(Journal):
         self.blobs = run.blobs
         return self
 
+    def record(self, event: Event, ts: str | None = None) -> dict[str, Any]:
+        kept = self._run.files
+        if kept is not None and isinstance(event, EffectFinished) and EFFECTS[event.kind].changes_files:
+            kept.save(event.seq)
+        return super().record(event, ts)
+
     def flush(self) -> None:
         waiting = self._buffer[:]
         super().flush()
@@ -127,14 +148,18 @@ class DatabaseJournal(Journal):
 
 
 class DatabaseRun(RunFolder):
-    """A run of the database and its cache on this machine. epoch: of our claim; 0 to read only."""
+    """A run of the database and its cache on this machine.
 
-    __slots__ = ("_journal", "epoch", "session")
+    epoch: of our claim; 0 to read only. files: of its workspace, None where it works on the project's folder.
+    """
+
+    __slots__ = ("_journal", "epoch", "files", "session")
 
     def __init__(self, root: str, path: str, session: Session) -> None:
         super().__init__(root, path)
         self.session = session
         self.epoch = 0
+        self.files: Files | None = None
         self._journal: DatabaseJournal | None = None
 
     @classmethod
@@ -202,6 +227,28 @@ class DatabaseRun(RunFolder):
         )
         return None if row is None else bytes(row[0])
 
+    def documents(self, prefix: str) -> list[tuple[str, bytes]]:
+        """The documents whose names begin so, with their names."""
+        where = "select name, data from documents where run = %s and starts_with(name, %s)"
+        rows = self.session.do(
+            lambda connection: connection.execute(where, [self.id, prefix], binary=True).fetchall()
+        )
+        return [(name, bytes(data)) for name, data in rows]
+
+    def drop(self, names: list[str]) -> None:
+        """Remove documents that are only in the database."""
+
+        def drop(connection: Connection) -> None:
+            for name in names:
+                connection.execute(_REMOVE, {"run": self.id, "name": name, "epoch": self.epoch})
+
+        self.session.do(drop)
+
+    def commit(self) -> None:
+        """Commit what the journal has."""
+        if self._journal is not None:
+            self._journal.sync()
+
     # --- the protocol of a stored run -----------------------------------------------------------
 
     @property
@@ -236,8 +283,7 @@ class DatabaseRun(RunFolder):
         super().write(name, data, durable=False)
         if name == self.state_name:
             return  # only a view of the journal
-        if self._journal is not None:
-            self._journal.sync()  # a checkpoint names a position that must be there
+        self.commit()  # a checkpoint names a position that must be there
         self.put(name, data)
 
     def remove(self, name: str) -> None:
@@ -262,6 +308,8 @@ class DatabaseRun(RunFolder):
     def finish(self) -> None:
         """Mark the run as ended; its journal has the end already."""
         end = self.end() or {}
+        if self.files is not None:
+            self.files.finish(str(end.get("status")))
         ended = (
             "with past as (delete from live where run = %s) "
             "update runs set status = 'ended', outcome = %s, owner = null, changed = now() "
@@ -271,20 +319,20 @@ class DatabaseRun(RunFolder):
         self.session.do(lambda connection: connection.execute(ended, values))
         super().finish()
 
-    def deliver(self, name: str, data: bytes) -> None:
-        """Put an answer where the run finds it, and wake the run; nothing if it has it already."""
-        path = self.place(name)
-        if files.exists(path):
-            return
-        write_file(path, data, durable=False, mode=0o600)
-        with contextlib.suppress(OSError):
-            wake = files.open_handle(f"{path.removesuffix('.json')}.wake", files.O_WRONLY | files.O_NONBLOCK)
-            try:
-                files.write(wake, b"!")
-            finally:
-                files.close(wake)
-
     def forget(self) -> None:
         """Remove the cache."""
         with contextlib.suppress(OSError):
             files.rmtree(self.path, ignore_errors=True)
+
+
+def deliver(path: str, data: bytes) -> None:
+    """Put an answer where the run finds it, and wake the run; nothing if it has it already."""
+    if files.exists(path):
+        return
+    write_file(path, data, durable=False, mode=0o600)
+    with contextlib.suppress(OSError):
+        wake = files.open_handle(f"{path.removesuffix('.json')}.wake", files.O_WRONLY | files.O_NONBLOCK)
+        try:
+            files.write(wake, b"!")
+        finally:
+            files.close(wake)

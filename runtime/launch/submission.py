@@ -13,13 +13,17 @@ from ...vm.machine.machine import Machine
 from ..database import schema
 from ..database.connection import Address, connect
 from ..database.store import Claim, open_store
+from ..database.stored_run import DatabaseRun
 from ..execution.observer import Display
 from ..host.coroutines import Steps
 from ..host.errors import UserError
+from ..host.paths import ROOT
 from ..host.screen import Screen
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
+from ..journal.run_folder import RunFolder
 from ..project.options import Values
+from ..trees import workspace
 from .command import Command
 from .report import Report
 from .run import new_run
@@ -52,6 +56,12 @@ class Submission(Command):
 
     def display(self, image: Any) -> Display:
         return Display()
+
+    def prepare(self, folder: RunFolder) -> None:
+        """Store the files that the run works on. Raises UserError."""
+        if self.settings is not None and self.settings.workspace is not None:
+            assert isinstance(folder, DatabaseRun)
+            workspace.submit(folder, *self.settings.workspace, ROOT)
 
     def drive(self, machine: Machine, journal: Journal, *others: Any, **more: Any) -> Steps[Outcome]:
         """Give the run to the queue."""

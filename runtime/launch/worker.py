@@ -17,20 +17,17 @@ from ..database.connection import Address, Connection, connect
 from ..database.engine import Engine
 from ..database.owner import Owner
 from ..database.store import open_store
-from ..database.stored_run import Fenced
+from ..database.stored_run import deliver
 from ..database.watch import Watch
 from ..execution.driver import JOBS
 from ..execution.scheduler import ScheduledRun, Scheduler, place_for
 from ..host import clock, processes, signals, threads
 from ..host.effect_context import Interrupt
-from ..host.errors import EXIT_OK, UserError
+from ..host.errors import EXIT_OK
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
-from ..project.options import Values
 from . import failures
-from .command import Command
-from .report import Report
-from .resume import take_up
+from .segment import FAILED, Checkout, base_command, begin, result_of
 
 # Exit code of a worker that others declared dead; its supervisor starts it again.
 EXIT_BURIED = 86
@@ -42,8 +39,6 @@ HEALTH_S = 60.0
 _SWEEP = 5
 # Heartbeats between two removals of old runs.
 _CLEAN = 60
-# Errors after which the run is another worker's, or over.
-_NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
 _WISHES = """
 select id, wish is not null, coalesce(watched > clock_timestamp() - make_interval(secs => %s), false)
 from runs where owner = %s and (wish is not null or watched is not null)
@@ -83,11 +78,11 @@ class Worker:
         # Runs that were asked to stop; written by the thread of the heartbeat.
         self._stops: set[str] = set()
         self._asked: set[str] = set()
+        # Runs with a workspace.
+        self._checkouts: dict[str, Checkout] = {}
         self._is_leaving = False
         self._next_health = clock.monotonic() + HEALTH_S
-        values = Values("", queue=True, quiet=True)
-        self._base = Command(values, Report(values, is_silent=True))
-        self._base.configure()
+        self._base = base_command()
         with connect(address) as connection:
             schema.check(connection, address)
         place_for(at_once, at_once)
@@ -121,7 +116,7 @@ class Worker:
 
     def _is_over(self) -> bool:
         is_asked = self._drain_until is not None or self._interrupt.count or self._owner.is_dead
-        return bool(is_asked) and not len(self._scheduler)
+        return bool(is_asked) and not len(self._scheduler) and not self._checkouts
 
     def _close(self) -> None:
         self._is_leaving = True
@@ -149,12 +144,14 @@ class Worker:
     def _on_wait(self) -> float:
         now = clock.monotonic()
         while self._stops:
-            self._scheduler.stop(self._stops.pop())
+            self._stop(self._stops.pop())
         if self._drain_until is not None:
             self._engine.drain()
             for claim in list(self._store.claims.values()):
                 claim.status = "queued"
             self._scheduler.drain()
+            for child in list(self._checkouts.values()):
+                child.drain(1 + (now >= self._drain_until or self._interrupt.count > 0))
             if now >= self._drain_until and not self._interrupt.count:
                 self._interrupt.set()
         if now >= self._next_health:
@@ -162,20 +159,29 @@ class Worker:
             self._say(f"{len(self._scheduler)} running; {self._totals()}")
         return 0.5
 
+    def _stop(self, run: str) -> None:
+        child = self._checkouts.get(run)
+        if child is not None:
+            child.stop()
+        else:
+            self._scheduler.stop(run)
+
     def _on_beat(self, connection: Connection) -> None:
         """In the thread of the heartbeat."""
         wishes = connection.execute(_WISHES, [live.WATCHED_S, self._owner.id]).fetchall()
         self._live.watch(run for run, _, is_watched in wishes if is_watched)
         for run in [run for run, is_asked, _ in wishes if is_asked]:
-            claim = self._store.claims.get(run)
-            if claim is not None and run not in self._asked:
+            is_here = run in self._store.claims or run in self._checkouts
+            if is_here and run not in self._asked:
                 self._asked.add(run)
                 self._stops.add(run)
                 self._scheduler.pool.wake()
         for run, name, data in connection.execute(_ANSWERS, [self._owner.id], binary=True).fetchall():
-            claim = self._store.claims.get(run)
+            claim, child = self._store.claims.get(run), self._checkouts.get(run)
             if claim is not None:
-                claim.run.deliver(name, data)
+                deliver(claim.run.place(name), data)
+            elif child is not None:
+                child.deliver(name, data)
         if self._owner.beats % _SWEEP == 0:
             self._on_deaths(owners.bury_dead(connection, self._owner.id))
             connection.execute("select reconcile_segments()")
@@ -183,6 +189,9 @@ class Worker:
             removal.remove(connection, self._store.project, None, "ended", self._base.retention)
 
     def _live_file(self, run: str) -> str | None:
+        child = self._checkouts.get(run)
+        if child is not None:
+            return child.folder.live
         claim = self._store.claims.get(run)
         return claim.run.live if claim is not None else None
 
@@ -190,6 +199,8 @@ class Worker:
         """In the thread of the heartbeat: kill the actions, which another worker may repeat, and leave."""
         self._interrupt.set()
         self._interrupt.set()
+        for child in list(self._checkouts.values()):
+            child.leave()
         self._scheduler.pool.wake()
 
     def _on_deaths(self, dead: list[str]) -> None:
@@ -207,6 +218,9 @@ class Worker:
             self._store.requeue(run)  # taken just before the queue heard of it
             return "returned"
         segment = _Segment(run, number)
+        if self._store.has_workspace(run):
+            self._perform_apart(segment)
+            return segment.result
         self._inbox.append(segment)
         self._scheduler.pool.wake()
         segment.done.acquire()
@@ -216,36 +230,42 @@ class Worker:
         if not self._inbox:
             return False
         segment = self._inbox.popleft()
-        base = self._base
-        command = Command(base.values, Report(base.values, is_silent=True), scheduler=self._scheduler)
-        command.retention, command.budget = base.retention, base.budget
-        command.settings, command.record_files = base.settings, base.record_files
-        command.store = self._store
-        scheduled = ScheduledRun(command, segment)
-        try:
-            folder = self._store.cached(segment.run)
-            self._scheduler.ours.add(segment.run)
-            scheduled.steps = take_up(command, folder, scheduled.interrupt)
-        except Exception as error:
-            self._ended(scheduled, error)
-        else:
-            self._scheduler.add(scheduled)
+        begin(self._scheduler, self._base, self._store, segment.run, segment, self._ended)
         return True
 
     def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:
-        segment: _Segment = scheduled.about
+        if not isinstance(came, Outcome) and failures.is_internal(came):
+            self._counts["defects"] += 1
+        self._conclude(scheduled.about, *result_of(came))
+
+    def _conclude(self, segment: _Segment, result: str, why: str) -> None:
         self._asked.discard(segment.run)
-        if isinstance(came, Outcome):
-            result = came.status
-        elif isinstance(came, Fenced) or (isinstance(came, UserError) and came.id in _NOT_OURS):
-            result = "not ours"
-        else:
-            result = "failed"
-            self._store.give_up(segment.run, str(came))
-            self._say(f"{segment.run} stopped: {came}")
-            if failures.is_internal(came):
-                self._counts["defects"] += 1
+        if result == FAILED:
+            self._store.give_up(segment.run, why)
+            self._say(f"{segment.run} stopped: {why}")
+        elif why:
+            self._say(f"{segment.run} ended: {why}")
         self._finish(segment, result)
+
+    def _perform_apart(self, segment: _Segment) -> None:
+        """In a thread of the queue: drive a run with a workspace in a process of its own."""
+        run = segment.run
+        came: tuple[str, str] | None
+        try:
+            child = self._checkouts[run] = Checkout(self._store, run)
+            if self._owner.is_dead:
+                child.leave()
+            came = child.wait()
+        except OSError as error:
+            came = FAILED, f"its process cannot be started: {error}"
+        finally:
+            self._checkouts.pop(run, None)
+        if came is None:
+            self._say(f"the process of {run} was killed; the run continues")
+            self._store.give_back(run)
+            came = "returned", ""
+        self._conclude(segment, *came)
+        self._scheduler.pool.wake()
 
     def _finish(self, segment: _Segment, result: str) -> None:
         self._counts[result] += 1

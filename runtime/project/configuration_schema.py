@@ -134,6 +134,17 @@ class RunBudget(Amounts):
     project: Amounts = optional(block(Amounts), "What all runs may ever use.", factory=Amounts)
 
 
+class WorkspaceSpec(Spec):
+    """The files that runs of a cluster work on: each run has a checkout of its own."""
+
+    noun: ClassVar[str] = "a workspace"
+
+    repo: str = optional(TEXT, "Address or path of the git repository; absent: the remote `origin`.", "")
+    ref: str = optional(
+        TEXT, "Branch, tag or commit; absent: the files as they are when the run is submitted.", ""
+    )
+
+
 class ConfigurationFile(Spec):
     """The configuration of a project."""
 
@@ -162,6 +173,10 @@ class ConfigurationFile(Spec):
     database: str | None = optional(
         Type("text", pattern=r"postgres(ql)?://\S+", says="a URL such as postgresql://llc@db.example/llc"),
         "The database of the cluster, for `--db` and `--on cluster`.",
+    )
+    workspace: WorkspaceSpec | None = optional(
+        block(WorkspaceSpec),
+        "The git repository that runs of a cluster work on; absent: the worker's folder.",
     )
 
 
@@ -211,6 +226,7 @@ class _Reader(AgentReader):
             ledgers={name: getattr(given.budget, name).limits for name in ("day", "month", "project")},
             record_files=given.record_files,
             database=given.database,
+            workspace=None if given.workspace is None else (given.workspace.repo, given.workspace.ref),
         )
 
     def check_task_agent(self, given: ConfigurationFile) -> None:

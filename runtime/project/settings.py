@@ -56,6 +56,7 @@ class Configuration(LightRecord):
     models: by name. budget: what a run may use, by unit. ledgers: what all runs of the project may use in a
     `day`, in a `month` or ever (`project`), by unit. record_files: one of `ir.effects.RECORD_FILES`.
     database: the address of the cluster's database.
+    workspace: the repository and the ref that runs of a cluster work on, None for the worker's folder.
     """
 
     secrets: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ class Configuration(LightRecord):
     ledgers: dict[str, dict[str, float]] = field(factory=dict)
     record_files: str = "agents"
     database: str | None = None
+    workspace: tuple[str, str] | None = None
 
 
 def age(text: str) -> int | None:

@@ -60,7 +60,7 @@ class GitTrees:
     @classmethod
     def create(cls, path: str, folder: str) -> GitTrees:
         """The repository at `path` for the repository around `folder`; made if missing. Raises NoTree."""
-        found = _git(("rev-parse", *_PLACES), cwd=folder or None).split(b"\n")
+        found = git(("rev-parse", *_PLACES), cwd=folder or None).split(b"\n")
         if len(found) != 7:
             raise NoTree("the path of the repository has a line break")
         base = files.fsencode(os.path.abspath(folder))
@@ -99,7 +99,7 @@ class GitTrees:
         with contextlib.suppress(OSError):
             files.unlink(os.path.join(self.path, "index"))
         with contextlib.suppress(NoTree):  # no commit yet
-            tree = _git(("rev-parse", "--verify", "-q", "HEAD^{tree}"), cwd=folder or None)
+            tree = git(("rev-parse", "--verify", "-q", "HEAD^{tree}"), cwd=folder or None)
             self._git("read-tree", tree.strip().decode("ascii", "replace"))
 
     def _write(self, name: str, content: bytes) -> None:
@@ -255,7 +255,7 @@ class GitTrees:
         return False
 
     def _git(self, *words: str, given: bytes = b"") -> bytes:
-        return _git((*_SAFE, *words), self.path, self.worktree, given)
+        return git((*_SAFE, *words), self.path, self.worktree, given)
 
 
 def present_tree(path: str, scratch: str, folder: str) -> tuple[GitTrees, str]:
@@ -275,9 +275,9 @@ def present_tree(path: str, scratch: str, folder: str) -> tuple[GitTrees, str]:
 def branches(folder: str = "") -> str:
     """The commits of HEAD and of all branches in the user's repository; "" where there is none."""
     try:
-        listed = _git(("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads"), cwd=folder or None)
+        listed = git(("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads"), cwd=folder or None)
         with contextlib.suppress(NoTree):  # no commit yet
-            listed += _git(("rev-parse", "--verify", "-q", "HEAD"), cwd=folder or None)
+            listed += git(("rev-parse", "--verify", "-q", "HEAD"), cwd=folder or None)
     except NoTree:
         return ""
     return listed.decode("utf-8", "replace")
@@ -293,7 +293,7 @@ def open_trees(path: str) -> GitTrees:
 def _settings(folder: str) -> dict[str, str]:
     """Those of `_SETTINGS` that the user's repository has."""
     found: dict[str, str] = {}
-    for entry in _git(("config", "--list", "-z"), cwd=folder or None).split(b"\0"):
+    for entry in git(("config", "--list", "-z"), cwd=folder or None).split(b"\0"):
         name, _, value = entry.decode("utf-8", "surrogateescape").partition("\n")
         if name in _SETTINGS:
             found[name] = value
@@ -306,16 +306,22 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _git(
-    words: tuple[str, ...], own: str | None = None, cwd: str | bytes | None = None, given: bytes = b""
+def git(
+    words: tuple[str, ...],
+    own: str | None = None,
+    cwd: str | bytes | None = None,
+    given: bytes = b"",
+    settings: dict[bytes, bytes] | None = None,
 ) -> bytes:
     """The output of a git command; `own` is the repository that it uses instead of the one around it.
 
-    Raises NoTree.
+    settings: its variables `GIT_…`, instead of those of the environment. Raises NoTree.
     """
     env = dict(environment.environb)
-    if own is not None:
+    if own is not None or settings is not None:
         env = {name: value for name, value in env.items() if not name.startswith(b"GIT_")}
+        env.update(settings or {})
+    if own is not None:
         env[b"GIT_DIR"] = files.fsencode(os.path.abspath(own))
         env[b"GIT_WORK_TREE"] = files.fsencode(cwd or b".")
     env.update({b"GIT_OPTIONAL_LOCKS": b"0", b"GIT_TERMINAL_PROMPT": b"0", b"LC_ALL": b"C"})

@@ -43,6 +43,7 @@ MEANINGS = {
     "bad-task": "a task given on the command line is malformed",
     "bad-usage": "a command line does not fit the usage of the command",
     "bad-value": "a value in a recorded case is malformed",
+    "bad-workspace": "the files of a run of a cluster cannot be stored or checked out",
     "cannot-bind": "a keyword or a reserved name cannot be bound",
     "cannot-import": "the program has no file, so that no path can be imported",
     "cannot-listen": "a port is taken, or cannot be listened on",

@@ -1,0 +1,278 @@
+"""Workspaces: a run works on a checkout of a repository, on whichever machine, and returns a branch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import postgres
+import pytest
+from clusters import LIMIT_S, Cluster
+
+LOOP = """
+name: job
+initial: one
+scope: [src]
+states:
+  one: {{action: '{}', next: two}}
+  two: {{action: '{}', next: done}}
+  done: {{terminal: true}}
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    return subprocess.run(
+        ["git", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, **identity},
+    ).stdout.strip()
+
+
+class Machines(Cluster):
+    """A repository, a user's clone of it, and the folders of two workers that share no files."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.origin = folder / "origin.git"
+        user = folder / "user" / "app"
+        user.mkdir(parents=True)
+        git(folder, "init", "-q", "--bare", "-b", "main", str(self.origin))
+        super().__init__(user, url)
+        git(user, "init", "-q", "-b", "main")
+        git(user, "remote", "add", "origin", str(self.origin))
+        (user / ".gitignore").write_text("ignored\n.loops/.*\nworker-*\n")
+        (user / "file").write_text("committed\n")
+        self.configure("workspace: {}\n")
+        git(user, "add", "--all")
+        git(user, "commit", "-q", "-m", "first")
+        git(user, "push", "-q", "origin", "main")
+        self.places = [folder / name / "app" for name in ("a", "b")]
+        for place in self.places:
+            (place / ".loops").mkdir(parents=True)
+        self.signals = folder / "signals"
+        self.signals.mkdir()
+
+    def configure(self, text: str) -> None:
+        (self.folder / ".loops/config.yaml").write_text(text)
+
+    def write(self, first: str, second: str) -> None:
+        (self.folder / ".loops/job.yaml").write_text(LOOP.format(first, second))
+
+    def worker(self, number: int, *words: str) -> subprocess.Popen[str]:
+        return self.start(*words, folder=self.places[number])
+
+    def said(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.folder.glob("worker-*.txt")))
+
+    def branch(self, run: str, path: str) -> str:
+        """A file of the result."""
+        return git(self.origin, "show", f"llc/{run}:{path}")
+
+    def wait_for(self, name: str) -> str:
+        """The command that waits until a test has made the file `name`, and says that it does."""
+        return f"touch {self.signals}/{name}.waits; while [ ! -e {self.signals}/{name} ]; do sleep 0.02; done"
+
+    def await_signal(self, name: str) -> None:
+        postgres.until((self.signals / f"{name}.waits").exists)
+
+
+@pytest.fixture
+def machines(tmp_path: Path, database: str) -> Iterator[Machines]:
+    made = Machines(tmp_path, database)
+    yield made
+    made.close()
+
+
+def test_uncommitted_files_go_and_a_branch_comes_back(machines: Machines) -> None:
+    """The run sees the files as they were at its submission, in a folder of its own."""
+    machines.write("cat file new > both; rm file", "echo more >> new")
+    (machines.folder / "file").write_text("changed\n")
+    (machines.folder / "new").write_text("untracked\n")
+    (machines.folder / "ignored").write_text("secret\n")
+    before = git(machines.folder, "status", "--porcelain"), git(machines.folder, "count-objects")
+    run = machines.submit("job")
+    assert (git(machines.folder, "status", "--porcelain"), git(machines.folder, "count-objects")) == before
+    (machines.folder / "file").write_text("later\n")
+    machines.worker(0)
+    assert machines.await_status(run)["outcome"] == "success"
+    assert machines.branch(run, "both") == "changed\nuntracked"
+    assert machines.branch(run, "new") == "untracked\nmore"
+    names = git(machines.origin, "ls-tree", "--name-only", f"llc/{run}").split()
+    assert sorted(names) == [".gitignore", ".loops", "both", "new"]
+    assert (
+        git(machines.origin, "log", "--format=%an %s", f"llc/{run}") == f"llc llc: {run}: success\na@b first"
+    )
+    assert os.listdir(machines.places[0]) == [".loops"]
+    postgres.until(lambda: f"its files are in the branch llc/{run}" in machines.said())
+
+
+def test_another_machine_continues_with_the_files(machines: Machines) -> None:
+    """kill -9 in the second action: it is repeated elsewhere on what the first one left, and nothing else."""
+    machines.write(
+        "echo one >> log; git add log; git commit -q -m mine log; echo two >> log",
+        f"echo half >> log; [ -e {machines.signals}/go ] || {{ {machines.wait_for('go')}; }}",
+    )
+    first = machines.worker(0)
+    run = machines.submit("job")
+    machines.await_signal("go")
+    machines.worker(1)
+    first.kill()
+    postgres.until(lambda: machines.row(run)["epoch"] >= 4)
+    (machines.signals / "go").touch()
+    assert machines.await_status(run)["outcome"] == "success"
+    assert machines.branch(run, "log") == "one\ntwo\nhalf"
+    assert git(machines.origin, "log", "--format=%s", f"llc/{run}").splitlines()[1:] == ["mine", "first"]
+    assert [event["event"] for event in machines.events(run)].count("action_complete") == 2
+
+
+def test_the_process_of_a_run_is_killed(machines: Machines) -> None:
+    """The worker lives: the run returns to the queue at once, and continues."""
+    machines.write("echo one >> log", f"echo $PPID > {machines.signals}/pid; {machines.wait_for('go')}")
+    worker = machines.worker(0)
+    run = machines.submit("job")
+    machines.await_signal("go")
+    os.kill(int((machines.signals / "pid").read_text()), signal.SIGKILL)
+    postgres.until(lambda: machines.row(run)["epoch"] >= 4)
+    (machines.signals / "go").touch()
+    assert machines.await_status(run)["outcome"] == "success"
+    assert machines.branch(run, "log") == "one"
+    assert worker.poll() is None
+    assert f"the process of {run} was killed; the run continues" in machines.said()
+
+
+def test_a_drained_worker_hands_the_files_on(machines: Machines) -> None:
+    """SIGTERM: the action ends here, the next one begins elsewhere with its files."""
+    machines.write(f"{machines.wait_for('go')}; echo one >> log", "echo two >> log")
+    first = machines.worker(0)
+    run = machines.submit("job")
+    machines.await_signal("go")
+    first.terminate()
+    (machines.signals / "go").touch()
+    assert first.wait(LIMIT_S) == 0
+    assert machines.row(run)["status"] in ("queued", "ended")
+    machines.worker(1)
+    assert machines.await_status(run)["outcome"] == "success"
+    assert machines.branch(run, "log") == "one\ntwo"
+
+
+def test_a_run_is_stopped_and_resumed(machines: Machines) -> None:
+    """`llc stop` reaches the process of the run; `resume --on` continues with its files."""
+    machines.write("echo one >> log", f"[ -e {machines.signals}/go ] || {{ {machines.wait_for('go')}; }}")
+    machines.worker(0)
+    run = machines.submit("job")
+    machines.await_signal("go")
+    stopped = machines.llc("stop", run, "--db", machines.url, "--wait", "60", "--json")
+    assert json.loads(stopped.stdout) == [{"run": run, "how": "stopped"}]
+    (machines.signals / "go").touch()
+    assert machines.llc("resume", run, "--on", machines.url).returncode == 0
+    assert machines.await_status(run)["outcome"] == "success"
+    assert machines.branch(run, "log") == "one"
+
+
+def test_a_ref_is_worked_on(machines: Machines) -> None:
+    """A tag of the repository, whatever the user's files are; nothing changed, so no branch."""
+    git(machines.folder, "tag", "v1")
+    git(machines.folder, "push", "-q", "origin", "v1")
+    machines.configure(f"workspace: {{repo: ../../{machines.origin.name}, ref: v1}}\n")
+    (machines.folder / "file").write_text("changed\n")
+    machines.write("true", f"cp file {machines.signals}/seen")
+    run = machines.submit("job")
+    machines.worker(0)
+    assert machines.await_status(run)["outcome"] == "success"
+    assert (machines.signals / "seen").read_text() == "committed\n"
+    assert git(machines.origin, "branch", "--list", "llc/*") == ""
+
+
+def test_many_changes_need_few_packs(machines: Machines) -> None:
+    """A pack from time to time needs none before it, and those are removed."""
+    (machines.folder / ".loops/job.sexp").write_text(
+        '(for-each (lambda (n) (system:execute_shell_command "echo x >> log" (timeout 60))) (range 70))'
+    )
+    run = machines.submit("job")
+    machines.worker(0)
+    assert machines.await_status(run)["outcome"] == "success", machines.said()
+    assert machines.branch(run, "log").split() == 70 * ["x"]
+    packs = machines.database.execute(
+        "select name from documents where run = %s and starts_with(name, 'workspace/') order by name", [run]
+    ).fetchall()
+    assert packs[0] == ("workspace/000000.pack",)
+    assert 1 < len(packs) < 40
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda machines: machines.configure("workspace: {ref: absent}\n"), "neither a branch nor a tag"),
+        (lambda machines: machines.configure("workspace: {repo: /nowhere/x.git}\n"), "cannot be submitted"),
+        (lambda machines: git(machines.folder, "remote", "remove", "origin"), "cannot be submitted"),
+        (
+            lambda machines: machines.configure("workspace: {repo: '--exec=x'}\n"),
+            "cannot be submitted",
+        ),
+        (lambda machines: machines.configure("workspace: {repo: 'ext::sh -c id'}\n"), "cannot be submitted"),
+    ],
+    ids=["ref", "repository", "remote", "option", "command"],
+)
+def test_a_workspace_that_cannot_be_submitted(
+    machines: Machines, spoil: Callable[[Machines], object], told: str
+) -> None:
+    """Refused with the reason, and no run is left."""
+    machines.write("true", "true")
+    spoil(machines)
+    found = machines.llc("run", "job", "--on", machines.url)
+    assert found.returncode == 1
+    assert "error[bad-workspace]" in found.stderr
+    assert told in found.stderr
+    assert "Traceback" not in found.stderr
+    assert machines.database.execute("select count(*) from runs").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("workspace.json", b"\xff"),
+        ("workspace.json", b"[1]"),
+        ("workspace.json", b'{"repo": 7, "needs": [], "prefix": ""}'),
+        ("workspace.json", b'{"repo": "/x", "needs": ["--all"], "prefix": ""}'),
+        ("workspace.json", b'{"repo": "/x", "needs": [], "prefix": "../../.."}'),
+        ("workspace/000000.pack", b"nothing"),
+        ("workspace/000000.pack", b'{"seq": 0}\nPACK'),
+        ("workspace/000000.pack", b'{"seq":0,"head":"x","commit":"-f","tree":"","is_full":true}\n'),
+        ("workspace/none", b"{}"),
+    ],
+)
+def test_hostile_rows_of_a_workspace(machines: Machines, name: str, data: bytes) -> None:
+    """The run is stopped with a reason, nothing is performed, and the worker continues with others."""
+    machines.write(f"touch {machines.signals}/performed", "true")
+    run = machines.submit("job")
+    machines.database.execute(
+        "insert into documents values (%s, %s, %s) on conflict (run, name) do update set data = %s",
+        [run, name, data, data],
+    )
+    worker = machines.worker(0)
+    postgres.until(lambda: machines.row(run)["outcome"])
+    found = machines.row(run)
+    assert (found["status"], "workspace" in found["outcome"]) == ("stopped", True)
+    assert not (machines.signals / "performed").exists()
+    assert worker.poll() is None
+    assert "Traceback" not in machines.said(), machines.said()
+
+
+def test_a_repository_that_refuses_the_result(machines: Machines) -> None:
+    """The run has ended all the same; the worker says that its files were not returned."""
+    machines.write("true", "echo new > new")
+    hook = machines.origin / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho no >&2\nexit 1\n")
+    hook.chmod(0o755)
+    run = machines.submit("job")
+    machines.worker(0)
+    assert machines.await_status(run)["outcome"] == "success"
+    postgres.until(lambda: "its files were not returned" in machines.said())
