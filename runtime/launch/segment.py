@@ -139,8 +139,9 @@ class Checkout:
         self._process.stdin.close()
 
     def deliver(self, name: str, data: bytes) -> None:
-        """Put an answer where the run finds it."""
-        deliver(os.path.join(self._cache, RUNNING, self.run_id, name), data)
+        """Put an answer where the run finds it; nothing while it has no record here."""
+        if files.exists(self.folder.journal):
+            deliver(self.folder.place(name), data)
 
 
 # --- the other side -------------------------------------------------------------------------------
