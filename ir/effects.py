@@ -269,15 +269,23 @@ def cannot_judge(schema: dict[str, object], reason: str, kind: str = "no-tool-ca
     return {"error": {"kind": kind, "message": reason}}
 
 
+# By kind: the names of the arguments, each with whether it is required; see `argument_problem`.
+_ARGUMENTS: dict[str, list[tuple[str, bool]]] = {}
+
+
 def argument_problem(kind: str, args: dict[str, object]) -> str | None:
     """What is wrong with the arguments of an effect, as no compiler makes them; None if nothing is."""
-    for field in EFFECTS[kind].args.split():
-        name = field.rstrip("?")
+    fields = _ARGUMENTS.get(kind)
+    if fields is None:
+        names = EFFECTS[kind].args.split()
+        fields = _ARGUMENTS[kind] = [(name.rstrip("?"), not name.endswith("?")) for name in names]
+    for name, is_required in fields:
         value = args.get(name)
-        wanted = FIELD_TYPES[name]
         if value is None:
-            if name == field and name not in args:
+            if is_required and name not in args:
                 return f"the effect `{kind}` has no `{name}`"
-        elif wanted != "value" and (type(value) is bool or not isinstance(value, _ARGUMENT_TYPES[wanted])):
+            continue
+        wanted = FIELD_TYPES[name]
+        if wanted != "value" and (type(value) is bool or not isinstance(value, _ARGUMENT_TYPES[wanted])):
             return f"`{name}` of the effect `{kind}` is no {wanted}"
     return None

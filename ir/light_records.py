@@ -46,7 +46,8 @@ class LightRecord:
         fields = self.__dict__
         for name, factory in self._made.items():
             fields[name] = factory()
-        fields.update(zip(self.field_names, values, strict=False))
+        if values:
+            fields.update(zip(self.field_names, values, strict=False))
         fields.update(named)
         if len(values) > len(self.field_names) or not named.keys() <= self._names:
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.field_names)}")

@@ -98,21 +98,26 @@ class Event:
     name = ""
     by = "driver"
     fields: Mapping[str, Field]
+    # Of the fields by their attributes, those of base classes among them.
+    _wire_names: Mapping[str, str] = {}
 
     def __init_subclass__(cls, name: str = "") -> None:
         own = cls.__dict__
         cls.fields = fields = {}
+        cls._wire_names = names = {**cls._wire_names}
         for field, annotation in own.get("__annotations__", {}).items():
             made = Field(field, annotation, own.get(field) is ABSENT)
             setattr(cls, field, made)
             fields[made.wire_name] = made
+            names[field] = made.wire_name
         if name:
             cls.name = name
             KINDS[name] = cls
 
     def __init__(self, **values: Any) -> None:
+        wire_names = self._wire_names
         self.wire: dict[str, Any] = {
-            name.rstrip("_"): value for name, value in values.items() if value is not ABSENT
+            wire_names[name]: value for name, value in values.items() if value is not ABSENT
         }
         self.offset = self.line = 0
 

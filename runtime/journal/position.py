@@ -20,6 +20,9 @@ QUANTUM = 2_000
 _MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, LoopComplete, Evaluate, Route)}
 
 
+_VERDICTS = (Evaluate, Route)
+
+
 class Progress(LightRecord):
     """The author's state a run is in, its iteration, and how many states it has entered.
 
@@ -51,9 +54,6 @@ class Progress(LightRecord):
 
     def add(self, note: NoteEvent) -> None:
         """The program made this note."""
-        # A loop form of the program itself; a loop that `run-loop` runs gives its end as its value.
-        if isinstance(note, LoopComplete) and note.loop is None and note.terminated_by == "max_iterations":
-            self.has_run_out = True
         if isinstance(note, StateEnter):
             self.steps += 1
             loop = note.loop
@@ -62,9 +62,13 @@ class Progress(LightRecord):
                 loop = ""
             self._loops.pop(loop, None)
             self._loops[loop] = (note.shown_state, note.iteration)
-        elif isinstance(note, LoopComplete) and note.loop is not None:
+        elif isinstance(note, LoopComplete):
+            if note.loop is None:
+                # A loop form of the program itself; a loop that `run-loop` runs gives its end as its value.
+                self.has_run_out = self.has_run_out or note.terminated_by == "max_iterations"
+                return
             self._loops.pop(note.loop, None)
-        elif isinstance(note, Evaluate | Route) and note.loop is None and "" in self._loops:
+        elif isinstance(note, _VERDICTS) and len(self._loops) > 1 and note.loop is None and "" in self._loops:
             # Inner loops that ended in a fault made no note of their end.
             self._loops = {"": self._loops[""]}
         else:
