@@ -6,9 +6,9 @@ the project's own folder. `--on` needs a word of its own, `cluster`: without it 
 
 from __future__ import annotations
 
-import contextlib
 import os.path
 
+from ...ir.python_internals import suppress
 from ..host import environment, files
 from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT, RUNNING
@@ -55,7 +55,7 @@ def choose(verb: verbs.Verb, given: dict[str, Any]) -> dict[str, Any]:
 
 def named() -> str | None:
     """The address that the environment or the project names; None without one."""
-    with contextlib.suppress(configuration.Unusable):  # reported when something runs
+    with suppress(configuration.Unusable):  # reported when something runs
         return environment.environ.get(VARIABLE) or configuration.load_usable(ROOT).database
     return None
 

@@ -17,7 +17,7 @@ import os.path
 
 from ..host import clock, files, pipes, secrets, terminal, threads
 from ..host.effect_context import TICK, Context, milliseconds
-from .parts import Parts
+from .performers import Parts
 from .process import failure
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..host.effect_context import Context
 from ..memory import recall
-from .parts import Parts
+from .performers import Parts
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:

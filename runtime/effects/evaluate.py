@@ -7,7 +7,7 @@ from typing import Any
 from ...ir.effects import cannot_judge
 from ..host.effect_context import Context
 from ..models.judge import judge_of
-from .parts import Parts
+from .performers import Parts
 from .shell import shell_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
 from ..host import clock, files
 from ..host.effect_context import Context, environment_text, leave, pause, sleep_time, slept
-from .parts import Parts
+from .performers import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..host import environment
 from ..host.effect_context import Context
 from ..models.worker import Worker, WorkerEnded, WorkerTimeout
-from .parts import Parts
+from .performers import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

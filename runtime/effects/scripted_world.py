@@ -16,8 +16,7 @@ from ..host import signals
 from ..host.clock import timestamp
 from ..host.effect_context import Context, EffectLike, leave, pause
 from .handoff import handoff_of
-from .parts import Parts
-from .performers import performer_of
+from .performers import Parts, performer_of
 from .process import failure
 
 # When a scripted clock starts where the script does not say: the day of the seed's examples.

@@ -7,7 +7,7 @@ import os.path
 
 from ..host import environment, files
 from ..host.effect_context import Context
-from .parts import Parts
+from .performers import Parts
 from .process import NotStarted, Runner, failure
 
 TYPE_CHECKING = False

@@ -22,8 +22,7 @@ from ..models.prompt_files import Outside, Shown
 from ..project import configuration, models
 from ..project.settings import Configuration
 from .agents import agent
-from .parts import Parts
-from .performers import turns_of
+from .performers import Parts, turns_of
 from .process import Runner
 from .shell import Shell, shell_of
 from .tools.tool import in_shell

@@ -9,8 +9,7 @@ from __future__ import annotations
 from ..host import clock
 from ..host.effect_context import Context, EffectLike
 from ..trees.recorder import TreeRecorder
-from .parts import Parts
-from .performers import TURNS, observer_of, performer_of, turns_of
+from .performers import TURNS, Parts, observer_of, performer_of, turns_of
 from .stalls import KINDS, StallDetector
 
 TYPE_CHECKING = False

@@ -111,7 +111,7 @@ def _given(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge_of(parts: Any) -> Judge:
-    """The judge of a world, made on first use. parts: those of the world (`effects.parts.Parts`)."""
+    """The judge of a world, made on first use. parts: those of the world (`effects.performers.Parts`)."""
     judge: Judge = parts.keep("judge", lambda: Judge(parts.workers))
     return judge
 

@@ -25,13 +25,19 @@ from .settings import Configuration
 
 def load(root: str) -> Configuration:
     """The configuration of a project. Raises CompileError with everything that is wrong with it."""
-    path = os.path.join(root, LOOPS, CONFIG)
-    if not files.lexists(path):
+    path = _path(root)
+    if path is None:
         return Configuration()
     # Start-up: the schema engine needs attrs and PyYAML.
     from .configuration_schema import read_configuration
 
     return read_configuration(path)
+
+
+def _path(root: str) -> str | None:
+    """The file; None if there is none."""
+    path = os.path.join(root, LOOPS, CONFIG)
+    return path if files.lexists(path) else None
 
 
 class Unusable(Exception):
@@ -40,6 +46,8 @@ class Unusable(Exception):
 
 def load_usable(root: str) -> Configuration:
     """The configuration of a project, for an effect. Raises `Unusable`."""
+    if _path(root) is None:
+        return Configuration()
     # Start-up: a run of a compiled image needs no diagnostics.
     from ...ir.diagnostics import CompileError
 

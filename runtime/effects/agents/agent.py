@@ -27,7 +27,7 @@ from ...models.worker import command_of
 from ...project import agents, configuration, prices
 from ...project.agent_schema import AgentSpec
 from ..ask import FOLDER
-from ..parts import Parts
+from ..performers import Parts
 from ..process import NotStarted, ProcessOptions, Runner, failure
 from ..shell import shell_of
 from . import outcome

@@ -19,7 +19,7 @@ from ....vm.values.faults import PrimitiveFault
 from ...host import clock, environment
 from ...host.effect_context import Context
 from ...models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
-from ..parts import Parts
+from ..performers import Parts
 from ..process import NotStarted
 from ..shell import Shell, shell_of
 from .builtin_tools import TOOLS, ToolError
