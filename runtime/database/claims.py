@@ -8,11 +8,13 @@ arrival.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..host import files
 from ..host.errors import Failure, UserError
+from ..journal.run_folder import Parked, Parking
 from ..runs.locks import CONFLICT, overlap
 from . import segments
 from .connection import Connection
@@ -27,11 +29,12 @@ on conflict (id) do nothing
 _OTHERS = """
 select id, scope, status, owner from runs
 where project = %(project)s and id <> %(id)s and scope <> '{}'
-  and (status = 'running' or (status = 'queued' and ticket < %(ticket)s))
+  and (status in ('running', 'waiting') or (status = 'queued' and (parked_at is not null
+    or (not %(parked)s and ticket < %(ticket)s))))
 order by ticket
 """
 _RUN = """
-select project, scope, status, owner, epoch, ticket from runs where id = %s for update
+select project, scope, status, owner, epoch, ticket, parked_at is not null from runs where id = %s for update
 """
 _CLAIM = """
 update runs set owner = %s, epoch = epoch + 1, status = 'running', wish = null, changed = now()
@@ -39,9 +42,21 @@ where id = %s returning epoch
 """
 _RECORD = "update runs set owner = %s, epoch = epoch + 1 where id = %s returning epoch"
 _RELEASE = """
-update runs set owner = null, status = %s, changed = now()
+update runs set owner = null, status = %s, changed = now(), parked = null, parked_at = null
 where id = %s and epoch = %s and status <> 'ended' and owner is not null
 """
+
+
+_PARK = """
+update runs set owner = null, status = 'waiting', changed = now(), parked = %(waits)s,
+  parked_at = clock_timestamp(), due = clock_timestamp() + make_interval(secs => %(left)s)
+where id = %(id)s and epoch = %(epoch)s and status = 'running'
+"""
+_ANSWERED = """
+select wake_run(id) from runs
+where id = %s and exists (select 1 from documents where run = runs.id and name = any(%s))
+"""
+_PARKED = "select parked, extract(epoch from clock_timestamp() - parked_at)::float from runs where id = %s"
 
 
 class NewRun(NamedTuple):
@@ -132,13 +147,13 @@ def _claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str 
     row = connection.execute(_RUN, [run_id]).fetchone()
     if row is None or row[2] == "ended":
         return None
-    project, scope, status, before, epoch, ticket = row
+    project, scope, status, before, epoch, ticket, is_parked = row
     if before == owner:
         return int(epoch)  # the answer to this claim was lost
     if before is not None and not is_dead(connection, before):
         return str(before)
     if status != "running" and scope:
-        values = {"project": project, "id": run_id, "ticket": ticket}
+        values = {"project": project, "id": run_id, "ticket": ticket, "parked": is_parked}
         rows = connection.execute(_OTHERS, values).fetchall()
         holders = {holder for _, paths, _, holder in rows if holder is not None and _shared(paths, scope)}
         dead = [holder for holder in holders if is_dead(connection, holder)]
@@ -158,6 +173,31 @@ def release(connection: Connection, run_id: str, epoch: int, status: str = "stop
         if is_ours and status == "queued":
             segments.enqueue(connection, run_id)
         return is_ours
+
+
+def park(connection: Connection, run_id: str, epoch: int, parking: Parking, size: int) -> None:
+    """Give up a run that only waits, until its time has come or a question is answered.
+
+    size: of its journal.
+    """
+    waits = {str(seq): round(waited, 3) for seq, waited in parking.waited.items()}
+    names = [f"answers/{seq}.json" for seq in parking.waited]
+    values = {"id": run_id, "epoch": epoch, "waits": json.dumps({"size": size, "waits": waits})}
+    with connection.transaction():
+        if connection.execute(_PARK, {**values, "left": parking.left_s}).rowcount:
+            # An answer that came before; a later one finds the run parked.
+            connection.execute(_ANSWERED, [run_id, names])
+
+
+def parked(connection: Connection, run_id: str, size: int) -> Parked | None:
+    """How long the effects of a run have waited that was parked. size: of its journal now."""
+    row = connection.execute(_PARKED, [run_id]).fetchone()
+    if row is None or row[0] is None:
+        return None
+    facts, gap = row
+    waited = {int(seq): float(before) + float(gap) for seq, before in facts["waits"].items()}
+    # A later event has the gap in its active time already.
+    return Parked(round(gap * 1000) if facts["size"] == size else 0, waited)
 
 
 def _shared(paths: Iterable[str], scope: Sequence[str]) -> str | None:

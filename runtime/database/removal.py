@@ -76,6 +76,8 @@ def _remove(connection: Connection, run: str, status: str) -> bool:
     """Whether the run was still there, with this status."""
     with connection.transaction():
         is_ours = bool(connection.execute(_REMOVE, [run, status]).rowcount)
+        if is_ours:
+            connection.execute("select forget_segments(%s)", [run])
         for table in _RECORDS if is_ours else ():
             connection.execute(f"delete from {table} where run = %s", [run])
         return is_ours

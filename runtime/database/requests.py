@@ -20,8 +20,8 @@ order by (id = %(target)s) desc, created desc
 """
 _STOP = """
 update runs set wish = case when status = 'running' then 'stop' end, changed = now(),
-  status = case when status = 'queued' then 'stopped' else status end
-where id = %s and status in ('queued', 'running') returning status
+  status = case when status in ('queued', 'waiting') then 'stopped' else status end
+where id = %s and status in ('queued', 'running', 'waiting') returning status
 """
 _NAMES = """
 select program, id from runs
@@ -36,7 +36,7 @@ def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[
     address = Address.of(url)
     with connect(address) as connection:
         schema.check(connection, address)
-        found = _find(connection, target, ("queued", "running"))
+        found = _find(connection, target, ("queued", "running", "waiting"))
         if not found and target is not None:
             raise Failure("not-running", f"no run of `{target}` is running or queued in {address}")
         if len(found) > 1 and not is_all and found[0] != target:

@@ -71,7 +71,12 @@ alter table runs add column watched timestamptz;
 create index runs_due on runs (due) where status = 'waiting';
 create unlogged table live (run text primary key, data bytea not null);
 """
-MIGRATIONS = (_FIRST, _SECOND)
+# How long the waits of a run had taken when it was parked, by effect, and the size of its journal.
+_THIRD = """
+alter table runs add column parked jsonb;
+alter table runs add column parked_at timestamptz;
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63

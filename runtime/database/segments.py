@@ -42,7 +42,8 @@ language sql stable as $$
       and not exists (
         select 1 from {schema}.runs o
         where o.project = r.project and o.id <> r.id and o.scope <> '{{}}' and r.scope <> '{{}}'
-          and (o.status = 'running' or (o.status = 'queued' and o.ticket < r.ticket))
+          and (o.status in ('running', 'waiting') or (o.status = 'queued' and (o.parked_at is not null
+            or (r.parked_at is null and o.ticket < r.ticket))))
           and {schema}.paths_overlap(o.scope, r.scope)))
 $$;
 create or replace function {schema}.enqueue_segment(run_ text) returns integer
@@ -54,9 +55,36 @@ begin
   perform {dbos}.enqueue_workflow(
     workflow_name => '{workflow}', queue_name => '{queue}', workflow_id => run_ || '/' || n,
     positional_args => array[to_json(run_), to_json(n)]::json[], app_version => '{version}');
-  delete from {dbos}.workflow_status where workflow_uuid = run_ || '/' || (n - 2);
+  delete from {dbos}.workflow_status where workflow_uuid = run_ || '/' || (n - 2)
+    or (workflow_uuid = run_ || '/' || (n - 1) and status = 'SUCCESS');
   return n;
 end $$;
+-- A parked run continues: its answer has come.
+create or replace function {schema}.wake_run(run_ text) returns void
+language plpgsql as $$
+begin
+  perform 1 from {schema}.runs where id = run_ and status = 'waiting' for update;
+  if found then
+    perform {schema}.enqueue_segment(run_);
+  end if;
+end $$;
+-- Parked runs continue whose time has come. One caller at a time looks for them.
+create or replace function {schema}.wake_due() returns integer
+language plpgsql as $$
+declare n integer;
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended('llc due', 0)) then
+    return 0;
+  end if;
+  select count({schema}.enqueue_segment(d.id)) into n from (
+    select id from {schema}.runs where status = 'waiting' and due <= clock_timestamp()
+    order by due limit 2000 for update skip locked) d;
+  return n;
+end $$;
+create or replace function {schema}.forget_segments(run_ text) returns void
+language sql as $$
+  delete from {dbos}.workflow_status where starts_with(workflow_uuid, run_ || '/')
+$$;
 -- The segments of a dead worker return to the queue, but for those of runs that have ended.
 create or replace function {schema}.requeue_segments(worker text) returns integer
 language plpgsql as $$

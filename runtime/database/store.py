@@ -52,7 +52,12 @@ class Claim:
             self._is_open = False
             self._on_close()
             run = self.run
-            run.session.do(lambda connection: claims.release(connection, run.id, run.epoch, self.status))
+            parking = run.parking
+            if parking is not None:
+                size = files.getsize(run.journal)
+                run.session.do(lambda connection: claims.park(connection, run.id, run.epoch, parking, size))
+            else:
+                run.session.do(lambda connection: claims.release(connection, run.id, run.epoch, self.status))
             run.session.close()
 
 
@@ -133,6 +138,8 @@ class DatabaseStore:
             run.epoch = came
             claim = self._claimed(run)
             run.refresh()
+            size = files.getsize(run.journal) if files.exists(run.journal) else 0
+            run.parked = run.session.do(partial(claims.parked, run_id=run.id, size=size))
             return claim
 
     def _claimed(self, run: DatabaseRun) -> Claim:

@@ -159,6 +159,7 @@ class View:
                 if path not in self._stored:
                     with files.open(path, "rb") as file:
                         connection.execute(_ANSWER, [run_id, f"{ANSWERS}/{name}", file.read()])
+                    connection.execute("select wake_run(%s)", [run_id])
                     self._stored.add(path)
 
     def _remove(self) -> None:

@@ -80,7 +80,7 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
         waiting.close()
     if answer is None and default is not None and limited_by == "action":
         answer, by = str(default), "default"
-    took = round((clock.monotonic() - began) * 1000)
+    took = round((clock.monotonic() - began + context.waited_s) * 1000)
     if answer is None:
         result = failure(context, 124, timed_out=limited_by)
         return {**result, "duration_ms": took, "limit_ms": round(max(limit or 0.0, 0.0) * 1000)}

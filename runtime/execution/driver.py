@@ -29,9 +29,9 @@ from ..host.effect_context import (
 from ..host.errors import UserError
 from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal
-from ..journal.outcome import BudgetLimitReached, FuelLimitReached, Outcome
+from ..journal.outcome import PARKED, BudgetLimitReached, FuelLimitReached, Outcome
 from ..journal.position import QUANTUM, Progress, Where
-from ..journal.run_folder import RunFolder
+from ..journal.run_folder import Parking, RunFolder
 from ..project.limits import FUEL
 from ..runs.checkpoints import Checkpoints
 from .effect_log import EffectLog
@@ -70,7 +70,8 @@ class Driver:
     interrupted: what agents did before, whose sessions are to be continued, by effect. checkpoints: where to
     keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may
     use in all. has_input: whether a person may be asked. spending(): what the run may spend, asked for at the
-    first effect that may use it; None for what it likes.
+    first effect that may use it; None for what it likes. waited: for how many seconds effects have waited in
+    a run that was parked.
     """
 
     def __init__(
@@ -95,9 +96,11 @@ class Driver:
         fuel: int = FUEL,
         has_input: bool = True,
         spending: Callable[[], Spending] | None = None,
+        waited: dict[int, float] | None = None,
     ) -> None:
         self._fuel = fuel
         self._has_input = has_input
+        self._waited = waited or {}
         self._settles = settle
         self._interrupted_agents = interrupted or {}
         self._refusals = refusals
@@ -484,6 +487,7 @@ class Driver:
             has_input=self._has_input,
             cap_usd=None if spending is None else spending.cap(seq),
             interrupted=self._interrupted_agents.pop(seq, None),
+            waited_s=self._waited.get(seq, 0.0),
         )
 
     def _tick(self) -> float:
@@ -525,6 +529,11 @@ class Driver:
         reason = ABSENT
         if self._paused is not None:
             outcome.terminated_by = reason = self._paused
+        parking = self._effects.parking if self._effects is not None else None
+        if parking is not None and self._machine.waiting.keys() == parking.waited.keys():
+            waited = {seq: before + self._waited.get(seq, 0.0) for seq, before in parking.waited.items()}
+            self._run.parking = Parking(waited, parking.left_s)
+            outcome.terminated_by = reason = PARKED
         if isinstance(why, FuelLimitReached | BudgetLimitReached):
             reason = why.describe(outcome, self._machine)
         state, duration_ms = outcome.final_state, outcome.duration_ms

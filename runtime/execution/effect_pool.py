@@ -16,6 +16,7 @@ from ...vm.machine.machine import Effect
 from ..effects.world import World
 from ..host import clock, environment, files, pipes, threads
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
+from ..journal.run_folder import Parking
 from ..models.worker_pool import SharedWorkers
 from .io_threads import Threads
 
@@ -196,6 +197,9 @@ class RunEffects:
         self._is_own = pool is None
         self._busy: dict[int, _Worker] = {}
         self._sleeping: dict[int, int] = {}
+        # When waits of sleeps and questions began and when they end at the latest, by effect.
+        self._waits: dict[int, tuple[float, float]] = {}
+        self.parking: Parking | None = None
         self._tick_at = _FOREVER
         self._taken = 0
         self._is_ending = False
@@ -227,7 +231,9 @@ class RunEffects:
 
     def sleep(self, seq: int, seconds: float, result: Callable[[], dict[str, Any]]) -> None:
         """Schedule `result()` as the result of effect `seq`."""
-        self._sleeping[seq] = self._pool.at(clock.monotonic() + seconds, self, seq, result)
+        now = clock.monotonic()
+        self._sleeping[seq] = self._pool.at(now + seconds, self, seq, result)
+        self._waits[seq] = (now, now + seconds)
 
     def take_room(self) -> None:
         """An effect that does something is begun, and will start when it is on record."""
@@ -253,6 +259,10 @@ class RunEffects:
             context.on_prompt = lambda text: pool.say(self, (seq, PROMPT, text))
         worker.is_asking = EFFECTS[effect.kind].is_idle
         self._taken -= not worker.is_asking
+        if worker.is_asking:
+            now = clock.monotonic()
+            limit, _ = context.limit(effect.args, own="action")
+            self._waits[seq] = (now, now + (_FOREVER if limit is None else limit))
         self._busy[seq] = worker
         pool.do(lambda: self._perform(worker, effect, context))
 
@@ -268,6 +278,20 @@ class RunEffects:
         else:
             self._pool.say(self, (effect.seq, DONE, result))
 
+    def park(self, least_s: float) -> bool:
+        """Whether the run only waits, for so long already and from now on; `parking` tells how."""
+        performed = {*self._busy, *self._sleeping}
+        is_waiting = bool(performed) and performed == self._waits.keys() and min(performed) > _TICK_SEQ
+        if not is_waiting or self._taken or self in self._pool.hungry or self._is_ending:
+            return False
+        now = clock.monotonic()
+        left = min(end for _, end in self._waits.values()) - now
+        if left < least_s or any(now - begun < least_s for begun, _ in self._waits.values()):
+            return False
+        waited = {seq: now - begun for seq, (begun, _) in self._waits.items()}
+        self.parking = Parking(waited, None if left == _FOREVER else left)
+        return True
+
     def want_room(self, is_wanted: bool) -> None:
         """Whether there is more to begin once there is room."""
         if is_wanted:
@@ -280,6 +304,7 @@ class RunEffects:
     def leave(self, seq: int) -> _Worker:
         """An effect in a thread is over: its worker."""
         worker = self._busy.pop(seq)
+        self._waits.pop(seq, None)
         self._pool.working -= not worker.is_asking
         if worker.interrupt.count:
             worker.interrupt.close()
@@ -291,6 +316,7 @@ class RunEffects:
         if self._sleeping.get(seq) != number:
             return False
         del self._sleeping[seq]
+        self._waits.pop(seq, None)
         return True
 
     def tick(self, when: float) -> None:

@@ -329,6 +329,19 @@ class Scheduler:
             for run in [run for run in self._runs if run.effects is None or not run.effects.is_acting]:
                 self._stop(run)
 
+    def park(self, least_s: float, prepare: Callable[[ScheduledRun], object]) -> None:
+        """Stop the runs that only wait, for so long already and for so long from now on.
+
+        prepare(run): called for each before it stops.
+        """
+        for run in list(self._runs):
+            is_idle = run.effects is not None and not (
+                run.is_apart or run.interrupt.count or run in self._ready
+            )
+            if is_idle and run.effects is not None and run.effects.park(least_s):
+                prepare(run)
+                self._stop(run)
+
     def stop(self, run_id: str) -> None:
         """Ask a run to stop, as Ctrl-C does."""
         for run in [run for run in self._runs if run.run_id == run_id]:

@@ -163,6 +163,7 @@ class Context(LightRecord):
     on_prompt(text): prompts at the terminal; None without one. has_input: whether a person may be asked.
     on_agent(activity): what an agent does, a `journal.agent_activity.AgentActivity`. on_event(event): a
     journal event about the effect, written at once. cap_usd: the most that an agent may spend, or None.
+    waited_s: for how many seconds a sleep or a question has waited before, while no process drove the run.
     interrupted: what an agent did before the run crashed or was stopped
     (`journal.agent_history.AgentHistory`), where its session is to be continued.
     """
@@ -185,6 +186,7 @@ class Context(LightRecord):
     on_event: Callable[[Any], object] | None = None
     cap_usd: float | None = None
     interrupted: Any = None
+    waited_s: float = 0.0
 
     @property
     def seq(self) -> int:
@@ -207,6 +209,8 @@ class Context(LightRecord):
     def limit(self, args: dict[str, Any], *, own: str) -> tuple[float | None, str]:
         """The seconds that an effect may take, and what sets that limit: `own` or "loop"."""
         timeout_s, deadline_ms = _bounded(args.get("timeout_s")), _bounded(args.get("deadline_ms"))
+        if timeout_s is not None:
+            timeout_s -= self.waited_s
         if deadline_ms is None:
             return timeout_s, own
         left = (deadline_ms - self.elapsed_ms()) / 1000
@@ -225,7 +229,7 @@ def _bounded(number: float | None) -> float | None:
 
 def sleep_time(args: dict[str, Any], context: Context) -> tuple[float, bool]:
     """The seconds that a `sleep` takes, and whether the deadline shortens it."""
-    wanted = max(0.0, _bounded(args["seconds"]) or 0)
+    wanted = max(0.0, (_bounded(args["seconds"]) or 0) - context.waited_s)
     bound, _ = context.limit(args, own="loop")
     return (bound, True) if bound is not None and bound < wanted else (wanted, False)
 

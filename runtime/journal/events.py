@@ -369,8 +369,8 @@ class EffectComplete(EffectFinished, name="effect_complete"):
 
 class RunInterrupted(Event, name="run_interrupted"):
     """The run stopped and can be resumed: by Ctrl-C, SIGTERM or SIGHUP; because its fuel or its budget is
-    used up (`reason` is `fuel` or `budget`); or because an agent handed over and the loop pauses then
-    (`handoff`)."""
+    used up (`reason` is `fuel` or `budget`); because an agent handed over and the loop pauses then
+    (`handoff`); or on a worker because it only waits (`parked`): it is continued by itself."""
 
     state: str | None
     duration_ms: float | None

@@ -32,6 +32,8 @@ EXIT_CODES = {
 _STATUSES = tuple(status for status in EXIT_CODES if status not in ("interrupted", "queued"))
 # What a loop's value says of its end.
 _OF_LOOP = ("status", "terminated_by", "final_state", "iterations", "steps")
+# Reason why a run on a worker stops that only waits; it is continued by itself.
+PARKED = "parked"
 
 
 def error_of(fault: Fault) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os.path
 
 from ...ir import light_json
+from ...ir.light_records import LightRecord
 from ..host import clock, files
 from ..host.errors import Failure, UserError, reason
 from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
@@ -51,10 +52,30 @@ def has_ended(path: str) -> bool:
     return os.path.dirname(os.path.dirname(path)).endswith(HISTORY)
 
 
+class Parking(LightRecord):
+    """A run that only waits, to be continued later. waited: seconds so far, by effect.
+
+    left_s: seconds until the first of them is over, None for unknown.
+    """
+
+    waited: dict[int, float]
+    left_s: float | None
+
+
+class Parked(LightRecord):
+    """What passed while no process drove a parked run. gap_ms: active time that its journal does not have.
+
+    waited: for how many seconds its effects have waited.
+    """
+
+    gap_ms: int
+    waited: dict[int, float]
+
+
 class RunFolder:
     """The folder of one run and the files in it; it moves to the history when the run ends."""
 
-    __slots__ = ("id", "image_name", "path", "root")
+    __slots__ = ("id", "image_name", "parked", "parking", "path", "root")
 
     def __init__(self, root: str, path: str) -> None:
         self.root = root
@@ -62,6 +83,9 @@ class RunFolder:
         # The current program; a run that accepted a changed program has several.
         self.image_name = FIRST_IMAGE
         self.id = os.path.basename(path)
+        # Of a run that workers drive: how it was parked, and how it is to be.
+        self.parked: Parked | None = None
+        self.parking: Parking | None = None
 
     @classmethod
     def create(cls, root: str, name: str, seconds: float | None = None) -> RunFolder:

@@ -171,11 +171,13 @@ def _go_on(
     if is_accepted:
         program_diff.keep(folder, image)
     journal = folder.append_journal(lambda: timestamp(world.time()), history.lines)
+    parked = folder.parked
+    active_ms = history.active_ms() + (parked.gap_ms if parked is not None else 0)
     journal.record(
         RunResume(
             state=progress.state,
             iteration=progress.iteration,
-            elapsed_ms=history.active_ms(),
+            elapsed_ms=active_ms,
             unknown={str(seq): policy for seq, policy in policies.items()},
             lost=position.lost,
             set_aside=kept,
@@ -211,11 +213,12 @@ def _go_on(
             (position.outcome, position.notes, answers, position.places),
             used if command.budget else None,
             progress=progress,
-            base_ms=history.active_ms(),
+            base_ms=active_ms,
             begun=history.started_at,
             settle=in_doubt.settle_again,
             interrupted=in_doubt.agents,
             doubtful=position.marks,
+            waited=parked.waited if parked is not None else None,
         )
     )
 

@@ -24,7 +24,7 @@ from ..host.coroutines import Steps
 from ..host.effect_context import Interrupt
 from ..host.errors import UserError
 from ..host.paths import RUNNING
-from ..journal.outcome import Outcome
+from ..journal.outcome import PARKED, Outcome
 from ..journal.run_folder import RunFolder
 from ..models.worker import command_of
 from ..project.options import Values
@@ -36,6 +36,8 @@ from .resume import take_up
 # Errors after which the run is another worker's, or over.
 _NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
 NOT_OURS, FAILED = "not ours", "failed"
+# A run that has waited for so many seconds, and will for so many more, holds no place.
+PARK_S = 2.0
 
 
 def base_command() -> Command:
@@ -73,10 +75,21 @@ def begin(
 def result_of(came: Outcome | BaseException) -> tuple[str, str]:
     """What came of a segment: one word, and for people why it failed."""
     if isinstance(came, Outcome):
-        return came.status, ""
+        return PARKED if came.terminated_by == PARKED else came.status, ""
     if isinstance(came, Fenced) or (isinstance(came, UserError) and came.id in _NOT_OURS):
         return NOT_OURS, ""
     return FAILED, str(came) or type(came).__name__
+
+
+def park(scheduler: Scheduler, store: DatabaseStore) -> None:
+    """Have the runs parked that only wait."""
+
+    def prepare(run: ScheduledRun) -> None:
+        claim = store.claims.get(run.run_id or "")
+        if claim is not None:
+            claim.status = "queued"  # if it turns out to have something to do
+
+    scheduler.park(PARK_S, prepare)
 
 
 # --- the worker's side ----------------------------------------------------------------------------
@@ -226,6 +239,8 @@ class _Process:
             for claim in list(self._store.claims.values()):
                 claim.status = "queued"
             self._scheduler.drain()
+        else:
+            park(self._scheduler, self._store)
         return 0.5
 
     def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:

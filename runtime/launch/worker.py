@@ -17,7 +17,7 @@ from ..database.connection import Address, Connection, connect
 from ..database.engine import Engine
 from ..database.owner import Owner
 from ..database.store import open_store
-from ..database.stored_run import deliver
+from ..database.stored_run import DatabaseRun, deliver
 from ..database.watch import Watch
 from ..execution.driver import JOBS
 from ..execution.scheduler import ScheduledRun, Scheduler, place_for
@@ -27,7 +27,7 @@ from ..host.errors import EXIT_OK
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
 from . import failures
-from .segment import FAILED, Checkout, base_command, begin, result_of
+from .segment import FAILED, Checkout, base_command, begin, park, result_of
 
 # Exit code of a worker that others declared dead; its supervisor starts it again.
 EXIT_BURIED = 86
@@ -154,6 +154,8 @@ class Worker:
                 child.drain(1 + (now >= self._drain_until or self._interrupt.count > 0))
             if now >= self._drain_until and not self._interrupt.count:
                 self._interrupt.set()
+        else:
+            park(self._scheduler, self._store)
         if now >= self._next_health:
             self._next_health = now + HEALTH_S
             self._say(f"{len(self._scheduler)} running; {self._totals()}")
@@ -166,6 +168,7 @@ class Worker:
         else:
             self._scheduler.stop(run)
 
+
     def _on_beat(self, connection: Connection) -> None:
         """In the thread of the heartbeat."""
         wishes = connection.execute(_WISHES, [live.WATCHED_S, self._owner.id]).fetchall()
@@ -176,6 +179,7 @@ class Worker:
                 self._asked.add(run)
                 self._stops.add(run)
                 self._scheduler.pool.wake()
+        connection.execute("select wake_due()")
         for run, name, data in connection.execute(_ANSWERS, [self._owner.id], binary=True).fetchall():
             claim, child = self._store.claims.get(run), self._checkouts.get(run)
             if claim is not None:
@@ -236,6 +240,9 @@ class Worker:
     def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:
         if not isinstance(came, Outcome) and failures.is_internal(came):
             self._counts["defects"] += 1
+        folder = scheduled.command.folder
+        if isinstance(came, Outcome) and came.status == "interrupted" and isinstance(folder, DatabaseRun):
+            folder.forget()
         self._conclude(scheduled.about, *result_of(came))
 
     def _conclude(self, segment: _Segment, result: str, why: str) -> None:
