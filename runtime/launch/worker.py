@@ -168,7 +168,6 @@ class Worker:
         else:
             self._scheduler.stop(run)
 
-
     def _on_beat(self, connection: Connection) -> None:
         """In the thread of the heartbeat."""
         wishes = connection.execute(_WISHES, [live.WATCHED_S, self._owner.id]).fetchall()
