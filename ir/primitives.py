@@ -248,6 +248,12 @@ ROWS = (
         "of it, with what is before and after it (null: another value), could be the delimiter.",
     ),
     _row(
+        "shell_plain",
+        "value blanks",
+        "The text, if all its characters are ASCII letters, digits, of `_./:@%+,=-` or of `blanks`, for a "
+        "place that is code; else fault `unsendable-text`.",
+    ),
+    _row(
         "shell_number",
         "value",
         "A whole number's digits, for a place where nothing can be quoted; else fault `not-a-number`.",

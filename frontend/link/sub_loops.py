@@ -15,7 +15,6 @@ from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source
 from ..core.program_parts import Request
 from ..loop.composition import NoFile, endings_of, locate
-from ..loop.dialect import missing_inputs
 from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.schema import Loop, StateSpec
 from ..loop.texts import argument_texts, bindings_of, template_of
@@ -75,8 +74,9 @@ def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]
         if place is not None:
             spans[f"context.{key}"] = place
     changed = loop.evolve(context=context, spans=spans)
-    missing = missing_inputs(changed) if any(request.spans.values()) else []
-    if not missing:
+    needed = [name for name, parameter in (loop.parameters or {}).items() if parameter.required]
+    missing = [name for name in needed if name not in request.spans and name != "run_dir"]
+    if not missing or not any(request.spans.values()):
         return changed, []
     names = ", ".join(f"`{name}`" for name in missing)
     help = f"add `with: {{{missing[0]}: …}}`"

@@ -14,7 +14,7 @@ from ...ir.python_internals import late_pattern
 from ..template.nodes import Given
 from ..template.template import parse
 from .agent_schema import Budget
-from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS
+from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS, Learning
 from .evaluator_schema import ExitCode
 from .schema import GuardSettings, Loop, StallSettings, StateSpec
 
@@ -108,6 +108,17 @@ def _own_settings(loop: Loop) -> Loop:
 
 def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
     changes: dict[str, Any] = {}
+    if state.action_type == "human_approval":
+        edits = ("edit",) if "edit" in state.routes else ()
+        changes |= {"action_type": "ask", "choices": state.choices or ("yes", "no", *edits)}
+        changes["capture"] = state.capture or state.name
+        # `on_timeout` is where it goes if nobody answers, which is an error of `ask`.
+        changes["on_error"] = state.on_error or state.routes.get("timeout") or state.routes.get("failure")
+        changes["route"] = {key: to for key, to in (state.route or {}).items() if key != "timeout"} or None
+    if state.learning is not None and state.action is None:
+        changes |= {"action": f"/ll:explore-api {_targets(state.learning)}", "action_type": "slash"}
+        if state.on_failure is None and "blocked" in state.routes:
+            changes["on_failure"] = state.routes["blocked"]
     if state.failure and state.status is None:
         changes["status"] = "failure"
     if state.acts and state.loop is None and state.timeout is None and loop.default_timeout is not None:
@@ -120,6 +131,10 @@ def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
     if state.budget is None and ceiling is not None:
         changes["budget"] = Budget(usd=ceiling)
     return state.evolve(**changes) if changes else state
+
+
+def _targets(learning: Learning) -> str:
+    return learning.targets_csv or ", ".join(learning.targets or ())
 
 
 # --- meaning ----------------------------------------------------------------------------------
@@ -199,7 +214,9 @@ def with_scope(loop: Loop) -> Loop:
         text = path
         if "${" in path and not _RUN_FOLDER.search(path):
             parsed = parse(path, kind="value", context=loop.context)
-            text = path if parsed.problems or parsed.fixed is None else parsed.fixed
+            # What only a run can tell is anything.
+            unknown = "." if loop.dialect == LITTLE_LOOPS and not parsed.problems else path
+            text = unknown if parsed.problems or parsed.fixed is None else parsed.fixed
         if text and not _RUN_FOLDER.search(text):
             paths.append(text)
     return loop.evolve(scope=tuple(paths))

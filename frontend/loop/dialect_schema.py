@@ -121,6 +121,15 @@ class Throttle(Spec):
     hard_max: int | None = optional(COUNT, "Runs in a row; absent: 12. Under the dialect only.")
 
 
+class Learning(Spec):
+    """`learning`: things of which an agent has to prove how they behave."""
+
+    targets: tuple[str, ...] | None = optional(_LIST, "The things.")
+    targets_csv: str | None = optional(TEXT, "The same as one text with commas.")
+    max_retries: int | None = optional(COUNT, "Not used: the agent is asked once.")
+    max_retries_expr: str | None = optional(TEXT, "Not used: the agent is asked once.")
+
+
 _GUARD = choice("revert", "fail", "allow")
 _CHECK = choice("fail", "warn", "allow")
 _SESSION = choice("fresh", "continue")
@@ -193,6 +202,10 @@ class DialectState(AgentOptions):
     loop: str | None = optional(TEXT, "A loop that runs as this state.")
     context_passthrough: bool = optional(BOOLEAN, "Whether that loop gets the whole `context`.", False)
     worktree: str | None = optional(TEXT, "The branch whose work tree that loop works in.")
+    with_: Any = optional(JSON, "Not used: `with` is what little-loops reads.")
+    output: Any = optional(JSON, "Not used: captures are what a loop gives to the one around it.")
+    type: str | None = optional(choice("learning"), "What the state does: `learning`.")
+    learning: Learning | None = optional(block(Learning), "What an agent explores before the loop goes on.")
     # `with`, which is no name of a field: the inputs of `loop`.
     bindings: Any = internal(None)
 

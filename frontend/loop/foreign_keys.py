@@ -14,17 +14,14 @@ _INSTEAD = {
     "append_to_messages": "write `capture`, and read it as `${captured.NAME.output}`",
     "evaluator": "write `evaluate`",
     "hooks": "write a state before or after this one",
-    "learning": "write a state that runs the agent until its check succeeds",
     "parallel": "write a flow with `parallel`, and call it with `call: file.sexp#function`",
     "params": "write `call: file.sexp#function` with the tool's task in the function, and `args`",
     "request_path": "an agent decides how it asks its model",
     "scopes": "the environment of an action is that of the run; unset a variable in the action",
     "type": "write what the state does as its `action`",
-    "with_": "write `with`",
 }
 _ACTION_TYPES = {
     "command": "write `action_type: shell`",
-    "human_approval": "write `action_type: ask` with `choices: [yes, no]`",
     "mcp_tool": "write `call: file.sexp#function` with the tool's task in the function",
     "contract": "write a prompt that asks whether the two sides fit, and judge it by `llm_structured`",
 }

@@ -83,9 +83,10 @@ class StateSpec(DialectState):
         TEMPLATE, "A shell command, a slash command such as `/ll:check_code fix`, or a prompt."
     )
     action_type: str | None = optional(
-        choice("shell", "prompt", "slash", "slash_command", "ask"),
+        choice("shell", "prompt", "slash", "slash_command", "ask", "human_approval"),
         "Which it is, where its look does not say it: `prompt`, `slash` and `slash_command` give it to "
-        "the agent, `ask` puts it as a question to a person.",
+        "the agent, `ask` puts it as a question to a person, `human_approval` as one with the choices `yes` "
+        "and `no`.",
     )
     feedback: bool = optional(
         BOOLEAN,

@@ -27,7 +27,7 @@ DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
 )
 # What little-loops has of a result, apart from what llc has; `()` is all of it.
-_FOREIGN_FIELDS = ((), ("verdict",), ("failure_type",), ("timeout_kind",), ("terminated_by",))
+_FOREIGN_FIELDS = ((), ("verdict",), ("failure_type",), ("timeout_kind",), ("terminated_by",), ("edit",))
 # A suggestion compares with every name: with many names, only the first few findings get one.
 MAX_COMPARISONS = 100_000
 # How many "may not be set" findings show the way that shows it; finding one costs a search.
@@ -321,7 +321,8 @@ class _Checker:
         self.comparisons += len(self.captures)
         if self.captures and self.comparisons <= MAX_COMPARISONS:
             help = suggest(name, self.captures, "the loop captures")
-        severity = "error" if variable.default is None else "warning"
+        is_error = variable.default is None and self.loop.dialect != LITTLE_LOOPS
+        severity = "error" if is_error else "warning"
         yield Diagnostic(
             "unset-capture", f"nothing captures `{name}`", self.at(text, variable), "", help, severity
         )

@@ -116,7 +116,7 @@ class Lowering(LoopContext):
             chain.perform("env", {"names": (RUN_FOLDER,)}, "env", "/folder")
             values = prim("without_nulls", prim("get", ir.Slot("env"), "values"))
             chain.add(store("run_dir", prim("lookup_or", values, (RUN_FOLDER,), f"{RUN_FOLDERS}/")))
-        if missing := missing_inputs(self.loop):
+        if not self.gives_results and (missing := missing_inputs(self.loop)):
             chain.unless(expr(True), "/missing_input", "/given")
             names = ", ".join(f"`{name}`" for name in missing)
             message = f"the loop needs {names}: pass it by --context {missing[0]}=VALUE"

@@ -58,6 +58,8 @@ def text_of(template: Template, place: Place, needs: Needs) -> Expr:
                 parts.append(prim("text", freeze(value)))
             case Variable():
                 value = read(part, place, needs)
+                if part.plain is not None:
+                    value = prim("shell_plain", value, part.plain)
                 if part.quoting != "none":
                     value = prim(QUOTING_PRIMITIVES[part.quoting], value, *part.around)
                 parts.append(value)

@@ -10,12 +10,17 @@ from ...ir.records import frozen
 
 @frozen
 class Hazard:
-    """A reason why a variable is unsafe at its place; `@` in `help` is replaced by the variable."""
+    """A reason why a variable is unsafe at its place; `@` in `help` is replaced by the variable.
+
+    plain: where values of plain characters (`shell_plain`) are safe all the same, the blanks that they may
+    have besides; None: no value is.
+    """
 
     id: str
     message: str
     help: str
     severity: str = "error"
+    plain: str | None = ""
 
 
 class Unsure(Exception):
@@ -29,8 +34,8 @@ class Unsure(Exception):
         self.is_unended = is_unended
 
 
-def _refusal(message: str, help: str) -> Hazard:
-    return Hazard("unquotable-variable", message, help)
+def _refusal(message: str, help: str, plain: str | None = "") -> Hazard:
+    return Hazard("unquotable-variable", message, help, plain=plain)
 
 
 _VARIABLE_FIRST = 'put it in a shell variable on a line before: `v=@`, then use `"$v"` here'
@@ -39,10 +44,12 @@ UNCLEAR = _refusal("where its quoting is not certain", _VARIABLE_FIRST)
 AFTER_BACKSLASH = _refusal(
     "follows a backslash, which would undo its quoting",
     "remove the backslash; for a literal `${` write `$${`",
+    None,
 )
 AFTER_DOLLAR = _refusal(
     "follows a `$`, which would change the quotes put around it",
     "write `'$'` for a dollar sign before it",
+    None,
 )
 IN_PARAMETER = _refusal(
     "is inside the shell's own `${…}`, where quotes mean different things in different shells",
@@ -52,6 +59,7 @@ IN_BACKTICKS = _refusal("is inside backticks, which read quotes twice", "write `
 IN_ARITHMETIC = _refusal(
     "is in arithmetic, where bash may run what the value says",
     "compare with `[ @ -gt 0 ]`, or give it to a program such as `expr` as an argument",
+    " \n",
 )
 IN_ANSI = _refusal("is inside `$'…'`, where backslashes are read", "end the `$'…'` before it: `$'\\t'@`")
 IN_STRIPPED_HEREDOC = _refusal(
@@ -69,9 +77,11 @@ IN_DUPLICATION = _refusal(
 UNENDED = _refusal(
     "is in a command with @ left open at its end",
     "close it; the shell would refuse the command",
+    None,
 )
 NEAR_DELIMITER = _refusal(
     "is on a line of a here-document that would end it if its values were empty",
     "use another word for the delimiter",
+    None,
 )
-IN_DELIMITER = _refusal("is the delimiter of a here-document", "write a fixed word such as EOF")
+IN_DELIMITER = _refusal("is the delimiter of a here-document", "write a fixed word such as EOF", None)

@@ -110,6 +110,8 @@ FILTERS: dict[str, dict[str, int]] = {
     **{sed: {"-l": 1} for sed in ("sed", "gsed")},
     "jq": {"--arg": 2, "--argjson": 2, "--slurpfile": 2, "--rawfile": 2, "--indent": 1, "-L": 1},
 }
+# Words of plain characters with spaces between them run nothing in the code of these.
+_SPACED = frozenset({"python", "node", "nodejs", "jq", *_AWKS})
 _FILTER_FIX = {
     **dict.fromkeys(_AWKS, "put it in the environment: `V=@ awk '… ENVIRON[\"V\"] …'`"),
     "jq": "pass it as an argument: `jq --arg v @ '… $v …'`",
@@ -143,8 +145,8 @@ ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
 
 
-def _code(message: str, help: str, severity: str = "error") -> Hazard:
-    return Hazard("variable-in-code", message, help, severity)
+def _code(message: str, help: str, severity: str = "error", plain: str = "") -> Hazard:
+    return Hazard("variable-in-code", message, help, severity, plain)
 
 
 IN_SUBSCRIPT = _code(
@@ -218,7 +220,7 @@ EVALUATORS |= RUNNERS
 
 def reading(program: str, reader: Reader) -> Hazard:
     name = "a command whose name is not fixed" if HOLE in program else f"`{program}`"
-    return _code(f"is part of code that {name} reads", reader.fix)
+    return _code(f"is part of code that {name} reads", reader.fix, plain=" " if program in _SPACED else "")
 
 
 @lru_cache(4096)
@@ -282,7 +284,8 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
         if program in FILTERS and _is_filter_program(program, rest, prefix):
             help = _FILTER_FIX.get(program, _CHECK_FIRST)
             severity = "warning" if program == "jq" else "error"  # it can start no program
-            return _code(f"is part of the program that `{program}` runs", help, severity)
+            plain = " " if program in _SPACED else ""
+            return _code(f"is part of the program that `{program}` runs", help, severity, plain)
     return None
 
 

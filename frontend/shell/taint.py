@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+import attrs
+
 from ...ir.python_internals import late_pattern
 from .command_tree import Command, Outline, Part, Pipeline, Region, TooDeep
 from .expansions import HOLE
@@ -94,6 +96,7 @@ TOO_INTRICATE = Hazard(
     "unquotable-variable",
     "is in a command that is too intricate to follow",
     "move a part of the command into a script, and give it the value as an argument: `sh part.sh @`",
+    plain=None,
 )
 CHECK = "check it first: `case $n in ''|*[!0-9]*) exit 2;; esac`, or compare with `[ … ]`"
 
@@ -126,7 +129,9 @@ def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
     for held, hazard in analysis.sinks():
         for number, at in enumerate(analysis.holes):
             if held >> number & 1:
-                found.setdefault(at, hazard)
+                before = found.setdefault(at, hazard)
+                if len(hazard.plain or "") < len(before.plain or ""):
+                    found[at] = attrs.evolve(before, plain=hazard.plain)
     return found
 
 
@@ -405,16 +410,17 @@ class _TaintAnalysis:
         for name, held in self.held.items():
             runner = name_runner(self.text, name)
             if runner is not None:
-                yield held, Hazard(runner.id, f"reaches `{name}`: there it {runner.message}", runner.help)
+                yield held, attrs.evolve(runner, message=f"reaches `{name}`: there it {runner.message}")
             elif name in self.special or name in self.integers:
                 message = f"reaches `{name}`, which bash evaluates and may run"
-                yield held, Hazard("variable-in-code", message, CHECK)
+                yield held, Hazard("variable-in-code", message, CHECK, plain=" \n")
         for command, incoming in self.commands():
             yield from self.read_as_code(command, incoming)
 
     def hazard(self, start: int, end: int) -> Hazard:
         place = self.short(start, end)
-        return Hazard("variable-in-code", f"reaches {place}, which bash evaluates and may run", CHECK)
+        message = f"reaches {place}, which bash evaluates and may run"
+        return Hazard("variable-in-code", message, CHECK, plain=" \n")
 
     def short(self, start: int, end: int) -> str:
         """A place in the text as it is shown."""
@@ -476,7 +482,7 @@ class _TaintAnalysis:
         stdin = self.input_of(command, incoming)
         for held, hazard in self.code_arguments(words, at, stdin):
             if held and hazard is not None and hazard.severity == "error":
-                yield held, Hazard(hazard.id, f"reaches {place}: there it {hazard.message}", hazard.help)
+                yield held, attrs.evolve(hazard, message=f"reaches {place}: there it {hazard.message}")
         is_script = name in ("source", ".") or name in SHELLS or HOLE in name
         held, hazard = (stdin, input_reader(texts[: at + _WORDS])) if stdin else (0, None)
         if hazard is None:
@@ -488,7 +494,7 @@ class _TaintAnalysis:
                 script = None
             held |= self.file(script) if script is not None else 0
         if held:
-            yield held, Hazard(hazard.id, f"reaches {place}, and {hazard.message}", hazard.help)
+            yield held, attrs.evolve(hazard, message=f"reaches {place}, and {hazard.message}")
 
     def code_arguments(self, words: list[Region], at: int, stdin: int) -> Iterator[tuple[int, Hazard | None]]:
         """Values in the arguments of a command, with the hazard of each place."""

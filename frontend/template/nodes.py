@@ -115,6 +115,7 @@ class Variable:
     the outermost variable that brought it in. is_given: a `context` value known only to a run.
     filters: primitives that take a part of the value, with their counts, in order. is_word: `:shell`, the
     author's text as one word of a shell; a value that is data is quoted by its place in any case.
+    plain: it must be of plain characters and these (`shell_plain`); None: it may be anything.
     """
 
     namespace: str
@@ -128,6 +129,7 @@ class Variable:
     is_given: bool = False
     filters: tuple[tuple[str, int], ...] = ()
     is_word: bool = attrs.field(default=False, eq=False)
+    plain: str | None = None
 
     @property
     def name(self) -> str:

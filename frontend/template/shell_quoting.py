@@ -15,18 +15,19 @@ from ..shell.hazards import AFTER_BACKSLASH, AFTER_DOLLAR
 from .nodes import Literal, Part, Problem, Variable
 
 
-def quoted(parts: Sequence[Part], problems: list[Problem]) -> Iterator[Part]:
+def quoted(parts: Sequence[Part], problems: list[Problem], is_checked: bool) -> Iterator[Part]:
     """The parts of a command with the quoting of every variable that needs one.
 
-    problems: receives the hazards of variables.
+    problems: receives the hazards of variables. is_checked: a value in a place where no quoting makes it safe
+    is checked when it is used, where it would be refused.
     """
     command = "".join(part.text if isinstance(part, Literal) else HOLE for part in parts)
     found = iter(places(command, [part.is_data for part in parts if isinstance(part, Variable)]))
     for part in parts:
-        yield _quoted(part, next(found), problems) if isinstance(part, Variable) else part
+        yield _quoted(part, next(found), problems, is_checked) if isinstance(part, Variable) else part
 
 
-def _quoted(variable: Variable, place: Place, problems: list[Problem]) -> Part:
+def _quoted(variable: Variable, place: Place, problems: list[Problem], is_checked: bool) -> Part:
     if not variable.is_data:
         return variable
     if place.quoting == "comment":
@@ -36,6 +37,12 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem]) -> Part:
         if variable.is_number and hazard not in (AFTER_BACKSLASH, AFTER_DOLLAR):
             return attrs.evolve(variable, quoting="number")
         help = hazard.help.replace("@", variable.text)
-        message = f"`{variable.text}` {hazard.message}"
-        problems.append(Problem(hazard.id, message, variable.start, variable.end, help, hazard.severity))
+        message, severity = f"`{variable.text}` {hazard.message}", hazard.severity
+        if is_checked and severity == "error" and hazard.plain is not None:
+            blanks = ", spaces" if hazard.plain else ""
+            help = (
+                f"it may hold letters, digits{blanks} and `_./:@%+,=-` only, else the action fails; or {help}"
+            )
+            variable, severity = attrs.evolve(variable, plain=hazard.plain), "warning"
+        problems.append(Problem(hazard.id, message, variable.start, variable.end, help, severity))
     return attrs.evolve(variable, quoting=place.quoting or "none", around=place.around)

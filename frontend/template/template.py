@@ -44,7 +44,8 @@ def parse(
     context: the loop's `context:`; its values are put in place, nested ones depth-first, before the
     shell text is looked at, and a name that is missing in it is a problem. None: left as variables.
     known: texts of other variables known when compiling, such as `{"loop.name": "lint"}`.
-    is_open: whether a name that is missing in `context` is only a warning, and a fault when it is used.
+    is_open: whether a name that is missing in `context`, and a value that reaches code, is only a warning,
+    and may be a fault when it is used.
     """
     if kind not in KINDS:
         raise ValueError(f"no kind of template: {kind}")
@@ -54,7 +55,7 @@ def parse(
     parts = _joined(parser.expand(text, (), None))
     problems = parser.problems
     if kind == "shell":
-        parts = _placed(parts, problems)
+        parts = _placed(parts, problems, is_open)
     return Template(text, tuple(parts), tuple(problems))
 
 
@@ -358,7 +359,7 @@ def _joined(parts: Iterator[Part]) -> list[Part]:
     return [part for part in joined if type(part) is not Literal or part.text]
 
 
-def _placed(parts: list[Part], problems: list[Problem]) -> list[Part]:
+def _placed(parts: list[Part], problems: list[Problem], is_checked: bool) -> list[Part]:
     """The parts of a shell action with the quoting of every value that needs one."""
     parts = [_as_literal(part) if isinstance(part, Constant) else part for part in parts]
     if any(isinstance(part, Literal) and _NUL in part.text for part in parts):
@@ -369,4 +370,4 @@ def _placed(parts: list[Part], problems: list[Problem]) -> list[Part]:
     # The shell parser takes 20 ms to load, and a command without variables does not need it.
     from .shell_quoting import quoted
 
-    return _joined(quoted(parts, problems))
+    return _joined(quoted(parts, problems, is_checked))

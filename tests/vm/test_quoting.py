@@ -14,6 +14,7 @@ from llc.vm.primitives.shell_words import (
     shell_double,
     shell_heredoc,
     shell_number,
+    shell_plain,
     shell_single,
     shell_word,
 )
@@ -106,3 +107,19 @@ def test_undecodable_bytes_of_the_environment_go_back(tmp_path: Path) -> None:
     command = "printf %s " + shell_word("a\udcffb")
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=True)
     assert done.stdout == b"a\xffb"
+
+
+@pytest.mark.parametrize("text", ["", "EPIC-12", ".loops/runs/a_b/x.json", "a@b:1,2=3%4+5"])
+def test_plain_text_may_be_code(text: str) -> None:
+    """As it is."""
+    assert shell_plain(text, "") == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a b", "a\n", "$x", "`", "(", "'", '"', "\\", ";", "[", "é", "\0", "{", "#"]
+)
+def test_other_text_is_no_code(text: str) -> None:
+    """Spaces only where they are allowed."""
+    assert shell_plain("a b", " ") == "a b"
+    with pytest.raises(PrimitiveFault, match="part of code"):
+        shell_plain(text, "")

@@ -84,6 +84,19 @@ def shell_number(value: Value) -> str:
     return digits
 
 
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@%+,=-")
+
+
+def shell_plain(value: Value, blanks: Value) -> str:
+    """For a place that is code: a text that means nothing in it. Raises `PrimitiveFault`."""
+    text = text_of(value)
+    other = next((char for char in text if char not in _PLAIN and char not in string(blanks)), None)
+    if other is not None:
+        message = f"this value becomes a part of code, where it cannot have {show(other)}"
+        raise PrimitiveFault("unsendable-text", message)
+    return text
+
+
 def _sendable(text: str) -> str:
     """The text, if a program can be given it: no NUL, and every character has bytes."""
     if "\0" in text:
@@ -114,5 +127,6 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "shell_double": _of_text(shell_double),
     "shell_heredoc": _of_text(shell_heredoc),
     "shell_quoted_heredoc": _quoted_heredoc,
+    "shell_plain": shell_plain,
     "shell_number": shell_number,
 }
