@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from llc.runtime.host.processes import is_alive, start_time
 from llc.runtime.models import worker
 from llc.runtime.project import configuration
 
-pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+# Not imported here, which takes longer than most modules of tests.
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra `mcp` is not installed")
 SERVER = Path(__file__).with_name("mcp_tools_server.py")
 BY_HAND = Path(__file__).with_name("mcp_by_hand_server.py")
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import anthropic
 import pytest
 
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
@@ -216,6 +215,8 @@ def test_calls_at_once_share_one_client() -> None:
 
     def send(client: Any, request: dict[str, Any], reply: Any, is_forced: bool) -> None:
         used.append(client)
+
+    import anthropic  # here, because it takes a second that no other test needs
 
     provider = Provider(anthropic, connect, send)
     request = {"model": "m", "base_url": None, "key": None, "output": None, "timeout": 1.0}
