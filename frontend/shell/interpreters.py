@@ -117,6 +117,31 @@ _FILTER_FIX = {
     "jq": "pass it as an argument: `jq --arg v @ '… $v …'`",
 }
 
+# What in a program's code runs a text as code: values that the program gets may be in that text.
+_AWK_RUNS = late_pattern(
+    r"\bsystem\s*\((?!\s*\"[^\"]*\"\s*\))|[\w)\]]\s*(?:\"[^\"]*\"\s*)?\|&?\s*getline"
+    r"|\bprintf?\b[^;}\n]*\|&?\s*(?:[A-Za-z_$(]|\"\s*(?:\S*/)?(?:ba|da|k|z)?sh\b)"
+)
+_SCRIPT_RUNS = late_pattern(
+    r"\bqx\b|`|%x[({\[]|\beval\s*[(\"$]|\bos\.(?:system|popen)\b|\bshell\s*=\s*True|(?<![.\w])exec\s*\("
+    r"|\b(?:execSync|shell_exec|passthru|popen)\s*\(|(?<![.\w])system\s*\(?\s*[^,;)}]+(?:[;)}]|\Z)"
+)
+CODE_RUNS = {
+    **dict.fromkeys(_AWKS, _AWK_RUNS),
+    **dict.fromkeys(
+        ("sed", "gsed"),
+        late_pattern(
+            r"(?:\A|[;{\n])\s*[0-9$,]*e(?:[\s;}]|\Z)|(?<!\w)s(\W)(?:(?!\1).)*\1(?:(?!\1).)*\1[gIipmM0-9]*e"
+        ),
+    ),
+    **dict.fromkeys(("python", "pypy", "perl", "ruby", "node", "nodejs", "bun", "php", "lua"), _SCRIPT_RUNS),
+}
+IN_RUNNING_CODE = Hazard(
+    "variable-in-code",
+    "runs texts as code",
+    "let the program print what it found, and run a fixed command with that in double quotes",
+)
+
 _CHECK_FIRST = (
     'check the value first: `v=@; case $v in *[!A-Za-z0-9]*) exit 2;; esac`, then use "$v" in double quotes'
 )

@@ -22,10 +22,12 @@ from .grammar import ASSIGNMENT, DECLARERS, KEYWORDS, words_of
 from .hazards import Hazard
 from .interpreters import (
     ARITHMETIC_TESTS,
+    CODE_RUNS,
     COMMAND,
     EVALUATED,
     EVALUATORS,
     FILTERS,
+    IN_RUNNING_CODE,
     NEEDED,
     PREFIXES,
     READERS,
@@ -395,10 +397,19 @@ class _TaintAnalysis:
     def assign(self, word: Region) -> None:
         found = ASSIGNMENT.match(word.text)
         if found:
+            name = re.split(r"\W", found[0])[0]
+            if name_runner(self.text, name) is not None:  # the file that it names is run
+                self.give(name, self.files.get(word.text[found.end() :].removeprefix("./"), 0))
             # A name in the text holds what that variable holds, where it is evaluated as a name.
-            self.give(
-                re.split(r"\W", found[0])[0], self.value(word) | self.evaluated_name(word.text[found.end() :])
-            )
+            self.give(name, self.value(word) | self.evaluated_name(word.text[found.end() :]))
+
+    def exported(self) -> int:
+        """What the exported variables hold."""
+        names = re.findall(r"\b(?:export|declare -x|typeset -x)\s+([A-Za-z_]\w*)", self.text)
+        held = 0
+        for name in names:
+            held |= self.held.get(name, 0)
+        return held
 
     # --- where it is evaluated ------------------------------------------------------------
 
@@ -483,6 +494,14 @@ class _TaintAnalysis:
         for held, hazard in self.code_arguments(words, at, stdin):
             if held and hazard is not None and hazard.severity == "error":
                 yield held, attrs.evolve(hazard, message=f"reaches {place}: there it {hazard.message}")
+        runs = CODE_RUNS.get(name)
+        if runs is not None and any(runs.search(text) for text in texts[at + 1 : at + _WORDS]):
+            given = stdin | self.values(words) | self.exported()
+            for word in words[at + 1 :]:
+                given |= self.file(word)
+            if given:
+                message = f"reaches {place}, which {IN_RUNNING_CODE.message}"
+                yield given, attrs.evolve(IN_RUNNING_CODE, message=message)
         is_script = name in ("source", ".") or name in SHELLS or HOLE in name
         held, hazard = (stdin, input_reader(texts[: at + _WORDS])) if stdin else (0, None)
         if hazard is None:

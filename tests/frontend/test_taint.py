@@ -94,6 +94,12 @@ EVALUATED = [
     'x="a find" . <(echo V)',
 ]
 HARMLESS = [
+    'awk -v x=V \'BEGIN { system("date"); "date" | getline now; print x, now }\'',
+    "echo V | awk '{ print $1 | \"sort\" }'",
+    "echo V | sed 's/e/x/g; s/the/e/'",
+    "python3 -c 'import subprocess, sys; subprocess.run([\"ls\", sys.argv[1]])' V",
+    "perl -e 'system(\"ls\", $ARGV[0])' V",
+    "node -e 'console.log(process.argv[1])' V",
     'n=V; git -C V status; find . -name "$n"; git add .',
     'n=V; echo "$n"',
     'n=V; [ "$n" -gt 3 ]',
