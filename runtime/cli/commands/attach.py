@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
 from ...inspection import attach as attaching
 from ...runs.lookup import find_run_folder
 from .. import parameters as cli
 from .. import verbs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
 
 
 def attach(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from ...launch import batch_command
 from ...project.options import values
 from .. import parameters as cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
 
 
 def batch(

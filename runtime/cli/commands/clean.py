@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ...host.paths import ROOT
 from ...inspection import abandon
@@ -12,6 +10,10 @@ from ...runs import retention
 from .. import parameters as cli
 from .. import verbs
 from ..output import warn, write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
 
 
 def clean(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from ...host.errors import EXIT_OK
 from ...host.screen import Screen
 from ...inspection import history as past
 from .. import parameters as cli
 from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
 
 
 def history(

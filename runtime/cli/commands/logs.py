@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from ...inspection import logs as telling
 from ...runs.lookup import find_run_folder
 from .. import parameters as cli
 from ..output import write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
 
 
 def logs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
@@ -11,6 +10,10 @@ from ...inspection import status as look
 from ...runs.runs import HOW_TO_BEGIN
 from .. import parameters as cli
 from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
 
 
 def status(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ...inspection import stop as stopping
 from .. import parameters as cli
 from .. import verbs
 from ..output import warn, write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
 
 
 def stop(
