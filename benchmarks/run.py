@@ -47,6 +47,8 @@ PEERS = {
     "peers-start": ("peers", "starts"),
     "peers-many": ("peers", "many_asleep"),
 }
+# With a database server of its own: only when it is named.
+SERVERS = {"cluster": ("cluster", "section")}
 # The same commands of two checkouts: only with `--against`.
 AGAINST = "against"
 
@@ -73,7 +75,7 @@ def _measure(given: argparse.Namespace, place: Place) -> int:
         if name == AGAINST:
             measured = _against(given, place)
         else:
-            module, function = {**SECTIONS, **PEERS}[name]
+            module, function = {**SECTIONS, **PEERS, **SERVERS}[name]
             measured = getattr(import_module(module), function)
         _say(f"measuring {name}")
         section = measured(place.fresh(name), sizes)
@@ -112,7 +114,7 @@ def _arguments() -> argparse.Namespace:
         "only",
         nargs="*",
         metavar="SECTION",
-        help=f"any of {', '.join([*SECTIONS, 'peers', *PEERS])}; default all but those of peers",
+        help=f"any of {', '.join([*SECTIONS, 'peers', *PEERS, *SERVERS])}; default all up to `many`",
     )
     parser.add_argument("--peers", action="store_true", help="measure beside the peers too")
     parser.add_argument(
@@ -133,7 +135,7 @@ def _arguments() -> argparse.Namespace:
         help="only compare with the llc of another checkout, or of an interpreter that has one",
     )
     given = parser.parse_args()
-    known = [*SECTIONS, "peers", *PEERS]
+    known = [*SECTIONS, "peers", *PEERS, *SERVERS]
     unknown = [name for name in given.only if name not in known]
     if unknown:
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(known)}")

@@ -50,6 +50,10 @@ class Sizes:
     peer_growing_steps: int = 1_000
     peer_run_growing_steps: int = 300
     peer_events: int = 20_000
+    cluster_effects: int = 100
+    cluster_rounds: int = 15
+    cluster_kills: int = 20
+    cluster_runs: int = 1_000
 
 
 FULL = Sizes()
@@ -94,4 +98,8 @@ TINY = Sizes(
     peer_growing_steps=10,
     peer_run_growing_steps=10,
     peer_events=10,
+    cluster_effects=2,
+    cluster_rounds=1,
+    cluster_kills=1,
+    cluster_runs=10,
 )

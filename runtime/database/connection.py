@@ -144,7 +144,10 @@ def _refusal(address: Address, error: Exception) -> UserError:
 
 
 def _text(error: BaseException) -> str:
-    """The last line of what libpq says, in one line."""
+    """What the server says, or the last line of what libpq says, in one line."""
+    told = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    if told:
+        return clean(told, 300)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = next((line.partition("FATAL:")[2] for line in lines if "FATAL:" in line), "") or (
         lines[-1] if lines else type(error).__name__

@@ -23,7 +23,7 @@ from . import claims, segments
 from .claims import Busy, NewRun
 from .connection import Address, Connection, Session
 from .owner import Identity, Owner, bury_dead, is_dead
-from .stored_run import WORKSPACE, DatabaseRun
+from .stored_run import WORKSPACE, DatabaseRun, is_name
 
 # Seconds until a run in the queue tries again.
 RETRY_S = 0.2
@@ -72,6 +72,8 @@ class DatabaseStore:
         # For new runs: whether workers drive them, and what a worker must have.
         self.managed = False
         self.labels: Sequence[str] = ()
+        # Called for each outage of the database, with the reason.
+        self.on_outage: Callable[[str], object] = lambda why: None
         # The claims of this process, by run.
         self.claims: dict[str, Claim] = {}
         make_running_folder(cache)
@@ -159,7 +161,7 @@ class DatabaseStore:
         return DatabaseRun(self.cache, made.path, self._session())
 
     def _session(self) -> Session:
-        return Session(self.address, lambda: self.owner.is_dead)
+        return Session(self.address, lambda: self.owner.is_dead, self.on_outage)
 
     # --- finding --------------------------------------------------------------------------------
 
@@ -258,6 +260,8 @@ class DatabaseStore:
 
     def has_workspace(self, run_id: str) -> bool:
         """Whether a run works on a checkout of its own (`trees.workspace`)."""
+        if not is_name(run_id):
+            return False
         session = self._session()
         where = "select 1 from documents where run = %s and name = %s"
         values = [run_id, WORKSPACE]

@@ -18,8 +18,9 @@ from typing import Any, Protocol
 
 from ...ir.effects import EFFECTS
 from ..host import files
+from ..host.errors import UserError, clean
 from ..host.paths import RUNNING, make_private
-from ..journal.events import EffectFinished, Event
+from ..journal.events import AgentActed, EffectFinished, Event
 from ..journal.journal import Blobs, Journal, JournalError, write_file
 from ..journal.run_folder import RunFolder
 from .connection import Connection, Session
@@ -127,7 +128,10 @@ class DatabaseJournal(Journal):
         kept = self._run.files
         if kept is not None and isinstance(event, EffectFinished) and EFFECTS[event.kind].changes_files:
             kept.save(event.seq)
-        return super().record(event, ts)
+        line = super().record(event, ts)
+        if isinstance(event, AgentActed):
+            self.sync()  # another machine continues the agent's session
+        return line
 
     def flush(self) -> None:
         waiting = self._buffer[:]
@@ -164,7 +168,9 @@ class DatabaseRun(RunFolder):
 
     @classmethod
     def cached(cls, cache: str, run_id: str, session: Session) -> DatabaseRun:
-        """The run with an id, in a cache folder; nothing is fetched yet. Raises OSError."""
+        """The run with an id, in a cache folder; nothing is fetched yet. Raises OSError and UserError."""
+        if not is_name(run_id):
+            raise UserError("no-record", f"`{clean(run_id, 80)}` cannot be the id of a run")
         path = os.path.join(cache, RUNNING, run_id)
         make_private(os.path.join(cache, RUNNING))
         files.makedirs(path, mode=0o700, exist_ok=True)
@@ -184,8 +190,15 @@ class DatabaseRun(RunFolder):
             )
         )
         for name, data in documents:
+            if not all(map(is_name, name.split("/", 1))):
+                continue  # written by another program
             write_file(self.place(name), data, durable=False, mode=0o600)
             but.append(name)
+        at = size
+        for position, data in rows:
+            if position != at:
+                raise JournalError(f"the journal of {self.id} in the database has a gap at {at}")
+            at += len(data)
         if rows or not size:
             with files.open(self.journal, "ab") as file:
                 file.write(b"".join(data for _, data in rows))
@@ -323,6 +336,11 @@ class DatabaseRun(RunFolder):
         """Remove the cache."""
         with contextlib.suppress(OSError):
             files.rmtree(self.path, ignore_errors=True)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text of the database names a file in a folder, and nothing outside of it."""
+    return text not in ("", ".", "..") and not {"/", "\0"} & set(text) and len(text) < 200
 
 
 def deliver(path: str, data: bytes) -> None:

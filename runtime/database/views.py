@@ -15,17 +15,17 @@ from typing import Any
 from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
 from ..host.paths import HISTORY, LOOPS, RUNNING, SOURCE_SUFFIXES, make_private
-from ..journal.journal import write_file
+from ..journal.journal import JournalError, write_file
 from . import live, schema
 from .connection import Address, Connection, Session
-from .stored_run import ANSWERS, DatabaseRun
+from .stored_run import ANSWERS, DatabaseRun, is_name
 
 # Seconds between two updates, and how many runs are shown at most.
 EVERY_S = 0.25
 _MOST = 500
 _ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on conflict do nothing"
 _RUNS = """
-select id, status, owner, program, path, created from runs
+select id, status, owner, program, path, least(greatest(created, '1970-01-01'), '9999-01-01') from runs
 where (%(project)s::text is null or project = %(project)s)
   and (%(targets)s::text[] = '{}' or id = any(%(targets)s) or program = any(%(targets)s)
     or path = any(%(paths)s))
@@ -84,7 +84,8 @@ class View:
             rows = self._session.do(self._rows)
             for row in rows:
                 if row[0] not in self._ended:
-                    self._fetch(*row)
+                    with contextlib.suppress(JournalError):  # a damaged record: others are shown
+                        self._fetch(*row)
             self._session.do(self._store_answers)
             self._show_live()
 
@@ -108,7 +109,8 @@ class View:
                 files.unlink(run.live)
 
     def _rows(self, connection: Connection) -> list[Any]:
-        return list(connection.execute(_RUNS, self._wanted).fetchall())
+        rows = connection.execute(_RUNS, self._wanted).fetchall()
+        return [row for row in rows if is_name(row[0])]
 
     def _fetch(
         self, run_id: str, status: str, owner: str | None, program: str, path: str, created: Any
@@ -127,7 +129,8 @@ class View:
         facts: dict[str, Any] = {"run": run_id, "program": program, "path": path, "background": True}
         facts |= {"since": clock.timestamp(created.timestamp()), "queued": is_queued}
         if owner is not None:
-            facts["pid"] = int(owner.rsplit("-", 2)[1])
+            with contextlib.suppress(IndexError, ValueError):
+                facts["pid"] = int(owner.rsplit("-", 2)[1])
         if run_id not in self._locks:
             self._locks[run_id] = files.open_handle(run.lock, files.O_RDWR | files.O_CREAT, 0o600)
             files.flock(self._locks[run_id], files.LOCK_EX)

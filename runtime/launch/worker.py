@@ -80,7 +80,8 @@ class Worker:
         self._asked: set[str] = set()
         # Runs with a workspace.
         self._checkouts: dict[str, Checkout] = {}
-        self._is_leaving = False
+        # The heartbeat begins before the rest of the worker is there.
+        self._is_ready = self._is_leaving = False
         self._next_health = clock.monotonic() + HEALTH_S
         self._base = base_command()
         with connect(address) as connection:
@@ -90,8 +91,10 @@ class Worker:
         self._live = live.Publisher(address, self._live_file)
         self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage)
         self._store = open_store(address, owner=self._owner)
+        self._store.on_outage = self._on_outage
         self._watch = Watch(address, self._owner, self._on_deaths)
         self._engine = Engine(address, self._owner.id, self._store.project, labels, at_once, self._perform)
+        self._is_ready = True
 
     def go(self) -> int:
         """Work until drained; the exit code."""
@@ -170,6 +173,8 @@ class Worker:
 
     def _on_beat(self, connection: Connection) -> None:
         """In the thread of the heartbeat."""
+        if not self._is_ready:
+            return
         wishes = connection.execute(_WISHES, [live.WATCHED_S, self._owner.id]).fetchall()
         self._live.watch(run for run, _, is_watched in wishes if is_watched)
         for run in [run for run, is_asked, _ in wishes if is_asked]:

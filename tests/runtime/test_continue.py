@@ -14,7 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import postgres
 import pytest
 from crash_projects import Runner
 
@@ -106,9 +108,13 @@ class Job:
         return bool(list(self.folder.glob(".loops/.running/job-*/*.events.jsonl")))
 
 
-@pytest.fixture(scope="module")
-def llc() -> Iterator[Runner]:
-    with Runner() as runner:
+@pytest.fixture(scope="module", params=["files", "database"])
+def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """Both run stores."""
+    job: dict[str, Any] = {}
+    if request.param == "database":
+        job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))
+    with Runner(**job) as runner:
         yield runner
 
 

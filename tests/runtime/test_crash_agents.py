@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import postgres
 import pytest
 from crash_projects import KILLS, Runner
 
@@ -130,9 +131,13 @@ class Job:
         return found
 
 
-@pytest.fixture(scope="module")
-def llc() -> Iterator[Runner]:
-    with Runner() as runner:
+@pytest.fixture(scope="module", params=["files", "database"])
+def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """Both run stores."""
+    job: dict[str, Any] = {}
+    if request.param == "database":
+        job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))
+    with Runner(**job) as runner:
         yield runner
 
 

@@ -10,7 +10,9 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import postgres
 import pytest
 from crash_projects import KILLS, Project, Runner
 
@@ -54,9 +56,19 @@ def make(folder: Path) -> Project:
     return project
 
 
+@pytest.fixture(scope="module", params=["files", "database"])
+def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """Both run stores; checkpoints are written at each chance."""
+    job: dict[str, Any] = {"checkpoints": 256}
+    if request.param == "database":
+        job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))
+    with Runner(**job) as runner:
+        yield runner
+
+
 @pytest.fixture(scope="module")
-def llc() -> Iterator[Runner]:
-    """Checkpoints are written at each chance."""
+def on_files() -> Iterator[Runner]:
+    """The run store whose files are damaged; of the database: `tests/database/test_hostile_rows.py`."""
     with Runner(checkpoints=256) as runner:
         yield runner
 
@@ -64,7 +76,11 @@ def llc() -> Iterator[Runner]:
 @pytest.fixture(scope="module")
 def writes(llc: Runner, tmp_path_factory: pytest.TempPathFactory) -> int:
     """How many writes a run makes that is left alone."""
-    project = make(tmp_path_factory.mktemp("alone") / "job")
+    return count_writes(llc, tmp_path_factory.mktemp("alone") / "job")
+
+
+def count_writes(llc: Runner, folder: Path) -> int:
+    project = make(folder)
     assert llc(project.folder, "run", "job", "-q", fault="none") == 0
     assert project.end()["value"] == END
     assert sum(project.log().values()) == ACTIONS
@@ -110,10 +126,11 @@ def test_writes_that_take_a_part_at_a_time_do_no_harm(llc: Runner, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def cut(llc: Runner, writes: int, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def cut(on_files: Runner, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A run that was killed when most of it was done, with all kinds of files."""
+    writes = count_writes(on_files, tmp_path_factory.mktemp("alone") / "job")
     project = make(tmp_path_factory.mktemp("cut") / "job")
-    llc(project.folder, "run", "job", "-q", fault="after", at=writes * 4 // 5)
+    on_files(project.folder, "run", "job", "-q", fault="after", at=writes * 4 // 5)
     (folder,) = project.folder.glob(".loops/.running/job-*")
     assert {path.name for path in folder.iterdir()} >= {"checkpoint-1", "checkpoint-2", "outputs"}
     assert len(list((folder / "outputs").iterdir())) >= 2
@@ -128,7 +145,9 @@ def change(data: bytes, place: int, how: str) -> bytes:
 
 @pytest.mark.parametrize("how", ["cut off", "flipped"])
 @pytest.mark.parametrize("kind", ["*.events.jsonl", "checkpoint-*", "outputs/*"])
-def test_a_file_damaged_at_a_byte(llc: Runner, cut: Project, tmp_path: Path, how: str, kind: str) -> None:
+def test_a_file_damaged_at_a_byte(
+    on_files: Runner, cut: Project, tmp_path: Path, how: str, kind: str
+) -> None:
     """It comes to the same end; what stands before the damage is not performed again."""
     (folder,) = cut.folder.glob(".loops/.running/job-*")
     chance = random.Random(f"{how} {kind}")
@@ -144,14 +163,14 @@ def test_a_file_damaged_at_a_byte(llc: Runner, cut: Project, tmp_path: Path, how
         about = f"{how} at {place} of {path.name}"
         before = project.log()
         safe = done if kind.startswith("checkpoint") else project.finished_before_damage()
-        code = llc(project.folder, "resume", "job", "-q", "--accept-loss")
+        code = on_files(project.folder, "resume", "job", "-q", "--accept-loss")
         assert code == 0, (about, project.shown())
         assert project.end()["value"] == END, about
         after = project.log()
         assert all(after[seq] == before[seq] for seq in safe), (about, safe)
 
 
-def test_several_files_damaged_at_once(llc: Runner, cut: Project, tmp_path: Path) -> None:
+def test_several_files_damaged_at_once(on_files: Runner, cut: Project, tmp_path: Path) -> None:
     """Also where nothing but the beginning of the journal is left whole."""
     chance = random.Random(5)
     for number in range(100 if IS_LARGE else 2):
@@ -168,7 +187,7 @@ def test_several_files_damaged_at_once(llc: Runner, cut: Project, tmp_path: Path
                 place = chance.randrange(least, len(whole))
                 path.write_bytes(change(whole, place, chance.choice(["cut off", "flipped"])))
                 about += f", {path.name} at {place}"
-        code = llc(project.folder, "resume", "job", "-q", "--accept-loss")
+        code = on_files(project.folder, "resume", "job", "-q", "--accept-loss")
         assert code == 0, (about, project.shown())
         assert project.end()["value"] == END, about
         shutil.rmtree(project.folder)

@@ -1,0 +1,280 @@
+"""A cluster: what an effect costs in PostgreSQL, takeover of killed workers, many runs, and sizes.
+
+Starts a server of its own (`tests/postgres.py`), with `fsync`; needs the extra `test`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from time import perf_counter, sleep
+from typing import Any
+
+from measure import take_turns
+from place import ROOT, Place
+from report import BYTES, RATE, SECONDS, Row, Section, row
+from sizes import Sizes
+
+sys.path.append(os.path.join(ROOT, "tests"))
+
+_WORKERS = 3
+_SHORT, _LONG = 2, 22
+_LIMIT_S = 600.0
+_STATES = "name: {0}\ninitial: s1\nmax_iterations: 100\nstates:\n"
+_STATE = "  s{0}: {{action: '{1}', next: s{2}}}\n"
+
+
+def section(place: Place, sizes: Sizes) -> Section:
+    found = Section(
+        name="cluster",
+        title="A cluster on PostgreSQL",
+        about=(
+            "An effect: the events of the end of one and of the start of the next, durable, as the drivers "
+            "write them; a bare insert of as many bytes in a transaction of its own; `run_step` of DBOS "
+            "Transact on the same server; the journal in a file. Takeover: from kill -9 of a worker until "
+            "the action in doubt begins on another one; worst is the slowest. Runs of two `true` actions are "
+            "queued one after the other by one client, then driven by three workers, from the start of the "
+            "workers on. Sizes are what tables with their indexes have grown by."
+        ),
+    )
+    import postgres  # of the tests, found after the path is set
+
+    with contextlib.closing(postgres.Server()) as server:
+        _effects(found, place, sizes, postgres.cluster_database(server.url("postgres")))
+        _takeover(found, place, sizes, postgres.cluster_database(server.url("postgres")))
+        _many(found, place, sizes, postgres.cluster_database(server.url("postgres")))
+    return found
+
+
+# --- one effect -----------------------------------------------------------------------------------
+
+
+def _effects(found: Section, place: Place, sizes: Sizes, url: str) -> None:
+    import psycopg
+
+    from llc.runtime.database.connection import Address
+    from llc.runtime.database.store import open_store
+    from llc.runtime.host.coroutines import alone
+    from llc.runtime.journal.events import ActionComplete, ActionStart
+    from llc.runtime.journal.journal import Journal
+
+    def write(journal: Journal, seq: int) -> None:
+        result = {"output": "ok", "stderr": "", "exit_code": 0, "duration_ms": 2, "elapsed_ms": 3}
+        journal.record(ActionComplete(exit_code=0, duration_ms=2, seq=seq, kind="shell", result=result))
+        journal.record(ActionStart(action="true", seq=seq + 1, kind="shell", args={}, state="check"))
+        journal.sync()
+
+    def now() -> str:
+        return "2026-01-01T00:00:00.000Z"
+
+    store = open_store(Address.of(url), place.folder)
+    about = {"program": "bench", "path": ""}
+    run, claim = alone(store.starting(place.folder, "bench", (), about, None))
+    shared = run.create_journal(now)
+    own = Journal.create(place.inside("own.events.jsonl"), now)
+    bare = psycopg.connect(url, autocommit=True)
+    bare.execute("create table bare (run text, position bigint, data bytea, primary key (run, position))")
+    numbers, data = count(1), bytes(400)
+
+    def each(action: Any) -> Any:
+        def contestant() -> float:
+            begun = perf_counter()
+            for _ in range(sizes.cluster_effects):
+                action()
+            return (perf_counter() - begun) / sizes.cluster_effects
+
+        return contestant
+
+    contestants = {
+        "database": each(lambda: write(shared, next(numbers))),
+        "bare": each(lambda: bare.execute("insert into bare values ('r', %s, %s)", [next(numbers), data])),
+        "file": each(lambda: write(own, next(numbers))),
+        "dbos": _dbos(url, sizes.cluster_effects),
+    }
+    times = take_turns(contestants, sizes.cluster_rounds)
+    import dbos
+
+    dbos.DBOS.destroy()
+    bare.close()
+    shared.close()
+    claim.close()
+    store.close()
+    ours = times["database"]
+    found.add(
+        row("an effect, recorded", ours, peer=("a bare insert", times["bare"]), aim=1.25),
+        row("an effect, recorded", ours, peer=("a step of DBOS 3.4", times["dbos"]), aim=0.4),
+        row("an effect, recorded", ours, peer=("the journal in a file", times["file"])),
+    )
+
+
+def _dbos(url: str, steps: int) -> Any:
+    import dbos
+
+    config: Any = {"name": "bench", "system_database_url": url, "dbos_system_schema": "bench"}
+    dbos.DBOS(config={**config, "log_level": "CRITICAL"})
+    spent: list[float] = []
+
+    @dbos.DBOS.step()
+    def step() -> dict[str, Any]:
+        return {"output": "ok", "stderr": "", "exit_code": 0, "duration_ms": 2}
+
+    @dbos.DBOS.workflow()
+    def flow() -> None:
+        begun = perf_counter()
+        for _ in range(steps):
+            step()
+        spent.append((perf_counter() - begun) / steps)
+
+    dbos.DBOS.launch()
+
+    def contestant() -> float:
+        flow()
+        return spent[-1]
+
+    return contestant
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def _loop(name: str, actions: list[str]) -> str:
+    states = "".join(_STATE.format(n, action, n + 1) for n, action in enumerate(actions, 1))
+    return _STATES.format(name) + states + f"  s{len(actions) + 1}: {{terminal: true}}\n"
+
+
+class _Workers:
+    """Worker processes in one folder."""
+
+    def __init__(self, place: Place, url: str) -> None:
+        self._command = [*place.llc, "worker", "--db", url]
+        self._place = place
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self) -> subprocess.Popen[str]:
+        """A worker that is ready."""
+        worker = subprocess.Popen(
+            self._command, cwd=self._place.folder, env=self._place.env, stderr=subprocess.PIPE, text=True
+        )
+        assert worker.stderr is not None
+        worker.stderr.readline()
+        self.processes.append(worker)
+        return worker
+
+    def close(self) -> None:
+        for worker in self.processes:
+            worker.send_signal(signal.SIGTERM)
+        for worker in self.processes:
+            worker.communicate(timeout=_LIMIT_S)
+
+
+@contextlib.contextmanager
+def _rows(url: str) -> Iterator[Any]:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True, options="-c search_path=llc") as connection:
+        yield lambda words: connection.execute(words).fetchall()
+
+
+def _until(condition: Any) -> None:
+    end = perf_counter() + _LIMIT_S
+    while not condition():
+        if perf_counter() > end:
+            raise TimeoutError("the cluster did not get there")
+        sleep(0.0005)
+
+
+def _submit(place: Place, url: str, name: str, runs: int) -> list[float]:
+    """Queue runs in this process; the seconds of each."""
+    from llc.runtime.launch.submission import submit
+    from llc.runtime.project.options import Values
+
+    before, spent = os.getcwd(), []
+    os.chdir(place.folder)
+    try:
+        for _ in range(runs):
+            begun = perf_counter()
+            with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+                submit(Values(name, quiet=True, json=True), url, ())
+            spent.append(perf_counter() - begun)
+    finally:
+        os.chdir(before)
+    return spent
+
+
+def _takeover(found: Section, place: Place, sizes: Sizes, url: str) -> None:
+    place.write_loop("wait", _loop("wait", ["true", "echo $$ >> begun; sleep 600"]))
+    log = place.inside("begun")
+    spent = []
+    with contextlib.closing(_Workers(place, url)) as workers, _rows(url) as rows:
+        workers.start()
+        workers.start()
+        _submit(place, url, "wait", 1)
+
+        def groups() -> list[int]:
+            """The process group of each action that has begun."""
+            with contextlib.suppress(FileNotFoundError), open(log) as file:
+                return [int(word) for word in file.read().split()]
+            return []
+
+        _until(groups)
+        for number in range(sizes.cluster_kills):
+            ((owner,),) = rows("select owner from runs")
+            pid = int(owner.rsplit("-", 2)[1])
+            victim = next(worker for worker in workers.processes if worker.pid == pid)
+            at = perf_counter()
+            victim.kill()
+            _until(lambda number=number: len(groups()) > number + 1)
+            spent.append(perf_counter() - at)
+            victim.communicate()
+            workers.processes.remove(victim)
+            for group in groups()[:-1]:  # an action of a killed worker continues
+                with contextlib.suppress(OSError):
+                    os.kill(group, signal.SIGKILL)
+            workers.start()
+        rows("update runs set wish = 'stop' returning 1")
+        _until(lambda: rows("select status from runs") == [("stopped",)])
+    found.add(
+        row("takeover after kill -9", spent, aim=0.1, aim_is_absolute=True),
+        row("takeover after kill -9, worst", [max(spent)], aim=0.5, aim_is_absolute=True),
+    )
+
+
+def _many(found: Section, place: Place, sizes: Sizes, url: str) -> None:
+    place.write_loop("short", _loop("short", _SHORT * ["true"]))
+    place.write_loop("long", _loop("long", _LONG * ["true"]))
+    runs = sizes.cluster_runs
+    with contextlib.closing(_Workers(place, url)) as workers, _rows(url) as rows:
+        base = _bytes(rows)
+        queued = _submit(place, url, "short", runs)
+        begun = perf_counter()
+        for _ in range(_WORKERS):
+            workers.start()
+        done = "select count(*) from runs where status = 'ended' and outcome = 'success'"
+        _until(lambda: rows(done) == [(runs,)])
+        seconds = perf_counter() - begun
+        after = _bytes(rows)
+        _submit(place, url, "long", runs // 10)
+        _until(lambda: rows(done) == [(runs + runs // 10,)])
+        short, long = (after - base) / runs, (_bytes(rows) - after) / (runs // 10)
+    found.add(
+        row("a run queued by `llc run --on`, without the start of its process", queued),
+        Row(what=f"{runs:,} runs over {_WORKERS} workers", unit=SECONDS, figure=seconds),
+        Row(what="the same: runs", unit=RATE, figure=runs / seconds),
+        row(f"a run of {_SHORT} effects in the database", [short], BYTES),
+        row("each further effect", [(long - short) / (_LONG - _SHORT)], BYTES),
+    )
+
+
+def _bytes(rows: Any) -> float:
+    """What all tables have."""
+    ((size,),) = rows(
+        "select sum(pg_total_relation_size(c.oid)) from pg_class c "
+        "join pg_namespace n on n.oid = relnamespace where nspname in ('llc', 'llc_dbos') and relkind = 'r'"
+    )
+    return float(size)

@@ -1,0 +1,241 @@
+"""What a cluster bears: a database that is away or full, wrong clocks, two workers of a name, bad rows."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import postgres
+import psycopg
+import pytest
+from clusters import LIMIT_S, Cluster
+
+WAIT = "while [ ! -e go ]; do sleep 0.02; done"
+# A worker on a machine of another time, or in a container whose name and process number others have too.
+WORKER = """
+import sys
+from llc.runtime.host import clock, environment, processes
+shift, same = float(sys.argv[1]), sys.argv[2] == "same"
+now = clock.time
+clock.time = lambda: now() + shift
+if same:
+    environment.node, processes.getpid = lambda: "box", lambda: 7
+from llc.runtime.launch.worker import work
+sys.exit(work(sys.argv[3], (), 4, 30))
+"""
+
+
+def strange_worker(cluster: Cluster, shift: float = 0, same: bool = False) -> subprocess.Popen[str]:
+    log = cluster.folder / f"worker-{len(cluster.workers)}.txt"
+    words = [str(shift), "same" if same else "own", cluster.url]
+    with log.open("w") as errors:
+        worker = subprocess.Popen(
+            [sys.executable, "-c", WORKER, *words],
+            cwd=cluster.folder,
+            stdin=subprocess.DEVNULL,
+            stderr=errors,
+            text=True,
+        )
+    cluster.workers.append(worker)
+    postgres.until(lambda: log.read_text() or worker.poll() is not None)
+    return worker
+
+
+def once(run: str) -> Counter[str]:
+    return Counter(f"{run}/{seq} {what}" for seq in (1, 2) for what in ("begins", "ends"))
+
+
+def test_a_run_waits_for_a_database_that_is_away(tmp_path: Path, own_server: postgres.Server) -> None:
+    """The action in progress ends meanwhile; afterwards the run continues, and nothing is performed twice."""
+    cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
+    try:
+        cluster.loop("job", first=WAIT)
+        cluster.start()
+        run = cluster.submit("job")
+        cluster.await_log("/1 begins")
+        cluster.database.close()
+        own_server.halt()
+        (tmp_path / "go").touch()
+        cluster.await_log("/1 ends")
+        postgres.until(lambda: "waiting: " in cluster.said())
+        away = cluster.llc("status", "--db", cluster.url)
+        assert (away.returncode, "error[no-database]" in away.stderr) == (1, True)
+        own_server.start()
+        cluster.database = psycopg.connect(cluster.url, autocommit=True, options="-c search_path=llc")
+        assert cluster.await_status(run)["outcome"] == "success"
+        assert cluster.log() == once(run)
+    finally:
+        cluster.close()
+
+
+def test_a_run_waits_for_room_on_the_disk_of_the_database(cluster: Cluster) -> None:
+    """The error of a full disk, raised by the server for each append: the run waits until there is room."""
+    cluster.loop("job", first=WAIT)
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/1 begins")
+    cluster.database.execute(
+        "create function no_room() returns trigger language plpgsql as $$ begin "
+        "raise exception 'could not extend file: No space left on device' using errcode = '53100'; end $$"
+    )
+    cluster.database.execute(
+        "create trigger no_room before insert on journal for each row execute function no_room()"
+    )
+    (cluster.folder / "go").touch()
+    postgres.until(lambda: "No space left on device" in cluster.said())
+    assert cluster.row(run)["status"] == "running"
+    cluster.database.execute("drop trigger no_room on journal")
+    assert cluster.await_status(run)["outcome"] == "success"
+    assert cluster.log() == once(run)
+
+
+def test_a_submission_waits_for_no_room(cluster: Cluster) -> None:
+    """`llc run --on` with a full disk ends with an error, not with a traceback."""
+    cluster.loop("job")
+    cluster.database.execute(
+        "create function no_room() returns trigger language plpgsql as $$ begin "
+        "raise exception 'No space left on device' using errcode = '53100'; end $$"
+    )
+    cluster.database.execute(
+        "create trigger no_room before insert on documents for each row execute function no_room()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "job", "--on", cluster.url],
+        cwd=cluster.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        postgres.until(lambda: cluster.database.execute("select 1 from runs").fetchone())
+        cluster.database.execute("drop trigger no_room on documents")
+        _, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize("shift", [3600, -3600])
+def test_clocks_an_hour_apart(cluster: Cluster, shift: float) -> None:
+    """The server's clock decides who is alive: nobody is declared dead, and a takeover works as ever."""
+    cluster.loop("job", second=WAIT)
+    strange_worker(cluster, shift=shift)
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/2 begins")
+    beats = "select min(beat) > max(started) + interval '6 seconds' from workers where capacity > 1"
+    postgres.until(lambda: cluster.database.execute(beats).fetchone() == (True,))
+    assert cluster.database.execute("select state from workers where capacity > 1").fetchall() == [
+        ("live",),
+        ("live",),
+    ]
+    cluster.worker_of(run).kill()
+    postgres.until(lambda: cluster.log()[f"{run}/2 begins"] == 2)
+    (cluster.folder / "go").touch()
+    assert cluster.await_status(run)["outcome"] == "success"
+    assert cluster.log()[f"{run}/1 begins"] == 1
+
+
+def test_two_workers_of_one_name(cluster: Cluster) -> None:
+    """Machine and process number are the same, as in containers: they stay two, also when one is killed."""
+    for name in ("a", "b", "c", "d"):
+        cluster.loop(name, second=WAIT)
+    first, second = strange_worker(cluster, same=True), strange_worker(cluster, same=True)
+    runs = [cluster.submit(name) for name in ("a", "b", "c", "d")]
+    for run in runs:
+        cluster.await_log(f"{run}/2 begins")
+    owners = {str(cluster.row(run)["owner"]) for run in runs}
+    assert all(owner.startswith("box-7-") for owner in owners)
+    names = cluster.database.execute("select id from workers where capacity = 4").fetchall()
+    assert len(set(names)) == 2
+    first.send_signal(signal.SIGKILL)
+    postgres.until(lambda: cluster.database.execute("select 1 from workers where state = 'dead'").fetchone())
+    (cluster.folder / "go").touch()
+    for run in runs:
+        assert cluster.await_status(run)["outcome"] == "success"
+        assert cluster.log()[f"{run}/1 begins"] == 1
+    assert second.poll() is None
+
+
+@pytest.fixture
+def spoilt(cluster: Cluster) -> Iterator[tuple[Cluster, str]]:
+    """A queued run whose rows a test spoils; afterwards others are driven as ever, by the same worker."""
+    cluster.loop("job", first="touch performed")
+    run = cluster.submit("job")
+    yield cluster, run
+    cluster.loop("other")
+    other = cluster.submit("other")
+    assert cluster.await_status(other)["outcome"] == "success"
+    assert "Traceback" not in cluster.said()
+    assert all(worker.poll() is None for worker in cluster.workers)
+    shown = cluster.llc("status", "--db", cluster.url)
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "update journal set data = '\\xff00'::bytea, size = 2",
+        "update journal set data = '[]'::bytea, size = 2",
+        "update journal set position = position + 7",
+    ],
+)
+def test_a_spoilt_record_stops_its_run(spoilt: tuple[Cluster, str], words: str) -> None:
+    """With a reason, and nothing is performed."""
+    cluster, run = spoilt
+    cluster.database.execute(words)
+    cluster.start()
+    postgres.until(lambda: cluster.row(run)["outcome"])
+    assert cluster.row(run)["status"] == "stopped"
+    assert not (cluster.folder / "performed").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../../escaped", "/tmp/llc-escaped", "outputs/../../../../escaped"])
+def test_a_document_stays_in_its_folder(spoilt: tuple[Cluster, str], name: str) -> None:
+    """A document's name that leads elsewhere is not written, neither by a worker nor by `status`."""
+    cluster, run = spoilt
+    cluster.database.execute("insert into documents values (%s, %s, 'x')", [run, name])
+    found = cluster.llc("status", run, "--db", cluster.url)
+    assert found.returncode == 0, found.stderr
+    cluster.start()
+    assert cluster.await_status(run)["outcome"] == "success"
+    assert not list(cluster.folder.rglob("escaped"))
+    assert not (cluster.folder.parent / "escaped").exists()
+    assert not Path("/tmp/llc-escaped").exists()
+
+
+@pytest.mark.parametrize("name", ["../../escaped", "..", "", "a/b", "x" * 5000])
+def test_a_run_stays_in_its_folder(spoilt: tuple[Cluster, str], name: str) -> None:
+    """A run's id that is a path is driven by none, and shown by none."""
+    cluster, run = spoilt
+    cluster.database.execute("update runs set id = %s where id = %s", [name, run])
+    for table in ("journal", "documents"):
+        cluster.database.execute(f"update {table} set run = %s where run = %s", [name, run])
+    cluster.database.execute("update runs set segment = 0 where id = %s", [name])
+    cluster.database.execute("insert into documents values (%s, 'workspace.json', '{}')", [name])
+    cluster.database.execute("select enqueue_segment(%s)", [name])
+    cluster.start()
+    assert cluster.llc("status", "--db", cluster.url).returncode == 0
+    assert not (cluster.folder / "performed").exists()
+    assert not list(cluster.folder.rglob("escaped"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "update runs set owner = 'x', status = 'running'",
+        "update runs set created = 'infinity', changed = '-infinity'",
+        "update runs set scope = '{\"\", /, machine:}', labels = '{}'",
+        "update runs set epoch = 2147483647",
+        "update runs set program = E'\\x1b[2J\\n', path = repeat('x', 100000)",
+        "insert into workers values ('y', '{}', 1, 0, 'infinity', 'infinity', 'infinity', 'live')",
+    ],
+)
+def test_facts_of_a_run_that_cannot_be(spoilt: tuple[Cluster, str], words: str) -> None:
+    """No worker ends by them, and `status` shows what it can."""
+    cluster, _ = spoilt
+    cluster.database.execute(words)
+    cluster.start()
+    shown = cluster.llc("status", "--db", cluster.url)
+    assert "Traceback" not in shown.stderr
+    assert "\x1b" not in shown.stdout
