@@ -63,9 +63,12 @@ def show(folder: Path, workers: list[subprocess.Popen[bytes]]) -> None:
     run = llc("run", "count", "--on", os.environ["LLC_DB"]).strip()
     print(run)
     until(lambda: log.exists() and log.read_text().count("ends") >= 2)
-    victim = next(worker for worker in workers if worker.pid == status(run)["pid"])
+    pid = status(run)["pid"]
+    victim = next(worker for worker in workers if worker.pid == pid)
     say(f"kill -9 {victim.pid}, the worker that drives it")
     victim.kill()
+    until(lambda: "is dead" in (folder / "workers.txt").read_text())
+    (folder / "enough").touch()
     until(lambda: status(run)["status"] == "success")
     say(f"llc status {run} --db $LLC_DB")
     print(llc("status", run, "--db", os.environ["LLC_DB"]), end="")

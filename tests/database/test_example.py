@@ -23,7 +23,9 @@ def test_the_example_shows_a_takeover(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     begun = Counter(line for line in done.stdout.splitlines() if line.endswith(" begins"))
     ended = Counter(line for line in done.stdout.splitlines() if line.endswith(" ends"))
-    assert sum(ended.values()) >= 6
-    assert sum(begun.values()) <= sum(ended.values()) + 1
+    assert len(ended) >= 3
+    # The action in progress is performed again; the first one may end although its worker was killed.
+    assert sum(begun.values()) <= len(begun) + 1
+    assert sum(ended.values()) <= len(ended) + 1
     assert "is dead; its runs continue" in done.stdout
     assert not list(tmp_path.iterdir())
