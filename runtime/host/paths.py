@@ -15,9 +15,14 @@ a loop is called, its runs stay inside these folders.
 from __future__ import annotations
 
 import os.path
+from errno import EINVAL
 
 from ...ir.compile_options import CONFIG, IR_SUFFIX, LOOPS, SOURCE_SUFFIXES, TOOLS
 from . import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 # The project: the working directory.
 ROOT = ""
@@ -47,3 +52,10 @@ def make_private(path: str) -> None:
     files.makedirs(path, mode=0o700, exist_ok=True)
     with files.open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
         file.write("*\n")
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a file for reading. Raises OSError for anything but a regular file: a pipe would block."""
+    if files.lexists(path) and not files.isfile(path):
+        raise OSError(EINVAL, "it is not a regular file", path)
+    return files.open(path, "rb")

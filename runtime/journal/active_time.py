@@ -13,6 +13,7 @@ import os.path
 from ...ir.light_records import LightRecord
 from ...ir.python_internals import suppress
 from ..host import clock, files
+from ..host.paths import open_regular
 from .codec import seal_json, unseal
 
 TYPE_CHECKING = False
@@ -122,7 +123,7 @@ class Saved(LightRecord):
 def read(folder: str) -> Saved:
     """The file of a run's folder; all is unknown where it is missing or damaged."""
     try:
-        with files.open(os.path.join(folder, FILE), "rb") as file:
+        with open_regular(os.path.join(folder, FILE)) as file:
             event = unseal(file.read(_LONGEST).partition(b"\n")[0])
     except OSError:
         return Saved()

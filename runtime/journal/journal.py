@@ -12,6 +12,7 @@ import os.path
 from ...ir.python_internals import sha256, suppress
 from ..host import files, processes
 from ..host.errors import reason
+from ..host.paths import open_regular
 from .codec import (
     BLOB_LIMIT,
     CRC_END,
@@ -114,7 +115,7 @@ class Blobs:
         if len(name) != 64 or not all(ch in "0123456789abcdef" for ch in name):
             raise BlobError("a recorded output has no usable name")
         try:
-            with files.open(os.path.join(self.folder, name), "rb") as file:
+            with open_regular(os.path.join(self.folder, name)) as file:
                 data = file.read()
         except OSError as error:
             raise BlobError(f"recorded output {name[:12]}… cannot be read: {reason(error)}") from None

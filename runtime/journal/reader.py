@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..host import files
 from ..host.errors import reason
+from ..host.paths import open_regular
 from .codec import unseal
 from .events import Event, read_event
 from .journal import JournalError
@@ -75,7 +76,7 @@ class JournalReader:
 
     def __init__(self, path: str, offset: int = 0, lines: int = 0) -> None:
         try:
-            self._file = files.open(path, "rb")
+            self._file = open_regular(path)
         except OSError as error:
             raise ReadError(f"cannot read {path}: {reason(error)}") from error
         self._file.seek(offset)
@@ -163,7 +164,7 @@ class EventFile:
     def __init__(self, path: str) -> None:
         self._path = path
         try:
-            self._file = files.open(path, "rb")
+            self._file = open_regular(path)
         except OSError as error:
             raise ReadError(f"cannot read {path}: {reason(error)}") from error
 
@@ -184,7 +185,7 @@ class EventFile:
 def tail_offset(path: str, count: int) -> int:
     """Where the last `count` whole lines of a journal begin; 0 where it has no more. Raises ReadError."""
     try:
-        with files.open(path, "rb") as file:
+        with open_regular(path) as file:
             at = file.seek(0, files.SEEK_END)
             left = count + 1  # line ends: the first one ends the line before
             while at > 0:
@@ -208,7 +209,7 @@ def tail_offset(path: str, count: int) -> int:
 def last_event(path: str) -> Event | None:
     """The event on the last line of a journal; None where the line is damaged or cannot be read."""
     try:
-        with files.open(path, "rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, files.SEEK_END)
             length = _TAIL
             while True:

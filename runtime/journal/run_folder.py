@@ -11,7 +11,7 @@ from ...ir import light_json
 from ...ir.light_records import LightRecord
 from ..host import clock, files
 from ..host.errors import Failure, UserError, reason
-from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
+from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, open_regular, slug
 from . import active_time
 from .codec import KIND, unseal
 from .events import Event, RunEnd, RunStart
@@ -181,7 +181,7 @@ class RunFolder:
     def has_line_end(self, offset: int, crc: str) -> bool:
         """Whether a line of the journal with that checksum ends at `offset`."""
         try:
-            with files.open(self.journal, "rb") as file:
+            with open_regular(self.journal) as file:
                 file.seek(max(0, offset - _TAIL))
                 return file.read(_TAIL) == b'"%s"}\n' % crc.encode("ascii", "replace")
         except (OSError, ValueError):
@@ -202,7 +202,7 @@ class RunFolder:
 
     def read(self, name: str) -> bytes:
         """The content of a document. Raises OSError."""
-        with files.open(self.place(name), "rb") as file:
+        with open_regular(self.place(name)) as file:
             return file.read()
 
     def write(self, name: str, data: bytes, durable: bool = True) -> None:
@@ -238,7 +238,7 @@ class RunFolder:
         if files.exists(self.state):
             return False
         try:
-            with files.open(self.journal, "rb") as file:
+            with open_regular(self.journal) as file:
                 return not file.readline(_LONGEST_START).endswith(b"\n")
         except OSError:
             return True
@@ -253,7 +253,7 @@ class RunFolder:
 
     def _held(self) -> dict[str, Any]:
         try:
-            with files.open(self.lock, "rb") as file:
+            with open_regular(self.lock) as file:
                 found = light_json.loads(file.read(1 << 20))
         except (OSError, ValueError, RecursionError):
             return {}
@@ -297,7 +297,7 @@ def journal_in(path: str) -> str:
 def start_of(journal: str) -> dict[str, Any]:
     """The `run_start` of a journal; {} if missing or damaged."""
     try:
-        with files.open(journal, "rb") as file:
+        with open_regular(journal) as file:
             event = unseal(file.readline(_LONGEST_START)[:-1])
     except OSError:
         return {}

@@ -344,6 +344,8 @@ def _await(path: str, write: int) -> None:
 
 def is_live(run: RunFolder) -> bool:
     """Whether a process holds the run."""
+    if not files.isfile(run.lock):
+        return False  # opening a pipe would block
     try:
         fd = files.open_handle(run.lock, files.O_RDONLY)
     except OSError:

@@ -506,3 +506,22 @@ def test_a_summary_adds_up_over_a_resume() -> None:
     assert (told.used.usd, told.used.tokens, told.used.unpriced, told.state) == (0.5, 15, 1, "b")
     of_a = told.states["a"].to_json()
     assert of_a == {"entered": 1, "duration_ms": 7000, "verdicts": {"failure": 1}, "usd": 0.5, "tokens": 15}
+
+
+@pytest.mark.parametrize("name", ["lock", "odd.events.jsonl", "odd.state.json", "active", "odd.live"])
+@pytest.mark.parametrize("line", ["list --running", "status", "stop --wait 1", "run fix"])
+def test_a_pipe_in_the_folder_of_a_run_blocks_nothing(project: Path, name: str, line: str) -> None:
+    """A named pipe in place of a file of the store is not waited for; other runs are not disturbed."""
+    (project / ".loops").mkdir(exist_ok=True)
+    (project / ".loops/fix.yaml").write_text(
+        "name: fix\ninitial: a\nstates: {a: {action: 'true', next: b}, b: {terminal: true}}\n"
+    )
+    folder = project / ".loops/.running/odd-20240101-000000-0000"
+    folder.mkdir(parents=True)
+    (folder / "odd.events.jsonl").write_text("{}\n")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    command = [sys.executable, "-m", "llc", *line.split()]
+    done = subprocess.run(command, cwd=project, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert b"internal" not in done.stderr
+    assert done.returncode == 0 or line != "run fix"
