@@ -155,6 +155,16 @@ def _text(error: BaseException) -> str:
     return clean(text.strip(), 300)
 
 
+def client_cursor(connection: Connection) -> Any:
+    """A cursor that puts the values into the text of a statement, so that they take the types of columns."""
+    return psycopg.ClientCursor(connection)
+
+
+def is_database_error(error: Exception) -> bool:
+    """Whether the server or the connection caused an exception."""
+    return isinstance(error, psycopg.Error)
+
+
 def is_timeout(error: Exception) -> bool:
     """Whether a statement waited for a lock longer than it may."""
     return isinstance(error, psycopg.errors.LockNotAvailable)

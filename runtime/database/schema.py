@@ -76,7 +76,27 @@ _THIRD = """
 alter table runs add column parked jsonb;
 alter table runs add column parked_at timestamptz;
 """
-MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+# The ledgers and circuit breakers, as `runtime/ledger` has them in SQLite.
+_FOURTH = """
+create table limits (
+  scope text not null, name text not null, period text not null, unit text not null,
+  amount float8 not null check (amount >= 0), primary key (scope, name, period, unit));
+create table calls (
+  id bigint primary key generated always as identity, project text not null, run text not null,
+  seq bigint not null, day text not null, account text not null, agent text not null, model text not null,
+  usd float8 not null default 0 check (usd >= 0), tokens bigint not null default 0 check (tokens >= 0),
+  calls bigint not null default 0, seconds float8 not null default 0 check (seconds >= 0),
+  unknown bigint not null default 0, held_usd float8, held_tokens float8, held_calls float8,
+  held_seconds float8, pid integer, started text);
+create index calls_of_day on calls (day);
+create index calls_of_project on calls (project, day);
+create index calls_of_account on calls (account, day);
+create index calls_open on calls (project, run) where pid is not null;
+create table breakers (
+  account text primary key, until float8 not null, opened float8 not null, reason text not null,
+  failures integer not null, run text, pid integer, started text, probe float8);
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63

@@ -59,6 +59,9 @@ begin
     or (workflow_uuid = run_ || '/' || (n - 1) and status = 'SUCCESS');
   return n;
 end $$;
+-- As in SQLite, for the statements of `runtime/ledger`.
+create or replace function {schema}.instr(text_ text, part text) returns integer
+language sql immutable as $$ select strpos(text_, part) $$;
 -- A parked run continues: its answer has come.
 create or replace function {schema}.wake_run(run_ text) returns void
 language plpgsql as $$

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..database.connection import Address
+from ..database.shared_ledger import SharedLedger
 from ..database.store import Claim, DatabaseStore
 from ..database.stored_run import DatabaseRun, Fenced, deliver
 from ..execution.driver import JOBS
@@ -26,6 +27,7 @@ from ..host.errors import UserError
 from ..host.paths import RUNNING
 from ..journal.outcome import PARKED, Outcome
 from ..journal.run_folder import RunFolder
+from ..ledger import database as ledgers
 from ..models.worker import command_of
 from ..project.options import Values
 from ..trees.workspace import Workspace
@@ -40,8 +42,9 @@ NOT_OURS, FAILED = "not ours", "failed"
 PARK_S = 2.0
 
 
-def base_command() -> Command:
+def base_command(store: DatabaseStore) -> Command:
     """The command whose settings the runs of a worker have. Raises UserError."""
+    ledgers.shared = SharedLedger(store.address, store.project, store.owner.id, store.cache)
     values = Values("", queue=True, quiet=True)
     base = Command(values, Report(values, is_silent=True))
     base.configure()
@@ -247,7 +250,7 @@ class _Process:
         self.came = came
 
     def go(self) -> tuple[str, str]:
-        base = base_command()
+        base = base_command(self._store)
         begin(self._scheduler, base, self._store, self._run, None, self._ended)
         self._scheduler.go(self._on_wait)
         self._store.close()

@@ -83,7 +83,6 @@ class Worker:
         # The heartbeat begins before the rest of the worker is there.
         self._is_ready = self._is_leaving = False
         self._next_health = clock.monotonic() + HEALTH_S
-        self._base = base_command()
         with connect(address) as connection:
             schema.check(connection, address)
         place_for(at_once, at_once)
@@ -92,6 +91,7 @@ class Worker:
         self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage)
         self._store = open_store(address, owner=self._owner)
         self._store.on_outage = self._on_outage
+        self._base = base_command(self._store)
         self._watch = Watch(address, self._owner, self._on_deaths)
         self._engine = Engine(address, self._owner.id, self._store.project, labels, at_once, self._perform)
         self._is_ready = True

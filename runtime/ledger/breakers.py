@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..host import clock, processes
+from ..host import clock
 from . import database
 
 TYPE_CHECKING = False
@@ -85,10 +85,10 @@ def admit(account: str, run: str) -> Admission:
             return Admission(None)
         if _is_held(row, now):
             return Admission(row.breaker)
-        pid = processes.getpid()
+        pid, started = database.holder()
         db.execute(
             "UPDATE breakers SET run = ?, pid = ?, started = ?, probe = ? WHERE account = ?",
-            (run, pid, processes.start_time(pid), now, account),
+            (run, pid, started, now, account),
         )
         return Admission(None, True)
 
@@ -101,7 +101,8 @@ def trip(account: str, reason: str, resets_at: float | None, run: str) -> Breake
     """
     now = clock.time()
     with database.transaction() as db:
-        db.execute(_TABLE)
+        if not database.has_breakers(db):
+            db.execute(_TABLE)
         row = _row(db, account)
         failures, until = 1, 0.0
         if row is not None:
@@ -113,9 +114,9 @@ def trip(account: str, reason: str, resets_at: float | None, run: str) -> Breake
         if until == 0.0 or resets_at is not None:
             until = max(until, next_probe(resets_at, failures, now))
         breaker = Breaker(account, until, now, reason[:_REASON], failures)
+        db.execute("DELETE FROM breakers WHERE account = ?", (account,))
         db.execute(
-            "INSERT OR REPLACE INTO breakers (account, until, opened, reason, failures)"
-            " VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO breakers (account, until, opened, reason, failures) VALUES (?, ?, ?, ?, ?)",
             breaker[:5],
         )
         return breaker
@@ -134,14 +135,15 @@ def close(account: str) -> bool:
         return False
     with database.transaction() as db:
         return (
-            _has_table(db) and db.execute("DELETE FROM breakers WHERE account = ?", (account,)).rowcount > 0
+            database.has_breakers(db)
+            and db.execute("DELETE FROM breakers WHERE account = ?", (account,)).rowcount > 0
         )
 
 
 def release(account: str, run: str) -> None:
     """A probe ended without a result about the quota: the next call may probe. Raises `LedgerError`."""
     with database.transaction() as db:
-        if _has_table(db):
+        if database.has_breakers(db):
             db.execute(
                 "UPDATE breakers SET run = NULL, pid = NULL, started = NULL, probe = NULL"
                 " WHERE account = ? AND run = ?",
@@ -152,7 +154,7 @@ def release(account: str, run: str) -> None:
 def open_breakers() -> list[Breaker]:
     """The breakers of all accounts that are not closed. Raises `LedgerError`."""
     with database.transaction(is_writing=False) as db:
-        if not _has_table(db):
+        if not database.has_breakers(db):
             return []
         names = [name for (name,) in db.execute("SELECT account FROM breakers ORDER BY account")]
         rows = [_row(db, name) for name in names]
@@ -170,7 +172,7 @@ class _Row(NamedTuple):
 
 def _row(db: sqlite3.Connection, account: str) -> _Row | None:
     """The row of an account; None if there is none that can be read."""
-    if not _has_table(db):
+    if not database.has_breakers(db):
         return None
     found = db.execute(
         "SELECT until, opened, reason, failures, run, pid, started, probe FROM breakers WHERE account = ?",
@@ -195,9 +197,6 @@ def _is_held(row: _Row, now: float) -> bool:
     if _is_open(row, now):
         return True
     is_recent = abs(now - row.probe) < PROBE_TIME
-    return row.pid is not None and is_recent and processes.is_alive(row.pid, row.started)
-
-
-def _has_table(db: sqlite3.Connection) -> bool:
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'breakers'"
-    return db.execute(query).fetchone() is not None
+    return (
+        row.pid is not None and is_recent and database.is_alive(row.breaker.run or "", row.pid, row.started)
+    )

@@ -11,7 +11,7 @@ import os.path
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..host import files, processes
+from ..host import files
 from ..host.paths import HISTORY, ROOT, RUNNING
 from ..journal import run_history
 from ..journal.events import ActionStart, AgentActed, EffectStart
@@ -25,6 +25,8 @@ from .limits import Limit
 
 def this_project() -> str:
     """The path of the current project, links followed; bytes that are not UTF-8 as `\\xNN`."""
+    if database.shared is not None:
+        return database.shared.project
     path = files.realpath(ROOT or ".")
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -137,14 +139,18 @@ def settle_by_journal(left: ledger.Open) -> None:
 
 
 def _is_alive(left: ledger.Open) -> bool:
-    if processes.is_alive(left.pid, left.started):
+    if database.is_alive(left.run, left.pid, left.started):
         return True
+    if database.shared is not None:
+        return False
     # Its process may be out of sight, in another container.
     folder = _folder(left)
     return folder is not None and locks.is_live(folder)
 
 
 def _folder(left: ledger.Open) -> RunFolder | None:
+    if database.shared is not None:
+        return database.shared.folder(left.project, left.run)
     for kind in (RUNNING, HISTORY):
         path = os.path.join(left.project, kind, left.run)
         if files.isdir(path):

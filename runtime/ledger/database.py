@@ -12,8 +12,9 @@ import os.path
 import sqlite3
 from collections.abc import Iterator
 
-from ..host import environment, files
+from ..host import environment, files, processes
 from ..host.errors import Failure, reason
+from ..journal.run_folder import RunFolder
 
 FILE = "ledger.sqlite"
 FORMAT = 1
@@ -49,18 +50,59 @@ class LedgerError(Failure):
         super().__init__("unusable-ledger", message, help)
 
 
+class Tables:
+    """Tables in another place: those of a cluster, which all its workers share."""
+
+    # The name of the project in them, and the place for people.
+    project: str
+
+    @property
+    def place(self) -> str:
+        raise NotImplementedError
+
+    def transaction(self, is_writing: bool) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        """A transaction; one that writes is alone. Raises `LedgerError`."""
+        raise NotImplementedError
+
+    def has_limits(self) -> bool:
+        """Whether there is a limit, also where that cannot be read."""
+        raise NotImplementedError
+
+    def holder(self) -> tuple[int, str]:
+        """How this process marks its calls, as `is_alive` understands it."""
+        raise NotImplementedError
+
+    def is_alive(self, run: str, pid: int, started: str) -> bool:
+        """Whether the process that marked a call still drives the run."""
+        raise NotImplementedError
+
+    def folder(self, project: str, run: str) -> RunFolder | None:
+        """The record of a run; None if there is none."""
+        raise NotImplementedError
+
+
+# Where this process drives runs of a cluster.
+shared: Tables | None = None
+
+
 def place() -> str:
     """The path of the database."""
+    if shared is not None:
+        return shared.place
     return os.path.join(_folder(), FILE)
 
 
 def has_limits() -> bool:
     """Whether the database contains a limit, also if it cannot be read."""
+    if shared is not None:
+        return shared.has_limits()
     return files.lexists(os.path.join(_folder(), _MARK))
 
 
 def mark_limits(has_any: bool) -> None:
     """Record whether the database contains a limit. Raises OSError."""
+    if shared is not None:
+        return
     path = os.path.join(_folder(), _MARK)
     if has_any:
         files.close(files.open_handle(path, files.O_WRONLY | files.O_CREAT, 0o600))
@@ -71,12 +113,16 @@ def mark_limits(has_any: bool) -> None:
 
 def exists() -> bool:
     """Whether there is a database."""
-    return files.exists(place())
+    return shared is not None or files.exists(place())
 
 
 @contextlib.contextmanager
 def transaction(is_writing: bool = True) -> Iterator[sqlite3.Connection]:
     """A transaction on the database, which is created if it does not exist. Raises `LedgerError`."""
+    if shared is not None:
+        with shared.transaction(is_writing) as db:
+            yield db
+        return
     path = place()
     try:
         files.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -101,6 +147,23 @@ def transaction(is_writing: bool = True) -> Iterator[sqlite3.Connection]:
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
+
+
+def has_breakers(db: sqlite3.Connection) -> bool:
+    """Whether there is a table of circuit breakers."""
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'breakers'"
+    return shared is not None or db.execute(query).fetchone() is not None
+
+
+def holder() -> tuple[int, str]:
+    """How this process marks its calls, as `is_alive` understands it."""
+    pid = processes.getpid()
+    return shared.holder() if shared is not None else (pid, processes.start_time(pid))
+
+
+def is_alive(run: str, pid: int, started: str) -> bool:
+    """Whether the process that marked a call is there."""
+    return processes.is_alive(pid, started) if shared is None else shared.is_alive(run, pid, started)
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:

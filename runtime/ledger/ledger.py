@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ...ir.effects import UNITS
-from ..host import clock, processes
+from ..host import clock
 from . import database
 from .limits import ACCOUNT, ALL, PROJECT, Limit, days_back, first_day, renewal
 
@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 _CHARGED = {
     ALL: "? = ''",
     PROJECT: "project = ?",
-    ACCOUNT: "? IN (account, substr(account, 1, instr(account, ':') - 1))",
+    ACCOUNT: "? IN (account, substr(account, 1, instr(account || ':', ':') - 1))",
 }
 
 
@@ -105,7 +105,11 @@ def limits() -> list[Limit]:
 def set_limit(limit: Limit) -> None:
     """Set a limit. Raises `LedgerError`, and OSError."""
     with database.transaction() as db:
-        db.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?)", limit)
+        db.execute(
+            "INSERT INTO limits VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (scope, name, period, unit) DO UPDATE SET amount = excluded.amount",
+            limit,
+        )
         database.mark_limits(True)
 
 
@@ -113,7 +117,7 @@ def remove_limits(scope: str, name: str, period: str | None) -> int:
     """Remove the limits of a ledger, in all units; how many there were. period: None for any."""
     with database.transaction() as db:
         found = db.execute(
-            "DELETE FROM limits WHERE scope = ? AND name = ? AND period = ifnull(?, period)",
+            "DELETE FROM limits WHERE scope = ? AND name = ? AND period = coalesce(?, period)",
             (scope, name, period),
         ).rowcount
         database.mark_limits(bool(_limits(db)))
@@ -155,13 +159,13 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
         for balance in balances:
             if wanted.get(balance.limit.unit, 0) > balance.left + _ROUNDING:
                 return Denied(balance.limit, balance.spent, False)
-        pid = processes.getpid()
+        pid, started = database.holder()
         row = db.execute(
             "INSERT INTO calls (project, run, seq, day, account, agent, model, calls, pid, started,"
             " held_usd, held_tokens, held_calls, held_seconds) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 *(call.project, call.run, call.seq, first_day("day", now)),
-                *(call.account, call.agent, call.model, 0, pid, processes.start_time(pid)),
+                *(call.account, call.agent, call.model, 0, pid, started),
                 *(wanted.get(unit) for unit in UNITS),
             ),
         ).lastrowid
@@ -220,9 +224,9 @@ def _fold(db: sqlite3.Connection, before: str) -> None:
     db.execute(
         f"INSERT INTO calls ({keys}, run, seq, usd, tokens, calls, seconds, unknown)"
         f" SELECT {keys}, '', 0, sum(usd), sum(tokens), sum(calls), sum(seconds), sum(unknown) FROM calls"
-        f" WHERE id IN folded GROUP BY {keys}"
+        f" WHERE id IN (SELECT id FROM folded) GROUP BY {keys}"
     )
-    db.execute("DELETE FROM calls WHERE id IN folded")
+    db.execute("DELETE FROM calls WHERE id IN (SELECT id FROM folded)")
 
 
 class Open(NamedTuple):
@@ -241,7 +245,7 @@ def open_reservations(project: str | None = None, run: str | None = None) -> lis
     with database.transaction(is_writing=False) as db:
         rows = db.execute(
             "SELECT id, project, run, seq, pid, started FROM calls WHERE pid IS NOT NULL"
-            " AND project = ifnull(?, project) AND run = ifnull(?, run)",
+            " AND project = coalesce(?, project) AND run = coalesce(?, run)",
             (project, run),
         )
         return [Open(*row) for row in rows]
@@ -275,7 +279,7 @@ def usage_by_day(first: str) -> list[dict[str, Any]]:
     keys = "day, project, account, agent, model"
     with database.transaction(is_writing=False) as db:
         rows = db.execute(
-            f"SELECT {keys}, sum(calls), total(usd), sum(tokens), total(seconds), sum(unknown) FROM calls"
+            f"SELECT {keys}, sum(calls), sum(usd), sum(tokens), sum(seconds), sum(unknown) FROM calls"
             f" WHERE day >= ? AND pid IS NULL GROUP BY {keys} ORDER BY day DESC, {keys}",
             (first,),
         )
@@ -290,7 +294,7 @@ def _balance(db: sqlite3.Connection, limit: Limit, now: float) -> Balance:
     unit = limit.unit
     assert unit in UNITS
     spent, held, unknown = db.execute(
-        f"SELECT total({unit}), total(held_{unit}), total(unknown) FROM calls"
+        f"SELECT coalesce(sum({unit}), 0.0), coalesce(sum(held_{unit}), 0.0), sum(unknown) FROM calls"
         f" WHERE day >= ? AND {_CHARGED[limit.scope]}",
         (first_day(limit.period, now), limit.name),
     ).fetchone()

@@ -9,6 +9,7 @@ from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import ledgers
 from .. import parameters as cli
+from .. import verbs
 from ..output import write, write_json
 
 
@@ -34,6 +35,7 @@ def budget(
     days: Annotated[
         cli.Count, cli.option("--days", "N", "Show what was used in the last N days.", least=1)
     ] = None,
+    db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
     """Show or set what agents and models may use per day, project and account.
@@ -46,6 +48,8 @@ def budget(
         llc budget close account:claude
         llc budget --days 7 --json
     """
+    if db is not None:
+        verbs.load("database.shared_ledger:use", 2)(db)
     if action == "close" and ledger is not None and amount is None:
         told = ledgers.close_breaker(ledger)
         if not json:
