@@ -15,6 +15,7 @@ from typing import Any
 from ..host import clock, files
 from ..host.coroutines import Apart, Steps
 from ..host.errors import Failure, UserError, suggest
+from ..host.keeper import Kept
 from ..host.paths import ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import locks
@@ -43,6 +44,11 @@ class Claim:
         self._on_close = on_close
         self._is_open = True
         self.status = "stopped"
+        self.kept: dict[str, Kept] = {}
+
+    def fileno(self) -> int:
+        """There is no handle, so that actions end with their driver: another machine may take the run over."""
+        return -1
 
     def tell(self, **changes: Any) -> None:
         """Nothing: the table of runs has the owner and the scope."""

@@ -12,7 +12,7 @@ import os.path
 import stat
 
 from ...ir.python_internals import suppress
-from ..host import clock, environment, files, pipes, processes, signals
+from ..host import clock, environment, files, keeper, pipes, processes, signals
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
 
@@ -30,7 +30,13 @@ LINGER = 0.1
 # How often the exit is asked for where the system has no pidfd, and whether a group is empty.
 POLL_EXIT = 0.01
 _CHUNK = 1 << 16
-_DEFAULT_SIGNALS = (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGCHLD)
+# An action that took less than this many seconds as often as this is not given to the keeper of actions, which
+# costs a tenth of a short step; and of how many that is known.
+_SHORT = 0.01
+_TIMES = 3
+_MANY = 1000
+# How often the files of an action are looked at that has survived its driver, in seconds.
+_LOOK = 0.02
 # Pipes of background children that outlive their step, kept open and drained so that they do not
 # die of SIGPIPE; the oldest are closed beyond this many.
 MAX_LEFT_BEHIND = 64
@@ -73,7 +79,9 @@ class ProcessOptions:
         grace: float = GRACE,
         idle_s: float | None = None,
         must_stop: Callable[[], bool] | None = None,
+        about: dict[str, Any] | None = None,
     ) -> None:
+        self.about = about or {}
         self.given = given
         self.env = env or {}
         self.stop_signals = stop_signals
@@ -99,6 +107,8 @@ class Runner:
         while self._null <= 2:
             self._null = pipes.dup(self._null)
         self._left_behind: list[int] = []
+        # How often an action was short, by state or program.
+        self._short: dict[str, int] = {}
         if signals.getsignal(signals.SIGCHLD) == signals.SIG_IGN:
             # Inherited from a careless parent; with it the system throws exit codes away.
             with suppress(ValueError):  # only the main thread may change it
@@ -138,31 +148,45 @@ class Runner:
         `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait was cut short (the group has
         been ended then); what a callback of the context raises goes through, and ends the group too.
         """
-        started = clock.monotonic()
-        limit, limited_by = context.limit(args, own="action")
-        if limit is not None and limit <= 0:
-            return failure(context, 124, timed_out=limited_by)
-        given = options.given
-        if given is None:
-            child = _Child(self, path, argv, context, self._null, options)
+        kept = context.kept.take() if context.kept is not None else None
+        if kept is not None:
+            started, limited_by = kept.facts["begun"], kept.facts["limited_by"]
+            limit = None if kept.facts["end"] is None else kept.facts["end"] - started
+            child: _Child = _KeptChild(self, kept, context, options)
         else:
-            # A file, not a pipe: a program that does not read its input is not waited for.
-            with files.TemporaryFile() as source:
-                source.write(given.encode("utf-8", "surrogateescape"))
-                source.seek(0)
-                child = _Child(self, path, argv, context, source.fileno(), options)
+            started = clock.monotonic()
+            limit, limited_by = context.limit(args, own="action")
+            if limit is not None and limit <= 0:
+                return failure(context, 124, timed_out=limited_by)
+            times = (started, None if limit is None else started + limit, limited_by)
+            if options.given is None:
+                child = _Child(self, path, argv, context, self._null, options, times)
+            else:
+                # A file, not a pipe: a program that does not read its input is not waited for.
+                with files.TemporaryFile() as source:
+                    source.write(options.given.encode("utf-8", "surrogateescape"))
+                    source.seek(0)
+                    child = _Child(self, path, argv, context, source.fileno(), options, times)
         try:
             end = None if limit is None else started + limit
             timed_out = child.watch(end, limited_by, self._left_behind)
         except BaseException:
             child.abandon()
             raise
+        if child.is_lost:
+            return failure(context, 1, kind="unknown-outcome", message=_LOST)
+        took = clock.monotonic() - started
+        key = context.state or argv[-1]
+        if took < _SHORT and len(self._short) < _MANY:
+            self._short[key] = self._short.get(key, 0) + 1
+        else:
+            self._short.pop(key, None)
         exit_code = processes.waitstatus_to_exitcode(child.status or 0)
         result: dict[str, Any] = {
             "output": child.output.finish(),
             "stderr": child.stderr.finish(),
             "exit_code": exit_code if exit_code >= 0 else 128 - exit_code,
-            "duration_ms": round((clock.monotonic() - started) * 1000),
+            "duration_ms": round(took * 1000),
             "elapsed_ms": context.elapsed_ms(),
         }
         if exit_code < 0:
@@ -179,36 +203,19 @@ class Runner:
             result["truncated"] = truncated
         return result
 
-    def spawn(
-        self,
-        path: str,
-        argv: list[str],
-        context: Context,
-        source: int,
-        output: int,
-        errors: int,
-        more: Mapping[bytes, bytes],
-    ) -> int:
+    def is_short(self, context: Context, argv: Sequence[str]) -> bool:
+        """Whether an action has been short as often as it takes."""
+        return self._short.get(context.state or argv[-1], 0) >= _TIMES
+
+    def environment(self, context: Context, more: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """The environment variables of an action."""
         env = {**self.env, **more} if more else self.env
         for name, value in context.variables.items():
             if value is None:
                 env.pop(name.encode(), None)  # an outer run's value must not show through
             else:
                 env[name.encode()] = value.encode("utf-8", "replace")
-        # In UTF-8 whatever the locale says: that is what the loop's text is.
-        return processes.posix_spawnp(
-            path.encode("utf-8", "surrogateescape"),
-            [word.encode("utf-8", "surrogateescape") for word in argv],
-            env,
-            file_actions=(
-                (processes.POSIX_SPAWN_DUP2, source, 0),
-                (processes.POSIX_SPAWN_DUP2, output, 1),
-                (processes.POSIX_SPAWN_DUP2, errors, 2),
-            ),
-            setsid=True,
-            setsigmask=(),
-            setsigdef=_DEFAULT_SIGNALS,
-        )
+        return env
 
     def drain(self, descriptor: int) -> bool:
         """Drop what a background child wrote; whether its pipe is still open."""
@@ -230,7 +237,16 @@ class Runner:
 
 
 class _Child:
-    """A running process group and its two pipes."""
+    """A running process group and its two pipes.
+
+    is_lost: nobody knows what became of it.
+    """
+
+    # An action of the keeper's, which tells how it ends; None for a child of this process.
+    _kept: keeper.Action | keeper.Kept | None = None
+    status: int | None = None
+    is_lost = False
+    _exit = -1
 
     def __init__(
         self,
@@ -240,31 +256,52 @@ class _Child:
         context: Context,
         source: int,
         options: ProcessOptions,
+        times: tuple[float, float | None, str],
     ) -> None:
-        self._runner = runner
-        self._options = options
-        self._context = context
-        self.status: int | None = None
-        self._exit = -1
+        self._prepare(runner, context, options)
         ends: list[int] = []
         try:
             ends += pipes.pipe()
             ends += pipes.pipe()
             output, output_end, errors, errors_end = ends
             self._since = processes.tick_now()
-            self.pid = runner.spawn(path, argv, context, source, output_end, errors_end, options.env)
+            # In UTF-8 whatever the locale says: that is what the loop's text is.
+            words = [word.encode("utf-8", "surrogateescape") for word in argv]
+            env = runner.environment(context, options.env)
+            if keeper.is_guarded(context.folder) and not runner.is_short(context, argv):
+                facts = {
+                    "folder": context.folder,
+                    "effect": context.effect_id,
+                    "begun": times[0],
+                    "end": times[1],
+                    "limited_by": times[2],
+                    "signals": options.stop_signals,
+                    "grace": options.grace,
+                    "about": options.about,
+                }
+                handles = (source, output_end, errors_end, output, errors)
+                self._kept = keeper.start(path, words, env, handles, facts)
+            if self._kept is not None:
+                self.pid, self._exit = self._kept.pid, self._kept.fileno()
+            else:
+                self.pid = processes.start(path, words, env, source, output_end, errors_end)
         except (OSError, ValueError) as error:
             for descriptor in ends:
                 files.close(descriptor)
             raise NotStarted(argv[0], error) from error
         files.close(output_end)
         files.close(errors_end)
-        self.output = Capture("output", context)
-        self.stderr = Capture("stderr", context)
         self._streams = {output: self.output, errors: self.stderr}
         self._poller = pipes.poll()
         self._poller.register(output, pipes.POLLIN)
         self._poller.register(errors, pipes.POLLIN)
+
+    def _prepare(self, runner: Runner, context: Context, options: ProcessOptions) -> None:
+        self._runner = runner
+        self._options = options
+        self._context = context
+        self.output = Capture("output", context)
+        self.stderr = Capture("stderr", context)
 
     def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
         """Read until the process has ended; what ended it early (`limited_by`, "idle", "stopped") or None."""
@@ -273,14 +310,15 @@ class _Child:
         self._heard = clock.monotonic()
         if context.on_process is not None:
             context.on_process(self.pid, processes.new_start_time(self.pid, self._since))
-        self._exit = _exit_descriptor(self.pid)
+        if self._kept is None:
+            self._exit = _exit_descriptor(self.pid)
         if self._exit >= 0:
             poller.register(self._exit, pipes.POLLIN)
         interrupt, on_tick = context.interrupt, context.on_tick
         poller.register(interrupt, pipes.POLLIN)
         for descriptor in left_behind:
             poller.register(descriptor, pipes.POLLIN)
-        longest = POLL_EXIT if self._exit < 0 else None if on_tick is None else TICK
+        longest = self._longest_wait(on_tick is not None)
         next_tick = clock.monotonic() + TICK
         stopped_by: str | None = None
         while self.status is None:
@@ -318,8 +356,20 @@ class _Child:
         """End everything at once: the caller cannot go on."""
         if self.status is None:
             _signal_group(self.pid, signals.SIGKILL)
-            _, self.status = processes.waitpid(self.pid, 0)
+            if self._kept is None:
+                _, self.status = processes.waitpid(self.pid, 0)
         self._close()
+        keeper.release(self._context.effect_id)
+
+    def _longest_wait(self, ticks: bool) -> float | None:
+        """For how many seconds to wait for an event at most."""
+        return POLL_EXIT if self._exit < 0 else TICK if ticks else None
+
+    def _read(self, descriptor: int, stream: str) -> bytes:
+        if self._kept is None:
+            return files.read(descriptor, _CHUNK)
+        assert isinstance(self._kept, keeper.Action)
+        return self._kept.read(descriptor, stream, _CHUNK)
 
     def _turn(self, wait: float | None) -> bool:
         """Wait for one round of events and take them; whether there were any."""
@@ -327,7 +377,7 @@ class _Child:
         for descriptor, _ in events:
             capture = self._streams.get(descriptor)
             if capture is not None:
-                data = files.read(descriptor, _CHUNK)
+                data = self._read(descriptor, capture.stream)
                 if data:
                     if self._options.idle_s is not None:
                         self._heard = clock.monotonic()
@@ -342,12 +392,20 @@ class _Child:
                 self._poller.unregister(descriptor)  # its count is looked at, and it stays readable
             elif not self._runner.drain(descriptor):
                 self._poller.unregister(descriptor)
-        if self._exit < 0:
+        if self._exit < 0 and self._kept is None:
             self._reap()
         return bool(events)
 
     def _reap(self) -> None:
-        if self.status is None:
+        if self._kept is not None:
+            self._poller.unregister(self._exit)
+            self._exit = -1
+            try:
+                self.status = self._kept.wait_status()
+            except keeper.KeeperDied:
+                self.is_lost, self.status = True, 0
+                _signal_group(self.pid, signals.SIGKILL)
+        elif self.status is None:
             pid, status = processes.waitpid(self.pid, processes.WNOHANG)
             if pid:
                 self.status = status
@@ -389,11 +447,63 @@ class _Child:
         for descriptor in self._streams:
             files.close(descriptor)
         self._streams.clear()
-        if self._exit >= 0:
+        if self._exit >= 0 and self._kept is None:
             files.close(self._exit)
-            self._exit = -1
+        self._exit = -1
         self.output.close()
         self.stderr.close()
+
+
+class _KeptChild(_Child):
+    """A process group that has survived the driver that had started it."""
+
+    _kept: keeper.Kept
+
+    def __init__(self, runner: Runner, kept: keeper.Kept, context: Context, options: ProcessOptions) -> None:
+        self._prepare(runner, context, options)
+        self._kept = kept
+        self.pid = kept.pid
+        self._since = -1
+        self._streams = {}
+        self._exit = kept.fileno()
+        self._poller = pipes.poll()
+        if kept.status is not None:
+            self._take_rest()
+            self.status = kept.status
+
+    def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
+        if self.status is not None:
+            self._close()
+            return self._kept.facts.get("timed_out")
+        return super().watch(end, limited_by, left_behind) or self._kept.facts.get("timed_out")
+
+    def _longest_wait(self, ticks: bool) -> float | None:
+        return _LOOK
+
+    def _turn(self, wait: float | None) -> bool:
+        found = self._take()
+        return super()._turn(0 if found else wait) or found
+
+    def _read_rest(self) -> None:
+        self._take_rest()
+
+    def _take(self) -> bool:
+        """Take what has been written since the last time; whether there was anything."""
+        found = False
+        for capture in (self.output, self.stderr):
+            data = self._kept.read(capture.stream, _CHUNK)
+            if data:
+                found = True
+                self._heard = clock.monotonic()
+                capture.feed(data)
+        return found
+
+    def _take_rest(self) -> None:
+        while self._take():
+            pass
+
+
+_LOST = "what became of it is not known: the process was killed that keeps the actions of llc"
 
 
 def end_process_group(pid: int) -> int:

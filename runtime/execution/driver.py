@@ -14,6 +14,7 @@ from ...ir.effects import EFFECTS, argument_problem
 from ...ir.python_internals import deque
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
+from ..host import keeper
 from ..host.coroutines import Apart, Steps, alone
 from ..host.effect_context import (
     TICK,
@@ -40,7 +41,7 @@ from .run_record import RunRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from ..journal.agent_history import AgentHistory
@@ -67,7 +68,8 @@ class Driver:
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
     jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
     once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for it.
-    interrupted: what agents did before, whose sessions are to be continued, by effect. checkpoints: where to
+    interrupted: what agents did before, whose sessions are to be continued, by effect. kept: actions that have
+    survived an earlier driver, by effect. checkpoints: where to
     keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may
     use in all. has_input: whether a person may be asked. spending(): what the run may spend, asked for at the
     first effect that may use it; None for what it likes. waited: for how many seconds effects have waited in
@@ -89,6 +91,7 @@ class Driver:
         refusals: tuple[type[Exception], ...] = (),
         settle: Callable[[Effect], dict[str, Any] | None] | None = None,
         interrupted: dict[int, AgentHistory] | None = None,
+        kept: Mapping[int, keeper.Kept] | None = None,
         jobs: int | None = None,
         pool: EffectPool | None = None,
         checkpoints: Checkpoints | None = None,
@@ -103,6 +106,7 @@ class Driver:
         self._waited = waited or {}
         self._settles = settle
         self._interrupted_agents = interrupted or {}
+        self._kept = kept or {}
         self._refusals = refusals
         self._machine = machine
         self._world = world
@@ -288,6 +292,7 @@ class Driver:
             self._paused = str(args.get("reason"))
         if row.acts:
             self._record.sync_later()
+            keeper.release(f"{self._run.id}/{effect.seq}")
         if row.waits:
             self._display.effect_end(kind, result)
         self._record.changed()
@@ -424,6 +429,7 @@ class Driver:
             if EFFECTS[effect.kind].acts:
                 self._record.sync_later()
                 self._record.is_unsynced = True
+                keeper.release(f"{self._run.id}/{seq}")
             if EFFECTS[effect.kind].waits:
                 display.effect_end(effect.kind, about)
             self._record.changed()
@@ -488,6 +494,7 @@ class Driver:
             cap_usd=None if spending is None else spending.cap(seq),
             interrupted=self._interrupted_agents.pop(seq, None),
             waited_s=self._waited.get(seq, 0.0),
+            kept=self._kept.get(seq),
         )
 
     def _tick(self) -> float:

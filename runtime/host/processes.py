@@ -26,11 +26,11 @@ from os import (
 )
 from os import _exit as exit_now
 
-from . import files, load
+from . import files, load, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from os import pidfd_open
     from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_NOFILE, getrlimit, setrlimit
     from signal import pidfd_send_signal
@@ -52,10 +52,34 @@ _DEFERRED = {
 }
 
 
+# Handled by default in a program that is started, whatever this process does with them.
+_DEFAULT_SIGNALS = (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGCHLD)
 _boot: str | None = None
 # Whether a new process's start tick can be read from the clock; None until one was compared.
 _is_clock_right: bool | None = None
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+
+
+def start(
+    path: str, argv: Sequence[bytes], env: Mapping[bytes, bytes], source: int, output: int, errors: int
+) -> int:
+    """Start a program in a session of its own, with these handles as its standard ones; its pid.
+
+    A path without a slash is looked for on PATH. Raises OSError and ValueError.
+    """
+    return posix_spawnp(
+        path.encode("utf-8", "surrogateescape"),
+        argv,
+        env,
+        file_actions=(
+            (POSIX_SPAWN_DUP2, source, 0),
+            (POSIX_SPAWN_DUP2, output, 1),
+            (POSIX_SPAWN_DUP2, errors, 2),
+        ),
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )
 
 
 def start_time(pid: int) -> str:

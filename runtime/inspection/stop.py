@@ -274,6 +274,12 @@ def _apart(holders: list[Holder], wanted: set[str]) -> tuple[list[Holder], list[
 
 def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
     if was_killed:
+        with contextlib.suppress(UserError):
+            keeper = Holder.find(run)
+            if keeper is not None:  # its actions have survived it
+                keeper.ask()
+                keeper.wait(_LAST)
+                keeper.close()
         end_leftovers(run)
     if not files.exists(run.path):
         run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))

@@ -28,7 +28,7 @@ _HELD = {
         ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host"), str
     ),
     **dict.fromkeys(("pid", "ticket"), int),
-    **dict.fromkeys(("background", "queued"), bool),
+    **dict.fromkeys(("background", "queued", "kept"), bool),
     **dict.fromkeys(("scope", "waits_for"), list),
 }
 _LONGEST_START = 1 << 20

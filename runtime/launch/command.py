@@ -16,7 +16,7 @@ from ...vm.machine.machine import Machine
 from ..effects.world import World
 from ..execution.driver import Driver
 from ..execution.observer import Display, QuietDisplay
-from ..host import clock, environment, files, secrets
+from ..host import clock, environment, files, keeper, secrets
 from ..host.coroutines import Steps
 from ..host.effect_context import Interrupt, WorldLike
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
@@ -336,6 +336,7 @@ class Command:
             # Everything up to now lives until the end (`entry`): collect only what the run allocates.
             gc.freeze()
             gc.enable()
+        keeper.guard(self.folder.path, lock.fileno())
         try:
             ended = yield from self.driver.steps(*start)
             if ended.status != "interrupted":
@@ -349,6 +350,7 @@ class Command:
                     retention.after(self.folder, *self.retention)
             return ended
         finally:
+            keeper.unguard(self.folder.path)
             self.world.close()
             try:
                 journal.close()

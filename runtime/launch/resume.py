@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # What a lock file contains about the process that holds it, as opposed to its run.
 _OF_HOLDER = (
     *("run", "pid", "start_time", "since", "scope", "parent", "background", "host"),
-    *("queued", "ticket", "waits_for"),
+    *("queued", "ticket", "waits_for", "kept"),
 )
 
 
@@ -163,6 +163,7 @@ def _go_on(
                 command.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
     command.image = image = machine.image
     in_doubt = InDoubt(folder, position, machine.waiting, values.on_unknown, command.report.errors, interrupt)
+    in_doubt.kept = {int(name.rpartition("/")[2]): action for name, action in lock.kept.items()}
     policies = in_doubt.settle()
     folder.check_room()
     kept = folder.set_aside(position.cut) if position.cut is not None else None
@@ -217,6 +218,7 @@ def _go_on(
             begun=history.started_at,
             settle=in_doubt.settle_again,
             interrupted=in_doubt.agents,
+            kept=in_doubt.kept,
             doubtful=position.marks,
             waited=parked.waited if parked is not None else None,
         )

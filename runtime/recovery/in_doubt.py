@@ -15,6 +15,7 @@ from ..effects.performers import can_continue
 from ..host import terminal
 from ..host.effect_context import LONGEST_WAIT, Interrupt
 from ..host.errors import Failure
+from ..host.keeper import Kept
 from ..host.leftovers import AGENT_SIGNALS, end_effect
 from ..host.screen import Screen
 from ..host.secrets import masked
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# The policy for an effect whose action has survived its driver.
+TAKE_OVER = "take-over"
 # What an effect that is to fail has for a result.
 RESULT = {
     "output": "",
@@ -44,7 +47,8 @@ class InDoubt(LightRecord):
     """Decisions on the effects in doubt of a `position`; `on_unknown` overrides their own policy.
 
     waiting: the effects that the program waits for. agents: what the agents did whose sessions are to be
-    continued, by effect; known once the effects are settled.
+    continued, by effect; known once the effects are settled. kept: actions that have survived their driver,
+    by effect; afterwards those whose results are used.
     """
 
     run: RunFolder
@@ -54,6 +58,7 @@ class InDoubt(LightRecord):
     screen: Screen
     interrupt: Interrupt
     agents: dict[int, AgentHistory] = field(factory=dict)
+    kept: dict[int, Kept] = field(factory=dict)
 
     def settle(self) -> dict[int, str]:
         """End the processes of effects in doubt; returns the policies of the pending ones, by number.
@@ -67,6 +72,8 @@ class InDoubt(LightRecord):
         begun = [
             seq for seq, recorded in position.open.items() if recorded is not None and recorded.is_started
         ]
+        taken = self._take_over(begun)
+        begun = [seq for seq in begun if seq not in taken]
         for seq in begun:
             self._end_leftover(seq, position.open[seq])
             position.settled(seq)
@@ -74,7 +81,20 @@ class InDoubt(LightRecord):
         policies = {seq: self._policy(effects[seq]) for seq in begun}
         for seq in [seq for seq in self.agents if policies[seq] != CONTINUE]:
             del self.agents[seq]
-        return {seq: policy for seq, policy in policies.items() if policy is not None}
+        return taken | {seq: policy for seq, policy in policies.items() if policy is not None}
+
+    def _take_over(self, begun: list[int]) -> dict[int, str]:
+        """Let go of actions whose results nothing waits for; returns the policies of the others."""
+        for seq in [seq for seq in self.kept if seq not in begun]:
+            self.kept.pop(seq).release()
+        for seq, action in self.kept.items():
+            self.position.settled(seq)
+            effect = self.waiting[seq]
+            what = masked(str(effect.args.get("command") or effect.args.get("name") or effect.kind))
+            did = "goes on" if action.status is None else "ended"
+            line = what.strip().partition("\n")[0][:80]
+            self.screen.write(f"note: `{line}` {did} without llc; its result is used\n")
+        return dict.fromkeys(self.kept, TAKE_OVER)
 
     def settle_again(self, effect: Effect) -> dict[str, Any] | None:
         """The result of a later effect that may have happened in the lost part; None to perform it."""

@@ -16,7 +16,7 @@ import os.path
 
 from ...ir import light_json
 from ...ir.light_records import LightRecord
-from ..host import clock, environment, files, pipes, processes, threads
+from ..host import clock, environment, files, keeper, pipes, processes, threads
 from ..host.coroutines import Steps, alone
 from ..host.effect_context import Interrupt
 from ..host.errors import Failure, UserError, reason
@@ -56,6 +56,12 @@ class Lock:
     def __init__(self, fd: int, about: dict[str, Any]) -> None:
         self._fd = fd
         self._about = about
+        # Actions that have survived the process which had started them, by effect.
+        self.kept: dict[str, keeper.Kept] = {}
+
+    def fileno(self) -> int:
+        """The handle that holds it; -1 once it is released."""
+        return self._fd
 
     def tell(self, **changes: Any) -> None:
         """Change facts in the lock file; None removes one. Raises OSError."""
@@ -67,6 +73,8 @@ class Lock:
         files.ftruncate(self._fd, len(data))
 
     def close(self) -> None:
+        for action in self.kept.values():
+            action.close()
         if self._fd >= 0:
             files.close(self._fd)
             self._fd = -1
@@ -177,12 +185,15 @@ def taking_over(
     gate = _Gate(run.root)
     wanted = resolve_scope(scope, run.root)
     with gate:
-        if _is_held(run):
+        kept = keeper.take_over(run.path) if run.about().get("kept") else None
+        if kept is None and _is_held(run):
             raise still_live(run)
         others = _in_the_way(run.root, wanted, run, ours)
         if others and queue is None:
+            if kept is not None:
+                _let_go(kept)
             raise _conflict(others, run.root)
-        lock = _hold(run, wanted, about, _next_ticket(run.root) if others else None)
+        lock = _hold(run, wanted, about, _next_ticket(run.root) if others else None, kept)
     if others and queue is not None:
         try:
             yield from _turn(gate, run, wanted, lock, queue, ours)
@@ -443,9 +454,15 @@ def _shown(path: str, root: str) -> str:
     )
 
 
-def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int | None) -> Lock:
-    """The lock of a run; with a ticket the run is queued."""
-    fd = _open(run.lock)
+def _hold(
+    run: RunFolder,
+    scope: list[str],
+    about: dict[str, Any],
+    ticket: int | None,
+    kept: tuple[int, dict[str, keeper.Kept]] | None = None,
+) -> Lock:
+    """The lock of a run, which a keeper may have handed over; with a ticket the run is queued."""
+    fd = _open(run.lock) if kept is None else kept[0]
     try:
         for attempt in range(_TRIES):
             if _try_flock(fd, files.LOCK_EX):
@@ -461,6 +478,7 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
             "since": clock.timestamp(clock.time()),
         }
         lock = Lock(fd, known)
+        lock.kept = kept[1] if kept is not None else keeper.left(run.path)
         queued = {"queued": True, "ticket": ticket} if ticket is not None else {}
         lock.tell(parent=environment.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
     except OSError as error:
@@ -470,6 +488,14 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
         files.close(fd)
         raise
     return lock
+
+
+def _let_go(kept: tuple[int, dict[str, keeper.Kept]]) -> None:
+    """Leave actions to their keeper."""
+    lock, actions = kept
+    files.close(lock)
+    for action in actions.values():
+        action.close()
 
 
 def _open(path: str) -> int:

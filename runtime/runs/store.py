@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ..host.coroutines import Steps
+from ..host.keeper import Kept
 from ..journal.events import Event
 from ..journal.journal import Blobs, Journal
 from ..journal.run_folder import RunFolder
@@ -82,7 +83,15 @@ class StoredRun(Protocol):
 
 
 class Ownership(Protocol):
-    """The right to drive a run, held until `close` or the end of the process."""
+    """The right to drive a run, held until `close` or the end of the process.
+
+    kept: actions that have survived the process which had started them, by effect.
+    """
+
+    kept: dict[str, Kept]
+
+    def fileno(self) -> int:
+        """A handle of it that another process can hold too; -1 without one."""
 
     def tell(self, **changes: Any) -> None: ...
     def close(self) -> None: ...

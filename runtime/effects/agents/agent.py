@@ -88,9 +88,13 @@ def _following(quota: Quota, context: Context, result: dict[str, Any]) -> Contex
 
 def _run(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
     """What the agent makes of its command before its quota is used up."""
+    kept = context.kept
     try:
         agent = chosen(args, runner.env)
-        attempts = _attempts(agent, args, context)
+        if kept is not None and not kept.is_taken:
+            attempts = [{**args, **kept.facts["about"]}]
+        else:
+            attempts = _attempts(agent, args, context)
         for attempt in attempts:
             _check(agent, attempt)
     except Refused as error:
@@ -127,6 +131,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
         grace=agent.stop.grace,
         idle_s=args.get("idle_timeout_s"),
         must_stop=None if stream is None else lambda: stream.must_stop,
+        about={name: args[name] for name in ("session", "new_session") if args.get(name)},
     )
     if (session := args.get("new_session") or args.get("session")) and context.on_agent is not None:
         context.on_agent(AgentActivity("session", id=session))

@@ -1,0 +1,428 @@
+"""The keeper of actions: starts them for its parent, and keeps them when that dies (`keeper`).
+
+It runs in a fork of the driving process, in a session of its own, and loads nothing before that process is
+dead. An action is *attended* while a process is connected that wants its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import marshal
+import os
+import select
+import signal
+import time
+
+from . import processes
+from .keeper import (
+    EXITED,
+    FAILED,
+    FOLDER,
+    RELEASE,
+    RELEASED,
+    SOCKET,
+    STARTED,
+    STREAMS,
+    UNSAFE,
+    place_of,
+    receive,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+_CHUNK = 1 << 20
+# Seconds that a background child which holds a pipe may still write after its action has ended.
+_LINGER = 0.1
+_IN = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class _Action:
+    """An action: its process, the pipes it writes to, and what was read from them so far.
+
+    spools: files without a name, None before the first output. reads: whether we read the pipes. status: with
+    which it ended. closing: until when its pipes are read afterwards.
+    """
+
+    def __init__(self, pid: int, facts: dict[str, Any], pipes: list[int], lock: int, connection: Any) -> None:
+        self.pid = pid
+        self.watch = os.pidfd_open(pid)
+        self.facts = facts
+        self.pipes = pipes
+        self.lock = lock
+        self.connection = connection
+        self.spools: list[int | None] = [None, None]
+        self.reads = False
+        self.status: int | None = None
+        self.closing: float | None = None
+        self.timed_out: str | None = None
+        self.is_unsafe = False
+        self.signals = list(facts["signals"])
+        self.next_signal: float | None = facts["end"]
+
+
+class _Keeper:
+    """The loop over everything that can happen."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self.actions: dict[str, _Action] = {}
+        self.listeners: dict[str, Any] = {}
+        self.poller = select.poll()
+        self.handlers: dict[int, Callable[[], None]] = {}
+        self.is_alone = False
+        self.is_asked_to_stop = False
+        self.watch(channel.fileno(), self.request)
+        wake, self.wake = os.pipe()
+        os.set_blocking(self.wake, False)
+        signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self.stop)
+        self.watch(wake, lambda: os.read(wake, 100))  # type: ignore[arg-type, return-value]
+
+    def watch(self, handle: int, handler: Callable[[], None]) -> None:
+        self.handlers[handle] = handler
+        self.poller.register(handle, select.POLLIN)
+
+    def unwatch(self, handle: int) -> None:
+        if self.handlers.pop(handle, None) is not None:
+            self.poller.unregister(handle)
+
+    def run(self) -> None:
+        while self.actions or not self.is_alone:
+            pause = self.pause()
+            for handle, _ in self.poller.poll(None if pause is None else max(0, int(pause * 1000) + 1)):
+                handler = self.handlers.get(handle)
+                if handler is not None:
+                    handler()
+            for name, action in list(self.actions.items()):
+                self.check(name, action)
+
+    def pause(self) -> float | None:
+        """Seconds until something is due."""
+        if not self.is_alone:
+            return None
+        due = [
+            moment
+            for action in self.actions.values()
+            for moment in (action.closing, None if action.connection else action.next_signal)
+            if moment is not None
+        ]
+        return None if not due else max(0.0, min(due) - time.monotonic())
+
+    def stop(self, *_: object) -> None:
+        self.is_asked_to_stop = self.is_alone
+
+    # --- a driver that lives ----------------------------------------------------------------------
+
+    def request(self) -> None:
+        """The driver wants an action started, or has died."""
+        try:
+            data, handles = receive(self.channel, 0)
+        except OSError:
+            data, handles = b"", []
+        if not data:
+            self.unwatch(self.channel.fileno())
+            self.is_alone = True
+            self.keep()
+            return
+        from _socket import socket  # it is loaded
+
+        if data == b"f":
+            file = handles.pop()
+            data = os.pread(file, os.fstat(file).st_size, 0)
+            os.close(file)
+        path, argv, env, folder, facts = marshal.loads(data)
+        source, output_end, errors_end, output, errors, lock, fd = handles
+        connection = socket(fileno=fd)
+        try:
+            if os.getcwd() != folder:
+                os.chdir(folder)
+            if os.environb.get(b"PATH") != env.get(b"PATH"):  # where it is looked for
+                os.environb[b"PATH"] = env.get(b"PATH", b"")
+            pid = processes.start(path, argv, env, source, output_end, errors_end)
+        except OSError as error:
+            connection.send(FAILED + b"%d" % (error.errno or 0))
+            connection.close()
+            for handle in (output, errors, lock):
+                os.close(handle)
+            return
+        finally:
+            for handle in (source, output_end, errors_end):
+                os.close(handle)
+        name = f"{facts['effect']} {pid}"
+        action = _Action(pid, facts, [output, errors], lock, connection)
+        self.actions[name] = action
+        self.watch(action.watch, lambda: self.exited(action))
+        self.attend(name, action, connection)
+        self.tell(action, STARTED + b"%d" % pid)
+
+    def attend(self, name: str, action: _Action, connection: Any) -> None:
+        action.connection = connection
+        self.watch(connection.fileno(), lambda: self.message(name, action))
+
+    def message(self, name: str, action: _Action) -> None:
+        """From the process that attends an action, which may be its end."""
+        try:
+            data, handles = receive(action.connection, 0)
+        except OSError:
+            data, handles = b"", []
+        if data == RELEASE:
+            if action.status is None:
+                self.signal(action, signal.SIGKILL)
+            connection = action.connection
+            self.forget(name, action)
+            with contextlib.suppress(OSError):
+                connection.send(RELEASED)
+            connection.close()
+        elif data == UNSAFE:
+            action.is_unsafe = True
+        elif data:
+            action.spools[STREAMS.index(data.decode())] = handles[0]
+        else:
+            self.unattend(action)
+            if self.is_alone:
+                self.claim(action)
+                action.next_signal = action.facts["end"]
+
+    def unattend(self, action: _Action) -> None:
+        if action.connection is not None:
+            self.unwatch(action.connection.fileno())
+            action.connection.close()
+            action.connection = None
+
+    def tell(self, action: _Action, message: bytes) -> None:
+        if action.connection is not None:
+            with contextlib.suppress(OSError):
+                action.connection.send(message)
+
+    def exited(self, action: _Action) -> None:
+        self.unwatch(action.watch)
+        _, action.status = os.waitpid(action.pid, 0)
+        action.next_signal = None
+        if action.reads:
+            action.closing = time.monotonic() + _LINGER
+        else:
+            self.tell(action, EXITED + b"%d" % action.status)
+
+    # --- after its death ----------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """The driver has died: keep what is not in its journal."""
+        for name, action in list(self.actions.items()):
+            self.unattend(action)
+            if action.is_unsafe:
+                self.forget(name, action)
+                continue
+            action.reads = True
+            for index, handle in enumerate(action.pipes):
+                self.watch(handle, lambda action=action, index=index: self.drain(action, index))  # type: ignore[misc]
+            if action.status is not None:
+                action.closing = time.monotonic() + _LINGER
+            self.claim(action)
+
+    def claim(self, action: _Action) -> None:
+        """The run is ours: that is in its lock file, and whoever resumes it finds our socket."""
+        import json
+        import socket
+
+        folder = action.facts["folder"]
+        try:
+            about = json.loads(os.pread(action.lock, os.fstat(action.lock).st_size, 0))
+            pid = os.getpid()
+            about |= {"pid": pid, "start_time": processes.start_time(pid), "kept": True}
+            about.pop("host", None)
+            data = json.dumps(about).encode() + b"\n"
+            os.pwrite(action.lock, data, 0)
+            os.ftruncate(action.lock, len(data))
+            if folder not in self.listeners:
+                os.chdir(folder)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(SOCKET)
+                listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                listener.bind(SOCKET)
+                listener.listen()
+                self.listeners[folder] = listener
+                self.watch(listener.fileno(), lambda: self.visit(folder))
+        except (OSError, ValueError):
+            return  # the folder is gone, or the disk full: nobody will ask, and the action ends by its limit
+
+    def visit(self, folder: str) -> None:
+        """A process connects that resumes the run; it says what it wants in its first message."""
+        connection, _ = self.listeners[folder].accept()
+        connection.settimeout(1.0)
+        here = {
+            action.facts["effect"]: (name, action)
+            for name, action in self.actions.items()
+            if action.facts["folder"] == folder
+        }
+        try:
+            wanted = connection.recv(1024).decode()
+            if wanted == "list":
+                lock = next(iter(here.values()))[1].lock
+                _send(connection, marshal.dumps(list(here)), [lock])
+                connection.close()
+                return
+            name, action = here[wanted]
+            if action.connection is not None:
+                raise KeyError(wanted)
+            for index in (0, 1):
+                self.spool(action, index)
+            facts = {**action.facts, "pid": action.pid, "timed_out": action.timed_out}
+            _send(
+                connection, marshal.dumps(facts), [handle for handle in action.spools if handle is not None]
+            )
+        except (OSError, ValueError, KeyError, StopIteration):
+            connection.close()
+            return
+        connection.settimeout(None)
+        action.next_signal = None
+        self.attend(name, action, connection)
+        if action.status is not None and action.closing is None:
+            self.tell(action, EXITED + b"%d" % action.status)
+
+    def spool(self, action: _Action, index: int) -> int:
+        handle = action.spools[index]
+        if handle is None:
+            import tempfile
+
+            with tempfile.TemporaryFile(dir=action.facts["folder"]) as file:
+                handle = action.spools[index] = os.dup(file.fileno())
+        return handle
+
+    def drain(self, action: _Action, index: int) -> None:
+        """Read what a pipe holds."""
+        handle = action.pipes[index]
+        try:
+            count = os.splice(handle, self.spool(action, index), _CHUNK)
+        except OSError:
+            action.is_unsafe = True
+            count = 0
+        if not count:
+            self.unwatch(handle)
+            os.close(handle)
+            action.pipes[index] = -1
+
+    def check(self, name: str, action: _Action) -> None:
+        """What is due for an action by now."""
+        now = time.monotonic()
+        if not self.is_alone:
+            return
+        if self.is_asked_to_stop and action.next_signal is None and action.status is None:
+            action.next_signal = now
+        if action.next_signal is not None and now >= action.next_signal and action.connection is None:
+            if not self.is_asked_to_stop:
+                action.timed_out = action.timed_out or action.facts["limited_by"]
+            number = action.signals.pop(0) if action.signals else signal.SIGKILL
+            self.signal(action, number)
+            action.next_signal = now + action.facts["grace"]
+        if action.closing is not None and (now >= action.closing or action.pipes == [-1, -1]):
+            action.closing = None
+            assert action.status is not None
+            self.tell(action, EXITED + b"%d" % action.status)
+        if action.status is not None and action.closing is None and action.connection is None:
+            if not self.is_asked_to_stop and not action.is_unsafe:
+                with contextlib.suppress(OSError):
+                    self.save(action)
+            self.forget(name, action)
+
+    def save(self, action: _Action) -> None:
+        """Keep the result of an action for the next `resume`, without secrets."""
+        import json
+
+        from . import secrets
+
+        folder = action.facts["folder"]
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.join(folder, FOLDER), 0o700)
+        place = place_of(folder, action.facts["effect"])
+        for index, stream in enumerate(STREAMS):
+            spool = self.spool(action, index)
+            mask = secrets.Stream(is_text=False) if secrets.known else None
+            with open(f"{place}.{stream}", "wb", opener=_private) as file:
+                at = 0
+                while data := os.pread(spool, _CHUNK, at):
+                    at += len(data)
+                    file.write(data if mask is None else mask.feed(data))
+                if mask is not None:
+                    file.write(mask.finish())
+                file.flush()
+                os.fsync(file.fileno())
+        facts = {**action.facts, "pid": action.pid, "status": action.status, "timed_out": action.timed_out}
+        with open(f"{place}.new", "w", opener=_private) as file:
+            json.dump(facts, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{place}.new", f"{place}.json")
+
+    def signal(self, action: _Action, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(action.pid, number)
+
+    def forget(self, name: str, action: _Action) -> None:
+        """Close all that belongs to an action; without another one, the run is nobody's."""
+        del self.actions[name]
+        if action.connection is not None:
+            self.unwatch(action.connection.fileno())
+        self.unwatch(action.watch)
+        if action.status is None:
+            self.watch(action.watch, lambda: self.bury(action))
+        else:
+            os.close(action.watch)
+        for handle in action.pipes:
+            if handle >= 0:
+                self.unwatch(handle)
+                os.close(handle)
+        folder = action.facts["folder"]
+        if folder in self.listeners and all(one.facts["folder"] != folder for one in self.actions.values()):
+            listener = self.listeners.pop(folder)
+            self.unwatch(listener.fileno())
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, SOCKET))
+            listener.close()
+        for spool in action.spools:
+            if spool is not None:
+                os.close(spool)
+        os.close(action.lock)
+
+    def bury(self, action: _Action) -> None:
+        self.unwatch(action.watch)
+        os.close(action.watch)
+        os.waitpid(action.pid, 0)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _send(connection: Any, data: bytes, handles: list[int]) -> None:
+    import socket
+
+    socket.send_fds(connection, [data], handles)
+
+
+def main(channel: Any) -> NoReturn:
+    """The rest of the life of a fork of a driving process."""
+    code = 1
+    try:
+        gc.disable()
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        for name in ("SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGWINCH", "SIGCHLD"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        keep = channel.fileno()
+        null = os.open(os.devnull, os.O_RDWR)
+        for handle in (0, 1, 2):
+            os.dup2(null, handle)
+        for entry in os.listdir("/proc/self/fd"):
+            if int(entry) > 2 and int(entry) != keep:
+                with contextlib.suppress(OSError):
+                    os.close(int(entry))
+        _Keeper(channel).run()
+        code = 0
+    finally:
+        os._exit(code)
