@@ -161,7 +161,7 @@ class Project:
     ) -> None:
         self.folder = folder
         if copy is not None:
-            shutil.copytree(copy.folder, folder)
+            shutil.copytree(copy.folder, folder, ignore=shutil.ignore_patterns("keeper"))
             self.target = copy.target
             return
         (folder / ".loops").mkdir(parents=True)

@@ -47,7 +47,7 @@ class Claim:
         self.kept: dict[str, Kept] = {}
 
     def fileno(self) -> int:
-        """There is no handle, so that actions end with their driver: another machine may take the run over."""
+        """There is none, so that actions end with their driver: another machine may take over."""
         return -1
 
     def tell(self, **changes: Any) -> None:

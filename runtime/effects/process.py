@@ -11,8 +11,7 @@ import errno
 import os.path
 import stat
 
-from ...ir.python_internals import suppress
-from ..host import clock, environment, files, keeper, pipes, processes, signals
+from ..host import clock, environment, files, keeper, keeper_process, pipes, processes, signals
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
 
@@ -30,8 +29,8 @@ LINGER = 0.1
 # How often the exit is asked for where the system has no pidfd, and whether a group is empty.
 POLL_EXIT = 0.01
 _CHUNK = 1 << 16
-# An action that took less than this many seconds as often as this is not given to the keeper of actions, which
-# costs a tenth of a short step; and of how many that is known.
+# An action that took less than so many seconds so many times is not given to the keeper of actions, which
+# costs a tenth of a short step. Of how many actions that is known.
 _SHORT = 0.01
 _TIMES = 3
 _MANY = 1000
@@ -280,7 +279,7 @@ class _Child:
                     "about": options.about,
                 }
                 handles = (source, output_end, errors_end, output, errors)
-                self._kept = keeper.start(path, words, env, handles, facts)
+                self._kept = keeper.start(path, words, env, handles, facts, keeper_process.main)
             if self._kept is not None:
                 self.pid, self._exit = self._kept.pid, self._kept.fileno()
             else:

@@ -74,6 +74,11 @@ class Driver:
     use in all. has_input: whether a person may be asked. spending(): what the run may spend, asked for at the
     first effect that may use it; None for what it likes. waited: for how many seconds effects have waited in
     a run that was parked.
+    interrupted: what agents did before, whose sessions are to be continued, by effect. kept: actions that
+    survived an earlier driver, by effect. checkpoints: where to keep them, None for nowhere. doubtful(): what
+    `Position.marks` gives. fuel: how many ticks the program may use in all. has_input: whether a person may
+    be asked. spending(): what the run may spend, asked for at the first effect that may use it; None for what
+    it likes.
     """
 
     def __init__(

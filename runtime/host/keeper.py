@@ -11,31 +11,36 @@ from __future__ import annotations
 
 import marshal
 import os
-import sys
 from _thread import allocate_lock  # `threading` takes several milliseconds to load
 
+from ...ir import light_json
+from ...ir.python_internals import suppress
 from . import files, processes
-from . import load
+from .keeper_messages import (
+    EXITED,
+    FAILED,
+    FOLDER,
+    IN_FILE,
+    LARGEST,
+    LIST,
+    RELEASE,
+    RELEASED,
+    SOCKET,
+    STARTED,
+    STREAMS,
+    UNSAFE,
+    of_socket,
+    pair,
+    place_of,
+    receive,
+    send,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
 
-# A request that is longer is passed in a file.
-_LARGEST = 1 << 16
-# The folder in that of a run where the results of actions are kept that ended with nobody there, and the
-# name of the socket of a keeper whose process has died.
-FOLDER = "kept"
-SOCKET = "keeper"
-STREAMS = "output", "stderr"
-# Messages of a connection about one action: to the keeper, and from it.
-RELEASE, UNSAFE, RELEASED = b"r", b"u", b"."
-STARTED, FAILED, EXITED = b"p", b"e", b"x"
-
-_DEFERRED = {
-    "_socket": ("SOCK_SEQPACKET", "SCM_RIGHTS", "SOL_SOCKET", "AF_UNIX", "socketpair", "MSG_CMSG_CLOEXEC")
-}
 _is_possible = hasattr(os, "pidfd_open") and hasattr(os, "splice") and files.exists("/proc/self/fd")
 _starting = allocate_lock()
 # The connection to the keeper of this process, and the process that has it.
@@ -136,9 +141,8 @@ class Action(_Connection):
             try:
                 count = os.splice(handle, spool.fileno(), length)
             except OSError:
-                # The disk is full, or the pipe is none: the run goes on, and its death would cost the output.
-                self._connection.send(UNSAFE)
                 self._spools[stream] = None
+                self._tell_unsafe()
             else:
                 offset = self._sizes.get(stream, 0)
                 self._sizes[stream] = offset + count
@@ -148,11 +152,16 @@ class Action(_Connection):
     def _new_spool(self, stream: str) -> Any:
         try:
             spool = files.TemporaryFile(dir=self._folder)
-            _send(self._connection, stream.encode(), [spool.fileno()])
+            send(self._connection, stream.encode(), [spool.fileno()])
         except OSError:
-            self._connection.send(UNSAFE)
+            self._tell_unsafe()
             return None
         return spool
+
+    def _tell_unsafe(self) -> None:
+        """The disk is full, or the keeper dead: the run goes on, and its death would cost the output."""
+        with suppress(OSError):
+            self._connection.send(UNSAFE)
 
     def release(self) -> None:
         super().release()
@@ -165,8 +174,8 @@ class Action(_Connection):
 class Kept(_Connection):
     """An action that has survived its driver.
 
-    facts: what `start` was told, with `pid`, and `timed_out` where the keeper had to end it. status: with which
-    it has ended, None while it runs.
+    facts: what `start` was told, with `pid`, and `timed_out` where the keeper had to end it. status: of its
+    end, None while it runs.
     """
 
     def __init__(self, facts: dict[str, Any], handles: Sequence[int], connection: Any = None) -> None:
@@ -216,30 +225,32 @@ def start(
     env: Mapping[bytes, bytes],
     ends: Sequence[int],
     facts: dict[str, Any],
+    main: Callable[[Any], NoReturn],
 ) -> Action | None:
     """Let the keeper start a program; None where there is none.
 
     ends: handles of its input, of the ends of its pipes that it writes to, and of those that we read.
-    facts: `folder`, of the run; `effect`, the id; `end` and `begun`, by the monotonic clock, when it is to end
-    and began; `limited_by`; `signals` and `grace` to end it with; `about`, what its caller wants back.
+    facts: `folder`, of the run; `effect`, the id; `begun` and `end`, when it began and is to end, by the
+    monotonic clock; `limited_by`; `signals` and `grace` to end it with; `about`, what its caller wants back.
+    main: `keeper_process.main`, which only a process needs that starts actions.
     Raises OSError.
     """
-    channel = _keeper()
+    channel = _keeper(main)
     if channel is None:
         return None
     lock = _guarded[facts["folder"]]
     folder = facts["folder"] = os.path.abspath(facts["folder"])
     request = marshal.dumps((path, list(argv), dict(env), os.getcwd(), facts))
-    ours, theirs = _socket("socketpair")(_socket("AF_UNIX"), _socket("SOCK_SEQPACKET"))
+    ours, theirs = pair()
     handles = [*ends, lock, theirs.fileno()]
     try:
-        if len(request) > _LARGEST:
+        if len(request) > LARGEST:
             with files.TemporaryFile(dir=folder) as file:
                 file.write(request)
                 file.flush()
-                _send(channel, b"f", [*handles, file.fileno()])
+                send(channel, IN_FILE, [*handles, file.fileno()])
         else:
-            _send(channel, request, handles)
+            send(channel, request, handles)
     except OSError:
         ours.close()
         _lose()
@@ -258,13 +269,12 @@ def start(
 
 def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
     """The lock of a run whose driver has died, and its actions, by effect; None if no keeper has it."""
-    from socket import AF_UNIX, SOCK_SEQPACKET, socket
 
     def connect() -> Any:
         # A path of a socket has 107 bytes at most.
         directory = files.open_handle(folder, files.O_RDONLY | files.O_DIRECTORY)
         try:
-            connection = socket(AF_UNIX, SOCK_SEQPACKET)
+            connection = of_socket("socket")(of_socket("AF_UNIX"), of_socket("SOCK_SEQPACKET"))
             connection.settimeout(_PATIENCE)
             connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
             connection.settimeout(None)
@@ -273,27 +283,41 @@ def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
         return connection
 
     try:
-        with connect() as asked:
-            asked.send(b"list")
-            names, (lock,) = receive(asked, 1)
-            found = {}
-            for name in marshal.loads(names):
-                connection = connect()
-                connection.send(name.encode())
-                data, handles = receive(connection, 2)
-                found[name] = Kept(marshal.loads(data), handles, connection)
-    except (OSError, ValueError, EOFError):
+        asked = connect()
+        asked.send(LIST)
+        names, (lock,) = receive(asked, 1)
+        asked.close()
+    except (OSError, ValueError):
         return None
+    found = {}
+    for name in marshal.loads(names):
+        try:
+            connection = connect()
+            connection.send(name.encode())
+            data, handles = receive(connection, 2)
+        except (OSError, ValueError):
+            continue  # it has just ended, and is in `left`
+        found[name] = Kept(marshal.loads(data), handles, connection)
     return lock, found
 
 
+# Seconds that a keeper may take to answer.
 _PATIENCE = 5.0
+# What is known of an action that has ended, and the types.
+_FACTS: dict[str, tuple[type, ...]] = {
+    "effect": (str,),
+    "pid": (int,),
+    "status": (int,),
+    "begun": (int, float),
+    "end": (int, float, type(None)),
+    "limited_by": (str,),
+    "timed_out": (str, type(None)),
+    "about": (dict,),
+}
 
 
 def left(folder: str) -> dict[str, Kept]:
     """The actions of a run that ended after its driver had died, by effect."""
-    import json
-
     place = os.path.join(folder, FOLDER)
     found = {}
     for name in files.listdir(place) if files.isdir(place) else ():
@@ -302,7 +326,9 @@ def left(folder: str) -> dict[str, Kept]:
             continue
         try:
             with files.open(os.path.join(place, name), "rb") as file:
-                facts = json.load(file)
+                facts = light_json.loads(file.read(1 << 20))
+            if any(type(facts[key]) not in kinds for key, kinds in _FACTS.items()):
+                continue
             handles = [
                 files.open_handle(
                     os.path.join(place, f"{number}.{stream}"), files.O_RDONLY | files.O_NOFOLLOW
@@ -315,55 +341,23 @@ def left(folder: str) -> dict[str, Kept]:
     return found
 
 
-def place_of(folder: str, effect_id: str) -> str:
-    """Where the result of an action is kept, without the ending of the name."""
-    return os.path.join(folder, FOLDER, effect_id.rpartition("/")[2])
-
-
 def _forget(folder: str, effect_id: str) -> None:
     for kind in ("json", *STREAMS):
         try:
             files.unlink(f"{place_of(folder, effect_id)}.{kind}")
         except OSError:
             continue
-    try:
+    with suppress(OSError):  # it may contain another one
         files.rmdir(os.path.join(folder, FOLDER))
-    except OSError:
-        pass  # there is another one
 
 
-def receive(connection: Any, count: int) -> tuple[bytes, list[int]]:
-    """A message and its handles. Raises ValueError where there are not `count`."""
-    data, ancillary, _, _ = connection.recvmsg(_LARGEST * 2, 4 * 32, _socket("MSG_CMSG_CLOEXEC"))
-    handles = [
-        int.from_bytes(packed[at : at + 4], sys.byteorder)
-        for _, _, packed in ancillary
-        for at in range(0, len(packed) - 3, 4)
-    ]
-    if len(handles) < count:
-        raise ValueError("a message without its handles")
-    return data, handles
-
-
-def _send(connection: Any, data: bytes, handles: Sequence[int]) -> None:
-    packed = b"".join(handle.to_bytes(4, sys.byteorder) for handle in handles)
-    connection.sendmsg([data], [(_socket("SOL_SOCKET"), _socket("SCM_RIGHTS"), packed)])
-
-
-def _socket(name: str) -> Any:
-    # `socket` takes another 2 ms to load.
-    return globals().get(name) or load(globals(), _DEFERRED, name)
-
-
-def _keeper() -> Any:
+def _keeper(main: Callable[[Any], NoReturn]) -> Any:
     """The connection to the keeper of this process, which is started at first."""
     global _channel, _owner
     with _starting:
         if _channel is None or _owner != processes.getpid():
             _channel, _owner = None, processes.getpid()
-            ours, theirs = _socket("socketpair")(_socket("AF_UNIX"), _socket("SOCK_SEQPACKET"))
-            from . import keeper_process
-
+            ours, theirs = pair()
             try:
                 child = processes.fork()
             except OSError:
@@ -371,7 +365,7 @@ def _keeper() -> Any:
                 theirs.close()
                 return None
             if child == 0:
-                keeper_process.main(theirs)
+                main(theirs)
             theirs.close()
             _channel = ours
         return _channel

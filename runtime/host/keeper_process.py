@@ -6,7 +6,6 @@ dead. An action is *attended* while a process is connected that wants its result
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import marshal
 import os
@@ -14,19 +13,25 @@ import select
 import signal
 import time
 
-from . import processes
-from .keeper import (
+from ...ir import light_json
+from ...ir.python_internals import suppress
+from . import files, processes, secrets
+from .keeper_messages import (
     EXITED,
     FAILED,
     FOLDER,
+    IN_FILE,
+    LIST,
     RELEASE,
     RELEASED,
     SOCKET,
     STARTED,
     STREAMS,
     UNSAFE,
+    of_socket,
     place_of,
     receive,
+    send,
 )
 
 TYPE_CHECKING = False
@@ -37,7 +42,9 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 # Seconds that a background child which holds a pipe may still write after its action has ended.
 _LINGER = 0.1
-_IN = select.POLLIN | select.POLLHUP | select.POLLERR
+# Signals to the driver that the keeper does not end by, and others whose handlers are not for it.
+_SIGNALS = signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+_DEFAULT = signal.SIGTSTP, signal.SIGWINCH, signal.SIGCHLD
 
 
 class _Action:
@@ -80,7 +87,7 @@ class _Keeper:
         os.set_blocking(self.wake, False)
         signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self.stop)
-        self.watch(wake, lambda: os.read(wake, 100))  # type: ignore[arg-type, return-value]
+        self.watch(wake, lambda: os.read(wake, 100))  # type: ignore[arg-type]
 
     def watch(self, handle: int, handler: Callable[[], None]) -> None:
         self.handlers[handle] = handler
@@ -93,9 +100,10 @@ class _Keeper:
     def run(self) -> None:
         while self.actions or not self.is_alone:
             pause = self.pause()
-            for handle, _ in self.poller.poll(None if pause is None else max(0, int(pause * 1000) + 1)):
-                handler = self.handlers.get(handle)
-                if handler is not None:
+            events = self.poller.poll(None if pause is None else max(0, int(pause * 1000) + 1))
+            # An earlier one of these may close a handle, and another one get its number.
+            for handle, handler in [(handle, self.handlers[handle]) for handle, _ in events]:
+                if self.handlers.get(handle) is handler:
                     handler()
             for name, action in list(self.actions.items()):
                 self.check(name, action)
@@ -125,18 +133,15 @@ class _Keeper:
             data, handles = b"", []
         if not data:
             self.unwatch(self.channel.fileno())
-            self.is_alone = True
             self.keep()
             return
-        from _socket import socket  # it is loaded
-
-        if data == b"f":
+        if data == IN_FILE:
             file = handles.pop()
             data = os.pread(file, os.fstat(file).st_size, 0)
             os.close(file)
         path, argv, env, folder, facts = marshal.loads(data)
         source, output_end, errors_end, output, errors, lock, fd = handles
-        connection = socket(fileno=fd)
+        connection = of_socket("socket")(fileno=fd)
         try:
             if os.getcwd() != folder:
                 os.chdir(folder)
@@ -174,7 +179,7 @@ class _Keeper:
                 self.signal(action, signal.SIGKILL)
             connection = action.connection
             self.forget(name, action)
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 connection.send(RELEASED)
             connection.close()
         elif data == UNSAFE:
@@ -195,7 +200,7 @@ class _Keeper:
 
     def tell(self, action: _Action, message: bytes) -> None:
         if action.connection is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 action.connection.send(message)
 
     def exited(self, action: _Action) -> None:
@@ -212,7 +217,13 @@ class _Keeper:
     def keep(self) -> None:
         """The driver has died: keep what is not in its journal."""
         for name, action in list(self.actions.items()):
-            self.unattend(action)
+            # What it had sent before counts.
+            if action.connection is not None:
+                action.connection.setblocking(False)
+            while action.connection is not None and name in self.actions:
+                self.message(name, action)
+        self.is_alone = True
+        for name, action in list(self.actions.items()):
             if action.is_unsafe:
                 self.forget(name, action)
                 continue
@@ -225,22 +236,21 @@ class _Keeper:
 
     def claim(self, action: _Action) -> None:
         """The run is ours: that is in its lock file, and whoever resumes it finds our socket."""
-        import json
-        import socket
-
         folder = action.facts["folder"]
         try:
-            about = json.loads(os.pread(action.lock, os.fstat(action.lock).st_size, 0))
+            about = light_json.loads(os.pread(action.lock, os.fstat(action.lock).st_size, 0))
             pid = os.getpid()
             about |= {"pid": pid, "start_time": processes.start_time(pid), "kept": True}
             about.pop("host", None)
-            data = json.dumps(about).encode() + b"\n"
+            data = light_json.dumps_ascii(about).encode() + b"\n"
             os.pwrite(action.lock, data, 0)
             os.ftruncate(action.lock, len(data))
             if folder not in self.listeners:
                 os.chdir(folder)
-                with contextlib.suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):
                     os.unlink(SOCKET)
+                import socket  # it takes 2 ms to load, and the driver is dead
+
                 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 listener.bind(SOCKET)
                 listener.listen()
@@ -259,21 +269,19 @@ class _Keeper:
             if action.facts["folder"] == folder
         }
         try:
-            wanted = connection.recv(1024).decode()
-            if wanted == "list":
+            wanted = connection.recv(1024)
+            if wanted == LIST:
                 lock = next(iter(here.values()))[1].lock
-                _send(connection, marshal.dumps(list(here)), [lock])
+                send(connection, marshal.dumps(list(here)), [lock])
                 connection.close()
                 return
-            name, action = here[wanted]
+            name, action = here[wanted.decode()]
             if action.connection is not None:
                 raise KeyError(wanted)
             for index in (0, 1):
                 self.spool(action, index)
             facts = {**action.facts, "pid": action.pid, "timed_out": action.timed_out}
-            _send(
-                connection, marshal.dumps(facts), [handle for handle in action.spools if handle is not None]
-            )
+            send(connection, marshal.dumps(facts), [handle for handle in action.spools if handle is not None])
         except (OSError, ValueError, KeyError, StopIteration):
             connection.close()
             return
@@ -286,9 +294,7 @@ class _Keeper:
     def spool(self, action: _Action, index: int) -> int:
         handle = action.spools[index]
         if handle is None:
-            import tempfile
-
-            with tempfile.TemporaryFile(dir=action.facts["folder"]) as file:
+            with files.TemporaryFile(dir=action.facts["folder"]) as file:
                 handle = action.spools[index] = os.dup(file.fileno())
         return handle
 
@@ -324,18 +330,14 @@ class _Keeper:
             self.tell(action, EXITED + b"%d" % action.status)
         if action.status is not None and action.closing is None and action.connection is None:
             if not self.is_asked_to_stop and not action.is_unsafe:
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     self.save(action)
             self.forget(name, action)
 
     def save(self, action: _Action) -> None:
         """Keep the result of an action for the next `resume`, without secrets."""
-        import json
-
-        from . import secrets
-
         folder = action.facts["folder"]
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             os.mkdir(os.path.join(folder, FOLDER), 0o700)
         place = place_of(folder, action.facts["effect"])
         for index, stream in enumerate(STREAMS):
@@ -352,13 +354,13 @@ class _Keeper:
                 os.fsync(file.fileno())
         facts = {**action.facts, "pid": action.pid, "status": action.status, "timed_out": action.timed_out}
         with open(f"{place}.new", "w", opener=_private) as file:
-            json.dump(facts, file)
+            file.write(light_json.dumps_ascii(facts))
             file.flush()
             os.fsync(file.fileno())
         os.rename(f"{place}.new", f"{place}.json")
 
     def signal(self, action: _Action, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(action.pid, number)
 
     def forget(self, name: str, action: _Action) -> None:
@@ -379,7 +381,7 @@ class _Keeper:
         if folder in self.listeners and all(one.facts["folder"] != folder for one in self.actions.values()):
             listener = self.listeners.pop(folder)
             self.unwatch(listener.fileno())
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.unlink(os.path.join(folder, SOCKET))
             listener.close()
         for spool in action.spools:
@@ -397,12 +399,6 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
-def _send(connection: Any, data: bytes, handles: list[int]) -> None:
-    import socket
-
-    socket.send_fds(connection, [data], handles)
-
-
 def main(channel: Any) -> NoReturn:
     """The rest of the life of a fork of a driving process."""
     code = 1
@@ -410,17 +406,17 @@ def main(channel: Any) -> NoReturn:
         gc.disable()
         os.setsid()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
-        for name in ("SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGWINCH", "SIGCHLD"):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        for number in (*_SIGNALS, *_DEFAULT):
+            # Not ignored: actions would inherit that.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL if number in _DEFAULT else lambda *_: None)
         keep = channel.fileno()
         null = os.open(os.devnull, os.O_RDWR)
         for handle in (0, 1, 2):
             os.dup2(null, handle)
         for entry in os.listdir("/proc/self/fd"):
             if int(entry) > 2 and int(entry) != keep:
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     os.close(int(entry))
         _Keeper(channel).run()
         code = 0

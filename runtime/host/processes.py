@@ -30,7 +30,7 @@ from . import files, load, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from os import pidfd_open
     from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_NOFILE, getrlimit, setrlimit
     from signal import pidfd_send_signal
@@ -61,7 +61,7 @@ _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def start(
-    path: str, argv: Sequence[bytes], env: Mapping[bytes, bytes], source: int, output: int, errors: int
+    path: str, argv: list[bytes], env: Mapping[bytes, bytes], source: int, output: int, errors: int
 ) -> int:
     """Start a program in a session of its own, with these handles as its standard ones; its pid.
 

@@ -12,7 +12,7 @@ import sys
 from ...ir import light_json
 from ...vm.code.image import Image, ImageError
 from ...vm.values.text_form import duration_text
-from ..host import clock, files
+from ..host import clock, files, processes
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
@@ -74,7 +74,7 @@ class Look:
             self.history.add(event)
         run, history = self._moved(), self.history
         history.saved_ms = run.saved_ms()
-        if alive and (not self.about.get("pid") or self.about.get("queued")):
+        if alive and (not self.about.get("pid") or self.about.get("queued") or self._is_dead()):
             self.about = run.about()
         now = clock.time()
         state = _state_file(run)
@@ -90,6 +90,7 @@ class Look:
             "status": self._word(alive),
             "terminated_by": end.terminated_by if end else stop.reason if stop else None,
             "pid": self.about.get("pid") if alive else None,
+            "kept": alive and bool(self.about.get("kept")),
             "waits_for": self.about.get("waits_for", []) if alive else [],
             "background": bool(self.about.get("background")),
             "state": place,
@@ -128,6 +129,10 @@ class Look:
             if files.exists(path):
                 self.run = RunFolder(self.run.root, path)
         return self.run
+
+    def _is_dead(self) -> bool:
+        """Whether the process has died that drove the run; a keeper may have its actions now."""
+        return not processes.is_alive(self.about["pid"], str(self.about.get("start_time")))
 
     def _word(self, alive: bool) -> str:
         if alive and self.history.end is None:
@@ -297,6 +302,9 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         row("evidence", _evidence_text(status["evidence"]))
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
+    if status["kept"]:
+        row("note", f"the process of the run has died, and its action continues under pid {status['pid']}")
+        row("", f"take it over with: llc resume {status['run']}; end it with: llc stop {status['run']}")
     if status["log"]:
         row("log", status["log"])
     if word in (INTERRUPTED, CRASHED):

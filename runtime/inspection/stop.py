@@ -277,7 +277,7 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
         with contextlib.suppress(UserError):
             keeper = Holder.find(run)
             if keeper is not None:  # its actions have survived it
-                keeper.ask()
+                keeper.insist()
                 keeper.wait(_LAST)
                 keeper.close()
         end_leftovers(run)

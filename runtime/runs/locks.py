@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # `is_live` takes a lock for a moment, so starting retries.
 _TRIES = 20
 _PAUSE = 0.01
+# Seconds until the keeper of a process that has died says that it holds the run.
+_DEAD = 5.0
 # A queued run checks again after this many seconds: the holder of the lock that it sleeps on may have died,
 # and a later run may have taken it over.
 LOOK_AGAIN = 5.0
@@ -185,9 +187,7 @@ def taking_over(
     gate = _Gate(run.root)
     wanted = resolve_scope(scope, run.root)
     with gate:
-        kept = keeper.take_over(run.path) if run.about().get("kept") else None
-        if kept is None and _is_held(run):
-            raise still_live(run)
+        kept = _take(run)
         others = _in_the_way(run.root, wanted, run, ours)
         if others and queue is None:
             if kept is not None:
@@ -219,6 +219,33 @@ def unfinished(root: str) -> list[RunFolder]:
     return [run for run in runs_in(root) if not run.is_husk() or is_live(run)]
 
 
+def _take(run: RunFolder) -> tuple[int, dict[str, keeper.Kept]] | None:
+    """What a keeper has of a run whose driver has died; None if no process holds it.
+
+    Raises UserError if the run is live.
+    """
+    end = clock.monotonic() + _DEAD
+    while is_live(run):
+        about = run.about()
+        if about.get("kept"):
+            kept = keeper.take_over(run.path)
+            if kept is not None:
+                return kept
+        elif _is_running(about):
+            raise still_live(run)
+        # A keeper that has not noticed yet, or has just ended; or a child that was just being started.
+        if clock.monotonic() >= end:
+            raise still_live(run)
+        clock.sleep(_PAUSE)
+    return None
+
+
+def _is_running(about: dict[str, Any]) -> bool:
+    """Whether the process lives that a lock file names."""
+    pid, began = about.get("pid"), about.get("start_time")
+    return not began or (isinstance(pid, int) and processes.is_alive(pid, str(began)))
+
+
 def _is_held(run: RunFolder) -> bool:
     """Whether a run is held, after some retries.
 
@@ -227,9 +254,7 @@ def _is_held(run: RunFolder) -> bool:
     for _ in range(_TRIES):
         if not is_live(run):
             return False
-        about = run.about()
-        pid, began = about.get("pid"), about.get("start_time")
-        if not began or (isinstance(pid, int) and processes.is_alive(pid, str(began))):
+        if _is_running(run.about()):
             return True
         clock.sleep(_PAUSE)
     return True
@@ -478,7 +503,7 @@ def _hold(
             "since": clock.timestamp(clock.time()),
         }
         lock = Lock(fd, known)
-        lock.kept = kept[1] if kept is not None else keeper.left(run.path)
+        lock.kept = keeper.left(run.path) | (kept[1] if kept is not None else {})
         queued = {"queued": True, "ticket": ticket} if ticket is not None else {}
         lock.tell(parent=environment.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
     except OSError as error:

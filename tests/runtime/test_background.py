@@ -209,7 +209,7 @@ def test_its_actions_hear_of_a_hangup(project: Path) -> None:
         WAITS.replace("name: waits", "name: hup").replace("echo begun", "grep SigIgn /proc/self/status")
     )
     told = started("hup")
-    wait_for(lambda: "SigIgn" in Path(told["log"]).read_text())
+    wait_for(lambda: "│ SigIgn" in Path(told["log"]).read_text())
     (line,) = [line for line in Path(told["log"]).read_text().splitlines() if "│ SigIgn" in line]
     assert not int(line.split()[-1], 16) & 1 << (signal.SIGHUP - 1)
 

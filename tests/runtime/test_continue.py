@@ -19,6 +19,7 @@ from typing import Any
 import postgres
 import pytest
 from crash_projects import Runner
+from keepers import kill_with_keeper
 
 STEPS = 2
 LOOP = """
@@ -166,6 +167,8 @@ def test_the_tool_in_flight_is_ended_and_named(tmp_path: Path, how: int) -> None
     job = Job(tmp_path / "p", seconds=1.5)
     run = start(job)
     wait_for(job, "tools", "begin 1")
+    if how == signal.SIGKILL:
+        kill_with_keeper(run)
     run.send_signal(how)
     run.wait(timeout=30)
     before = job.lines("tools")
@@ -189,8 +192,7 @@ def test_the_policy_of_the_state_and_of_the_user_count(tmp_path: Path) -> None:
     job = Job(tmp_path / "p", seconds=0.5)
     run = start(job)
     wait_for(job, "tools", "begin 1")
-    run.kill()
-    run.wait()
+    kill_with_keeper(run)
     assert resume(job, "--on-unknown", "rerun").returncode == 0
     assert job.told() == ["Do the steps", "Do the steps"]
     assert len(list((job.folder / "sessions").iterdir())) == 2

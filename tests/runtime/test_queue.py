@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.runtime.runs import locks
 
@@ -162,8 +163,7 @@ def test_a_run_that_was_cut_off_can_queue_to_go_on(project: Path) -> None:
     """`resume --queue` waits for its turn too, and leaving the queue leaves the run as it was."""
     cut = begin("run", "two", "-q")
     wait_for((project / "here.two").exists)
-    cut.kill()
-    cut.communicate()
+    kill_with_keeper(cut)
     first = begin("run", "one", "-q")
     wait_for((project / "here.one").exists)
     for is_last in (False, True):
@@ -295,8 +295,7 @@ def test_a_loop_that_an_own_action_left_is_not_in_the_way(project: Path) -> None
     )
     outer = begin("run", "outer", "-q")
     wait_for(lambda: (project / "here.two").exists())
-    outer.kill()
-    outer.wait(60)
+    kill_with_keeper(outer)
     (project / "here.two").unlink()
     refused = begin("run", "one", "-q")
     assert refused.wait(60) == 1, "whose paths it works on is not free for others"

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from in_process import run_llc
+from keepers import kill_with_keeper
 
 from llc.frontend.compile import compile_text
 from llc.runtime.host.errors import UserError
@@ -332,7 +333,7 @@ def test_a_real_run_with_a_torn_lock_file_is_found_by_its_path(project: Path) ->
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path, is_recorded: bool) -> None:
-    """After kill -9 of llc the action that was left running is ended, then run again, once.
+    """After kill -9 of llc and its keeper, the action that was left running is ended, then run again, once.
 
     Also where llc was killed before it could record the action's process.
     """
@@ -343,8 +344,7 @@ def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path,
     )
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     wait_for(lambda: (project / "second").exists() and (project / "pids").read_text().endswith("\n"))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    kill_with_keeper(process)
     first = int((project / "pids").read_text())
     assert alive(first)
     (path,) = project.glob(".loops/.running/*/job.events.jsonl")

@@ -1,0 +1,321 @@
+"""Actions survive the process that runs their loop: real runs, killed in the middle of real actions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keepers import keeper_of, kill_with_keeper
+
+from llc.runtime.host import keeper_messages
+
+IS_LARGE = bool(os.environ.get("LLC_CRASH"))
+LLC = sys.executable, "-m", "llc"
+LOOP = """\
+name: job
+initial: work
+states:
+  work:
+    action: |
+      echo begun >> log
+      COMMAND
+      echo done >> log
+    capture: said
+    OPTIONS
+    on_success: after
+    on_failure: failed
+    on_error: failed
+  after: {action: 'printf %s ${captured.said.output} > said', on_success: done, on_failure: failed}
+  done: {terminal: true}
+  failed: {terminal: true}
+"""
+WAITS = "echo one; echo two >&2; until test -e go; do sleep 0.02; done; echo three; echo four >&2"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / ".loops").mkdir()
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    (tmp_path / "go").touch()
+    llc("stop", "--all", "--wait", "0")
+
+
+def write(project: Path, command: str = WAITS, options: str = "on_unknown: fail", scope: str = "") -> None:
+    text = LOOP.replace("COMMAND", command.replace("\n", "\n      ")).replace("OPTIONS", options)
+    (project / ".loops" / "job.yaml").write_text(text + scope)
+
+
+def llc(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LLC, *words], capture_output=True, text=True, check=False, timeout=120)
+
+
+def begin(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*LLC, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+    return found
+
+
+def has(path: Path, text: str) -> bool:
+    return path.exists() and text in path.read_text()
+
+
+def cut_off(project: Path) -> int:
+    """Run the loop and kill it in the middle of its action; the pid of the keeper."""
+    run = begin("run", "job", "-q")
+    wait_for(lambda: has(project / "log", "begun") and running(project).glob("*.events.jsonl"))
+    wait_for(lambda: b'"event":"process"' in journal(project))
+    keeper = keeper_of(run.pid)
+    assert keeper is not None
+    run.kill()
+    run.communicate()
+    return keeper
+
+
+def running(project: Path) -> Path:
+    (folder,) = project.glob(".loops/.running/job-*")
+    return folder
+
+
+def journal(project: Path) -> bytes:
+    return (running(project) / "job.events.jsonl").read_bytes()
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def result(project: Path) -> dict[str, Any]:
+    (path,) = project.glob(".loops/.h*/job-*/job.events.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    (event,) = [event for event in events if event["event"] == "action_complete" and event["seq"] == 1]
+    return dict(event["result"])
+
+
+def test_resume_takes_over_an_action_that_still_runs(project: Path) -> None:
+    """With all its output, and without the policy for unknown outcomes; then the keeper ends."""
+    write(project)
+    keeper = cut_off(project)
+    wait_for(lambda: (running(project) / "keeper").exists())
+    again = begin("resume", "job")
+    wait_for(lambda: b"take-over" in journal(project))
+    (project / "go").touch()
+    shown, notes = again.communicate(timeout=60)
+    assert again.returncode == 0, notes
+    assert "goes on without llc" in notes
+    assert [line for line in shown.splitlines() if "│" in line][:4] != []
+    assert (project / "log").read_text() == "begun\ndone\n"
+    assert (project / "said").read_text() == "one\nthree"
+    done = result(project)
+    assert (done["output"], done["stderr"], done["exit_code"]) == ("one\nthree\n", "two\nfour\n", 0)
+    wait_for(lambda: not is_alive(keeper))
+
+
+def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> None:
+    """The keeper puts it in the run's folder and ends; `resume` removes it there."""
+    write(project, WAITS + "; exit 7", "route: {_: after}")
+    keeper = cut_off(project)
+    (project / "go").touch()
+    wait_for(lambda: not is_alive(keeper))
+    assert sorted(path.name for path in (running(project) / "kept").iterdir()) == [
+        "1.json",
+        "1.output",
+        "1.stderr",
+    ]
+    assert all(path.stat().st_mode & 0o77 == 0 for path in (running(project) / "kept").iterdir())
+    answer = llc("resume", "job", "-q")
+    assert answer.returncode == 0, answer.stderr
+    assert "ended without llc; its result is used" in answer.stderr
+    assert (project / "log").read_text() == "begun\n"
+    assert (result(project)["exit_code"], result(project)["output"]) == (7, "one\nthree\n")
+    assert not list(project.glob(".loops/.h*/job-*/kept"))
+
+
+def test_an_action_survives_several_drivers(project: Path) -> None:
+    """A `resume` that is killed too, at any time, gives it back to its keeper."""
+    write(project)
+    keeper = cut_off(project)
+    for moment in (0.0, 0.05, 0.1, 0.2, 0.3, 0.4):
+        again = begin("resume", "job", "-q")
+        time.sleep(moment)
+        again.kill()
+        again.communicate()
+        assert is_alive(keeper)
+    (project / "go").touch()
+    answer = llc("resume", "job", "-q")
+    assert answer.returncode == 0, answer.stderr
+    assert (project / "log").read_text() == "begun\ndone\n"
+    assert (project / "said").read_text() == "one\nthree"
+
+
+def test_the_scope_stays_locked(project: Path) -> None:
+    """Another loop cannot work on the paths of an action that continues; afterwards it can."""
+    write(project)
+    other = "name: other\ninitial: a\nstates:\n  a: {action: 'true', next: z}\n  z: {terminal: true}\n"
+    (project / ".loops" / "other.yaml").write_text(other)
+    cut_off(project)
+    refused = llc("run", "other", "-q")
+    assert (refused.returncode, "scope-conflict" in refused.stderr) == (1, True), refused.stderr
+    queued = begin("run", "other", "-q", "--queue")
+    wait_for(lambda: len(list(project.glob(".loops/.running/*/lock"))) == 2)
+    (project / "go").touch()
+    notes = queued.communicate(timeout=60)[1]
+    assert queued.returncode == 0, notes
+    assert llc("resume", "job", "-q").returncode == 0
+
+
+def test_status_and_stop_know_of_it(project: Path) -> None:
+    """`status` and `list` say what goes on; `stop` ends it, and `resume` begins it again."""
+    write(project, options="on_unknown: rerun")
+    keeper = cut_off(project)
+    wait_for(lambda: (running(project) / "keeper").exists())
+    assert "its action continues" in llc("status", "job").stdout
+    answer = llc("stop", "job")
+    assert answer.returncode == 0, answer.stderr
+    assert not is_alive(keeper)
+    assert (project / "log").read_text() == "begun\n"
+    (project / "go").touch()
+    assert llc("resume", "job", "-q").returncode == 0
+    assert (project / "log").read_text() == "begun\nbegun\ndone\n"
+
+
+def test_an_abandoned_action_ends_by_its_time_limit(project: Path) -> None:
+    """The limit counts from the start of the action, whoever watches it."""
+    write(project, options="timeout: 2")
+    keeper = cut_off(project)
+    wait_for(lambda: not is_alive(keeper))
+    llc("resume", "job", "-q")
+    done = result(project)
+    assert (done["timed_out"], done["exit_code"], done["output"]) == ("action", 143, "one\n")
+    assert (project / "log").read_text() == "begun\n"
+
+
+def test_it_does_not_keep_secrets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it writes is masked like every other file of a run."""
+    monkeypatch.setenv("SOME_TOKEN", "very-secret-value")
+    write(project, 'echo "it is $SOME_TOKEN."; until test -e go; do sleep 0.02; done')
+    keeper = cut_off(project)
+    (project / "go").touch()
+    wait_for(lambda: not is_alive(keeper))
+    for path in project.glob(".loops/**/*"):
+        assert path.is_dir() or b"very-secret-value" not in path.read_bytes()
+    assert llc("resume", "job", "-q").returncode == 0
+    assert (project / "said").read_text() == "it is ***."
+
+
+def test_several_at_once(project: Path) -> None:
+    """All actions of a program that performs several survive, each with its own result."""
+    (project / "many.sexp").write_text(
+        "(parallel-map (lambda (n) (get-field (system:execute_shell_command (string-append "
+        '"echo b >> log; sleep 1; echo d >> log; echo " (to-string n))) (quote stdout))) (list 1 2 3 4))\n'
+    )
+    run = begin("run", "many.sexp", "-q")
+    wait_for(lambda: (project / "log").exists() and (project / "log").read_text().count("b") == 4)
+    run.kill()
+    run.communicate()
+    answer = llc("resume", "many", "--json", "-q")
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["value"] == ["1\n", "2\n", "3\n", "4\n"]
+    assert sorted((project / "log").read_text().split()) == ["b"] * 4 + ["d"] * 4
+
+
+def test_large_output_survives(project: Path) -> None:
+    """Megabytes before and after the death of the driver, byte for byte."""
+    write(project, "seq 200000; until test -e go; do sleep 0.02; done; seq 200000 400000")
+    path = project / ".loops" / "job.yaml"
+    path.write_text(path.read_text().replace("on_success: after", "on_success: done"))
+    cut_off(project)
+    (project / "go").touch()
+    answer = llc("resume", "job", "-q")
+    assert answer.returncode == 0, answer.stderr
+    (path,) = project.glob(".loops/.h*/job-*/outputs/1-output.txt")
+    expected = [*range(1, 200001), *range(200000, 400001)]
+    assert path.read_text().split() == [str(number) for number in expected]
+
+
+def test_what_a_kept_file_cannot_be(project: Path) -> None:
+    """Damaged or hostile files count as an unknown outcome."""
+    write(project, options="on_unknown: rerun")
+    for content in (b"", b"{", b"[]", b'{"effect": 3}', b'{"effect": "job/1", "pid": "x"}', b"\xff" * 100):
+        keeper = cut_off(project)
+        (project / "go").touch()
+        wait_for(lambda keeper=keeper: not is_alive(keeper))
+        (running(project) / "kept" / "1.json").write_bytes(content)
+        answer = llc("resume", "job", "-q")
+        assert answer.returncode == 0, (content, answer.stderr)
+        (project / "go").unlink()
+        (project / "log").unlink()
+        for path in project.glob(".loops/.h*"):
+            subprocess.run(["rm", "-r", path], check=True)
+
+
+def test_an_action_whose_keeper_is_killed_has_no_known_outcome(project: Path) -> None:
+    """The run goes on, and the result is an error; the next action gets a new keeper."""
+    write(project, options="on_unknown: fail")
+    run = begin("run", "job", "-q", "--json")
+    wait_for(lambda: has(project / "log", "begun"))
+    keeper = wait_for(lambda: keeper_of(run.pid))
+    os.kill(keeper, signal.SIGKILL)
+    shown, _ = run.communicate(timeout=60)
+    assert json.loads(shown)["final_state"] == "failed", shown
+    assert result(project)["error"]["kind"] == "unknown-outcome"
+    assert (project / "log").read_text() == "begun\n"
+
+
+@pytest.mark.parametrize("kills", ["driver", "both"])
+def test_killed_at_any_moment_of_actions(project: Path, kills: str) -> None:
+    """Actions of 0.05 to 2 s, killed at random: each is performed once, unless its keeper is killed too."""
+    chance = random.Random(19)
+    for number in range(500 if IS_LARGE else 12):
+        seconds = chance.uniform(0.05, 2.0 if IS_LARGE else 0.4)
+        command = f"echo a; sleep {seconds}; seq 3000; echo b >&2; sleep 0.02; echo c"
+        write(project, command, "on_unknown: rerun")
+        run = begin("run", "job", "-q")
+        wait_for(lambda: has(project / "log", "begun"))
+        time.sleep(chance.uniform(0.0, seconds))
+        if kills == "both":
+            kill_with_keeper(run)
+        else:
+            run.kill()
+        run.communicate()
+        if list(project.glob(".loops/.running/job-*")):
+            answer = llc("resume", "job", "-q")
+            assert answer.returncode == 0, (number, answer.stderr)
+        begun = (project / "log").read_text().count("begun")
+        assert begun == 1 or (kills == "both" and begun == 2), number
+        done = result(project)
+        assert done["output"].split() == ["a", *map(str, range(1, 3001)), "c"], number
+        assert done["stderr"] == "b\n"
+        (project / "log").unlink()
+        for path in project.glob(".loops/.h*"):
+            subprocess.run(["rm", "-r", path], check=True)
+
+
+def test_frames_of_a_message_are_counted() -> None:
+    """A message without the handles that belong to it is refused."""
+    import socket
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.send(b"list")
+    with pytest.raises(ValueError, match="handles"):
+        keeper_messages.receive(ours, 1)
+    ours.close()
+    theirs.close()
