@@ -11,6 +11,7 @@ import errno
 import os.path
 import stat
 
+from ...ir.python_internals import suppress
 from ..host import clock, environment, files, keeper, keeper_process, pipes, processes, signals
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
