@@ -329,7 +329,9 @@ class _Keeper:
             assert action.status is not None
             self.tell(action, EXITED + b"%d" % action.status)
         if action.status is not None and action.closing is None and action.connection is None:
-            if not self.is_asked_to_stop and not action.is_unsafe:
+            # One that died by itself left its work undone: its outcome is unknown.
+            has_died = os.WIFSIGNALED(action.status) and action.timed_out is None
+            if not has_died and not action.is_unsafe:
                 with suppress(OSError):
                     self.save(action)
             self.forget(name, action)

@@ -164,7 +164,7 @@ def resume(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_the_tool_in_flight_is_ended_and_named(tmp_path: Path, how: int) -> None:
     """After kill -9 it runs in a session of its own; after a stop the agent has been stopped too."""
-    job = Job(tmp_path / "p", seconds=1.5)
+    job = Job(tmp_path / "p", seconds=4)
     run = start(job)
     wait_for(job, "tools", "begin 1")
     if how == signal.SIGKILL:
