@@ -68,17 +68,11 @@ class Driver:
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
     jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
     once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for it.
-    interrupted: what agents did before, whose sessions are to be continued, by effect. kept: actions that have
-    survived an earlier driver, by effect. checkpoints: where to
-    keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may
-    use in all. has_input: whether a person may be asked. spending(): what the run may spend, asked for at the
-    first effect that may use it; None for what it likes. waited: for how many seconds effects have waited in
-    a run that was parked.
     interrupted: what agents did before, whose sessions are to be continued, by effect. kept: actions that
     survived an earlier driver, by effect. checkpoints: where to keep them, None for nowhere. doubtful(): what
     `Position.marks` gives. fuel: how many ticks the program may use in all. has_input: whether a person may
     be asked. spending(): what the run may spend, asked for at the first effect that may use it; None for what
-    it likes.
+    it likes. waited: for how many seconds effects have waited in a run that was parked.
     """
 
     def __init__(

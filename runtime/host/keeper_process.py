@@ -331,7 +331,7 @@ class _Keeper:
         if action.status is not None and action.closing is None and action.connection is None:
             # One that died by itself left its work undone: its outcome is unknown.
             has_died = os.WIFSIGNALED(action.status) and action.timed_out is None
-            if not has_died and not action.is_unsafe:
+            if not (has_died or self.is_asked_to_stop or action.is_unsafe):
                 with suppress(OSError):
                     self.save(action)
             self.forget(name, action)

@@ -384,8 +384,8 @@ class RunInterrupted(Event, name="run_interrupted"):
 class RunResume(Event, name="run_resume"):
     """The run resumes. `elapsed_ms`: its active time before; `unknown`: the decision on each effect in doubt,
     by its number (`rerun`, `continue`, `fail` or `take-over`); `lost`: what damage to the journal cost, a
-    sentence each; `set_aside`: the file with the part that was cut from the journal; `doubtful`: later effects
-    that may have happened, each with its kind and a CRC-32 of its command."""
+    sentence each; `set_aside`: the file with the part that was cut from the journal; `doubtful`: later
+    effects that may have happened, each with its kind and a CRC-32 of its command."""
 
     state: str | None
     iteration: int
