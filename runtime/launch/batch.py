@@ -125,7 +125,7 @@ class Batch:
             if key not in known:
                 known[key] = None
                 try:
-                    _, image = self._program(job.values)
+                    _, image = self.program(job.values)
                     if not job.values.script:
                         self._base.check(image)
                 except CompileError as error:
@@ -166,7 +166,8 @@ class Batch:
         found = sorted((one for queue in self._left.values() for one in queue), key=lambda one: one.index)
         return [one.about for one in found]
 
-    def _program(self, values: Values) -> tuple[str, Image]:
+    def program(self, values: Values) -> tuple[str, Image]:
+        """The path of a job's program, and the program. Raises CompileError and UserError."""
         key = _key(values)
         found = self._programs.get(key)
         if found is None:
@@ -266,7 +267,7 @@ class Batch:
         command: Command = scheduled.about.command
         if job.values.budget:
             command.budget = self._budget(job)
-        path, image = self._program(job.values)
+        path, image = self.program(job.values)
         scheduled.steps = run.start(command, path, image, scheduled.interrupt, job.scope)
 
     def _take_up(self, scheduled: ScheduledRun) -> None:

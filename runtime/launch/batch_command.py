@@ -34,7 +34,7 @@ def batch(values: Values, targets: list[str], is_resuming: bool) -> int:
     def go(command: Command) -> None:
         codes.append(_batch(command, values, targets, is_resuming))
 
-    base = _base(values)
+    base = base_values(values)
     code = Command(base, Report(base)).execute(go)
     return code or codes[0]
 
@@ -42,11 +42,7 @@ def batch(values: Values, targets: list[str], is_resuming: bool) -> int:
 def _batch(command: Command, values: Values, targets: list[str], is_resuming: bool) -> int:
     if not targets and not is_resuming:
         raise UserError("bad-option", "name what is to be run", "loops, a file of jobs (.jsonl), or --resume")
-    _prepare(command, values)
-    if values.script:
-        from ..effects.script_reader import load_world
-
-        load_world(values.script)  # each run has its own, but what is wrong with it is said once
+    prepare(command, values)
     screen = Screen(sys.stderr) if values.json else Screen(sys.stdout)
     answers = Screen(sys.stdout)
     lines: BatchLines
@@ -70,7 +66,7 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
         if is_resuming:
             found.want_runs(unfinished(targets))
         else:
-            found.want_jobs(wanted.named(targets, {name: getattr(values, name) for name in _OF_JOBS}))
+            found.want_jobs(jobs_of(values, targets))
         if not found.total:
             if not values.quiet:
                 screen.write("no run is unfinished\n" if is_resuming else "there are no jobs\n")
@@ -89,9 +85,9 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
 def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outcome]:
     """What `run_many` gives."""
     values = Values("", quiet=True)
-    base = _base(values)
+    base = base_values(values)
     command = Command(base, Report(base, is_silent=True))
-    _prepare(command, values)
+    prepare(command, values)
     asked = wanted.from_data(jobs)
     found: dict[int, Outcome] = {}
 
@@ -108,15 +104,24 @@ def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outc
     return [found[job.number] for job in asked]
 
 
-def _base(values: Values) -> Values:
+def base_values(values: Values) -> Values:
     """The values of the command that the runs are made like."""
     given = dict(vars(values))
     del given["target"]
     return Values("", **{**given, "queue": True, "quiet": True})
 
 
-def _prepare(command: Command, values: Values) -> None:
-    """Take what holds for all runs, once."""
+def jobs_of(values: Values, targets: list[str]) -> list[Job]:
+    """The jobs of a command line. Raises CompileError and UserError."""
+    return wanted.named(targets, {name: getattr(values, name) for name in _OF_JOBS})
+
+
+def prepare(command: Command, values: Values) -> None:
+    """Take what holds for all runs, once. Raises UserError."""
+    if values.script:
+        from ..effects.script_reader import load_world
+
+        load_world(values.script)  # each run has its own, but what is wrong with it is said once
     command.bounds = Bounds.asked(values)
     command.bounds.apply()
     command.choose_tier()

@@ -6,34 +6,89 @@ before leaves a run that workers take up (`database.segments`).
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from ...vm.machine.machine import Machine
 from ..database import schema
 from ..database.connection import Address, connect
-from ..database.store import Claim, open_store
+from ..database.store import Claim, DatabaseStore, open_store
 from ..database.stored_run import DatabaseRun
 from ..execution.observer import Display
-from ..host.coroutines import Steps
+from ..host import secrets
+from ..host.coroutines import Steps, alone
 from ..host.errors import UserError
 from ..host.paths import ROOT
 from ..host.screen import Screen
+from ..journal.codec import json_text
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..project.options import Values
 from ..trees import workspace
+from .batch import Batch
+from .batch_command import base_values, jobs_of, prepare
 from .command import Command
 from .report import Report
-from .run import new_run
+from .run import new_run, start
+from .stop_signals import StopSignals
 
 # Options that belong to the process that drives a run.
-_NOT_HERE = ("background", "no_input", "profile", "flame", "record", "queue", "jobs", "tier")
+_NOT_HERE = (
+    "background",
+    "no_input",
+    "profile",
+    "flame",
+    "record",
+    "queue",
+    "jobs",
+    "tier",
+    "at_once",
+    "on_unknown",
+)
 
 
 def submit(values: Values, url: str, labels: tuple[str, ...]) -> int:
     """Submit a new run; the exit code. Raises UserError."""
+    with _store(values, url, labels) as store:
+        command = Submission(values, Report(values))
+        command.store = store
+        return command.execute(new_run)
+
+
+def submit_jobs(values: Values, targets: list[str], url: str, labels: tuple[str, ...]) -> int:
+    """Submit the jobs of a batch, after all programs were checked; the exit code. Raises UserError."""
+    if not targets:
+        raise UserError("bad-option", "name what is to be run", "loops, or a file of jobs (.jsonl)")
+
+    def go(base: Command) -> None:
+        prepare(base, values)
+        jobs = jobs_of(values, targets)
+        with StopSignals(is_silent=False) as interrupt:
+            batch = Batch(base, 1, interrupt, lambda job, outcome: None)
+            batch.want_jobs(jobs)
+            for job in jobs:
+                if interrupt.count:
+                    raise KeyboardInterrupt
+                command = Submission(job.values, Report(job.values))
+                command.report.as_json = values.json
+                command.bounds, command.settings, command.store = base.bounds, base.settings, store
+                command.budget = base.budget_of(job.values, base.budget) if job.values.budget else base.budget
+                outcome = alone(start(command, *batch.program(job.values), interrupt, job.scope))
+                if values.json:
+                    told = {"job": job.number, "loop": job.values.target, **outcome.to_json()}
+                    _write(json_text(secrets.known.mask_all(told)))
+
+    with _store(values, url, labels) as store:
+        given = base_values(values)
+        return Command(given, Report(given)).execute(go)
+
+
+@contextlib.contextmanager
+def _store(values: Values, url: str, labels: tuple[str, ...]) -> Iterator[DatabaseStore]:
+    """The store of new runs for workers. Raises UserError."""
     for name in _NOT_HERE:
         if getattr(values, name):
             raise UserError("bad-option", f"`--{name.replace('_', '-')}` and `--on` exclude each other")
@@ -44,11 +99,14 @@ def submit(values: Values, url: str, labels: tuple[str, ...]) -> int:
     try:
         store.managed, store.labels = True, labels
         store.sweep()
-        command = Submission(values, Report(values))
-        command.store = store
-        return command.execute(new_run)
+        yield store
     finally:
         store.close()
+
+
+def _write(line: str) -> None:
+    screen = Screen(sys.stdout)
+    screen.deliver(screen.encode(line + "\n"))
 
 
 class Submission(Command):
@@ -73,6 +131,5 @@ class Submission(Command):
         claim.close()
         outcome = Outcome(self.folder.id, machine.image.name, machine.image.meta["kind"], "queued")
         if not self.report.as_json:
-            screen = Screen(sys.stdout)
-            screen.deliver(screen.encode(self.folder.id + "\n"))
+            _write(self.folder.id)
         return outcome

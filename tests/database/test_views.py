@@ -147,3 +147,25 @@ def test_the_output_of_an_action_is_shown_while_it_runs(cluster: Cluster) -> Non
             it.kill()
     assert output.read_text().count("so-2") == 1
     assert cluster.database.execute("select count(*) from live").fetchone() == (0,)
+
+
+def test_a_batch_is_submitted(cluster: Cluster) -> None:
+    """Loops and jobs enter the queue after all programs were checked; a wrong one submits nothing."""
+    cluster.loop("one")
+    cluster.loop("two")
+    (cluster.folder / "jobs.jsonl").write_text('{"loop": "one"}\n{"loop": "two"}\n')
+    (cluster.folder / ".loops/wrong.yaml").write_text("initial: nowhere\n")
+    assert cluster.llc("batch", "one", "wrong", "--on", cluster.url).returncode == 2
+    assert cluster.database.execute("select count(*) from runs").fetchone() == (0,)
+    runs = _db(cluster, "batch", "jobs.jsonl", "two", "--on", cluster.url).split()
+    assert len(runs) == 3
+    told = [
+        json.loads(line) for line in _db(cluster, "batch", "one", "--on", cluster.url, "--json").splitlines()
+    ]
+    assert [(one["loop"], one["status"]) for one in told] == [("one", "queued")]
+    cluster.start()
+    for run in (*runs, told[0]["run"]):
+        assert cluster.await_status(run)["outcome"] == "success"
+    for words in (("--resume",), ("one", "--at-once", "2")):
+        refused = cluster.llc("batch", *words, "--on", cluster.url)
+        assert "exclude each other" in refused.stderr

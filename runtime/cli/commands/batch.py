@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ...host.errors import UserError
 from ...launch import batch_command
 from ...project.options import values
 from .. import parameters as cli
+from .. import verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ def batch(
     no_input: cli.NoInput = False,
     script: cli.Script = None,
     on_unknown: cli.OnUnknown = None,
+    on: cli.On = None,
+    label: cli.Labels = None,
     json: Annotated[
         bool, cli.option("--json", "", "Write a line of JSON to stdout for each finished run.", cli.OUTPUT)
     ] = False,
@@ -59,9 +63,19 @@ def batch(
     Examples:
         llc batch lint types tests
         llc batch jobs.jsonl --at-once 50
+        llc batch jobs.jsonl --on cluster
         llc batch --resume
     """
     given = locals()
     del given["targets"], given["resume"]
-
+    url, labels = given.pop("on"), tuple(given.pop("label") or ())
+    if url is not None:
+        if resume:
+            help = "to queue a stopped run again: llc resume RUN --on URL"
+            raise UserError("bad-option", "`--resume` and `--on` exclude each other", help)
+        submit = verbs.load("launch.submission:submit_jobs", 2)
+        submitted: int = submit(values("", given), targets or [], url, labels)
+        return submitted
+    if labels:
+        raise UserError("bad-option", "`--label` chooses workers, so it needs `--on`")
     return batch_command.batch(values("", given), targets or [], resume)
