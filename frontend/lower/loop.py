@@ -144,13 +144,17 @@ class Lowering(LoopContext):
         for (name, field), template in list(self.templates.items()):
             if name == state.name:
                 self.templates[again.name, field] = template
-        chain = Chain(self.builder, span=state.span)
+        chain = self.chain(again)
         chain.open(f"/{reason}")
         chain.add(store("state", state.name))
         chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
         if again.acts:
             actions.act(self, chain, again)
         self.finish(chain, state.name, "limit", reason)
+        if chain.handler is not None:  # the limit is how the loop ends, whatever happens here
+            broken = Chain(self.builder, span=state.span)
+            broken.open(chain.handler.target)
+            self.finish(broken, state.name, "limit", reason)
 
     def finish(
         self, chain: Chain, final_state: Any, status: str, terminated_by: str, iterations: ir.Expr = ITERATION

@@ -12,16 +12,26 @@ import json
 import os
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from joint_programs import World, drive
 
 import llc
 from llc.frontend.compile import compile_file
 from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError
+from llc.ir.nodes import Program
+from llc.runtime.effects import jq_worker
+from llc.vm.machine.machine import Effect
+from llc.vm.values.faults import Fault
 
+from .little_loops_oracle import INPUT, TooLong, answer, scripted, verdict_of
+from .little_loops_oracle import SCENARIOS as WORLDS
+
+DIALECT = CompileOptions(dialect="little-loops")
 PYTHON = os.environ.get("LLC_LITTLE_LOOPS", "")
 needs_little_loops = pytest.mark.skipif(not PYTHON, reason="LLC_LITTLE_LOOPS names no Python")
 
@@ -175,27 +185,144 @@ def test_a_loop_takes_the_same_way(name: str, tmp_path: Path, monkeypatch: pytes
         ]
 
 
+def shipped() -> list[Path]:
+    """The loops that little-loops ships, and their libraries."""
+    code = "import little_loops; print(little_loops.__path__[0])"
+    found = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return sorted((Path(found.stdout.strip()) / "loops").rglob("*.yaml"))
+
+
 @needs_little_loops
 def test_the_loops_that_it_ships_are_accepted() -> None:
     """All but those that run loops whose names are known late, and a few that are refused on their own."""
-    code = "import little_loops; print(little_loops.__path__[0])"
-    found = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    reasons: Counter[str] = Counter()
-    options = CompileOptions(dialect="little-loops")
-    for path in sorted((Path(found.stdout.strip()) / "loops").rglob("*.yaml")):
-        reasons[reason_of(path, options)] += 1
+    reasons = Counter(reason_of(path) for path in shipped())
     print(*(f"{count:4} {reason}" for reason, count in reasons.most_common()), sep="\n")
     assert reasons["library"] == 9
     assert reasons["accepted"] >= 97
 
 
-def reason_of(path: Path, options: CompileOptions) -> str:
+def reason_of(path: Path) -> str:
     """Why a loop is refused, in a few words."""
     try:
-        compile_file(str(path), options)
+        compile_file(str(path), DIALECT)
     except CompileError as error:
         ids: Any = {finding.id for finding in error.diagnostics if finding.is_error}
         if ids == {"fragment-library"}:
             return "library"
         return ", ".join(sorted(ids))
     return "accepted"
+
+
+# --- all loops that it ships --------------------------------------------------------------------
+
+# Loops that take another way, by the rule.
+DIFFERENCES: dict[str, str] = {
+    "agent-eval-improve": "`convergence`: a value beyond the target has reached it",
+    "prompt-across-issues": "no limit of how often one route is taken but `max_steps`",
+}
+
+
+def answers(scenario: str) -> Callable[[Effect], dict[str, Any] | None]:
+    """What the scripted world says to each effect."""
+    counts: Counter[str] = Counter()
+
+    def answer_of(effect: Effect) -> dict[str, Any] | None:
+        args = effect.args
+        if effect.kind == "shell" and args["command"].startswith("{ git rev-parse HEAD;"):
+            return {"output": "same", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+        if effect.kind == "shell" and args["command"].startswith("cat -- "):
+            return {"output": "", "stderr": "", "exit_code": 1, "duration_ms": 1, "elapsed_ms": 1}
+        counts[effect.kind] += 1
+        if effect.kind in ("shell", "agent"):
+            code, output = scripted(scenario, counts["shell"] + counts["agent"] - 1)
+            return {"output": output, "stderr": "", "exit_code": code, "duration_ms": 1, "elapsed_ms": 1}
+        if effect.kind == "evaluate":
+            said = answer(scenario, counts["evaluate"] - 1)
+            if said == "error":
+                return {"error": {"kind": "scripted", "message": "scripted"}, "elapsed_ms": 1}
+            allowed = args["schema"]["properties"]["verdict"].get("enum") or ("yes", "no")
+            return {"reply": {"verdict": verdict_of(said, allowed), "confidence": 1.0}, "elapsed_ms": 1}
+        if effect.kind == "env":
+            return {"values": dict.fromkeys(args["names"])}
+        if effect.kind == "ask":
+            return {"error": {"kind": "no-answer", "message": "nobody"}, "output": "", "elapsed_ms": 1}
+        if effect.kind == "jq":
+            return jq_worker.answer({**args, "limit": 5})
+        return None
+
+    return answer_of
+
+
+def way(program: Program, scenario: str) -> tuple[list[str], str]:
+    """The states that a program enters, without terminals, and how it ends."""
+    world = World(answers(scenario))
+    try:
+        end = drive(program, world)
+    except TooLong:
+        how = "too long"
+    else:
+        how = (
+            "error"
+            if isinstance(end, Fault)
+            else {"success": "yes", "failure": "no"}.get(end["status"], "limit")
+        )
+    path: list[str] = []
+    for kind, fields in world.notes:
+        if kind == "state_enter":
+            path.append(fields["state"])
+        elif kind == "loop_complete" and fields["terminated_by"] == "terminal":
+            path.pop()
+    return path, how
+
+
+def end_of(seen: dict[str, Any]) -> str:
+    """How little-loops ended, in the words of `way`."""
+    terminated_by, failed, _ = seen["end"]
+    if terminated_by == "terminal":
+        return "no" if failed else "yes"
+    limits = ("max_steps", "max_iterations_reached", "max_iterations", "timeout")
+    return "limit" if terminated_by in limits else "too long" if terminated_by == "too long" else "error"
+
+
+def program_with(path: Path, given: dict[str, str]) -> Program:
+    """The program of a loop, where what it needs is given, and what else is."""
+    loop = compile_file(str(path), DIALECT).loop
+    assert loop is not None
+    needed = [name for name, one in (loop.parameters or {}).items() if one.required and name != "run_dir"]
+    empty = [key for key in ("input", *(loop.required_inputs or ()), *needed) if not loop.context.get(key)]
+    context = {**{key: INPUT for key in empty if key in loop.context}, **given}
+    return compile_file(str(path), DIALECT.evolve(context=context)).program
+
+
+@needs_little_loops
+def test_loops_take_the_same_way(tmp_path: Path) -> None:
+    """Those that are accepted, with the loops they run, in scripted worlds: the same states, the same end."""
+    loops = [path for path in shipped() if reason_of(path) == "accepted"]
+    jobs = [(path, scenario) for path in loops for scenario in WORLDS]
+    oracle = Path(__file__).with_name("little_loops_oracle.py")
+    told = subprocess.run(
+        [PYTHON, str(oracle)], input=json.dumps([(str(path), scenario) for path, scenario in jobs]),
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=3000,
+    )  # fmt: skip
+    seen = [json.loads(line[6:]) for line in told.stdout.splitlines() if line.startswith("ORACLE")]
+    assert len(seen) == len(jobs)
+    programs: dict[tuple[Path, str], Program] = {}
+    differing: dict[Path, list[str]] = {}
+    for (path, scenario), theirs in zip(jobs, seen, strict=True):
+        key = (path, json.dumps(theirs["given"]))
+        if key not in programs:
+            programs[key] = program_with(path, theirs["given"])
+        ours, how = way(programs[key], scenario)
+        length = min(len(ours), len(theirs["path"])) if "too long" in (how, end_of(theirs)) else None
+        if (ours[:length], how) != (theirs["path"][:length], end_of(theirs)):
+            at = next(
+                (i for i, pair in enumerate(zip(ours, theirs["path"], strict=False)) if len({*pair}) > 1), -1
+            )
+            step = slice(max(at - 1, 0), at + 1)
+            here = f"{scenario}: {ours[step]} {how}, not {theirs['path'][step]} {theirs['end']}"
+            differing.setdefault(path, []).append(here)
+    for path, lines in differing.items():
+        print(path.stem, DIFFERENCES.get(path.stem, ""), *lines, sep="\n    ")
+    agreeing = len(loops) - len(differing)
+    print(f"{agreeing} of {len(loops)} loops take the same way")
+    assert agreeing >= 60
