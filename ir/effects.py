@@ -23,7 +23,8 @@ FIELD_TYPES = {
     "guard": "map", "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
     "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map", "judge": "text",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
-    "max_tokens": "integer", "model": "text", "name": "text", "names": "texts", "on_unknown": "text",
+    "max_tokens": "integer", "max_turns": "integer", "model": "text", "name": "text", "names": "texts",
+    "on_unknown": "text",
     "output": "text", "permissions": "text", "previous_outputs": "text", "program": "text",
     "prompt": "text", "query": "text", "quota": "map",
     "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map", "round": "map",
@@ -178,7 +179,7 @@ EFFECT_ROWS = (
     EffectKind(
         "agent",
         "command argv? agent? model? effort? permissions? allowed_tools? append_prompt? session? thread? "
-        "cap_usd? idle_timeout_s? stall? guard? quota? timeout_s? deadline_ms? on_unknown?",
+        "cap_usd? max_turns? idle_timeout_s? stall? guard? quota? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? session? thread? handoff? signal? timed_out? "
         "limit_ms? truncated? round? error?",
         "Pass a prompt or a slash command to the agent program.",

@@ -68,6 +68,7 @@ class AgentOptions(Spec):
         choice("new", "continue"), "Whether the agent continues its last session of the run; absent: `new`."
     )
     idle_timeout: float | None = optional(DURATION, "Seconds without output until the agent is stopped.")
+    max_turns: int | None = optional(COUNT, "Model turns of one start of the agent at most.")
 
 
 AGENT_OPTIONS = tuple(fields_of(AgentOptions))

@@ -15,9 +15,11 @@ from ...ir.spans import Span
 from ..source.schema import (
     ARGUMENTS,
     BOOLEAN,
+    DURATION,
     EXIT_CODES,
     MEASURE,
     NAME,
+    TARGET,
     TEMPLATE,
     TEXT,
     Spec,
@@ -64,6 +66,8 @@ class PromptSpec(AgentOptions):
         BOOLEAN, "Whether the last check's result follows the prompt; absent: in repairs, not in checks."
     )
     agent: str | None = optional(NAME, "The agent, by a name of the project or of llc; absent: the loop's.")
+    on_quota: str | None = optional(TARGET, "As the loop's, for this action.")
+    max_quota_wait: float | None = optional(DURATION, "As the loop's, for this action.")
 
 
 ActionSpec = str | CallSpec | CommandSpec | PromptSpec
@@ -213,7 +217,8 @@ def _state(
         case PromptSpec():
             told = action.feedback if action.feedback is not None else "next" in fields
             fields |= {"action": action.prompt, "action_type": "prompt", "feedback": told}
-            fields |= {key: getattr(action, key) for key in ("agent", *AGENT_OPTIONS)}
+            keys = ("agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS)
+            fields |= {key: getattr(action, key) for key in keys}
             found |= _moved(found, "prompt", "action")
         case str():
             fields["action"] = action

@@ -69,7 +69,7 @@ def _needed(loop: Loop, state: StateSpec) -> Iterator[tuple[str, tuple[Loop | St
             yield f"permissions: {value}", (block, key)
         elif key == "session" and value == "continue":
             yield "session", (block, key)
-        elif key in ("model", "effort", "allowed_tools", "append_prompt") and value is not None:
+        elif key in ("model", "effort", "allowed_tools", "append_prompt", "max_turns") and value is not None:
             yield key, (block, key)
 
 

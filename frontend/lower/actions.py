@@ -61,6 +61,8 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         for key in AGENT_OPTIONS:
             own = getattr(state, key)
             args[_ARGUMENTS.get(key, key)] = own if own is not None else getattr(context.loop, key)
+        if args["max_turns"] is None:
+            del args["max_turns"]  # programs without it keep their hash
         continues = args.pop("session") == "continue"
         if continues:
             args["session"], args["thread"] = _session_slots(context, state)

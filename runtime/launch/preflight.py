@@ -23,7 +23,8 @@ from ..effects.shell import plain_words
 from ..host import environment, files, processes, signals
 from ..host.errors import Failure
 from ..host.paths import ROOT
-from ..project import agents, configuration, models, prices
+from ..ledger.database import LedgerError
+from ..project import agents, configuration, models, prices, run_ledgers
 from ..project.agent_schema import AgentSpec
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
@@ -108,6 +109,7 @@ def _all_checks(program: Program, runner: Runner) -> Iterator[Check]:
             if not isinstance(state.exit, Perform):
                 continue
             args = _constants(state.exit.args)
+            yield from _ledger_checks(state.exit.kind, args)
             match state.exit.kind:
                 case "agent":
                     yield from agent_checks(args, runner, logins)
@@ -221,6 +223,20 @@ def answer_of(words: list[str]) -> str | None:
         process.communicate()
         return None
     return bytes(output + errors).decode("utf-8", "replace")
+
+
+def _ledger_checks(kind: str, args: dict[str, Any]) -> Iterator[Check]:
+    """Ledgers without anything left: a warning, as checks may pass without a call."""
+    is_known = kind == "agent" or (kind == "evaluate" and isinstance(args.get("model"), str))
+    if not is_known or not isinstance(args.get("argv", ()), tuple):
+        return
+    try:
+        for message, help in run_ledgers.exhausted(kind, args, configuration.load_usable(ROOT)):
+            yield Check("ledger", WARNING, message, help)
+    except configuration.Unusable:
+        return  # reported already
+    except LedgerError as error:
+        yield Check("ledger", WARNING, str(error), error.help)
 
 
 # --- models and commands ----------------------------------------------------------------------------

@@ -150,9 +150,9 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
         for limit, spent, _, _ in balances:
             if limit.unit == "calls" and not call.is_call:
                 continue
-            left = limit.amount - spent
-            if left <= (_ROUNDING if limit.unit == "calls" else limit.amount * TOO_LITTLE):
+            if is_used_up(limit, spent):
                 return Denied(limit, spent, True)
+            left = limit.amount - spent
             most = 1.0 if limit.unit == "calls" else min(left, limit.amount / share)
             bound = bounds.get(limit.unit, most)
             wanted[limit.unit] = min(wanted.get(limit.unit, most), most, bound if bound > 0 else most)
@@ -256,6 +256,12 @@ def believed(unit: str, value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 <= value <= BELIEVED[unit] * (1000 if unit == "seconds" else 1) else None
+
+
+def is_used_up(limit: Limit, spent: float) -> bool:
+    """Whether what is left of a limit is too little for a call."""
+    least = _ROUNDING if limit.unit == "calls" else limit.amount * TOO_LITTLE
+    return limit.amount - spent <= least
 
 
 # --- views ------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ CAPABILITIES = {
     **{name: (name,) for name in ("model", "effort", "allowed_tools", "append_prompt", "session")},
     "session_id": ("new_session",),
     "schema": ("schema", "schema_file"),
-    **{name: (name,) for name in ("cap_usd", "cap_turns")},
+    "cap_usd": ("cap_usd",),
+    "max_turns": ("cap_turns",),
 }
 
 
@@ -220,7 +221,8 @@ def agents_with(capabilities: Iterable[str]) -> str:
 
 def required_of(args: Mapping[str, Any]) -> list[str]:
     """The capabilities that the arguments of an `agent` effect require."""
-    required = [name for name in ("model", "effort", "allowed_tools", "append_prompt") if args.get(name)]
+    named = ("model", "effort", "allowed_tools", "append_prompt", "max_turns")
+    required = [name for name in named if args.get(name)]
     if args.get("permissions"):
         required.append(f"permissions: {args['permissions']}")
     if args.get("session"):
@@ -278,6 +280,7 @@ class Command:
             "schema": args.get("schema"),
             "schema_file": args.get("schema_file"),
             "cap_usd": None if args.get("cap_usd") is None else f"{args['cap_usd']:.6f}",
+            "cap_turns": None if args.get("max_turns") is None else str(args["max_turns"]),
             "permissions": list(mode.argv)
             if mode is not None and (wanted or agent.default_permissions)
             else [],

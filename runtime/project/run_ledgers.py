@@ -5,14 +5,15 @@ Imported when the first call of an agent or a model is about to start. See `spec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..host import clock
 from ..journal.quantities import amount_text
 from ..journal.run_history import CALLS
+from ..ledger import database
 from ..ledger.claims import Claims, Unavailable, this_project
-from ..ledger.ledger import Call, Denied
+from ..ledger.ledger import Call, Denied, balances, is_used_up
 from ..ledger.limits import DAY, EVER, MONTH, PROJECT, Limit, renewal, used_up
 from . import accounts
 from .budget import Refusal
@@ -29,6 +30,27 @@ def limits_of(settings: Configuration, project: str) -> tuple[Limit, ...]:
         for period, amounts in settings.ledgers.items()
         for unit, amount in amounts.items()
     )
+
+
+def exhausted(kind: str, args: Mapping[str, Any], settings: Configuration) -> Iterator[tuple[str, str]]:
+    """Why ledgers would refuse an effect that started now, with the remedies. Raises `LedgerError`."""
+    payer = accounts.of_effect(kind, args, settings)
+    if payer is None:
+        return
+    project = this_project()
+    own = limits_of(settings, project)
+    if not own and not database.has_limits():
+        return
+    for limit, spent, _, _ in balances(own):
+        is_counted = limit.unit != "calls" or kind in CALLS
+        if is_counted and limit.is_charged(project, payer.account) and is_used_up(limit, spent):
+            help = f"see `llc budget`; to raise the limit: {_raising(limit, own)}"
+            yield used_up(limit, spent, clock.time()), help
+
+
+def _raising(limit: Limit, own: tuple[Limit, ...]) -> str:
+    """Where the amount of a limit is changed."""
+    return "`budget` in .loops/config.yaml" if limit in own else f"llc budget set {limit.key} AMOUNT"
 
 
 class RunLedgers:
@@ -64,11 +86,7 @@ class RunLedgers:
         limit = answer.limit
         if answer.is_used_up:
             now = clock.time()
-            raising = (
-                "`budget` in .loops/config.yaml"
-                if limit in self._own
-                else f"llc budget set {limit.key} AMOUNT"
-            )
+            raising = _raising(limit, self._own)
             help = f"see `llc budget`; to raise the limit: {raising}; then: llc resume {{run}}"
             return Refusal(used_up(limit, answer.spent, now), help, True, renewal(limit.period, now))
         what = (

@@ -18,7 +18,7 @@ class Project:
         return ("claude", "codex")
 
     def lacking(self, agent: str | tuple[str, ...], needed: Sequence[str]) -> Mapping[str, str]:
-        lacks = ("effort", "permissions: ask") if agent in ("codex", ("codex",)) else ()
+        lacks = ("effort", "permissions: ask", "max_turns") if agent in ("codex", ("codex",)) else ()
         return {name: "`claude`" for name in needed if name in lacks}
 
     def is_priced(self, model: str) -> bool:
@@ -71,6 +71,7 @@ def test_other_agents_are_fine(head: str) -> None:
         ("agent: codex", "permissions: ask,", (5, 36), "permissions: ask"),
         ("permissions: ask", "agent: codex,", (3, 14), "permissions: ask"),
         ("agent: {program: codex, args: []}\neffort: high", "", (4, 9), "effort"),
+        ("agent: codex\nmax_turns: 3", "", (4, 12), "max_turns"),
     ],
 )
 def test_an_agent_that_lacks_a_capability_is_an_error(

@@ -285,3 +285,15 @@ def test_a_state_continues_the_last_session_of_its_agent(llc: Callable[..., Any]
     (place / "calls").unlink()
     # 1,000 and 2,000; 3,000 of which 1,000 were counted before; 4,000 of a new session.
     assert "9,000 tokens" in llc("run", "work").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("claude", "--max-turns"), ("qwen", "--max-session-turns"), ("codex", None)]
+)
+def test_turns_have_a_cap_where_the_agent_has_an_option(name: str, option: str | None) -> None:
+    words = command(name, max_turns=3)
+    assert ("max_turns" in agents.capabilities_of(agents.known(name))) == (option is not None)
+    assert "max_turns" in agents.required_of({"max_turns": 3})
+    if option is not None:
+        assert words[words.index(option) + 1] == "3"
+    assert option not in command(name)

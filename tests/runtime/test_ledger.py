@@ -130,9 +130,15 @@ def test_a_day_has_a_limit(project: Project) -> None:
     (ledger,) = project.json("budget")["ledgers"]
     assert (ledger["limit"], ledger["spent"]) == (0.05, 0.06)
     assert (ledger["reserved"], ledger["left"]) == (0, 0)
-    # A later run of the day does not start its first call; with more, the stopped one is resumed.
-    assert project.llc("run", "fix", "-q").returncode == 3
+    # A later run of the day says so first and does not start its first call.
+    done = project.llc("run", "fix", "-q")
+    assert done.returncode == 3
+    assert "warning: ledger the budget of the day is used up: 0.0600 USD of 0.0500 USD" in done.stderr
+    assert "to raise the limit: llc budget set day AMOUNT" in done.stderr
+    checks = project.json("doctor", "fix")["checks"]["fix"]
+    assert [check["status"] for check in checks if check["subject"] == "ledger"] == ["warning"]
     assert len(project.starts) == 3
+    # With more, the stopped one is resumed.
     project.llc("budget", "set", "day", "1usd")
     assert project.json("resume", found["run"])["status"] == "limit"
     assert project.json("budget")["today"]["calls"] == len(project.starts) == 9

@@ -361,6 +361,19 @@ def test_the_loop_decides(service: Service, more: str, code: int, final: str) ->
     assert len(service.starts) == 1
 
 
+def test_a_prompt_of_a_paradigm_decides(service: Service) -> None:
+    """The key of the action counts more than that of the loop."""
+    (service.folder / ".loops" / "ask.yaml").write_text(
+        "{paradigm: invariants, name: ask, agent: claude, on_quota: wait,"
+        " constraints: [{name: a, check: 'false', fix: {prompt: Fix, on_quota: fail}}]}"
+    )
+    service.resets_in(3600)
+    code, output = service.llc("run", "ask", "--json")
+    assert code == 1, output
+    assert "quota" in output or "rate-limit" in output
+    assert len(service.starts) == 1
+
+
 def test_a_wait_that_is_too_long_is_an_error(service: Service) -> None:
     service.loop("max_quota_wait: 60")
     service.resets_in(3600)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from llc.runtime.host.effect_context import Interrupt, Interrupted
+from llc.runtime.host.leftovers import end_effect
 from llc.runtime.journal.agent_activity import AgentActivity
 from llc.runtime.ledger import breakers
 
@@ -188,10 +189,7 @@ def test_an_interrupt_ends_its_tools_too(
     threading.Thread(target=stop, daemon=True).start()
     with pytest.raises(Interrupted):
         perform("agent", {"effect_id": f"stop-{name}-{os.getpid()}/1"}, agent=name, command="Do it.")
-    found = subprocess.run(
-        ["pgrep", "-f", "touch begun; sleep 15"], capture_output=True, text=True, check=False
-    )
-    assert found.stdout == ""
+    assert end_effect(f"stop-{name}-{os.getpid()}/1", ()) == []
 
 
 @ALL
@@ -285,8 +283,7 @@ def test_silence_and_its_tools_end_by_the_protocol(
     within = {"effect_id": f"quiet-{name}-{os.getpid()}/1"}
     result = perform("agent", within, agent=name, command="Do it.", timeout_s=60, idle_timeout_s=5)
     assert result["error"]["kind"] == "idle-timeout", result
-    found = subprocess.run(["pgrep", "-f", "sleep 61"], capture_output=True, text=True, check=False)
-    assert found.stdout == ""
+    assert end_effect(str(within["effect_id"]), ()) == []
 
 
 LOOP = """\
