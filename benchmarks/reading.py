@@ -19,8 +19,8 @@ from llc.frontend.sexp.formatter import format_source
 from llc.frontend.sexp.lexer import read_string, read_word
 from llc.frontend.sexp.reader import read
 from llc.frontend.source.files import text_source
+from llc.ir.constants import Symbol
 from llc.ir.spans import Lines, Source
-from llc.ir.symbols import Symbol
 
 _UNIT = """\
 ; Step {number}: what an agent proposes is run, and judged.

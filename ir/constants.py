@@ -1,15 +1,45 @@
-"""What a constant of a program may be, and how large; for the IR and for code images alike.
+"""What a constant of a program may be, and how large; for the IR and for code images alike. Symbols.
 
+A symbol is a name as a value, one object for each name: it equals itself only, never a string, and is true.
 Must not import anything heavy: a run of a compiled image checks its constants.
 """
 
 from __future__ import annotations
 
-from .symbols import Symbol
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+# Kept for the life of the process: a program that invents symbols without end pays for them as for
+# any other value.
+_KNOWN: dict[str, Symbol] = {}
+
+
+class Symbol:
+    """The symbol called `name`. `Symbol("a") is Symbol("a")`."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __new__(cls, name: str) -> Symbol:
+        known = _KNOWN.get(name)
+        if known is None:
+            symbol = object.__new__(cls)
+            object.__setattr__(symbol, "name", name)
+            # Of two threads that make the same symbol, the first is kept.
+            known = _KNOWN.setdefault(name, symbol)
+        return known
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a symbol does not change")
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.name!r})"
+
+    def __reduce__(self) -> tuple[type[Symbol], tuple[str]]:
+        """Copies and unpickled symbols are the symbol itself."""
+        return (Symbol, (self.name,))
+
 
 # How deep an expression or a constant may be nested: what walks one may then use Python's stack.
 MAX_NESTING = 200

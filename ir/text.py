@@ -18,9 +18,9 @@ from typing import Any, assert_never
 import attrs
 
 from . import nodes
+from .constants import Symbol
 from .python_internals import late_pattern
 from .spans import Places, Source, Span
-from .symbols import Symbol
 
 # Words the grammar accepts where a name could stand too; a name that is one is printed in backticks.
 _HEADS = {"setbox", "note"}

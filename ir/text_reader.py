@@ -20,9 +20,9 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from lark.lexer import PatternStr
 
 from . import nodes as ir
+from .constants import Symbol
 from .diagnostics import CompileError, Diagnostic, clean, suggest
 from .spans import Places, Source, Span
-from .symbols import Symbol
 
 _ESCAPE = re.compile(
     r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"

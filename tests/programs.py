@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from llc.ir.constants import Symbol
 from llc.ir.effects import EFFECTS, NOTES
 from llc.ir.nodes import (
     Branch,
@@ -41,7 +42,6 @@ from llc.ir.nodes import (
 )
 from llc.ir.primitives import PRIMITIVES
 from llc.ir.spans import Source, Span
-from llc.ir.symbols import Symbol
 from llc.ir.text import KEYWORDS
 
 Strategy = st.SearchStrategy

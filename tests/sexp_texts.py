@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from llc.frontend.sexp.datum import Atom, Datum, Form
 from llc.frontend.sexp.printer import spell
-from llc.ir.symbols import Symbol
+from llc.ir.constants import Symbol
 
 WORDS = [
     "a",

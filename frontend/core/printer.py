@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.formatter import lay_out
 from ..sexp.printer import show

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from ..sexp.datum import Atom, Datum
 from .nodes import Binding
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import Diagnostic
 from ...ir.records import frozen
 from ...ir.spans import Span
-from ...ir.symbols import Symbol
 from ..sexp.datum import Atom, Datum, Form, Place
 from .scope import Alias, Identifier, Scope, base_symbol, identifier_of, is_same_meaning
 

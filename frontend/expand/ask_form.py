@@ -6,8 +6,8 @@ Clauses that are known when compiling are checked here, all of them when the que
 
 from __future__ import annotations
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import suggest
-from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Core, Library, Literal, Operation
 from ..core.scope import Scope, identifier_of

@@ -10,10 +10,10 @@ from collections.abc import Generator, Iterable
 from posixpath import normpath
 from typing import Any
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import CompileError, labelled
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
-from ...ir.symbols import Symbol
 from ..core.forms import Body, FormRow, Steps
 from ..core.nodes import (
     Assign,

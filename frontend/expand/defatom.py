@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import suggest
 from ...ir.effects import ON_UNKNOWN, RUNNERS
 from ...ir.spans import Lines, Source, Span
-from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.scope import Identifier, Scope, identifier_of, value_of
 from ..sexp.datum import Atom, Datum, Form

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import Diagnostic, nearest
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
-from ...ir.symbols import Symbol
 from ..core.checks import Expected
 from ..core.forms import FORMS, INTERNAL, FormRow, Steps, count_words
 from ..core.library import LIBRARY, OPERATIONS, PRIVATE

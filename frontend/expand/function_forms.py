@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from ...ir.constants import Symbol
 from ...ir.spans import Span
-from ...ir.symbols import Symbol
 from ..core.forms import FORMS, Body, Steps, form
 from ..core.nodes import (
     Apply,

@@ -11,10 +11,10 @@ from functools import cache
 
 import attrs
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS, NOTES
 from ...ir.records import frozen
-from ...ir.symbols import Symbol
 from ...stdlib import read_text
 from ..core.checks import Expected
 from ..core.forms import Steps, form

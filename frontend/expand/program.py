@@ -11,10 +11,10 @@ from posixpath import normpath
 
 import attrs
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import Diagnostic
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
-from ...ir.symbols import Symbol
 from ..core.checks import check
 from ..core.nodes import Binding, Core, Lambda, Let, Letrec, Literal
 from ..core.program_parts import Definitions

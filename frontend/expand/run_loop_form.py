@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import suggest
-from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Binding, Core, External, Let, Literal, Operation, Variable
 from ..core.program_parts import Request

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import attrs
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import nearest, suggest
 from ...ir.records import define
-from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Binding, Core, Let, Literal, Operation, Variable
 from ..core.scope import Scope, identifier_of

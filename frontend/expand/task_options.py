@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from ..core.nodes import Core, Literal, Operation
 from ..sexp.datum import Datum
 from ..tasks.atomic_task import CONTEXT_SETTINGS, HISTORY_SETTINGS, check_setting

@@ -16,11 +16,11 @@ from typing import Any
 import attrs
 
 from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
+from ...ir.constants import Symbol
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Function
 from ...ir.records import define, frozen
 from ...ir.spans import Source, Span
-from ...ir.symbols import Symbol
 from ..core.checks import check, parameters_of
 from ..core.forms import FormRow
 from ..core.library import ROWS

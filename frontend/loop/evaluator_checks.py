@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic
+from ...ir.regex import compiled
 from .evaluator_schema import LlmStructured, schema_for
 
 
@@ -25,8 +26,6 @@ def jq_problem(text: str) -> str | None:
 
 
 def regex_problem(text: str) -> str | None:
-    from ...ir.regex import compiled
-
     try:
         compiled(text)
     except ValueError as error:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from ...ir.constants import Symbol
 from ...ir.spans import Lines, Span
-from ...ir.symbols import Symbol
 
 Value: TypeAlias = bool | int | float | str | Symbol | None
 

@@ -10,8 +10,8 @@ import math
 import re
 from typing import NamedTuple
 
+from ...ir.constants import Symbol
 from ...ir.spelling import CURLY, ENDS, NUMERIC
-from ...ir.symbols import Symbol
 from .datum import Value
 
 MAX_DIGITS = 4000

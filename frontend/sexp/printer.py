@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from ...ir.constants import Symbol
 from ...ir.spelling import spell_float, spell_string, spell_symbol
-from ...ir.symbols import Symbol
 from .datum import Atom, Datum, Form, Value
 from .lexer import CLOSERS, QUOTES
 

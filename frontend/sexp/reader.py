@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.constants import Symbol
 from ...ir.diagnostics import Diagnostic, in_order
 from ...ir.python_internals import CollectorRests
 from ...ir.spans import Lines, Source
-from ...ir.symbols import Symbol
 from . import lexer as lexis
 from .bracket_recovery import Missing, close_by_indentation
 from .datum import Atom, Datum, Form

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.constants import Symbol
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
-from ...ir.symbols import Symbol
 
 # Types of parameters, with their words in messages.
 TYPES = {

@@ -6,6 +6,8 @@ numbers as plain integers.
 
 from __future__ import annotations
 
+from . import load
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signals
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 else:
     import _signal as _signals
-
-    from . import load
 
     def __getattr__(name: str) -> Any:
         return load(globals(), {"signal": ("Signals",)}, name)

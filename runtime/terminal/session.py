@@ -16,11 +16,11 @@ from ...frontend.sexp.datum import Atom, Datum
 from ...frontend.sexp.reader import read
 from ...frontend.source.files import read_source, text_source
 from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
+from ...ir.constants import Symbol
 from ...ir.diagnostics import CompileError, nearest
 from ...ir.light_records import LightRecord
 from ...ir.nodes import Meta, Program
 from ...ir.spans import Source
-from ...ir.symbols import Symbol
 from ...ir.text import print_program
 from ...vm.code import linking
 from ...vm.code.disassembly import disassemble_functions

@@ -11,7 +11,7 @@ from llc.frontend.sexp.datum import Atom, Datum, Form
 from llc.frontend.sexp.printer import show
 from llc.frontend.sexp.reader import read
 from llc.frontend.source.files import text_source
-from llc.ir.symbols import Symbol
+from llc.ir.constants import Symbol
 
 
 def one(text: str) -> Datum:

@@ -14,9 +14,9 @@ from llc.frontend.sexp.datum import Atom, Datum, Form
 from llc.frontend.sexp.printer import show
 from llc.frontend.sexp.reader import MAX_FINDINGS, read, scan
 from llc.frontend.source.files import text_source
+from llc.ir.constants import Symbol
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.spans import Span
-from llc.ir.symbols import Symbol
 
 
 def data(text: str) -> list[Datum]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import CONSTANTS, NAMES, TEXTS, WORDS, programs, spans_of
 
+from llc.ir.constants import Symbol
 from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.ir.nodes import (
     Const,
@@ -27,7 +28,6 @@ from llc.ir.nodes import (
     typed_key,
 )
 from llc.ir.spans import Source
-from llc.ir.symbols import Symbol
 from llc.ir.text import KEYWORDS, parse_program, print_program, quote_name
 
 

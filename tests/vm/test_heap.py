@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.ir.symbols import Symbol
+from llc.ir.constants import Symbol
 from llc.vm.values.heap import HeapError, HeapReader, HeapWriter
 from llc.vm.values.lists import Pair, from_iterable, iterate, pair
 from llc.vm.values.values import Box, FunctionValue

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from list_forms import mixed
 
 from llc.frontend.sexp.reader import read
+from llc.ir.constants import Symbol
 from llc.ir.primitives import PRIMITIVES
 from llc.ir.spans import Source
-from llc.ir.symbols import Symbol
 from llc.vm.primitives.handlers import HANDLERS
 from llc.vm.values import bounds
 from llc.vm.values.faults import PrimitiveFault

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from list_forms import mixed
 
-from llc.ir.symbols import Symbol
+from llc.ir.constants import Symbol
 from llc.vm.values import values
 from llc.vm.values.lists import drop, first, from_iterable, is_list, iterate, length, pair, rest, to_tuple
 from llc.vm.values.values import equal, from_host, show, to_host, type_name

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.ir.symbols import Symbol
+from llc.ir.constants import Symbol
 from llc.vm.values.values import (
     MAX_SHOWN,
     Box,

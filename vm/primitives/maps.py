@@ -5,7 +5,7 @@ A key is a string; a symbol counts as its name. null counts as the empty map.
 
 from __future__ import annotations
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, iterate, length, to_tuple
 from ..values.values import kind_of, show

@@ -5,7 +5,7 @@ Messages are short whatever the operand: it is shown in at most 200 characters.
 
 from __future__ import annotations
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, to_tuple
 from ..values.values import show, type_name

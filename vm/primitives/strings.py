@@ -5,8 +5,9 @@ Regular expressions are RE2's, whose searches take linear time whatever the expr
 
 from __future__ import annotations
 
+from ...ir.constants import Symbol
 from ...ir.python_internals import re
-from ...ir.symbols import Symbol
+from ...ir.regex import compiled, encoded
 from ..values import bounds
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, iterate
@@ -293,17 +294,6 @@ def json_format(value: Value, indent: Value = 0) -> str:
 
 
 # --- regular expressions ----------------------------------------------------------------------
-
-
-def compiled(pattern: str) -> Expression:
-    """The expression of a pattern, for encoded texts. ValueError where it is none."""
-    from ...ir.regex import compiled
-
-    return compiled(pattern)
-
-
-def encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
 
 
 def _expression(pattern: Value) -> Expression:

@@ -8,6 +8,7 @@ fault.
 from __future__ import annotations
 
 from ...ir.python_internals import re
+from ...ir.regex import compiled, encoded
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, to_tuple
 from ..values.values import equal, show, type_name
@@ -304,10 +305,10 @@ def _search(pattern: str, text: str) -> bool:
     Raises ValueError with a message for people: it is no expression, or the match took too much without RE2.
     """
     try:
-        expression = strings.compiled(pattern)
+        expression = compiled(pattern)
     except ValueError as error:
         raise ValueError(f"the pattern is no RE2 expression: {error}") from None
-    data = strings.encoded(text)
+    data = encoded(text)
     if expression.search(data) is not None:
         return True
     return data.endswith(b"\n") and expression.search(data[:-1]) is not None

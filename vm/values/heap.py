@@ -16,7 +16,7 @@ memory is one node; depth never becomes nesting. Same values, same sharing: same
 
 from __future__ import annotations
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from .lists import Pair, is_list, pairs
 from .values import ATOMS, BOXES, SCALARS, Box, DynamicBox, FunctionValue, Value
 

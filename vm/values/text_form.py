@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from . import bounds
 from .faults import PrimitiveFault
 from .lists import Pair, iterate

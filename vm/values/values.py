@@ -13,7 +13,7 @@ Must not contain: the forms of a list (`lists`), arithmetic and text (`primitive
 
 from __future__ import annotations
 
-from ...ir.symbols import Symbol
+from ...ir.constants import Symbol
 from .lists import Pair, iterate, length
 
 TYPE_CHECKING = False

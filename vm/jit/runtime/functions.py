@@ -15,7 +15,7 @@ from operator import length_hint
 from sys import getrefcount
 from types import CodeType
 
-from ....ir.symbols import Symbol
+from ....ir.constants import Symbol
 from ...code.image import Image
 from ...machine.control import takes
 from ...machine.frames import Functions
