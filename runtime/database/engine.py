@@ -37,6 +37,7 @@ class Engine:
         drive: Callable[[str, int], str],
     ) -> None:
         self._address = address
+        self._executor = executor
         self._project = project
         self._labels = list(labels)
         self._capacity = capacity
@@ -75,8 +76,10 @@ class Engine:
         """Labels, capacity and the wake-up in private names of DBOS. Raises UserError if they do not fit."""
         store, active = self._dbos._sys_db, self._dbos._active_workflows_set
         check_hooks(store, active)
-        due = sqlalchemy.text(f"{self._address.schema}.is_due(workflow_uuid, :llc_project, :llc_labels)")
-        gate = due.bindparams(llc_project=self._project, llc_labels=self._labels)
+        due = sqlalchemy.text(
+            f"{self._address.schema}.is_due(workflow_uuid, :llc_project, :llc_labels, :llc_worker)"
+        )
+        gate = due.bindparams(llc_project=self._project, llc_labels=self._labels, llc_worker=self._executor)
         count = active.count_for_queue
         store._claim_gate = lambda queue, partition: [gate] if queue == QUEUE else []
         active.count_for_queue = lambda queue: (

@@ -96,7 +96,11 @@ create table breakers (
   account text primary key, until float8 not null, opened float8 not null, reason text not null,
   failures integer not null, run text, pid integer, started text, probe float8);
 """
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
+# The workers that lack what the program of a run needs.
+_REFUSED = """
+alter table runs add column refused text[] not null default '{}';
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63

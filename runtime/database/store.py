@@ -300,6 +300,23 @@ class DatabaseStore:
         session.do(lambda connection: connection.execute(stopped, values))
         session.close()
 
+    def refuse(self, run_id: str, why: str) -> None:
+        """Return a run to the queue for other workers: this one lacks what its program needs."""
+        session = self._session()
+        refused = (
+            "update runs set outcome = %s, refused = refused || %s::text "
+            "where id = %s and status = 'stopped' and not %s = any(refused) returning id"
+        )
+
+        def once(connection: Connection) -> None:
+            with connection.transaction():
+                values = [why[:1000], self.owner.id, run_id, self.owner.id]
+                if connection.execute(refused, values).fetchone() is not None:
+                    segments.enqueue(connection, run_id)
+
+        session.do(once)
+        session.close()
+
     def close(self) -> None:
         """Remove the cache and leave the database."""
         self.owner.close()

@@ -25,7 +25,13 @@ EVERY_S = 0.25
 _MOST = 500
 _ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on conflict do nothing"
 _RUNS = """
-select id, status, owner, program, path, least(greatest(created, '1970-01-01'), '9999-01-01') from runs
+select id, status, owner, program, path, least(greatest(created, '1970-01-01'), '9999-01-01'),
+  case when status <> 'queued' then null
+    when not exists (select 1 from workers where state = 'live' and labels @> runs.labels)
+      then 'a worker' || case when labels = '{}' then ''
+        else ' with the labels ' || array_to_string(labels, ', ') end
+    when refused <> '{}' then 'another worker, as one lacks something: ' || outcome end
+from runs
 where (%(project)s::text is null or project = %(project)s)
   and (%(targets)s::text[] = '{}' or id = any(%(targets)s) or program = any(%(targets)s)
     or path = any(%(paths)s))
@@ -113,7 +119,14 @@ class View:
         return [row for row in rows if is_name(row[0])]
 
     def _fetch(
-        self, run_id: str, status: str, owner: str | None, program: str, path: str, created: Any
+        self,
+        run_id: str,
+        status: str,
+        owner: str | None,
+        program: str,
+        path: str,
+        created: Any,
+        lacks: str | None,
     ) -> None:
         run = DatabaseRun.cached(self.root, run_id, self._session)
         run.refresh(with_outputs=True, but=self._documents.setdefault(run_id, []))
@@ -128,6 +141,8 @@ class View:
         is_queued = status == "queued"
         facts: dict[str, Any] = {"run": run_id, "program": program, "path": path, "background": True}
         facts |= {"since": clock.timestamp(created.timestamp()), "queued": is_queued}
+        if lacks:
+            facts["waits_for"] = [lacks]
         if owner is not None:
             with contextlib.suppress(IndexError, ValueError):
                 facts["pid"] = int(owner.rsplit("-", 2)[1])

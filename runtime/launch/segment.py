@@ -37,7 +37,7 @@ from .resume import take_up
 
 # Errors after which the run is another worker's, or over.
 _NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
-NOT_OURS, FAILED = "not ours", "failed"
+NOT_OURS, FAILED, LACKS = "not ours", "failed", "refused"
 # A run that has waited for so many seconds, and will for so many more, holds no place.
 PARK_S = 2.0
 
@@ -81,6 +81,8 @@ def result_of(came: Outcome | BaseException) -> tuple[str, str]:
         return PARKED if came.terminated_by == PARKED else came.status, ""
     if isinstance(came, Fenced) or (isinstance(came, UserError) and came.id in _NOT_OURS):
         return NOT_OURS, ""
+    if isinstance(came, UserError) and came.id == "preflight":
+        return LACKS, came.message
     return FAILED, str(came) or type(came).__name__
 
 

@@ -27,7 +27,7 @@ from ..host.errors import EXIT_OK
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
 from . import failures
-from .segment import FAILED, Checkout, base_command, begin, park, result_of
+from .segment import FAILED, LACKS, Checkout, base_command, begin, park, result_of
 
 # Exit code of a worker that others declared dead; its supervisor starts it again.
 EXIT_BURIED = 86
@@ -254,6 +254,9 @@ class Worker:
         if result == FAILED:
             self._store.give_up(segment.run, why)
             self._say(f"{segment.run} stopped: {why}")
+        elif result == LACKS:
+            self._store.refuse(segment.run, why)
+            self._say(f"{segment.run} is for another worker: {why}")
         elif why:
             self._say(f"{segment.run} ended: {why}")
         self._finish(segment, result)

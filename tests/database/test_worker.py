@@ -17,6 +17,14 @@ import psycopg
 import pytest
 from clusters import LIMIT_S, Cluster
 
+ASKS = """
+name: asks
+initial: ask
+states:
+  ask: {action: "do it", action_type: prompt, agent: codex, next: done}
+  done: {terminal: true}
+"""
+
 
 def test_a_run_is_submitted_and_driven(cluster: Cluster) -> None:
     """Queued without a worker, then driven to its end; the journal is that of any run."""
@@ -114,6 +122,32 @@ def test_labels_choose_the_worker(cluster: Cluster) -> None:
     assert cluster.row(special)["status"] == "queued"
     cluster.start("--label", "gpu", "--label", "cpu")
     cluster.await_status(special)
+
+
+def test_a_worker_without_the_tools_leaves_a_run_to_others(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A program that lacks its agent there waits in the queue, with the reason; another worker takes it."""
+    (cluster.folder / ".loops/asks.yaml").write_text(ASKS)
+    run = cluster.submit("asks", "--no-preflight", "--label", "agents")
+
+    def waits_for() -> str:
+        shown = cluster.llc("status", run, "--db", cluster.url, "--json")
+        told = json.loads(shown.stdout)
+        assert told["status"] == "queued"
+        return str(told["waits_for"])
+
+    assert "a worker with the labels agents" in waits_for()
+    cluster.start("--label", "agents")
+    postgres.until(lambda: "is for another worker" in cluster.said())
+    postgres.until(lambda: cluster.row(run)["status"] == "queued")
+    assert "codex" in waits_for()
+    place = tmp_path_factory.mktemp("bin")
+    (place / "codex").write_text("#!/bin/sh\necho done\n")
+    (place / "codex").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    cluster.start("--label", "agents")
+    postgres.until(lambda: cluster.row(run)["status"] == "ended" or cluster.row(run)["epoch"] > 2)
 
 
 def test_runs_of_one_scope_follow_each_other(cluster: Cluster) -> None:
