@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One process of tests more than processors: many tests wait.
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: demo quick test browser crash fuzz bench clean
+.PHONY: demo quick test browser crash fuzz little-loops bench clean
 
 $(BIN)/llc: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,12 @@ crash: $(BIN)/llc
 fuzz: $(BIN)/llc
 	LLC_FUZZ=2000 $(BIN)/python -m pytest -n auto tests/vm -k alike
 	LLC_FUZZ=1000000 $(BIN)/python -m pytest -n auto tests/frontend/test_loop_mutations.py
+
+# The loops that little-loops ships, each in six scripted worlds, by llc and by little-loops: about five minutes.
+little-loops: $(BIN)/llc
+	test -x .venv-little-loops/bin/python || $(PYTHON) -m venv .venv-little-loops
+	.venv-little-loops/bin/python -m pip install --quiet --disable-pip-version-check little-loops==1.167.0
+	LLC_LITTLE_LOOPS=$(abspath .venv-little-loops/bin/python) $(BIN)/python -m pytest -s tests/runtime/test_little_loops.py
 
 bench: $(BIN)/llc
 	$(BIN)/python benchmarks/run.py --peers

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import attrs
 
@@ -59,11 +60,13 @@ class Place:
     around: tuple[str | None, ...] = ()
 
 
-def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
+@lru_cache(1024)
+def places(command: str, data: tuple[bool, ...]) -> tuple[Place, ...]:
     """The place of each NUL in `command`, in order.
 
     `data` says for each whether it is a value to be quoted; the others are spliced as written and
-    only taken to be some text that leaves the quoting as it was.
+    only taken to be some text that leaves the quoting as it was. Kept, because a loop that several others run
+    is read for each of them.
     """
     reader = _Reader(command, data)
     hazard = UNCLEAR

@@ -422,6 +422,7 @@ def evaluated_names(text: str) -> frozenset[str]:
     return _EVALUATED_NAMES | _run_names(text)
 
 
+@lru_cache(64)
 def _run_names(text: str) -> frozenset[str]:
     # Only an interactive shell looks at ENV, which is a common name for something else.
     return _RUN_NAMES | {"ENV"} if _INTERACTIVE.search(text) else _RUN_NAMES

@@ -302,7 +302,7 @@ class _Reader:
         pieces.append(command[at:])
         values = [piece for piece in pieces if isinstance(piece, dict)]
         text = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
-        for piece, found in zip(values, places(text, [True] * len(values)), strict=True):
+        for piece, found in zip(values, places(text, (True,) * len(values)), strict=True):
             piece["quoting"] = found.quoting or "word"
             if found.around:
                 piece["around"] = list(found.around)

@@ -22,7 +22,7 @@ def quoted(parts: Sequence[Part], problems: list[Problem], is_checked: bool) -> 
     is checked when it is used, where it would be refused.
     """
     command = "".join(part.text if isinstance(part, Literal) else HOLE for part in parts)
-    found = iter(places(command, [part.is_data for part in parts if isinstance(part, Variable)]))
+    found = iter(places(command, tuple(part.is_data for part in parts if isinstance(part, Variable))))
     for part in parts:
         yield _quoted(part, next(found), problems, is_checked) if isinstance(part, Variable) else part
 
