@@ -34,6 +34,7 @@ from .keeper_messages import (
     place_of,
     receive,
     send,
+    unnamed_file,
 )
 
 TYPE_CHECKING = False
@@ -119,7 +120,7 @@ class Action(_Connection):
     def __init__(self, connection: Any, folder: str) -> None:
         super().__init__(connection)
         self._folder = folder
-        self._spools: dict[str, Any] = {}
+        self._spools: dict[str, int | None] = {}
         self._sizes: dict[str, int] = {}
 
     def wait_start(self) -> None:
@@ -139,20 +140,20 @@ class Action(_Connection):
             spool = self._spools[stream] = self._new_spool(stream)
         if spool is not None:
             try:
-                count = os.splice(handle, spool.fileno(), length)
+                count = os.splice(handle, spool, length)
             except OSError:
                 self._spools[stream] = None
                 self._tell_unsafe()
             else:
                 offset = self._sizes.get(stream, 0)
                 self._sizes[stream] = offset + count
-                return os.pread(spool.fileno(), count, offset)
+                return os.pread(spool, count, offset)
         return files.read(handle, length)
 
-    def _new_spool(self, stream: str) -> Any:
+    def _new_spool(self, stream: str) -> int | None:
         try:
-            spool = files.TemporaryFile(dir=self._folder)
-            send(self._connection, stream.encode(), [spool.fileno()])
+            spool = unnamed_file(self._folder)
+            send(self._connection, stream.encode(), [spool])
         except OSError:
             self._tell_unsafe()
             return None
@@ -167,7 +168,7 @@ class Action(_Connection):
         super().release()
         for spool in self._spools.values():
             if spool is not None:
-                spool.close()
+                files.close(spool)
         self._spools.clear()
 
 
@@ -241,14 +242,18 @@ def start(
     lock = _guarded[facts["folder"]]
     folder = facts["folder"] = os.path.abspath(facts["folder"])
     request = marshal.dumps((path, list(argv), dict(env), os.getcwd(), facts))
+    file = -1
+    if len(request) > LARGEST:
+        try:
+            file = unnamed_file(folder)
+            files.pwrite(file, request, 0)
+        except OSError:
+            return None  # the disk is full: better unkept than not at all
     ours, theirs = pair()
     handles = [*ends, lock, theirs.fileno()]
     try:
-        if len(request) > LARGEST:
-            with files.TemporaryFile(dir=folder) as file:
-                file.write(request)
-                file.flush()
-                send(channel, IN_FILE, [*handles, file.fileno()])
+        if file >= 0:
+            send(channel, IN_FILE, [*handles, file])
         else:
             send(channel, request, handles)
     except OSError:
@@ -257,6 +262,8 @@ def start(
         return None
     finally:
         theirs.close()
+        if file >= 0:
+            files.close(file)
     action = Action(ours, folder)
     try:
         action.wait_start()

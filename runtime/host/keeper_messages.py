@@ -73,6 +73,20 @@ def receive(connection: Any, count: int) -> tuple[bytes, list[int]]:
     return data, handles
 
 
+def unnamed_file(folder: str) -> int:
+    """A handle of a new file without a name on the disk of a folder. Raises OSError.
+
+    (`tempfile` would take several milliseconds to load.)
+    """
+    try:
+        return os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o600)
+    except OSError:  # a file system without such files
+        path = os.path.join(folder, f".unnamed.{os.getpid()}")
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.unlink(path)
+        return handle
+
+
 def place_of(folder: str, effect_id: str) -> str:
     """Where the result of an action is kept, without the ending of the name."""
     return os.path.join(folder, FOLDER, effect_id.rpartition("/")[2])

@@ -10,12 +10,11 @@ import gc
 import marshal
 import os
 import select
-import signal
 import time
 
 from ...ir import light_json
 from ...ir.python_internals import suppress
-from . import files, processes, secrets
+from . import processes, secrets, signals
 from .keeper_messages import (
     EXITED,
     FAILED,
@@ -32,6 +31,7 @@ from .keeper_messages import (
     place_of,
     receive,
     send,
+    unnamed_file,
 )
 
 TYPE_CHECKING = False
@@ -43,8 +43,8 @@ _CHUNK = 1 << 20
 # Seconds that a background child which holds a pipe may still write after its action has ended.
 _LINGER = 0.1
 # Signals to the driver that the keeper does not end by, and others whose handlers are not for it.
-_SIGNALS = signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
-_DEFAULT = signal.SIGTSTP, signal.SIGWINCH, signal.SIGCHLD
+_SIGNALS = signals.SIGINT, signals.SIGHUP, signals.SIGQUIT, signals.SIGTERM, signals.SIGUSR1, signals.SIGUSR2
+_DEFAULT = signals.SIGTSTP, signals.SIGWINCH, signals.SIGCHLD
 
 
 class _Action:
@@ -85,8 +85,8 @@ class _Keeper:
         self.watch(channel.fileno(), self.request)
         wake, self.wake = os.pipe()
         os.set_blocking(self.wake, False)
-        signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self.stop)
+        signals.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
+        signals.signal(signals.SIGTERM, self.stop)
         self.watch(wake, lambda: os.read(wake, 100))  # type: ignore[arg-type]
 
     def watch(self, handle: int, handler: Callable[[], None]) -> None:
@@ -176,7 +176,7 @@ class _Keeper:
             data, handles = b"", []
         if data == RELEASE:
             if action.status is None:
-                self.signal(action, signal.SIGKILL)
+                self.signal(action, signals.SIGKILL)
             connection = action.connection
             self.forget(name, action)
             with suppress(OSError):
@@ -294,8 +294,7 @@ class _Keeper:
     def spool(self, action: _Action, index: int) -> int:
         handle = action.spools[index]
         if handle is None:
-            with files.TemporaryFile(dir=action.facts["folder"]) as file:
-                handle = action.spools[index] = os.dup(file.fileno())
+            handle = action.spools[index] = unnamed_file(action.facts["folder"])
         return handle
 
     def drain(self, action: _Action, index: int) -> None:
@@ -321,7 +320,7 @@ class _Keeper:
         if action.next_signal is not None and now >= action.next_signal and action.connection is None:
             if not self.is_asked_to_stop:
                 action.timed_out = action.timed_out or action.facts["limited_by"]
-            number = action.signals.pop(0) if action.signals else signal.SIGKILL
+            number = action.signals.pop(0) if action.signals else signals.SIGKILL
             self.signal(action, number)
             action.next_signal = now + action.facts["grace"]
         if action.closing is not None and (now >= action.closing or action.pipes == [-1, -1]):
@@ -407,11 +406,11 @@ def main(channel: Any) -> NoReturn:
     try:
         gc.disable()
         os.setsid()
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signals.pthread_sigmask(signals.SIG_SETMASK, ())
         for number in (*_SIGNALS, *_DEFAULT):
             # Not ignored: actions would inherit that.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL if number in _DEFAULT else lambda *_: None)
+            if signals.getsignal(number) != signals.SIG_IGN:
+                signals.signal(number, signals.SIG_DFL if number in _DEFAULT else lambda *_: None)
         keep = channel.fileno()
         null = os.open(os.devnull, os.O_RDWR)
         for handle in (0, 1, 2):
