@@ -12,7 +12,7 @@ from typing import Any
 from ..source.schema import Spec, Type, fields_of
 from ..source.yaml_writer import Word, entry
 from .evaluator_schema import Evaluator
-from .schema import Loop
+from .schema import Loop, StateSpec
 
 _LOOP_KEYS = ("name", "description", "initial", "scope", "context", "llm", "agent", "budget", "states")
 
@@ -53,6 +53,8 @@ def _given(spec: Spec) -> Iterator[tuple[str, Any]]:
         # `on_blocked` reads as an entry of `route`, and is printed as one.
         if _says_something(spec, key):
             yield key, _plain(getattr(spec, key), field.type)
+    if isinstance(spec, StateSpec) and spec.bindings:
+        yield "with", spec.bindings
 
 
 def _plain(value: Any, type: Type) -> Any:

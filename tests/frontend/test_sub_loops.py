@@ -9,7 +9,9 @@ import pytest
 
 import llc
 from llc.frontend.compile import compile_file
+from llc.frontend.loop.fsm_printer import print_fsm
 from llc.ir.diagnostics import CompileError, Diagnostic
+from llc.ir.text import print_program
 
 CHILD = """\
 name: child
@@ -152,18 +154,35 @@ def test_a_child_ends_with_the_time_of_its_parent(tmp_path: Path, monkeypatch: p
         ("loop: strict, with: {other: 1}", "missing-argument", 4),
         ("loop: child, action: 'true'", "action-and-call", 4),
         ("loop: bad", "unknown-state", 3),
+        ("budget: {usd: 1}, loop: asks", "unbounded-budget", 4),
     ],
 )
 def test_what_is_wrong_is_one_finding(more: str, id: str, line: int, tmp_path: Path) -> None:
     """At the line that causes it; what is wrong in the file of the child is shown there."""
     strict = CHILD + "parameters: {count: {type: integer, required: true}, other: {type: string}}\n"
     bad = CHILD.replace("name: child\ninitial: say", "name: child\n\ninitial: sya")
-    path = write(tmp_path, parent=parent(more), child=CHILD, strict=strict, bad=bad)
+    asks = CHILD.replace("echo ${context.a} ${context.b}", "/fix")
+    path = write(tmp_path, parent=parent(more), child=CHILD, strict=strict, bad=bad, asks=asks)
     outside = write(tmp_path / "out", parent=CHILD).rename(tmp_path / "out" / "child.yaml")
     os.symlink(outside, path.parent / "linked.yaml")
     found = refused(path)
     assert found.id == id
     assert place(found) == ("bad.yaml" if id == "unknown-state" else "parent.yaml", line)
+
+
+def test_a_printed_loop_is_the_same(tmp_path: Path) -> None:
+    """With what it gives to the loop that it runs."""
+    path = write(tmp_path, parent=parent('loop: child, with: {a: 2, b: "${env.B}"}, timeout: 5'), child=CHILD)
+    compiled = compile_file(str(path))
+    assert compiled.loop is not None
+    path.write_text(print_fsm(compiled.loop))
+    again = compile_file(str(path))
+    assert (
+        print_program(again.program).partition("source 0")[0]
+        == print_program(compiled.program).partition("source 0")[0]
+    )
+    assert again.loop is not None
+    assert again.loop.states["run"].bindings == compiled.loop.states["run"].bindings
 
 
 def test_loops_that_run_each_other_are_one_finding(tmp_path: Path) -> None:
