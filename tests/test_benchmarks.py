@@ -89,6 +89,15 @@ def test_an_unknown_section_is_refused() -> None:
     assert "steps" in done.stderr
 
 
+def test_a_cluster_is_measured_when_it_is_named() -> None:
+    """With a server of its own: effects, takeover, many runs and their bytes."""
+    done = run("cluster", "--json")
+    assert done.returncode == 0, done.stderr
+    (section,) = json.loads(done.stdout)["sections"]
+    assert len(section["rows"]) == 10
+    assert all(isinstance(row["figure"], float) for row in section["rows"])
+
+
 @pytest.fixture(scope="module")
 def peerless(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
     """The sections beside peers where no peer is installed and none may be: the JSON and the Markdown."""

@@ -114,6 +114,21 @@ def test_uncommitted_files_go_and_a_branch_comes_back(machines: Machines) -> Non
     postgres.until(lambda: f"its files are in the branch llc/{run}" in machines.said())
 
 
+def test_runs_of_a_batch_have_checkouts_of_their_own(machines: Machines) -> None:
+    """`batch --on`: each run returns a branch of its own."""
+    machines.write("echo $LLC_RUN_ID >> file", "true")
+    jobs = machines.folder / "two.jsonl"
+    jobs.write_text(2 * (json.dumps({"loop": "job", "scope": []}) + "\n"))
+    found = machines.llc("batch", str(jobs), "--on", machines.url)
+    assert found.returncode == 0, found.stderr
+    machines.worker(0)
+    runs = [run for (run,) in machines.database.execute("select id from runs").fetchall()]
+    assert len(runs) == 2
+    for run in runs:
+        assert machines.await_status(run)["outcome"] == "success"
+        assert machines.branch(run, "file") == f"committed\n{run}"
+
+
 def test_another_machine_continues_with_the_files(machines: Machines) -> None:
     """kill -9 in the second action: it is repeated elsewhere on what the first one left, and nothing else."""
     machines.write(
