@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 LOOP = """
 name: fix
@@ -263,8 +264,7 @@ def test_a_killed_run_holds_nothing(project: Project) -> None:
     project.wait_for(lambda: len(project.starts) == 1)
     (held,) = project.json("budget")["ledgers"]
     assert (held["spent"], held["reserved"]) == (0, 0.25)
-    run.kill()
-    run.wait()
+    kill_with_keeper(run)
     (held,) = project.json("budget")["ledgers"]
     assert (held["spent"], held["reserved"], held["is_least"]) == (0, 0, True)
     Path(f"{project.calls}.go").touch()
