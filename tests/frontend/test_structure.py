@@ -145,10 +145,10 @@ def test_an_empty_required_key_is_missing() -> None:
         ("timeout: 1e10", "out-of-range", "1e10", None),
         ("action_type: shel", "unknown-value", "shel", "did you mean `shell`?"),
         (
-            "action_type: human_approval",
+            "action_type: mcp_tool",
             "unknown-value",
-            "human_approval",
-            "write `action_type: ask` with `choices: [yes, no]`",
+            "mcp_tool",
+            "write `call: file.sexp#function` with the tool's task in the function",
         ),
         ("evaluate: exit_code", "wrong-type", "exit_code", "such as `{type: exit_code}`"),
         ("evaluate: {pattern: x}", "missing-field", "{pattern: x}", None),
