@@ -15,6 +15,15 @@ from report import Section, row
 from sizes import Sizes
 
 _LIMIT_EXIT = 3
+# llc whose actions die with it.
+_UNKEPT = """
+import sys
+from llc.runtime.host import keeper
+keeper.guard = lambda folder, lock: None
+from llc.runtime.cli.entry import main
+sys.argv[0] = "llc"
+sys.exit(main())
+"""
 # A builtin: the shell runner cannot start it as a program and needs a shell.
 _BUILTIN = ":"
 
@@ -94,8 +103,8 @@ def _whole_runs(found: Section, place: Place, sizes: Sizes) -> None:
     for count in (few, many):
         place.write_loop(f"steps-{count}", loops.repeated("true", count))
 
-    def whole(count: int) -> Contestant:
-        words = [*place.llc, "run", f"steps-{count}", "--quiet"]
+    def whole(count: int, *llc: str) -> Contestant:
+        words = [*(llc or place.llc), "run", f"steps-{count}", "--quiet"]
         return lambda: place.seconds(words, (_LIMIT_EXIT,))
 
     def bare() -> float:
@@ -104,12 +113,34 @@ def _whole_runs(found: Section, place: Place, sizes: Sizes) -> None:
             subprocess.run(["bash", "-c", "true"])
         return (perf_counter() - begun) / sizes.run_steps
 
-    turns = take_turns({"few": whole(few), "many": whole(many), "bare": bare}, sizes.run_rounds)
+    unkept = place.python, "-c", _UNKEPT
+    contestants = {
+        "few": whole(few),
+        "many": whole(many),
+        "few unkept": whole(few, *unkept),
+        "many unkept": whole(many, *unkept),
+        "bare": bare,
+    }
+    turns = take_turns(contestants, sizes.run_rounds)
     found.add(
         row(
             "`true` step by whole runs",
             differences(turns["many"], turns["few"], sizes.run_steps),
             peer=('`subprocess.run(["bash", "-c", "true"])`', turns["bare"]),
             aim=1.3,
-        )
+        ),
+        row(
+            "",
+            differences(turns["many"], turns["few"], sizes.run_steps),
+            peer=(
+                "llc whose actions die with it",
+                differences(turns["many unkept"], turns["few unkept"], sizes.run_steps),
+            ),
+            aim=1.05,
+        ),
+        row(
+            f"a run of {few} `true` steps",
+            turns["few"],
+            peer=("llc whose actions die with it", turns["few unkept"]),
+        ),
     )
