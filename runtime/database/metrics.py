@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..journal.exposition import gauge
 from .connection import Connection
 
 # Name, help text, and a statement whose rows are labels (name, value, …) and a number.
@@ -35,16 +36,14 @@ _METRICS = (
         "from workers where state <> 'dead' order by id",
     ),
 )
-_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def text(connection: Connection) -> str:
     """All metrics."""
     lines = []
     for name, help, statement in _METRICS:
-        lines += [f"# HELP {name} {help}", f"# TYPE {name} gauge"]
+        samples = []
         for *labels, number in connection.execute(statement).fetchall():
-            pairs = zip(labels[::2], labels[1::2], strict=True)
-            shown = ",".join(f'{label}="{str(value).translate(_ESCAPED)}"' for label, value in pairs)
-            lines.append(f"{name}{{{shown}}} {number}" if shown else f"{name} {number}")
-    return "".join(line + "\n" for line in lines)
+            samples.append((dict(zip(labels[::2], labels[1::2], strict=True)), number))
+        lines.append(gauge(name, help, samples))
+    return "".join(lines)

@@ -27,8 +27,10 @@ from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
 from .tables import columns
 
-FORMAT = 6
+FORMAT = 7
 FILE = "summary.json"
+# Runs that are listed by default.
+COUNT = 20
 # Columns that are left out, one after the other, where a terminal is too narrow.
 _DROPPED = ("FORKED FROM", "CALLS", "TOKENS", "STARTED (local time)", "ITERATIONS")
 
@@ -99,8 +101,8 @@ def _facts(run: RunFolder) -> dict[str, Any]:
     }
 
 
-def look(target: str | None, count: int) -> dict[str, Any]:
-    """The latest `count` finished runs, of a loop or of all, with totals. Raises UserError."""
+def look(target: str | None, count: int | None) -> dict[str, Any]:
+    """The latest `count` finished runs (None: all), of a loop or of all, with totals. Raises UserError."""
     found = list(runs_in(ROOT, HISTORY))
     if target is not None:
         found = [run for run in found if run.id == target or is_run_of(run, target)]

@@ -94,10 +94,17 @@ def amount(value: Any) -> float:
 
 
 class StateHistory(LightRecord):
-    """Totals of one of the author's states: visits, time, verdicts, money and tokens."""
+    """Totals of one of the author's states: visits, time, verdicts, effects, money and tokens.
+
+    effects: results, those of models and agents among them. effect_ms: what they took by their own account.
+    errors: those of them that are errors.
+    """
 
     visits: int = 0
     ms: int = 0
+    effects: int = 0
+    effect_ms: int = 0
+    errors: int = 0
     verdicts: dict[str, int] = field(factory=dict)
     usd: float = 0.0
     tokens: int = 0
@@ -107,6 +114,9 @@ class StateHistory(LightRecord):
             "entered": self.visits,
             "duration_ms": self.ms,
             "verdicts": self.verdicts,
+            "effects": self.effects,
+            "effect_ms": self.effect_ms,
+            "errors": self.errors,
             "usd": round(self.usd, 9),
             "tokens": self.tokens,
         }
@@ -115,6 +125,9 @@ class StateHistory(LightRecord):
         """The totals of the same state in another run, as `to_json` gives them."""
         self.visits += totals["entered"]
         self.ms += totals["duration_ms"]
+        self.effects += totals["effects"]
+        self.effect_ms += totals["effect_ms"]
+        self.errors += totals["errors"]
         self.usd += totals["usd"]
         self.tokens += totals["tokens"]
         for verdict, count in totals["verdicts"].items():
@@ -354,8 +367,11 @@ class RunHistory:
         state = effect.start.state if effect.start is not None else None
         usd, tokens = self.used.add(event.kind, result)
         state = state or self.state
-        if state is not None and (usd or tokens):
+        if state is not None:
             of_state = self._state(state)
+            of_state.effects += 1
+            of_state.effect_ms += round(event.duration_ms_said or 0)
+            of_state.errors += bool(result.get("error"))
             of_state.usd += usd
             of_state.tokens += tokens
         if not effect.is_finished:

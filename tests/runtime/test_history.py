@@ -19,6 +19,7 @@ from llc.ir.diagnostics import CompileError
 from llc.runtime.host.paths import HISTORY, KEPT, ROOT
 from llc.runtime.inspection import history
 from llc.runtime.journal import journal
+from llc.runtime.journal.exposition import gauge
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.project import configuration, settings
 from llc.runtime.runs import retention, runs
@@ -351,3 +352,30 @@ def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
 def test_an_age_is_a_number_and_a_unit(text: str, seconds: Any) -> None:
     """m, h, d and w; a bare number could be anything."""
     assert settings.age(text) == seconds
+
+
+# --- metrics ----------------------------------------------------------------------------------
+
+
+def test_metrics_are_by_loop_and_state(llc: Llc) -> None:
+    """The table, JSON and Prometheus text have the same figures; two forms at once are refused."""
+    for code in "001":
+        llc("run", "flips", "-q", "--context", f"code={code}")
+    found = json.loads(llc("history", "--metrics", "--json").stdout)["loops"]["flips"]
+    assert found["statuses"] == {"success": 2, "failure": 1}
+    check = found["states"]["check"]
+    assert (check["entered"], check["effects"], check["errors"]) == (3, 3, 0)
+    text = llc("history", "flips", "--prometheus").stdout
+    assert 'llc_loop_runs{loop="flips",status="success"} 2\n' in text
+    assert 'llc_state_verdicts{loop="flips",state="check",verdict="failure"} 1\n' in text
+    assert "check" in llc("history", "--metrics").stdout
+    refused = llc("history", "--prometheus", "--json")
+    assert refused.returncode == 2
+    assert "give one of them" in refused.stderr
+
+
+def test_labels_of_metrics_may_be_any_text() -> None:
+    """Line breaks, quotes and backslashes cannot add samples; what is no UTF-8 is replaced."""
+    hostile = 'a"} 9\nllc_fake 1\\\ud800\r'
+    text = gauge("llc_state_entries", "Help.", [({"state": hostile}, 1)])
+    assert text.split("\n")[2:] == ['llc_state_entries{state="a\\"} 9\\nllc_fake 1\\\\?\r"} 1', ""]

@@ -505,7 +505,16 @@ def test_a_summary_adds_up_over_a_resume() -> None:
     assert told.active_ms() == 7000
     assert (told.used.usd, told.used.tokens, told.used.unpriced, told.state) == (0.5, 15, 1, "b")
     of_a = told.states["a"].to_json()
-    assert of_a == {"entered": 1, "duration_ms": 7000, "verdicts": {"failure": 1}, "usd": 0.5, "tokens": 15}
+    assert of_a == {
+        "entered": 1,
+        "duration_ms": 7000,
+        "verdicts": {"failure": 1},
+        "usd": 0.5,
+        "tokens": 15,
+        "effects": 2,
+        "effect_ms": 0,
+        "errors": 0,
+    }
 
 
 @pytest.mark.parametrize("name", ["lock", "odd.events.jsonl", "odd.state.json", "active", "odd.live"])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ...host.errors import EXIT_OK
+from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import history as past
+from ...inspection import run_metrics
 from .. import parameters as cli
 from ..output import write, write_json
 
@@ -22,7 +23,15 @@ def history(
             "[RUN|LOOP]", "A loop's name, or a run's id; by default all finished runs.", cli.complete_any_run
         ),
     ] = None,
-    count: Annotated[int, cli.option("-n", "N", "Only the last N runs.", least=1)] = 20,
+    count: Annotated[
+        int | None, cli.option("-n", "N", "Only the last N runs [20; with metrics all].", least=1)
+    ] = None,
+    metrics: Annotated[
+        bool, cli.option("--metrics", "", "Show metrics for each loop and state instead.")
+    ] = False,
+    prometheus: Annotated[
+        bool, cli.option("--prometheus", "", "Print these metrics as text for Prometheus.")
+    ] = False,
     db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
@@ -32,9 +41,21 @@ def history(
         llc history
         llc history fix-types -n 100
         llc history fix-types --json
+        llc history --metrics
     """
 
-    told = past.look(target, count)
+    if prometheus and json:
+        raise UserError("usage", "`--prometheus` and `--json` are two forms of output; give one of them")
+    if metrics or prometheus:
+        rows = past.look(target, count)["runs"]
+        if prometheus:
+            write(run_metrics.as_prometheus(rows))
+        elif json:
+            write_json({"loops": run_metrics.by_loop(rows)})
+        else:
+            write(run_metrics.as_text(rows, Screen(sys.stdout)))
+        return EXIT_OK
+    told = past.look(target, count or past.COUNT)
     if json:
         write_json(told)
     else:
