@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 
 def keeper_of(pid: int) -> int | None:
@@ -18,11 +19,13 @@ def keeper_of(pid: int) -> int | None:
     return None
 
 
-def kill_with_keeper(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """kill -9 of both."""
-    process.send_signal(signal.SIGSTOP)
-    keeper = keeper_of(process.pid)
+def kill_with_keeper(process: subprocess.Popen[Any] | int) -> None:
+    """kill -9 of a run, by its process or its pid, and of the keeper of its actions."""
+    pid = process if isinstance(process, int) else process.pid
+    os.kill(pid, signal.SIGSTOP)
+    keeper = keeper_of(pid)
     if keeper is not None:
         os.kill(keeper, signal.SIGKILL)
-    process.kill()
-    process.wait(60)
+    os.kill(pid, signal.SIGKILL)
+    if not isinstance(process, int):
+        process.wait(60)

@@ -277,34 +277,34 @@ def start(
 def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
     """The lock of a run whose driver has died, and its actions, by effect; None if no keeper has it."""
 
-    def connect() -> Any:
-        # A path of a socket has 107 bytes at most.
-        directory = files.open_handle(folder, files.O_RDONLY | files.O_DIRECTORY)
+    directory = files.open_handle(folder, files.O_RDONLY | files.O_DIRECTORY)
+
+    def ask(wanted: bytes, count: int) -> tuple[Any, bytes, list[int]]:
+        connection = of_socket("socket")(of_socket("AF_UNIX"), of_socket("SOCK_SEQPACKET"))
         try:
-            connection = of_socket("socket")(of_socket("AF_UNIX"), of_socket("SOCK_SEQPACKET"))
             connection.settimeout(_PATIENCE)
+            # The path of a socket has 107 bytes at most.
             connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+            connection.send(wanted)
+            data, handles = receive(connection, count)
             connection.settimeout(None)
-        finally:
-            files.close(directory)
-        return connection
+        except (OSError, ValueError):
+            connection.close()
+            raise
+        return connection, data, handles
 
     try:
-        asked = connect()
-        asked.send(LIST)
-        names, (lock,) = receive(asked, 1)
+        asked, names, (lock,) = ask(LIST, 1)
         asked.close()
+        found = {}
+        for name in marshal.loads(names):
+            with suppress(OSError, ValueError):  # then it has just ended, and is in `left`
+                connection, data, handles = ask(name.encode(), 2)
+                found[name] = Kept(marshal.loads(data), handles, connection)
     except (OSError, ValueError):
         return None
-    found = {}
-    for name in marshal.loads(names):
-        try:
-            connection = connect()
-            connection.send(name.encode())
-            data, handles = receive(connection, 2)
-        except (OSError, ValueError):
-            continue  # it has just ended, and is in `left`
-        found[name] = Kept(marshal.loads(data), handles, connection)
+    finally:
+        files.close(directory)
     return lock, found
 
 

@@ -302,7 +302,7 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         row("evidence", _evidence_text(status["evidence"]))
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
-    if status.get("kept"):
+    if status["kept"]:
         row("note", f"the process of the run has died, and its action continues under pid {status['pid']}")
         row("", f"take it over with: llc resume {status['run']}; end it with: llc stop {status['run']}")
     if status["log"]:

@@ -304,7 +304,7 @@ def _key(values: Values) -> Any:
 def unfinished(targets: Iterable[str]) -> list[RunFolder]:
     """Interrupted runs, oldest first: all, or those of these loops or ids."""
     wanted = list(targets)
-    found = [run for run in runs.runs_in(ROOT) if not run.is_husk() and not locks.is_live(run)]
+    found = [run for run in runs.runs_in(ROOT) if not run.is_husk() and not locks.is_driven(run)]
     if not wanted:
         return found[::-1]
     chosen: list[RunFolder] = []

@@ -164,6 +164,8 @@ def _go_on(
     command.image = image = machine.image
     in_doubt = InDoubt(folder, position, machine.waiting, values.on_unknown, command.report.errors, interrupt)
     in_doubt.kept = {int(name.rpartition("/")[2]): action for name, action in lock.kept.items()}
+    if is_accepted:
+        in_doubt.let_go()  # the new program asks for its own
     policies = in_doubt.settle()
     folder.check_room()
     kept = folder.set_aside(position.cut) if position.cut is not None else None

@@ -178,5 +178,5 @@ def _sync(journal: Journal, folder: RunFolder) -> None:
 def _mention_unfinished(command: Command, folder: RunFolder, path: str) -> None:
     """Say that the previous run of the same program is unfinished and can be resumed."""
     before = runs.unfinished_before(folder)
-    if before is not None and path and before.start().get("path") == path and not locks.is_live(before):
+    if before is not None and path and before.start().get("path") == path and not locks.is_driven(before):
         command.warn(f"note: {before.id} is unfinished; to resume it: llc resume {before.id}")

@@ -60,6 +60,12 @@ class InDoubt(LightRecord):
     agents: dict[int, AgentHistory] = field(factory=dict)
     kept: dict[int, Kept] = field(factory=dict)
 
+    def let_go(self) -> None:
+        """End the actions that have survived; their outcome is unknown then."""
+        for action in self.kept.values():
+            action.release()
+        self.kept.clear()
+
     def settle(self) -> dict[int, str]:
         """End the processes of effects in doubt; returns the policies of the pending ones, by number.
 

@@ -240,6 +240,14 @@ def _take(run: RunFolder) -> tuple[int, dict[str, keeper.Kept]] | None:
     return None
 
 
+def is_driven(run: RunFolder) -> bool:
+    """Whether a process drives the run or waits for its turn; the keeper of its actions does not count."""
+    if not is_live(run):
+        return False
+    about = run.about()
+    return not about.get("kept") and _is_running(about)
+
+
 def _is_running(about: dict[str, Any]) -> bool:
     """Whether the process lives that a lock file names."""
     pid, began = about.get("pid"), about.get("start_time")

@@ -11,6 +11,7 @@ which has imported llc, so that hundreds of them take seconds.
     database        the URL of the database that has the runs; its writes are counted too
     checkpoints     how many bytes of journal stand between two checkpoints at least
     kill_after      killed after so many seconds
+    with_keeper     whether the keeper of its actions is killed too
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from llc.frontend import compile as _compile  # noqa: F401 - imported once for all
@@ -37,7 +39,11 @@ from llc.runtime.runs import checkpoints
 from llc.vm.code import lift  # noqa: F401
 from llc.vm.machine import snapshot  # noqa: F401
 
+sys.path.append(str(Path(__file__).parents[1]))
+from keepers import keeper_of  # noqa: E402
+
 RUNNING = "/.loops/.running/"
+kills_keeper = False
 
 
 class Accident:
@@ -118,10 +124,14 @@ def use_database(url: str, project: str, accident: Accident) -> Any:
 
 
 def die() -> None:
+    if kills_keeper and (keeper := keeper_of(os.getpid())) is not None:
+        os.kill(keeper, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def child(job: dict[str, Any]) -> None:
+    global kills_keeper
+    kills_keeper = job.get("with_keeper", False)
     os.chdir(job["cwd"])
     os.environ.update(job.get("env", {}))
     log = os.open("shown", os.O_WRONLY | os.O_CREAT | os.O_APPEND)

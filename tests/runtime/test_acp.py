@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.runtime.host.effect_context import Interrupt, Interrupted
 from llc.runtime.journal.agent_activity import AgentActivity
@@ -399,7 +400,7 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> 
         assert run.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
-    run.kill()
+    kill_with_keeper(run)
     run.wait()
     resumed = subprocess.run([*LLC, "resume", "job"], capture_output=True, text=True, check=False, timeout=60)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr

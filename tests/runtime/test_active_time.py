@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.runtime.journal import active_time, journal, reader, run_history
 from llc.runtime.journal.events import Event
@@ -88,7 +89,7 @@ def kill_when_active_for(ms: int, folder: Path, *words: str) -> None:
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.02)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
 
 

@@ -17,6 +17,7 @@ import pytest
 import terminals
 from hypothesis import given
 from hypothesis import strategies as st
+from keepers import kill_with_keeper
 
 import llc
 from llc.runtime.execution import control_channel
@@ -382,7 +383,7 @@ def test_one_of_a_batch_is_resumed_by_itself(project: Path) -> None:
     two_steps("one")
     process = begin("batch", free("one", 3), "--json")
     wait_for(lambda: len(lines("first")) == 3)
-    process.kill()
+    kill_with_keeper(process)
     process.communicate()
     Path("go").touch()
     first = min(run.id for run in unfinished())

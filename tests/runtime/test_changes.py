@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from in_process import run_llc
+from keepers import kill_with_keeper
 
 from llc.runtime.journal import reader
 from llc.runtime.journal.events import Event
@@ -44,7 +45,7 @@ def project(place: Path) -> Path:
     (place / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     wait_for((place / "here").exists)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     (place / "here").unlink()
     (place / "go").touch()

@@ -133,8 +133,8 @@ class Job:
 
 @pytest.fixture(scope="module", params=["files", "database"])
 def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """Both run stores."""
-    job: dict[str, Any] = {}
+    """Both run stores. The keeper is killed too, and with it the agent."""
+    job: dict[str, Any] = {"with_keeper": True}
     if request.param == "database":
         job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))
     with Runner(**job) as runner:

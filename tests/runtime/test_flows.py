@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 import llc as package
 from llc.ir.diagnostics import CompileError
@@ -204,7 +205,7 @@ def test_a_flow_that_was_killed_goes_on(llc: Llc, tmp_path: Path) -> None:
     while not any('"sleep"' in path.read_text() for path in running.glob("*/*.events.jsonl")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    kill_with_keeper(process)
     process.wait()
     (events,) = running.glob("*/*.events.jsonl")
     before = events.read_text()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.runtime.host.processes import is_alive, start_time
 
@@ -59,7 +60,7 @@ def begin(name: str) -> subprocess.Popen[bytes]:
 def cut(name: str) -> tuple[str, int, str]:
     """The id of a run that was killed, and its action, which still runs."""
     process = begin(name)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     action = int(Path(f"{name}.pid").read_text())
     return max(os.listdir(".loops/.running")), action, str(start_time(action))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.runtime.trees.guard import pattern_of
 
@@ -139,7 +139,7 @@ def test_a_run_that_was_killed_knows_how_the_files_were(place: Path) -> None:
     while not (place / "tests/new.py").exists():
         assert time.monotonic() < end
         time.sleep(0.02)
-    run.send_signal(signal.SIGKILL)
+    kill_with_keeper(run)
     run.wait()
     done = subprocess.run([sys.executable, "-m", "llc", "resume", "l", "-q"], check=False, timeout=60)
     assert done.returncode == 0

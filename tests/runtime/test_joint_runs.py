@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import run_llc
 from joint_programs import FIX, World, drive, program_of, write
+from keepers import kill_with_keeper
 
 from llc.runtime.host.effect_context import Interrupt
 from llc.runtime.terminal.session import Session
@@ -218,7 +219,7 @@ def test_a_run_that_is_killed_in_an_inner_loop_goes_on_there(project: Path, targ
         time.sleep(0.01)
     status = json.loads(llc("status", "--json").stdout)
     assert "inner/count" in json.dumps(status)
-    process.send_signal(signal.SIGKILL)
+    kill_with_keeper(process)
     process.wait()
     (project / "hold").unlink()
     done = llc("resume", name, "--json", "--quiet")

@@ -187,7 +187,7 @@ def test_killed_runs_neither_hold_nor_damage_a_ledger(project: Project) -> None:
     for number, run in enumerate(runs):
         if number % 2:
             time.sleep(0.1)
-            run.kill()
+            kill_with_keeper(run)
     assert {run.wait(120) for run in runs} <= {3, -signal.SIGKILL}
     (ledger,) = project.json("budget")["ledgers"]
     assert ledger["reserved"] == 0
@@ -279,7 +279,7 @@ def test_the_last_line_of_a_resumed_run_has_its_whole_cost(project: Project) -> 
     project.agent("0.02", AGENT.replace("echo '", f"{hang}\necho '", 1))
     run = project.start("run", "fix", "-q")
     project.wait_for(lambda: len(project.starts) == 2)
-    run.kill()
+    kill_with_keeper(run)
     run.wait()
     Path(f"{project.calls}.go").touch()
     done = project.llc("resume", "fix", "--on-unknown", "rerun")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from in_process import run_llc
+from keepers import kill_with_keeper
 
 from llc.runtime.host import secrets as masking
 from llc.runtime.host.errors import UserError
@@ -116,7 +116,7 @@ def test_a_run_goes_on_with_the_true_value(project: Path) -> None:
     """Killed and resumed, what was recorded with a reference is again what it was."""
     run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
-    os.kill(find_unfinished(run_id).about()["pid"], signal.SIGKILL)
+    kill_with_keeper(find_unfinished(run_id).about()["pid"])
     (project / "go").touch()
     done = llc("resume", run_id)
     assert done.returncode == 0, done.stderr
@@ -150,7 +150,7 @@ def test_what_becomes_secret_meanwhile_is_no_other_program(
     )
     run_id = json.loads(llc("run", "says", "--background", "--json", PLAIN_TOKEN=before).stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
-    os.kill(find_unfinished(run_id).about()["pid"], signal.SIGKILL)
+    kill_with_keeper(find_unfinished(run_id).about()["pid"])
     (project / "go").touch()
     done = llc("resume", run_id, PLAIN_TOKEN=after)
     if after:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from in_process import run_llc
+from keepers import kill_with_keeper
 
 from llc.frontend.compile import compile_text
 from llc.vm.code.emit import emit
@@ -42,7 +43,7 @@ def cut(project: Path, *words: str) -> Path:
     while not (project / "here").exists():
         assert time.monotonic() < end
         time.sleep(0.02)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     (project / "here").unlink()
     (project / "go").touch()
@@ -187,7 +188,7 @@ def test_an_expression_is_made_again_from_the_record(project: Path, lost: Callab
     while not (project / "here").exists():
         assert time.monotonic() < end
         time.sleep(0.02)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     (project / "go").touch()
     (image,) = project.glob(".loops/.running/*/program.llb")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.runtime.effects.agents.quota import reset_in
 from llc.runtime.host import clock
@@ -322,7 +323,7 @@ def test_a_killed_run_waits_on(service: Service) -> None:
     until(service.waits)
     shown = service.llc("status", "ask")[1]
     assert "quota of the account claude until" in shown
-    process.send_signal(signal.SIGKILL)
+    kill_with_keeper(process)
     process.communicate()
     resumed(service)
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -72,7 +73,7 @@ def test_nothing_is_billed_twice(llc: Llc, messages_server: Any, answers: Module
     while len(messages_server.requests) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     done = llc("resume", "two", "--json")
     assert json.loads(done.stdout)["value"] == "two", done.stderr
@@ -89,7 +90,7 @@ def killed_in_a_call(tmp_path: Path, server: Any) -> None:
     while not server.requests:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
 
 
@@ -137,7 +138,7 @@ def test_a_call_does_not_outlive_a_killed_run(
     pairs = [line.split() for line in listed.stdout.splitlines()]
     helpers = [pid for parent, pid in pairs if parent == str(process.pid)]
     assert helpers
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     while any(
         subprocess.run(["ps", "-p", pid], capture_output=True, check=False).returncode == 0 for pid in helpers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from in_process import run_llc
+from keepers import kill_with_keeper
 
 import llc as package
 from llc.runtime.effects.script_reader import load_world
@@ -111,7 +111,7 @@ def test_a_running_program_keeps_its_tools(llc: Llc, tmp_path: Path) -> None:
     while not (tmp_path / "again").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    kill_with_keeper(process)
     process.wait()
     (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS.replace("one", "two"))
     done = llc("resume", "say", "--json")

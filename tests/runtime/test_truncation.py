@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.runtime.journal import active_time
 
@@ -34,7 +35,7 @@ def killed(place: Path) -> Path:
     while not log.exists() or "c" not in log.read_text():
         assert time.monotonic() < end
         time.sleep(0.02)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     (path,) = place.glob(".loops/.running/*/job.events.jsonl")
     return path
@@ -98,7 +99,7 @@ def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, place: 
     while (place / "log").read_text().count("a") < 2:
         assert time.monotonic() < end
         time.sleep(0.002)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     again = resume("--on-unknown", "fail", "-q")
     assert "truncated" not in again.stderr
