@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+# What an action does to kill its run and the keeper.
+KILL = "read -r _ _ _ driver _ < /proc/$PPID/stat; kill -9 $driver $PPID"
+
 
 def keeper_of(pid: int) -> int | None:
     """The pid of the keeper of a process that drives runs."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 # Seconds that a background child which holds a pipe may still write after its action has ended.
 _LINGER = 0.1
-# Signals to the driver that the keeper does not end by, and others whose handlers are not for it.
+# Signals that the keeper gives to its driver, and others whose handlers are not for it.
 _SIGNALS = signals.SIGINT, signals.SIGHUP, signals.SIGQUIT, signals.SIGTERM, signals.SIGUSR1, signals.SIGUSR2
 _DEFAULT = signals.SIGTSTP, signals.SIGWINCH, signals.SIGCHLD
 
@@ -74,8 +74,9 @@ class _Action:
 class _Keeper:
     """The loop over everything that can happen."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Any, driver: int) -> None:
         self.channel = channel
+        self.driver = driver
         self.actions: dict[str, _Action] = {}
         self.listeners: dict[str, Any] = {}
         self.poller = select.poll()
@@ -86,7 +87,9 @@ class _Keeper:
         wake, self.wake = os.pipe()
         os.set_blocking(self.wake, False)
         signals.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
-        signals.signal(signals.SIGTERM, self.stop)
+        for number in _SIGNALS:
+            if signals.getsignal(number) != signals.SIG_IGN:
+                signals.signal(number, self.receive)
         self.watch(wake, lambda: os.read(wake, 100))  # type: ignore[arg-type]
 
     def watch(self, handle: int, handler: Callable[[], None]) -> None:
@@ -120,8 +123,13 @@ class _Keeper:
         ]
         return None if not due else max(0.0, min(due) - time.monotonic())
 
-    def stop(self, *_: object) -> None:
-        self.is_asked_to_stop = self.is_alone
+    def receive(self, number: int, _: object) -> None:
+        """A signal: a request to stop, or for the driver from an action that takes us for it (`$PPID`)."""
+        if self.is_alone:
+            self.is_asked_to_stop = self.is_asked_to_stop or number in (signals.SIGTERM, signals.SIGINT)
+        else:
+            with suppress(ProcessLookupError):
+                processes.kill(self.driver, number)
 
     # --- a driver that lives ----------------------------------------------------------------------
 
@@ -405,12 +413,13 @@ def main(channel: Any) -> NoReturn:
     code = 1
     try:
         gc.disable()
+        driver = os.getppid()
         os.setsid()
         signals.pthread_sigmask(signals.SIG_SETMASK, ())
-        for number in (*_SIGNALS, *_DEFAULT):
-            # Not ignored: actions would inherit that.
+        for number in _DEFAULT:
+            # Handlers are not inherited by actions, ignored signals are.
             if signals.getsignal(number) != signals.SIG_IGN:
-                signals.signal(number, signals.SIG_DFL if number in _DEFAULT else lambda *_: None)
+                signals.signal(number, signals.SIG_DFL)
         keep = channel.fileno()
         null = os.open(os.devnull, os.O_RDWR)
         for handle in (0, 1, 2):
@@ -419,7 +428,7 @@ def main(channel: Any) -> NoReturn:
             if int(entry) > 2 and int(entry) != keep:
                 with suppress(OSError):
                     os.close(int(entry))
-        _Keeper(channel).run()
+        _Keeper(channel, driver).run()
         code = 0
     finally:
         os._exit(code)

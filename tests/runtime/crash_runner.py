@@ -40,7 +40,7 @@ from llc.vm.code import lift  # noqa: F401
 from llc.vm.machine import snapshot  # noqa: F401
 
 sys.path.append(str(Path(__file__).parents[1]))
-from keepers import keeper_of  # noqa: E402
+from keepers import keeper_of
 
 RUNNING = "/.loops/.running/"
 kills_keeper = False

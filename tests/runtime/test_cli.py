@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from in_process import run_llc
+from keepers import KILL
 
 from llc.runtime.cli.verbs import VERBS
 
@@ -629,7 +630,7 @@ def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
     """A run that has not ended is listed with its state."""
     assert llc("list", "--running").stdout == "no run is unfinished; start one with: llc run LOOP\n"
     (tmp_path / ".loops" / "stuck.yaml").write_text(
-        GOOD.replace("echo ${context.word}", "kill -9 $PPID").replace("good", "stuck")
+        GOOD.replace("echo ${context.word}", KILL).replace("good", "stuck")
     )
     process("run", "stuck", "-q")
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
@@ -639,7 +640,7 @@ def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
 def test_run_tells_of_the_run_that_was_cut_off(llc: Llc, tmp_path: Path) -> None:
     """In one line, where its own loop has one that nobody runs; unless it is to be quiet."""
     loop = tmp_path / ".loops" / "stuck.yaml"
-    loop.write_text(GOOD.replace("echo ${context.word}", "kill -9 $PPID").replace("good", "stuck"))
+    loop.write_text(GOOD.replace("echo ${context.word}", KILL).replace("good", "stuck"))
     process("run", "stuck", "-q")
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
     loop.write_text(GOOD.replace("good", "stuck"))

@@ -133,7 +133,7 @@ class Job:
 
 @pytest.fixture(scope="module", params=["files", "database"])
 def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """Both run stores. The keeper is killed too, and with it the agent."""
+    """Both run stores. The keeper of the agent is killed too."""
     job: dict[str, Any] = {"with_keeper": True}
     if request.param == "database":
         job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from golden_cases import CASES
+from keepers import KILL
 
 from llc.frontend.compile import compile_file
 from llc.frontend.loop.schema import CURRENT, Loop
@@ -292,7 +293,7 @@ def test_a_run_shows_what_it_did(project: Path) -> None:
 
 def test_an_unfinished_run_shows_where_it_is(project: Path) -> None:
     """The state that it was interrupted in is marked."""
-    text = STEPS.replace("test -e a && touch b; touch a", "kill -9 $PPID")
+    text = STEPS.replace("test -e a && touch b; touch a", KILL)
     (project / ".loops" / "steps.yaml").write_text(text)
     llc("run", "steps", "-q")
     found = json.loads(llc("graph", "steps", "--run", "steps", "--json").stdout)

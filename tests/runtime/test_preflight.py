@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import KILL
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -80,7 +81,7 @@ def test_resume_and_batch_check_the_same(project: Path, llc: Llc) -> None:
     assert not (project / "started").exists()
     assert not list((project / ".loops").glob(".running/*"))
 
-    program(project, "claude", "kill -9 $PPID")
+    program(project, "claude", KILL)
     subprocess.run([sys.executable, "-m", "llc", "run", "fix", "-q", "--no-preflight"], check=False)
     (left,) = (project / ".loops").glob(".running/*/*.events.jsonl")
     (project / "bin" / "claude").unlink()
