@@ -268,8 +268,12 @@ def start(
     try:
         action.wait_start()
     except KeeperDied:
+        ours.close()
         _lose()
         return None
+    except OSError:
+        ours.close()
+        raise
     _open.setdefault(facts["effect"], []).append(action)
     return action
 
