@@ -226,7 +226,7 @@ def start(
     env: Mapping[bytes, bytes],
     ends: Sequence[int],
     facts: dict[str, Any],
-    main: Callable[[Any], NoReturn],
+    main: Callable[[Any, int], NoReturn],
 ) -> Action | None:
     """Let the keeper start a program; None where there is none.
 
@@ -362,7 +362,7 @@ def _forget(folder: str, effect_id: str) -> None:
         files.rmdir(os.path.join(folder, FOLDER))
 
 
-def _keeper(main: Callable[[Any], NoReturn]) -> Any:
+def _keeper(main: Callable[[Any, int], NoReturn]) -> Any:
     """The connection to the keeper of this process, which is started at first."""
     global _channel, _owner
     with _starting:
@@ -376,7 +376,7 @@ def _keeper(main: Callable[[Any], NoReturn]) -> Any:
                 theirs.close()
                 return None
             if child == 0:
-                main(theirs)
+                main(theirs, _owner)
             theirs.close()
             _channel = ours
         return _channel

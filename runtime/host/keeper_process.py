@@ -408,12 +408,11 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
-def main(channel: Any) -> NoReturn:
-    """The rest of the life of a fork of a driving process."""
+def main(channel: Any, driver: int) -> NoReturn:
+    """The rest of the life of a fork of a driving process, whose pid is `driver`."""
     code = 1
     try:
         gc.disable()
-        driver = os.getppid()
         os.setsid()
         signals.pthread_sigmask(signals.SIG_SETMASK, ())
         for number in _DEFAULT:
