@@ -60,8 +60,11 @@ def text_source(text: str, path: str = "<text>") -> Source:
     return Source(path, digest, text)
 
 
-def read_source(path: str) -> Source:
-    """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8."""
+def read_source(path: str, must_be_regular: bool = False) -> Source:
+    """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8.
+
+    must_be_regular: whether a pipe is an error, which may be empty although its text is needed.
+    """
     try:
         # Without O_NONBLOCK, opening a pipe without a writer would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -69,6 +72,8 @@ def read_source(path: str) -> Source:
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise OSError(0, "it is a folder" if stat.S_ISDIR(mode) else "it is a device")
+            if must_be_regular and not stat.S_ISREG(mode):
+                raise OSError(0, "it is not a regular file")
             os.set_blocking(descriptor, True)
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read(MAX_BYTES + 1)

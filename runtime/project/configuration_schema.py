@@ -182,7 +182,7 @@ class ConfigurationFile(Spec):
 
 def read_configuration(path: str) -> Configuration:
     """The configuration in a file. Raises `CompileError` with every error in it."""
-    document = read_document(read_source(path))
+    document = read_document(read_source(path, must_be_regular=True))
     found = _Reader(document).configuration()
     if any(finding.is_error for finding in document.diagnostics):
         raise CompileError(document.diagnostics, [document.source])

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +129,34 @@ def test_llc_and_an_editor_agree(kind: str, text: str, good: bool, tmp_path: Pat
     validator = jsonschema.Draft7Validator(FILE_SCHEMAS[kind]())
     assert validator.is_valid(yaml.safe_load(text)) == good
     assert accepts(kind, text, tmp_path) == good
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
+def test_a_configuration_that_is_not_a_file_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Nothing runs without the secrets that it may name."""
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    folder = tmp_path / ".loops"
+    folder.mkdir()
+    (folder / "t.yaml").write_text(
+        "name: t\ninitial: a\nstates:\n  a: {action: 'touch ran', next: z}\n  z: {terminal: true}\n"
+    )
+    path = folder / "config.yaml"
+    with socket.socket(socket.AF_UNIX) as listener:
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "socket":
+            listener.bind(".loops/config.yaml")
+        else:
+            path.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-m", "llc", "run", "t"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 2, done.stderr
+    assert "cannot read `.loops/config.yaml`" in done.stderr
+    assert not (tmp_path / "ran").exists()
