@@ -130,7 +130,7 @@ def _whole_runs(found: Section, place: Place, sizes: Sizes) -> None:
             aim=1.3,
         ),
         row(
-            "",
+            "`true` step by whole runs, its action kept",
             differences(turns["many"], turns["few"], sizes.run_steps),
             peer=(
                 "llc whose actions die with it",

@@ -49,7 +49,6 @@ NOT_SHOWN = {
     "outside-project": "a case has one file",
     "bad-override": "a case has no options",
     "unknown-context": "a case has no options",
-    "file-not-found": "there is no file then",
     "unreadable-file": "there is no text then",
     "file-too-large": "it takes 16 MiB",
     "too-many-findings": "it takes hundreds of others",

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.frontend.compile import compile_text
 from llc.ir.diagnostics import CompileError
@@ -384,7 +385,7 @@ def test_rule_13_no_scope_is_the_whole_project_and_a_conflict_names_the_holder(
 def test_rule_13_a_dead_holder_holds_nothing(real: Run, project: Path) -> None:
     """However it died, and whoever has its pid now."""
     with holding(project, "[.]") as process:
-        process.kill()
+        kill_with_keeper(process)
         process.wait()
         (folder,) = (project / ".loops" / ".running").glob("holder-*")
         for file in folder.iterdir():  # the pid of a process that lives

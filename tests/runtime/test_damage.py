@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.frontend.compile import compile_text
 from llc.ir.text import parse_program
@@ -159,7 +160,7 @@ def cut(place: Path) -> Iterator[Path]:
     (place / ".loops" / "job.yaml").write_text(GATE)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     wait_for((place / "here").exists)
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     (place / "here").unlink()
     yield place

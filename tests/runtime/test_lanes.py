@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from llc.ir.text import parse_program
 from llc.runtime.effects.world import World
@@ -194,7 +195,10 @@ def cut(project: Path, number: int) -> dict[int, int]:
     (project / "go.b").touch()
     wait_for(lambda: 4 in seqs(project, "action_complete"))
     pids = {event["seq"]: event["pid"] for event in events(project) if event["event"] == "process"}
-    process.send_signal(number)
+    if number == signal.SIGKILL:
+        kill_with_keeper(process)
+    else:
+        process.send_signal(number)
     process.communicate(timeout=30)
     return {seq: pids[seq] for seq in (1, 3)}
 
@@ -230,7 +234,7 @@ def test_each_unknown_effect_follows_its_own_policy(project: Path) -> None:
         wait_for((project / f"here.{name}").exists)
         (project / f"go.{name}").touch() if name == "b" else None
     wait_for(lambda: 4 in seqs(project, "action_complete"))
-    process.kill()
+    kill_with_keeper(process)
     process.communicate()
     (path,) = project.glob(".loops/.running/each-*")
     found = answer(begin("resume", path.name, "--json"))

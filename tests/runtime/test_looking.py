@@ -18,6 +18,7 @@ import terminals
 from hypothesis import given
 from hypothesis import strategies as st
 from in_process import run_llc
+from keepers import kill_with_keeper
 from terminals import exit_code
 
 from llc.runtime.execution.observer import Display
@@ -145,7 +146,7 @@ def test_status_of_a_run_that_ended_says_how(project: Path, llc: Llc) -> None:
 def test_status_tells_a_run_that_was_killed(project: Path, llc: Llc) -> None:
     """A run whose process is gone is `cut off`, with what to do; its place is that of the journal."""
     run = start()
-    os.kill(run.about()["pid"], 9)
+    kill_with_keeper(run.about()["pid"])
     wait_for(lambda: not locks.is_live(run))
     Path("go").touch()
     told = json.loads(llc("status", "talks", "--json").stdout)
@@ -200,7 +201,14 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
         "log",
     )
     told: dict[str, Any] = dict.fromkeys(nothing)
-    told |= {"run": "r" * 100, "program": "p" * 300, "path": "", "status": "interrupted", "background": False}
+    told |= {
+        "run": "r" * 100,
+        "program": "p" * 300,
+        "path": "",
+        "status": "interrupted",
+        "background": False,
+        "kept": True,
+    }
     told |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
     told |= {"journal": "", "waits_for": [], "forked_from": {"run": "f" * 100, "at": 3}, "elapsed_ms": 1}
     facts = {"effect": 1, "session": "s" * 200, "model": None, "tools": 3, "running": ["Edit " + "x" * 300]}
@@ -303,7 +311,7 @@ def test_attach_to_a_run_that_is_killed_says_so(project: Path) -> None:
     run = start()
     child = attached()
     child.expect(r"\ds part")
-    os.kill(run.about()["pid"], 9)
+    kill_with_keeper(run.about()["pid"])
     child.expect_exact(" crashed")
     assert exit_code(child) == 1
     (project / "go").touch()

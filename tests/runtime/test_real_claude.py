@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 from .messages_server import MessagesServer, message, text
 
@@ -253,7 +254,7 @@ def test_a_run_that_was_killed_continues_its_session(
     ):
         assert time.monotonic() < end
         time.sleep(0.02)
-    process.kill()
+    kill_with_keeper(process)
     process.communicate()
     asked = len(messages_server.requests)
     done = run("resume", "job")

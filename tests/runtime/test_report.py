@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keepers import kill_with_keeper
 
 from llc.runtime.journal.codec import seal, unseal
 from llc.runtime.journal.journal import Blobs
@@ -244,7 +243,7 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
         assert data["steps"][-1]["state"] == "second"
         assert len(apply(data, 1)) == 1
     finally:
-        kill_with_keeper(process)
+        process.kill()
         process.wait()
     (place / "go").touch()
     crashed = data_of("wait")
@@ -272,7 +271,7 @@ def test_updates_follow_a_run_to_its_end(llc: Llc, place: Path) -> None:
             assert process.wait(120) == 0
             more = as_data(model.update())
     finally:
-        kill_with_keeper(process)
+        process.kill()
         process.wait()
     assert more["from"] == 0
     assert "program" not in more

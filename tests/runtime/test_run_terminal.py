@@ -15,6 +15,7 @@ from typing import Any
 import pexpect
 import pytest
 import terminals
+from keepers import kill_with_keeper
 from terminals import exit_code, screen_of
 
 Spawn = Callable[..., Any]
@@ -191,7 +192,7 @@ def test_resume_asks_about_an_action_that_was_cut_off(spawn: Spawn) -> None:
     Path(".loops/slow.yaml").write_text(text)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "slow", "-q"])
     action_pid()
-    process.kill()
+    kill_with_keeper(process)
     process.wait()
     Path("go").touch()
     child = spawn("resume", "slow", width=200)

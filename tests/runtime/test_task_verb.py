@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keepers import kill_with_keeper
 
 LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())"
 ENTITLE = """<task type="atomic" name="user:entitle">
@@ -156,7 +157,7 @@ def test_it_is_a_run_that_can_be_resumed(project: Path) -> None:
     end = time.monotonic() + 60
     while not (project / "begun").exists() and time.monotonic() < end:
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    kill_with_keeper(process)
     process.communicate()
     (project / "go").touch()
     done = llc_("resume", "expression", "--json")
