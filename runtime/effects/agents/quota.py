@@ -12,7 +12,7 @@ import math
 import re
 from typing import Any
 
-from ...host import clock
+from ...host import clock, keeper
 from ...host.effect_context import Context
 from ...host.paths import ROOT
 from ...host.screen import printable
@@ -187,6 +187,8 @@ class Quota:
             self._context.on_agent(
                 AgentActivity("quota-wait", name=self._name, text=breaker.reason, resets_at=breaker.until)
             )
+        # Whoever resumes the run starts the agent again; what it said of its quota is not its result.
+        keeper.release(self._context.effect_id)
         self._note(f"waiting for the quota of the account {self._name} until {_moment(breaker.until)}")
 
     def _note(self, text: str) -> None:
