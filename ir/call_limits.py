@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from . import nodes
 from .analysis import expressions, graph
-from .diagnostics import Diagnostic, clean
+from .diagnostics import Diagnostic, DiagnosticId, clean
 from .effects import EFFECTS, SPENDERS
 from .shapes import deadline_of, is_slot, writers
 
@@ -303,5 +303,5 @@ def _name(name: str) -> str:
     return f"`{clean(name, 80)}`"
 
 
-def _problem(id: str, what: str, state: nodes.State, help_: str | None = None) -> Diagnostic:
+def _problem(id: DiagnosticId, what: str, state: nodes.State, help_: str | None = None) -> Diagnostic:
     return Diagnostic(id, f"state {_name(state.name)} {what}", state.exit.span or state.span, help=help_)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from . import nodes
 from .analysis import cycles, graph
 from .call_limits import loops_of, verify_called
-from .diagnostics import Diagnostic, clean
+from .diagnostics import Diagnostic, DiagnosticId, clean
 from .effects import EFFECTS, SPENDERS, UNITS
 from .shapes import (
     ITERATION,
@@ -373,10 +373,10 @@ def _is_part(state: nodes.State, name: str) -> bool:
     return state.name == name or state.name.startswith(f"{name}/")
 
 
-def _problem(id: str, what: str, state: nodes.State, help_: str | None = None) -> Diagnostic:
+def _problem(id: DiagnosticId, what: str, state: nodes.State, help_: str | None = None) -> Diagnostic:
     return Diagnostic(id, f"state {_name(state)} {what}", state.exit.span or state.span, help=help_)
 
 
-def _cycle(id: str, what: str, function: nodes.Function, cycle: list[int]) -> Diagnostic:
+def _cycle(id: DiagnosticId, what: str, function: nodes.Function, cycle: list[int]) -> Diagnostic:
     names = [function.states[number].name for number in cycle]
     return Diagnostic(id, f"{what}: {_list([*names, names[0]])}", function.states[cycle[0]].span)

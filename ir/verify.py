@@ -13,7 +13,7 @@ from typing import Any
 from . import nodes
 from .analysis import exit_targets, expressions, graph, reachable
 from .constants import MAX_NESTING, constant_problem
-from .diagnostics import Diagnostic, clean, suggest
+from .diagnostics import Diagnostic, DiagnosticId, clean, labelled, suggest
 from .effects import EFFECTS, NOTES, UNITS
 from .limit_proof import verify_limits
 from .primitives import PRIMITIVES
@@ -64,7 +64,9 @@ class _Verifier:
     def run(self) -> Iterator[Diagnostic]:
         program = self.program
         yield from self.meta(program.meta)
-        yield from self.duplicates("function", (function.name for function in program.functions), None)
+        yield from self.duplicates(
+            "duplicate-function", ((each.name, each.span) for each in program.functions)
+        )
         entry = self.functions.get(program.entry)
         if entry is None:
             help_ = self.suggest(program.entry, self.functions, "functions")
@@ -80,14 +82,17 @@ class _Verifier:
         for function in program.functions:
             yield from self.function(function)
 
-    def duplicates(self, what: str, names: Iterable[str], span: Span | None) -> Iterator[Diagnostic]:
-        seen: set[str] = set()
-        for name in names:
-            if name in seen:
-                yield Diagnostic(
-                    f"duplicate-{what}", f"{what} {_name(name)} is declared twice{self.where}", span
-                )
-            seen.add(name)
+    def duplicates(self, id: DiagnosticId, named: Iterable[tuple[str, Span | None]]) -> Iterator[Diagnostic]:
+        what = id.removeprefix("duplicate-")
+        first: dict[str, Span | None] = {}
+        for name, span in named:
+            if name in first:
+                message = f"{what} {_name(name)} is declared twice{self.where}"
+                again = first[name] if first[name] != span else None
+                related = labelled(again, "first defined here")
+                yield Diagnostic(id, message, span, "defined again here" if related else "", related=related)
+            else:
+                first[name] = span
 
     def meta(self, meta: nodes.Meta) -> Iterator[Diagnostic]:
         def bad(what: str) -> Diagnostic:
@@ -119,8 +124,8 @@ class _Verifier:
 
     def function(self, function: nodes.Function) -> Iterator[Diagnostic]:
         self.within = function
-        yield from self.duplicates("slot", function.slots, function.span)
-        yield from self.duplicates("state", (state.name for state in function.states), function.span)
+        yield from self.duplicates("duplicate-slot", ((slot, function.span) for slot in function.slots))
+        yield from self.duplicates("duplicate-state", ((each.name, each.span) for each in function.states))
         if not function.states:
             yield Diagnostic("empty-function", f"function {_name(function.name)} has no state", function.span)
             return
@@ -155,9 +160,9 @@ class _Verifier:
             span = instruction.span or state.span
             kind = type(instruction)
             if kind is nodes.Set and instruction.slot not in slots:  # type: ignore[union-attr]
-                self.found.append(self.unknown("slot", instruction.slot, slots, span))  # type: ignore[union-attr]
+                self.found.append(self.unknown("unknown-slot", instruction.slot, slots, span))  # type: ignore[union-attr]
             elif kind is nodes.Note and instruction.kind not in NOTES:  # type: ignore[union-attr]
-                self.found.append(self.unknown("note", instruction.kind, NOTES, span))  # type: ignore[union-attr]
+                self.found.append(self.unknown("unknown-note", instruction.kind, NOTES, span))  # type: ignore[union-attr]
             for expr in expressions(instruction):
                 if id(expr) not in self.sound:
                     self.expression(expr, slots, span)
@@ -168,24 +173,25 @@ class _Verifier:
                 self.expression(expr, slots, span)
         targets = exit_targets(exit_)
         if isinstance(exit_, nodes.Switch):
-            self.found += self.duplicates("case", [case for case, _ in exit_.cases], span)
+            self.found += self.duplicates("duplicate-case", [(case, span) for case, _ in exit_.cases])
         elif isinstance(exit_, nodes.Call | nodes.Perform | nodes.Parallel):
             if exit_.slot not in slots:
-                self.found.append(self.unknown("slot", exit_.slot, slots, span))
+                self.found.append(self.unknown("unknown-slot", exit_.slot, slots, span))
             if isinstance(exit_, nodes.Perform) and exit_.kind not in EFFECTS:
-                self.found.append(self.unknown("effect", exit_.kind, EFFECTS, span))
+                self.found.append(self.unknown("unknown-effect", exit_.kind, EFFECTS, span))
         if state.handler is not None:
             targets = (*targets, state.handler.target)
             if state.handler.slot not in slots:
-                self.found.append(self.unknown("slot", state.handler.slot, slots, state.span))
+                self.found.append(self.unknown("unknown-slot", state.handler.slot, slots, state.span))
         for target in targets:
             if target not in states:
-                self.found.append(self.unknown("state", target, states, span))
+                self.found.append(self.unknown("unknown-state", target, states, span))
 
-    def unknown(self, what: str, name: str, names: Iterable[str], span: Span | None) -> Diagnostic:
+    def unknown(self, id: DiagnosticId, name: str, names: Iterable[str], span: Span | None) -> Diagnostic:
+        what = id.removeprefix("unknown-")
         kinds = {"note": "note kinds", "effect": "effect kinds"}
         help_ = self.suggest(name, names, kinds.get(what, f"{what}s"))
-        return Diagnostic(f"unknown-{what}", f"no {what} {_name(name)}{self.where}", span, help=help_)
+        return Diagnostic(id, f"no {what} {_name(name)}{self.where}", span, help=help_)
 
     def expression(self, root: nodes.Expr, slots: frozenset[str], span: Span | None) -> None:
         """Without recursion, level by level; `span` is shown where a part has none of its own."""
@@ -217,7 +223,7 @@ class _Verifier:
                     if item.name in slots:  # type: ignore[union-attr]
                         leaves.add(id(item))
                     else:
-                        found = self.unknown("slot", item.name, slots, item.span or span)  # type: ignore[union-attr]
+                        found = self.unknown("unknown-slot", item.name, slots, item.span or span)  # type: ignore[union-attr]
                         self.found.append(found)
                 else:
                     below += item.captures  # type: ignore[union-attr]
@@ -235,7 +241,7 @@ class _Verifier:
         row = PRIMITIVES.get(item.op)
         count = len(item.args)
         if row is None:
-            self.found.append(self.unknown("primitive", item.op, PRIMITIVES, span))
+            self.found.append(self.unknown("unknown-primitive", item.op, PRIMITIVES, span))
         elif count < row.least or (row.most is not None and count > row.most):
             message = f"`{row.name}` takes {_count(row.least, row.most)}, not {count}{self.where}"
             self.found.append(Diagnostic("operand-count", message, span, help=f"{row.name}({row.operands})"))
@@ -246,7 +252,7 @@ class _Verifier:
     def closure(self, item: nodes.Closure, span: Span | None) -> None:
         function = self.functions.get(item.function)
         if function is None:
-            self.found.append(self.unknown("function", item.function, self.functions, span))
+            self.found.append(self.unknown("unknown-function", item.function, self.functions, span))
         elif len(item.captures) != len(function.captures):
             wanted = _count(len(function.captures), len(function.captures), "capture")
             message = f"{_name(item.function)} takes {wanted}, not {len(item.captures)}{self.where}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from ...ir.constants import Symbol
-from ...ir.diagnostics import Diagnostic, nearest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, nearest
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..core.checks import Expected
@@ -417,7 +417,7 @@ class Context:
 
     def error(
         self,
-        id: str,
+        id: DiagnosticId,
         message: str,
         span: Span | None,
         label: str = "",
@@ -430,7 +430,7 @@ class Context:
         return Literal(None)
 
     def warn(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
         if len(self.diagnostics) < MAX_FINDINGS:
             self.diagnostics.append(Diagnostic(id, message, span, label, help, severity="warning"))

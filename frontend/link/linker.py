@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS, CompileOptions
-from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, suggest
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
 from ..core.program_parts import CallPart, Definitions, FunctionPart, LoopPart, Request
@@ -67,7 +67,7 @@ class Linker:
         self.diagnostics += [finding for finding in found if finding not in self.diagnostics]
 
     def error(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
         self.report(Diagnostic(id, message, span, label, help))
 

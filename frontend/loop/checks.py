@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.diagnostics import Diagnostic, nearest, suggest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, nearest, suggest
 from ...ir.effects import CANNOT_JUDGE, CONTINUE
 from ...ir.python_internals import late_pattern
 from ...ir.spans import Span
@@ -37,7 +37,7 @@ def check(loop: Loop, document: Document | None = None) -> Iterator[Diagnostic]:
 
 
 def _warning(
-    id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
 ) -> Diagnostic:
     return Diagnostic(id, message, span, label, help, "warning")
 

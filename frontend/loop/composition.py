@@ -13,7 +13,7 @@ from posixpath import basename, commonpath, dirname, join, normpath
 from typing import Any, NamedTuple
 
 from ...ir.compile_options import LOOP_SUFFIXES
-from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, suggest
 from ...ir.python_internals import late_pattern
 from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
 from ..source.files import is_file, read_source, real
@@ -68,7 +68,7 @@ def _is_library(root: Mapping) -> bool:
 class NoFile(NamedTuple):
     """Why a file that a loop names is not read: the parts of a finding."""
 
-    id: str
+    id: DiagnosticId
     message: str
     label: str
     help: str
@@ -102,10 +102,14 @@ class _Composition:
         self.read: dict[str, Document] = {}
         self.nodes = 0
 
-    def fail(self, id: str, message: str, node: Node, label: str = "", help: str | None = None) -> None:
+    def fail(
+        self, id: DiagnosticId, message: str, node: Node, label: str = "", help: str | None = None
+    ) -> None:
         self.document.report(Diagnostic(id, message, self.document.span(node), label, help))
 
-    def refuse(self, id: str, message: str, node: Node, label: str = "", help: str | None = None) -> None:
+    def refuse(
+        self, id: DiagnosticId, message: str, node: Node, label: str = "", help: str | None = None
+    ) -> None:
         """Report what leaves nothing to check."""
         self.fail(id, message, node, label, help)
         raise Refused
@@ -130,7 +134,9 @@ class _Composition:
             found = read_document(read_source(normpath(path)))
         except CompileError as error:
             for finding in error.diagnostics:
-                self.fail(finding.id, finding.message, node, "names this file", finding.help)
+                span = self.document.span(node)
+                again = Diagnostic(finding.id, finding.message, span, "names this file", finding.help)
+                self.document.report(again)
             return None
         self.read[resolved] = found
         self.document.include(found)

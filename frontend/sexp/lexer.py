@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from ...ir.constants import Symbol
+from ...ir.diagnostics import DiagnosticId
 from ...ir.spelling import CURLY, ENDS, NUMERIC
 from .datum import Value
 
@@ -54,7 +55,9 @@ WORDS: dict[str, bool | float | None] = {
 class Problem(Exception):
     """An error in a token; `start` and `end` are offsets in the token."""
 
-    def __init__(self, id: str, message: str, start: int, end: int, label: str = "", help: str = "") -> None:
+    def __init__(
+        self, id: DiagnosticId, message: str, start: int, end: int, label: str = "", help: str = ""
+    ) -> None:
         super().__init__(message)
         self.id = id
         self.start = start

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.constants import Symbol
-from ...ir.diagnostics import Diagnostic, in_order
+from ...ir.diagnostics import Diagnostic, DiagnosticId, in_order
 from ...ir.python_internals import CollectorRests
 from ...ir.spans import Lines, Source
 from . import lexer as lexis
@@ -132,7 +132,7 @@ class _Reader:
     # --- findings -----------------------------------------------------------------------------
 
     def report(
-        self, id: str, message: str, start: int, end: int, label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, start: int, end: int, label: str = "", help: str | None = None
     ) -> None:
         if len(self.findings) >= MAX_FINDINGS:
             message = f"there are more than {MAX_FINDINGS} findings; the others are left out"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ...ir.diagnostics import DiagnosticId
 from ...ir.records import frozen
 
 
@@ -16,7 +17,7 @@ class Hazard:
     have besides; None: no value is.
     """
 
-    id: str
+    id: DiagnosticId
     message: str
     help: str
     severity: str = "error"

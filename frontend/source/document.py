@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from typing import Any
 
-from ...ir.diagnostics import Diagnostic
+from ...ir.diagnostics import Diagnostic, DiagnosticId
 from ...ir.spans import Lines, Source, Span
 
 # Limit of findings in one document: a hostile file could produce millions.
@@ -164,7 +164,7 @@ class Document:
         self.diagnostics.append(finding)
 
     def fail(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
         self.report(Diagnostic(id, message, span, label, help))
 

@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from ...ir.diagnostics import Diagnostic, nearest, suggest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, nearest, suggest
 from ...ir.scalars import read_scalar
 from ...ir.spans import Span
 from .document import Document, Mapping, Node, Places, Scalar, Sequence
@@ -81,13 +81,13 @@ class SchemaReader:
         self.document = document
 
     def error(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> Bad:
         self.document.report(Diagnostic(id, message, span, label, help))
         return BAD
 
     def warn(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
         self.document.report(Diagnostic(id, message, span, label, help, "warning"))
 

@@ -12,7 +12,7 @@ from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
 import attrs
 
-from ...ir.diagnostics import Diagnostic
+from ...ir.diagnostics import Diagnostic, DiagnosticId
 from ...ir.records import define
 from ...ir.spans import Lines, Source, Span
 
@@ -53,7 +53,7 @@ class Markup:
         self.diagnostics: list[Diagnostic] = []
 
     def fail(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
         self.diagnostics.append(Diagnostic(id, message, span, label, help))
 

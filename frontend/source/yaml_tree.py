@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...ir.diagnostics import Diagnostic, labelled
+from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled
 from ...ir.scalars import read_scalar
 from ...ir.spans import Source
 from .document import Document, Mapping, Node, Refused, Scalar, Sequence
@@ -110,14 +110,14 @@ class _Builder:
             self.document.fail("empty-document", "there is nothing in it", self.document.span_at(0, 0))
 
     def refuse(
-        self, id: str, message: str, place: tuple[int, int], label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, place: tuple[int, int], label: str = "", help: str | None = None
     ) -> None:
         self.document.root = None
         self.document.fail(id, message, self.document.span_at(*place), label, help)
         raise Refused
 
     def fail(
-        self, id: str, message: str, place: tuple[int, int], label: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, place: tuple[int, int], label: str = "", help: str | None = None
     ) -> None:
         self.document.fail(id, message, self.document.span_at(*place), label, help)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, suggest
 from ...ir.effects import ON_UNKNOWN, RUNNERS
 from ...ir.spans import Source
 from ..shell.contexts import places
@@ -79,7 +79,7 @@ class _Reader:
     # --- findings and their places ------------------------------------------------------------
 
     def fail(
-        self, id: str, message: str, element: Element, attribute: str = "", help: str | None = None
+        self, id: DiagnosticId, message: str, element: Element, attribute: str = "", help: str | None = None
     ) -> None:
         markup = self.markup
         span = markup.attribute_span(element, attribute) if attribute else markup.span(element)

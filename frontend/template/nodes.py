@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ...ir.diagnostics import DiagnosticId
 from ...ir.records import frozen
 
 
@@ -78,7 +79,7 @@ _NUMBERS = frozenset({"exit_code", "duration_ms"})
 class Problem:
     """An error between two offsets of the template's text."""
 
-    id: str
+    id: DiagnosticId
     message: str
     start: int
     end: int

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from ...ir.diagnostics import suggest
+from ...ir.diagnostics import DiagnosticId, suggest
 from .nodes import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
 
 KINDS = ("shell", "slash", "value")
@@ -106,7 +106,7 @@ class _Parser:
         yield Literal(text[at:])
 
     def problem(
-        self, id: str, message: str, place: Variable, help: str | None, severity: str = "error"
+        self, id: DiagnosticId, message: str, place: Variable, help: str | None, severity: str = "error"
     ) -> None:
         found = Problem(id, message, place.start, place.end, help, severity)
         if found not in self.problems:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..host import files
 from ..host.errors import Failure, UserError
 from ..journal.run_folder import Parked, Parking
-from ..runs.locks import CONFLICT, overlap
+from ..runs.locks import overlap
 from . import segments
 from .connection import Connection
 from .owner import bury, is_dead
@@ -81,7 +81,7 @@ class Busy(NamedTuple):
     def error(self) -> UserError:
         how = "is before it in the queue for" if self.is_queued else "works on"
         return Failure(
-            CONFLICT,
+            "scope-conflict",
             f"{self.other} {how} {_shown(self.path)}",
             "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side",
         )

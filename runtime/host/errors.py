@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
+    from llc.ir.diagnostics import DiagnosticId
+
 EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -29,7 +31,7 @@ class UserError(Exception):
 
     exit_code = EXIT_USAGE
 
-    def __init__(self, id: str, message: str, help: str | None = None) -> None:
+    def __init__(self, id: DiagnosticId, message: str, help: str | None = None) -> None:
         super().__init__(message)
         self.id = id
         self.message = message

@@ -6,13 +6,12 @@ The texts are those of the events; the caller removes control characters (`host.
 from __future__ import annotations
 
 from ..host import clock
-from .events import AgentActed, Guarded, TreeTaken
+from .events import AgentActed, Event, Guarded, TreeTaken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .events import Event
 
 # Characters of a text on one line, and files that a line names.
 _SHORT = 160

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
 
+    from ...ir.diagnostics import DiagnosticId
+
 
 __all__ = [
     "BLOB_LIMIT",
@@ -66,7 +68,7 @@ class JournalError(Exception):
     id: the kind of error in diagnostics.
     """
 
-    id = "cannot-write"
+    id: DiagnosticId = "cannot-write"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

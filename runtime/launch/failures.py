@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from errno import EIO, ENOSPC
 
-from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
+from ...ir.diagnostics import CompileError, Diagnostic, FaultKind, in_order, render_all, to_json
 from ...ir.spans import Source, Span
 from ...vm.code.image import Image
 from ..host.effect_context import Interrupted
@@ -95,7 +95,7 @@ def fault_text(outcome: Outcome, image: Image | None, color: bool) -> str:
     error = outcome.error or {}
     span = Span(*outcome.place) if outcome.place else None
     sources = [Source(source.path, source.sha256, source.text) for source in (image.sources if image else ())]
-    kind, (message, help) = str(error.get("kind")), headline(error)
+    kind, (message, help) = FaultKind(str(error.get("kind"))), headline(error)
     text = render_all([Diagnostic(kind, message, span, "here" if span else "", help)], sources, color)
     trace = error.get("backtrace") or []
     return "\n".join([text, *(f"  {line}" for line in trace if len(trace) > 1), ""])

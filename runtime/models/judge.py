@@ -17,6 +17,7 @@ from ..host.paths import CONFIG, LOOPS, ROOT
 from ..project import configuration, models
 from ..project.models import Model
 from ..project.providers import PROVIDERS
+from ..project.settings import ModelEntry
 from .client import ModelClient
 from .prompt import message
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ..project.settings import ModelEntry
     from .worker_pool import SharedWorkers
 
 DEFAULT_TIMEOUT = 30.0

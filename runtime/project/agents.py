@@ -105,9 +105,11 @@ class AgentReader(SchemaReader):
         """The agent with what it inherits; problems are reported."""
         if agent.protocol is not None and not self.is_protocol:
             if agent.extends is not None or not agent.argv:
-                problem = "contradictory-keys" if agent.extends is not None else "missing-field"
                 message = "an agent with `protocol` needs `argv` of its own, and no `extends`"
-                self.error(problem, message, agent.span_of("protocol"))
+                has_both = agent.extends is not None
+                self.error(
+                    "contradictory-keys" if has_both else "missing-field", message, agent.span_of("protocol")
+                )
                 return agent
             base = _protocol(agent.protocol)
             agent = _inherit(agent, base).evolve(errors=(*agent.errors, *base.errors))

@@ -9,6 +9,7 @@ from ..host.errors import Failure
 from ..host.paths import HISTORY
 from ..host.secrets import hidden
 from ..journal.codec import unpack
+from ..journal.events import Event
 from ..journal.journal import BlobError, Blobs
 from ..journal.reader import Damage, JournalReader, ReadError
 from ..journal.run_folder import RunFolder
@@ -19,8 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-    from ..journal.events import Event
 
 
 def left_out(journal: str, lines: int) -> str:

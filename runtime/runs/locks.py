@@ -38,7 +38,6 @@ _DEAD = 5.0
 # and a later run may have taken it over.
 LOOK_AGAIN = 5.0
 # The id of the error that another run holds a path.
-CONFLICT = "scope-conflict"
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
@@ -458,7 +457,7 @@ def _conflict(others: list[Holder], root: str) -> UserError:
     if holder.is_queued:
         what = f"is before you in the queue for {_shown(holder.path, root)}"
     return Failure(
-        CONFLICT,
+        "scope-conflict",
         f"{_shown(holder.mine, root)} {how} {holder.run.id} (pid {holder.pid}{since}), which {what}",
         "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side",
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from ... import __version__
 from ...frontend.sexp.completeness import Pending
-from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, suggest
+from ...ir.diagnostics import CompileError, Diagnostic, FaultKind, clean, render, render_all, suggest
 from ...ir.spans import Span
 from ...vm.values.faults import Fault
 from ..host import signals
@@ -196,7 +196,7 @@ class Console:
 
     def _show_fault(self, fault: Fault) -> None:
         span = Span(*fault.span) if fault.span else None
-        found = Diagnostic(fault.kind, fault.message, span, "here" if span else "")
+        found = Diagnostic(FaultKind(fault.kind), fault.message, span, "here" if span else "")
         self._diagnose([found], self.session.sources)
         if len(fault.backtrace) > 1:
             self._errors.write("".join(f"  {line}\n" for line in fault.trace_lines()))
@@ -239,7 +239,7 @@ class Console:
         color = self._out.color
         sources = {source.path: source for source in self.session.sources}
         span = Span(*fault.span) if fault.span else None
-        out = [render(Diagnostic(fault.kind, fault.message, span, "here"), sources, color)]
+        out = [render(Diagnostic(FaultKind(fault.kind), fault.message, span, "here"), sources, color)]
         lines = fault.trace_lines()
         places = [place for _, _, place in fault.backtrace]
         if fault.omitted:
@@ -247,7 +247,7 @@ class Console:
         for line, place in list(zip(lines, places, strict=True))[::-1]:
             out.append("  " + (line if place is None else line.rpartition(" (")[0]))
             if place is not None:
-                shown = render(Diagnostic("", "", Span(*place)), sources, color)
+                shown = render(Diagnostic(FaultKind(""), "", Span(*place)), sources, color)
                 out += [f"  {row}" for row in shown.split("\n")[1:]]
         self._write("\n".join(out) + "\n")
 

@@ -202,15 +202,16 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
+    id: str
     match error:
         case UserError():
             status, id, message = _STATUSES.get(error.id, 409), error.id, error.message
         case CompileError():
-            status, id, message = 409, "compile-error", error.diagnostics[0].message
+            status, id, message = 409, error.diagnostics[0].id, error.diagnostics[0].message
         case JournalError():
             status, id, message = 409, "no-record", error.message
         case _:
-            status, id, message = 500, "internal-error", "this is a bug in llc"
+            status, id, message = 500, "internal", "this is a bug in llc"
     return _json({"error": {"id": id, "message": printable(message)}}, status)
 
 

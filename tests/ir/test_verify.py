@@ -70,7 +70,7 @@ def test_a_sound_program_has_no_error(program: Program) -> None:
         ('function main() state s return map("k")', "operand-count", "x.ir:2:32"),
         ("function main() state s return closure g()", "unknown-function", "x.ir:2:40"),
         ("function main() state s return closure main(1)", "operand-count", "x.ir:2:40"),
-        ("function main() state s goto s state s return 1", "duplicate-state", "x.ir:2:1"),
+        ("function main() state s goto s state s return 1", "duplicate-state", "x.ir:2:32"),
         ("function main(x) locals(x) state s return 1", "duplicate-slot", "x.ir:2:1"),
         ('function main() state s switch "" {"a" -> s, "a" -> s}', "duplicate-case", "x.ir:2:25"),
         ("function main() state s return 1 state t goto s", "unreachable-state", "x.ir:2:34"),
@@ -86,6 +86,17 @@ def test_functions_have_different_names() -> None:
     """A second function of one name is refused."""
     function = Function("main", (), (State("s", (), Return(Const(1))),))
     assert [d.id for d in verify(Program("p", "main", (function, function)))] == ["duplicate-function"]
+
+
+def test_a_duplicate_has_a_label_where_the_first_one_is() -> None:
+    """The second definition is marked, and the first one as a related place."""
+    text = "function main() state s goto s state s return 1\nfunction main() state s return 1"
+    program = parse_program("program p entry main\n" + text, "x.ir", places="added")
+    labels = {d.id: (d.label, [(str(span), label) for span, label in d.related]) for d in verify(program)}
+    assert labels == {
+        "duplicate-function": ("defined again here", [("x.ir:2:1", "first defined here")]),
+        "duplicate-state": ("defined again here", [("x.ir:2:17", "first defined here")]),
+    }
 
 
 def test_the_verifier_goes_on() -> None:

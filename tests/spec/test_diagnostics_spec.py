@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from spec.blocks import take
-from spec.diagnostic_ids import MEANINGS
 
 from llc.frontend.compile import compile_text
-from llc.ir.diagnostics import CompileError
+from llc.ir.diagnostics import CompileError, DiagnosticId
 from llc.ir.text import parse_program
 from llc.ir.verify import verify
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "spec" / "diagnostics.md"
-# Calls whose first or second argument is an id.
-CALLS = {
-    "Diagnostic",
-    "UserError",
-    "Problem",
-    "Trouble",
-    "error",
-    "fail",
-    "problem",
-    "refuse",
-    "report",
-    "warn",
-}
-CALLS |= {"_cycle", "_diagnostic", "_problem", "_warning"}
-# Words at such places that are not ids.
-NOT_IDS = frozenset({"c-c"})
-# Ids that `ir/verify.py` composes: `unknown-` or `duplicate-` and what is named.
-COMPOSED = re.compile(
-    "duplicate-(case|function|slot|state)|unknown-(effect|function|note|primitive|slot|state)"
-)
 INTRODUCTION = """\
 # Diagnostics
 
@@ -46,39 +26,16 @@ Every finding about a program and every user error has an id, shown as `error[un
 compiling it yields the id, maybe with others. The remaining ids depend on a project, a recorded run, a code
 image or a command line; for most of them the page names a file that tests them.
 
-The page is generated from `tests/spec/diagnostic_ids.py`, which has the meanings. The examples are edited
-here and are kept: `pytest --update tests/spec/test_diagnostics_spec.py`.
+The page is generated from `DiagnosticId` in `ir/diagnostics.py`, which has the meanings. The examples are
+edited here and are kept: `pytest --update tests/spec/test_diagnostics_spec.py`.
 """
 NO_EXAMPLE = "No example: it depends on a project, a run or a command line."
 
 
-def constants(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.IfExp):
-        yield from constants(node.body)
-        yield from constants(node.orelse)
-    elif (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", node.value)
-    ):
-        yield node.value
-
-
-def used() -> dict[str, str]:
-    """The ids in calls of the source, each with a file that uses it."""
-    found: dict[str, str] = {}
-    for folder in ("frontend", "ir", "vm", "runtime"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if not isinstance(node, ast.Call):
-                    continue
-                name = (
-                    node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                )
-                for argument in node.args[:2] if name in CALLS else ():
-                    for id in constants(argument):
-                        found.setdefault(id, str(path.relative_to(ROOT)))
-    return {id: path for id, path in found.items() if id not in NOT_IDS}
+def meanings() -> dict[str, str]:
+    """The ids, each with the comment that follows it in the source."""
+    rows = (ROOT / "ir" / "diagnostics.py").read_text("utf-8")
+    return dict(re.findall(r'(?m)^    "([a-z0-9-]+)",  # (.+)$', rows))
 
 
 def texts_of(page: str) -> dict[str, str]:
@@ -98,24 +55,21 @@ def print_page(texts: Mapping[str, str]) -> str:
     return "\n".join(parts)
 
 
+MEANINGS = meanings()
 TEXTS = texts_of(PAGE.read_text("utf-8"))
 # Every block of the page is an example, which `texts_of` finds by its id.
 take("diagnostics.md", "yaml", "sexp", "llc-ir")
 EXAMPLES = {id: text for id, text in TEXTS.items() if text.startswith("```")}
 
 
-def test_the_table_has_every_id_that_is_used() -> None:
-    """An id that is new in a call goes into `tests/spec/diagnostic_ids.py`."""
-    missing = {id: path for id, path in used().items() if id not in MEANINGS}
-    assert not missing
-
-
-def test_every_id_of_the_table_is_used() -> None:
-    """An id is in a call, or at least is a constant of the source."""
-    files = [path for top in ("frontend", "ir", "vm", "runtime") for path in (ROOT / top).rglob("*.py")]
-    source = "".join(path.read_text("utf-8") for path in files)
-    assert not [id for id in MEANINGS if f'"{id}"' not in source and not COMPOSED.fullmatch(id)]
-    assert list(MEANINGS) == sorted(MEANINGS)
+def test_every_id_has_a_meaning_and_is_used() -> None:
+    """The type checker rejects an id that is not in the list; each one is used somewhere else, too."""
+    assert list(MEANINGS) == sorted(get_args(DiagnosticId))
+    used: Counter[str] = Counter()
+    for top in ("frontend", "ir", "vm", "runtime"):
+        for path in (ROOT / top).rglob("*.py"):
+            used.update(re.findall(r'"([a-z0-9-]+)"', path.read_text("utf-8")))
+    assert [id for id in MEANINGS if used[id] < 2] == []
 
 
 def test_the_page_is_current(update: bool) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from ...ir.constants import constant_problem
-from ...ir.diagnostics import Diagnostic, clean
+from ...ir.diagnostics import Diagnostic, DiagnosticId, clean
 from ...ir.effects import EFFECTS, NOTES
 from ...ir.primitives import PRIMITIVES
 from ...ir.spans import Span
@@ -122,7 +122,7 @@ class _Verifier:
     def bad(self, what: str) -> Diagnostic:
         return _diagnostic("bad-image", what + _where(self.function))
 
-    def problem(self, id: str, state: int, offset: int, what: str) -> Diagnostic:
+    def problem(self, id: DiagnosticId, state: int, offset: int, what: str) -> Diagnostic:
         function = self.function
         message = f"state {_name(function.states[state])} of function {_name(function.name)} {what}"
         return _diagnostic(id, f"{message} (at {offset})", self.image, function, offset)
@@ -229,7 +229,11 @@ def _where(function: FunctionCode | None) -> str:
 
 
 def _diagnostic(
-    id: str, message: str, image: Image | None = None, function: FunctionCode | None = None, offset: int = 0
+    id: DiagnosticId,
+    message: str,
+    image: Image | None = None,
+    function: FunctionCode | None = None,
+    offset: int = 0,
 ) -> Diagnostic:
     place = None
     if image is not None and function is not None:
