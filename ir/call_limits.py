@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from . import nodes
-from .analysis import expressions, graph
+from .analysis import expressions, graph, reachable
 from .diagnostics import Diagnostic, DiagnosticId, clean
 from .effects import EFFECTS, SPENDERS
-from .shapes import deadline_of, is_slot, writers
+from .shapes import deadline_of, field_of, is_slot, writers
 
 # When the effects of a function must be over, as active time of the run: a capture, and in a loop
 # that has a time of its own the slot that it works out, and the capture for the enclosing loop.
@@ -192,7 +192,7 @@ class _Rules:
             exit_ = state.exit
             if isinstance(exit_, nodes.Perform) and EFFECTS[exit_.kind].waits:
                 given = deadline_of(exit_.args)
-                if given != limit:
+                if given != limit and not (given is None and _is_last(function, state)):
                     shown = limit.value if isinstance(limit, nodes.Const) else DEADLINE
                     help = f'its arguments are a map with "deadline_ms", {shown}'
                     what = f"performs `{exit_.kind}` without the loop's deadline"
@@ -240,6 +240,16 @@ class _Rules:
             help = f'`{DEADLINE} = add(get(now, "elapsed_ms"), {timeout})` comes right after a first `clock`'
             message = f"loop {_name(function.name)} does not begin with when it is over"
             yield Diagnostic("counter-unset", message, function.span, help=help)
+
+
+def _is_last(function: nodes.Function, state: nodes.State) -> bool:
+    """Whether a state runs a command at most once, for a time of its own, as hooks at a loop's end do."""
+    assert isinstance(state.exit, nodes.Perform)
+    seconds = field_of(state.exit.args, "timeout_s")
+    if state.exit.kind != "shell" or not isinstance(seconds, nodes.Const) or seconds.value is None:
+        return False
+    number, ways = function.states.index(state), graph(function)
+    return number not in {at for way in ways[number] for at in reachable(ways, way)}
 
 
 def _name_after_clock(state: nodes.State) -> str | None:

@@ -242,6 +242,7 @@ NOTE_ROWS = (
         "route", "loop? from to verdict?", "Control moves to another of the author's states.", noun="route"
     ),
     NoteKind("handoff", "loop? state policy text", "An agent's context is full, and it hands over."),
+    NoteKind("hook", "loop? state? hook", "A hook of a state or of the loop begins."),
     NoteKind("cycle", "loop? cycle", "A maintained loop begins its next cycle."),
     NoteKind("log", "message", "The program logs a message."),
     NoteKind(

@@ -110,17 +110,22 @@ def is_harmless(instruction: Instruction, counters: tuple[str, ...] = ()) -> boo
 
 def deadline_of(args: Expr) -> Expr | None:
     """What the map `args` surely has as `deadline_ms`; None where that is not plain to see."""
+    return field_of(args, "deadline_ms")
+
+
+def field_of(args: Expr, name: str) -> Expr | None:
+    """What the map `args` surely has by a name; None where that is not plain to see."""
     if isinstance(args, Prim) and args.op == "without_nulls":
         args = args.args[0]
     if isinstance(args, Const) and type(args.value) is dict:
-        return Const(args.value["deadline_ms"]) if "deadline_ms" in args.value else None
+        return Const(args.value[name]) if name in args.value else None
     if not isinstance(args, Prim) or args.op != "map":
         return None
     found = []
     for key, value in zip(args.args[::2], args.args[1::2], strict=True):
         if not isinstance(key, Const):
             return None
-        if key.value == "deadline_ms":
+        if key.value == name:
             found.append(value)
     # A second one would replace the first.
     return found[0] if len(found) == 1 else None

@@ -22,6 +22,7 @@ from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema
 from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured, OutputContains, OutputJson
 from .foreign_keys import explain_key
 from .graph import Graph
+from .hook_schema import FAIL, REPORTING, hooks_in
 from .project_checks import is_judged_by_model
 from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
@@ -112,6 +113,10 @@ class _Checker:
             yield self.unused(loop.span_of("key:max_handoffs"), "max_handoffs", why, help)
         if "key:on_handoff" in loop.spans and not loop.flawed and not self.has_agent():
             yield self.unused(loop.span_of("key:on_handoff"), "on_handoff", "the loop has no slash command")
+        for key, hook in hooks_in(loop.hooks, *REPORTING):
+            if hook.on_failure == FAIL:
+                why = f"what `{key}` runs after is reported whatever the hook does"
+                yield self.unused(hook.span_of("on_failure"), "on_failure", why)
         if loop.maintain_delay is not None and not loop.maintain:
             yield self.unused(
                 loop.span_of("key:maintain_delay"), "maintain_delay", "the loop does not maintain"

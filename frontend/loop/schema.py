@@ -35,6 +35,7 @@ from ..source.schema import (
 from .agent_schema import AgentSettings, Budget, LlmSettings
 from .dialect_schema import DialectLoop, DialectState
 from .evaluator_schema import EVALUATORS, Answer, AnyEvaluator, ExitCode, LlmStructured, NamedEvaluator
+from .hook_schema import HookSpec, LoopHooks, StateHooks, hooks_in
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
@@ -141,6 +142,9 @@ class StateSpec(DialectState):
     agent: str | None = optional(NAME, "The agent, by a name of the project or of llc; absent: the loop's.")
     budget: Budget | None = optional(
         block(Budget), "What the state's own agent and model calls may use; see `budget`."
+    )
+    hooks: StateHooks | None = optional(
+        block(StateHooks), "Commands around the state, `before` and `after`; see `hooks`."
     )
 
     @property
@@ -278,6 +282,9 @@ class LoopSettings(DialectLoop):
     max_quota_wait: float | None = optional(
         DURATION, "Seconds that an agent waits for its quota at most; absent: 8 days."
     )
+    hooks: LoopHooks | None = optional(
+        block(LoopHooks), "Commands around the loop and its states, on errors and at limits; see `hooks`."
+    )
     require: str | None = optional(
         choice("proof"),
         "`proof`: refuse successes that may follow an agent's work unchecked; absent: `validate` warns.",
@@ -319,6 +326,13 @@ class Loop(LoopSettings):
     def has_budget(self) -> bool:
         """Whether it, or a state of it, has a budget."""
         return self.budget is not None or any(state.budget is not None for state in self.states.values())
+
+    def hooks_of(self, state: StateSpec, when: str) -> list[tuple[str, HookSpec]]:
+        """The hooks `before` or `after` of a state with those for all states around them, in order."""
+        own = hooks_in(state.hooks, when)
+        is_one_of_all = state.acts or not state.is_terminal
+        general = hooks_in(self.hooks, f"{when}_state") if is_one_of_all else []
+        return [*general, *own] if when == "before" else [*own, *general]
 
     def is_judged_by_evidence(self, state: StateSpec) -> bool:
         """Whether a model judges the work of the state's agent by what it changed."""

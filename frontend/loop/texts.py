@@ -16,6 +16,7 @@ from ..template.nodes import Template
 from ..template.template import parse
 from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import Evaluator
+from .hook_schema import hooks_in
 from .schema import Loop, StateSpec
 
 # The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
@@ -58,6 +59,15 @@ def texts_of_state(loop: Loop, state: StateSpec) -> Iterator[tuple[str, str, str
             yield f"route.{verdict}", "value", target
     if state.next is not None and "${" in state.next:
         yield "next", "value", state.next
+    for when in ("before", "after"):
+        for key, hook in loop.hooks_of(state, when):
+            yield f"hooks.{key}", "shell", hook.run
+
+
+def texts_of_loop(loop: Loop, *more: str) -> Iterator[tuple[str, str, str]]:
+    """The texts of the loop's own hooks, and of those in `more`, as (field, kind of template, text)."""
+    for key, hook in hooks_in(loop.hooks, "before", "after", "on_error", "on_limit", *more):
+        yield f"hooks.{key}", "shell", hook.run
 
 
 def texts_of_evaluator(evaluator: Evaluator) -> Iterator[tuple[str, str]]:

@@ -20,8 +20,9 @@ from ..template.template import parse
 from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import EVALUATORS
 from .graph import Graph
+from .hook_schema import hooks_in
 from .schema import Loop, StateSpec
-from .texts import argument_key, argument_texts, template_of, texts_of_evaluator
+from .texts import argument_key, argument_texts, template_of, texts_of_evaluator, texts_of_loop
 
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
@@ -92,6 +93,10 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
         if state.evaluate is not None:
             for key, text in texts_of_evaluator(state.evaluate):
                 yield state, f"evaluate.{key}", "value", text
+        for key, hook in hooks_in(state.hooks, "before", "after"):
+            yield state, f"hooks.{key}", "shell", hook.run
+    for field, kind, text in texts_of_loop(loop, "before_state", "after_state"):
+        yield None, field, kind, text
     for key in ("initial", "on_error"):
         value = getattr(loop, key)
         if value is not None:
@@ -100,6 +105,10 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
 
 def _place(loop: Loop, state: StateSpec | None, field: str) -> Span | None:
     """Where a text stands."""
+    block, _, key = field.partition(".")
+    owner = loop if state is None else state
+    if block == "hooks":
+        return hooks_in(owner.hooks, key)[0][1].span_of("run")
     if state is None:
         return loop.span_of(field)
     if state.evaluate is not None and field.startswith("evaluate."):
@@ -117,6 +126,8 @@ def check_variables(
         yield from checker.problems(text)
         for variable in text.template.variables:
             yield from checker.fields(text, variable)
+            if text.state is None and text.field.startswith("hooks."):
+                yield from checker.of_hook(text, variable)
     yield from checker.order(texts)
 
 
@@ -250,6 +261,16 @@ class _Checker:
             message = f"no evaluator gives a detail `{rest[0]}`"
             help = suggest(rest[0], DETAILS, "there are")
             yield Diagnostic("unknown-detail", message, place, "", help, "warning")
+
+    def of_hook(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
+        """A hook of the loop runs where no state may have been entered."""
+        if variable.namespace in ("context", "env", "loop") or variable.default is not None:
+            return
+        help = f"`${{{variable.name}?}}` is empty then"
+        if variable.namespace == "state":
+            help = "the hook finds the state in its environment: `$LLC_STATE`, `$LLC_ITERATION`"
+        message = f"`{variable.text}` may be missing where a hook of the loop runs"
+        yield Diagnostic("maybe-unset", message, self.at(text, variable), "", help)
 
     def comes_from(self, variable: Variable, kind: str) -> bool:
         """Whether what a state of that kind does gives the result that is read."""

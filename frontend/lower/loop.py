@@ -23,9 +23,10 @@ from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
 from ...ir.spans import Source
 from ..loop.dialect import hard_limit, missing_inputs
 from ..loop.dialect_schema import LITTLE_LOOPS
+from ..loop.hook_schema import IGNORE, hooks_in
 from ..loop.schema import CURRENT, Loop, StateSpec
 from ..loop.texts import Within
-from . import actions, templates
+from . import actions, hooks, templates
 from .chain import Chain
 from .evaluators import Evaluation
 from .loop_context import CHECKED, DEADLINE, VERDICT, LoopContext
@@ -39,6 +40,7 @@ BROKEN = prim("or", prim("get", ir.Slot("last"), "timed_out"), prim("get", ir.Sl
 # By 126 and 127 a shell says that it could not run the command.
 NOT_RUN = prim("or", *BROKEN.args, prim("contains", (126, 127), prim("get", ir.Slot("last"), "exit_code")))
 FORGET_LAST = store("last", None)
+FAULT = ir.Slot("fault")
 
 # The limit that is reached when the loop's time ends between two iterations.
 AT_REST = "timeout_at_rest"
@@ -82,6 +84,7 @@ class Lowering(LoopContext):
             self.run_at_limit(reason, loop.states[self.last_states[reason]])
         for reason in sorted(self.ends - self.last_states.keys()):
             self.end_at_limit(reason)
+        hooks.catch_faults(self)
         return self.builder.build(loop.span)
 
     # --- the program's own states -----------------------------------------------------------
@@ -122,6 +125,7 @@ class Lowering(LoopContext):
             message = f"the loop needs {names}: pass it by --context {missing[0]}=VALUE"
             failure = ir.Fail(record({"kind": "missing-input", "message": message}))
             self.builder.state("/missing_input", (), failure)
+        hooks.of_loop(self, chain, "before")
         chain.close(ir.Goto(self.loop.initial))
 
     def end_at_limit(self, reason: str) -> None:
@@ -145,15 +149,16 @@ class Lowering(LoopContext):
             if name == state.name:
                 self.templates[again.name, field] = template
         chain = self.chain(again)
+        handler = chain.handler
         chain.open(f"/{reason}")
         chain.add(store("state", state.name))
         chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
         if again.acts:
             actions.act(self, chain, again)
         self.finish(chain, state.name, "limit", reason)
-        if chain.handler is not None:  # the limit is how the loop ends, whatever happens here
+        if handler is not None:  # the limit is how the loop ends, whatever happens here
             broken = Chain(self.builder, span=state.span)
-            broken.open(chain.handler.target)
+            broken.open(handler.target)
             self.finish(broken, state.name, "limit", reason)
 
     def finish(
@@ -163,6 +168,7 @@ class Lowering(LoopContext):
         common = {"final_state": final_state, "iterations": iterations, "status": status}
         if self.maintains:
             common["cycles"] = ir.Slot("cycle")
+        hooks.at_end(self, chain, *(["on_limit"] if status == "limit" else []), "after")
         common["terminated_by"] = terminated_by
         chain.add(self.note("loop_complete", common))
         common["steps"] = STEPS
@@ -253,7 +259,7 @@ class Lowering(LoopContext):
         chain = self.chain(state)
         chain.open(f"{state.name}/exhausted")
         chain.add(store(entries_of(state).name, 0))
-        self.go(chain, state, target, verdict=False, remember=[])
+        super().go(chain, state, target, verdict=False, remember=[])
 
     def throttle(self, chain: Chain, state: StateSpec) -> None:
         """Leave a state whose action ran too often in a row."""
@@ -285,6 +291,19 @@ class Lowering(LoopContext):
         chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
         if state.acts and self.reads_prev and chain.handler is not None:
             chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
+        hooks.of_state(self, chain, state, "before")
+
+    def go(
+        self,
+        chain: Chain,
+        state: StateSpec,
+        target: str,
+        verdict: bool = True,
+        remember: list[ir.Instruction] | None = None,
+    ) -> None:
+        """Leave a state by a route, its hooks run."""
+        hooks.of_state(self, chain, state, "after")
+        super().go(chain, state, target, verdict, remember)
 
     def working(self, state: StateSpec) -> None:
         """A state that is left again."""
@@ -307,6 +326,7 @@ class Lowering(LoopContext):
             self.evaluate(chain, state)
         if chain.handler is not None:
             self.error(state)
+        self.hook_failed(state)
 
     def evaluate(self, chain: Chain, state: StateSpec) -> None:
         """The verdict on what the action gave, and where it leads."""
@@ -321,6 +341,14 @@ class Lowering(LoopContext):
             command = self.commands.get(state.name, state.call)
             chain.add(store(CHECKED.name, prim("put", ir.Slot("last"), "command", command)))
         self.note_verdict(chain, state, evaluation.type)
+        if hooks_in(self.loop.hooks, "on_error") and self.error_route(state) is not None:
+            chain.close(
+                ir.Branch(prim("eq", VERDICT, "error"), f"{state.name}/erred", f"{state.name}/judged")
+            )
+            chain.open(f"{state.name}/erred")
+            hooks.on_error(self, chain, state)
+            chain.close(ir.Goto(f"{state.name}/judged"))
+            chain.open(f"{state.name}/judged")
         self.route(chain, state)
 
     def route(self, chain: Chain, state: StateSpec) -> None:
@@ -364,29 +392,45 @@ class Lowering(LoopContext):
         chain.open(f"{state.name}/unrouted")
         chain.close(ir.Fail(self.unrouted_fault(state), span=state.span))
 
-    def error(self, state: StateSpec) -> None:
+    def error(
+        self, state: StateSpec, name: str = "error", fault: ir.Expr = FAULT, phase: str = "error_"
+    ) -> None:
         """A fault in the state, taken as the verdict `error`."""
         target = self.error_route(state)
         assert target is not None
         chain = Chain(self.builder, span=state.span)
-        chain.open(f"{state.name}/error")
-        chain.add(store("result", prim("judge_fault", ir.Slot("fault"))))
+        chain.open(f"{state.name}/{name}")
+        chain.add(store("result", prim("judge_fault", fault)))
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
-        self.watch_deadline(chain, state, "error_")
+        self.watch_deadline(chain, state, phase)
+        hooks.on_error(self, chain, state)
         remember: list[ir.Instruction] = []
         if self.reads_prev and state.acts:
             ran = prim("put", ir.Slot("last"), "state", state.name)
             remember = [store("prev", prim("select", prim("is_null", ir.Slot("last")), ir.Slot("prev"), ran))]
-        self.go(chain, state, target, remember=remember)
+        go = self.go if fault is FAULT else super().go
+        go(chain, state, target, remember=remember)
+
+    def hook_failed(self, state: StateSpec) -> None:
+        """A failing hook of the state: an error of the state, which runs no further hook of it."""
+        own = [hook for when in ("before", "after") for _, hook in self.loop.hooks_of(state, when)]
+        if all(hook.on_failure == IGNORE for hook in own):
+            return
+        if self.error_route(state) is not None:
+            self.error(state, "hook_failed", hooks.FAULT, "hook_")
+        else:
+            self.builder.state(f"{state.name}/hook_failed", (), ir.Fail(hooks.FAULT), span=state.span)
 
     # --- terminal states --------------------------------------------------------------------
 
     def terminal(self, state: StateSpec) -> None:
         chain = self.chain(state)
+        is_routed = chain.handler is not None
         self.enter(chain, state)
         if state.acts:
             actions.act(self, chain, state)
             chain.add(*self.remember(state))
+        hooks.of_state(self, chain, state, "after")
         restart = self.loop.restart_of(state)
         if restart is None:
             self.finish(chain, state.name, state.status or "success", "terminal")
@@ -402,5 +446,6 @@ class Lowering(LoopContext):
             chain.add(store("cycle", prim("add", ir.Slot("cycle"), 1)))
             chain.add(self.note("cycle", {"cycle": ir.Slot("cycle")}))
             chain.close(ir.Goto(state.name if restart == CURRENT else restart))
-        if chain.handler is not None:
+        if is_routed:
             self.error(state)
+        self.hook_failed(state)

@@ -18,7 +18,7 @@ from ...ir.nodes import Closure, Exit, Expr, Fail, Goto, Handler, Instruction, L
 from ...ir.records import frozen
 from ..loop.agent_schema import Budget
 from ..loop.schema import CURRENT, Loop, StateSpec, model_name
-from ..loop.texts import Within, argument_key, template_of, texts_of_state
+from ..loop.texts import Within, argument_key, template_of, texts_of_loop, texts_of_state
 from ..template.nodes import Given, Template
 from ..template.template import parse
 from . import templates
@@ -104,6 +104,9 @@ class LoopContext:
             (name, field): template_of(loop, name, kind, text)
             for name, state in loop.states.items()
             for field, kind, text in texts_of_state(loop, state)
+        }
+        self.templates |= {
+            ("", field): template_of(loop, None, kind, text) for field, kind, text in texts_of_loop(loop)
         }
         used = [v for template in self.templates.values() for v in template.variables]
         self.read_fields = {(variable.namespace, *variable.path) for variable in used}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ...frontend.loop.hook_schema import LoopHooks, hooks_in
 from ...frontend.loop.schema import CURRENT, Loop, StateSpec
+from ...frontend.source.schema import fields_of
 from .model import ERROR, PLAIN, Edge, Graph, Node, kind_of_verdict
 
 _LONGEST_DETAIL = 60
@@ -14,11 +16,16 @@ def graph_of_loop(loop: Loop) -> Graph:
     graph = Graph(loop.name, "loop", [], [], loop.initial)
     for state in loop.states.values():
         graph.nodes.append(_node(loop, state))
+        own = hooks_in(state.hooks, "before", "after")
+        graph.nodes[-1].chips += (f"{key}: {short(hook.run)}" for key, hook in own)
     known = graph.by_name
     for state in loop.states.values():
         _add_routes(graph, known, loop, state)
     if loop.on_error is not None:
         graph.notes.append(f"errors of all other states → {loop.on_error}")
+    graph.notes += (
+        f"hook {key}: {short(hook.run)}" for key, hook in hooks_in(loop.hooks, *fields_of(LoopHooks))
+    )
     if loop.maintain:
         graph.notes.append("the loop starts again after it ends")
     return graph

@@ -90,6 +90,8 @@ class LogFormatter:
                 yield printable(f"  {self._marks['to']} {event.to}")
             case kinds.Handoff():
                 yield printable(f"  hands over ({event.policy}): {_short(event.text)}")
+            case kinds.Hook():
+                yield printable(f"  hook {event.hook}")
             case kinds.Cycle():
                 yield printable(f"cycle {event.cycle}")
             case kinds.Log():

@@ -494,6 +494,12 @@ class Handoff(StateNote, name="handoff"):
     text: Any
 
 
+class Hook(StateNote, name="hook"):
+    loop: str | None = ABSENT
+    state: str | None = ABSENT
+    hook: str
+
+
 class Cycle(NoteEvent, name="cycle"):
     loop: str | None = ABSENT
     cycle: int

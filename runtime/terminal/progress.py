@@ -135,6 +135,9 @@ class ProgressDisplay(ProgressLines, Display):
             about = self._one_line(str(fields.get("text"))) or "the agent says nothing more"
             text = f"hands over ({fields.get('policy')}): {about}"
             self._detail(f"{self._marks['other']} {fit(text, 200, self._marks['more'])}", "yellow")
+        elif kind == "hook":
+            self._header()
+            self._detail(f"hook {printable(str(fields.get('hook')))}", "dim")
         elif kind == "log":
             self._header()
             self._line(printable(str(fields.get("message"))))

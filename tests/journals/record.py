@@ -135,6 +135,7 @@ CASES: dict[str, Callable[[Recorder], None]] = {
     "fault": lambda case: case.run("fault.sexp", *SCRIPT),
     "expression": lambda case: case.llc("run", "-q", "-e", "(+ 1 2)"),
     "fuel": lambda case: case.run("count.sexp", *SCRIPT, "--fuel", "200"),
+    "hooked": lambda case: case.run("hooked"),
     "real": lambda case: case.run("real"),
     "failing": lambda case: case.run("failing"),
     "limited": lambda case: case.llc("batch", "-q", "jobs.jsonl"),

@@ -10,7 +10,7 @@ from spec.blocks import text_of
 from spec.tables import compare, keys
 
 from llc.frontend.compile import compile_text
-from llc.frontend.loop import agent_schema, dialect_schema, evaluator_schema, paradigms, schema
+from llc.frontend.loop import agent_schema, dialect_schema, evaluator_schema, hook_schema, paradigms, schema
 from llc.frontend.loop.evaluator_schema import Evaluator
 from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.schema import LoopSettings
@@ -34,7 +34,7 @@ def test_tables_are_printed_from_the_schema(update: bool) -> None:
     """The tables of keys are those of the classes."""
 
     def lines_of(name: str) -> list[str]:
-        homes = (schema, agent_schema, evaluator_schema, paradigms)
+        homes = (schema, agent_schema, evaluator_schema, hook_schema, paradigms)
         cls = next(getattr(home, name) for home in homes if hasattr(home, name))
         shared = (LoopSettings, evaluator_schema.OutputEvaluator, Evaluator)
         if cls in (LoopSettings, schema.StateSpec):

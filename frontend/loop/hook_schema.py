@@ -1,0 +1,63 @@
+"""Keys of `hooks`: commands that run before and after a loop and its states, on errors and at limits.
+
+Must not contain: what a hook becomes (`lower.hooks`).
+"""
+
+from __future__ import annotations
+
+from ..source.schema import DURATION, TEMPLATE, Spec, Type, block, choice, optional, required
+
+FAIL, IGNORE = "fail", "ignore"
+DEFAULT_TIMEOUT = 60.0
+# Hooks whose failure is an error unless they say otherwise: what follows relies on them.
+_STRICT = ("before", "before_state")
+# Hooks that follow what has gone wrong already, which their own failure does not change.
+REPORTING = ("on_error", "on_limit")
+
+
+class HookSpec(Spec):
+    """A hook with settings."""
+
+    run: str = required(TEMPLATE, "The command.")
+    timeout: float = optional(DURATION, "Seconds for the command.", DEFAULT_TIMEOUT)
+    on_failure: str | None = optional(
+        choice(FAIL, IGNORE),
+        "Whether a failure (an exit code other than 0) is an error, or is noted only; absent: `fail` before "
+        "a loop or state, else `ignore`.",
+    )
+
+
+Hook = str | HookSpec
+HOOK = Type("either", options=(TEMPLATE, block(HookSpec)), says="a command or a mapping with `run`")
+
+
+class StateHooks(Spec):
+    """`hooks` of a state."""
+
+    before: Hook | None = optional(HOOK, "Runs when the state is entered, before its action.")
+    after: Hook | None = optional(HOOK, "Runs when the state is left, its verdict known.")
+
+
+class LoopHooks(Spec):
+    """`hooks` of a loop, in every paradigm."""
+
+    before: Hook | None = optional(HOOK, "Runs once, before the first state.")
+    after: Hook | None = optional(HOOK, "Runs once, however the loop ends.")
+    before_state: Hook | None = optional(HOOK, "As `before` of each state that acts or is left again.")
+    after_state: Hook | None = optional(HOOK, "As `after` of each of these states.")
+    on_error: Hook | None = optional(
+        HOOK, "Runs at each error, before the route that takes it or the loop's end."
+    )
+    on_limit: Hook | None = optional(HOOK, "Runs when a limit ends the loop.")
+
+
+def hooks_in(block: StateHooks | LoopHooks | None, *keys: str) -> list[tuple[str, HookSpec]]:
+    """The hooks that a block has of these keys, each with its policy and its place."""
+    found = []
+    for key in keys:
+        hook: Hook | None = getattr(block, key, None)
+        if hook is not None and block is not None:
+            spec = HookSpec(run=hook, span=block.span_of(key)) if isinstance(hook, str) else hook
+            policy = spec.on_failure or (FAIL if key in _STRICT else IGNORE)
+            found.append((key, spec.evolve(on_failure=policy)))
+    return found

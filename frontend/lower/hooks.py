@@ -1,0 +1,115 @@
+"""Hooks to effects: commands around the action of a state, and at the beginning and the end of a loop.
+
+A hook of a state is bounded by the loop's time, one at the end of the loop by its own `timeout` only.
+Must not contain: where a state or a loop begins and ends (`loop`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ...ir.builder import prim, record, store
+from ...ir.nodes import Branch, Fail, Goto, Handler, Note, Slot
+from ..loop.hook_schema import IGNORE, REPORTING, HookSpec, hooks_in
+from ..loop.schema import StateSpec
+from . import templates
+from .chain import Chain
+from .loop_context import LoopContext
+from .templates import Needs, Place
+
+# The result of the last hook, and what is said of its failure.
+HOOKED = Slot("hooked")
+FAILURE = Slot("hook_failure")
+_CODE = prim("lookup_or", HOOKED, ("exit_code",), None)
+_BROKEN = prim("or", prim("get", HOOKED, "timed_out"), prim("get", HOOKED, "error"))
+_PASSED = prim("select", _BROKEN, False, prim("eq", _CODE, 0))
+_LATE = prim("get", HOOKED, "timed_out")
+_HOW = prim("select", _LATE, "its time was over", prim("concat", "exit code ", prim("text", _CODE)))
+FAULT = record({"kind": "hook-failed", "message": FAILURE})
+# Where a fault leads that no state takes, and the part of a name that says that the loop is over.
+FAILED, END = "/failed", "end"
+
+
+def of_state(context: LoopContext, chain: Chain, state: StateSpec, when: str) -> None:
+    """Run the hooks `before` or `after` of a state; a failure leads to `<state>/hook_failed`."""
+    for key, hook in context.loop.hooks_of(state, when):
+        _run(context, chain, key, hook, state, f"{state.name}/hook_failed")
+
+
+def on_error(context: LoopContext, chain: Chain, state: StateSpec) -> None:
+    """Run the loop's hook for an error that the state routes."""
+    for key, hook in hooks_in(context.loop.hooks, "on_error"):
+        _run(context, chain, key, hook, state, None)
+
+
+def of_loop(context: LoopContext, chain: Chain, *keys: str) -> None:
+    """Run hooks of the loop where no state is entered; a failure that counts ends the run."""
+    for key, hook in hooks_in(context.loop.hooks, *keys):
+        _run(context, chain, key, hook, None, None)
+
+
+def at_end(context: LoopContext, chain: Chain, *keys: str) -> None:
+    """The same where the loop is over, so that no state takes an error any more."""
+    if hooks_in(context.loop.hooks, *keys):
+        name = f"{chain.name}/{END}"
+        chain.close(Goto(name))
+        chain.handler = None
+        chain.open(name)
+        of_loop(context, chain, *keys)
+
+
+def _run(
+    context: LoopContext, chain: Chain, key: str, hook: HookSpec, state: StateSpec | None, failed: str | None
+) -> None:
+    """Run a hook. failed: where a failure leads; None: the run ends.
+
+    state: whose hook, or error, it is; without one it has only its own time, unless the loop begins.
+    """
+    owner = state.name if state is not None else ""
+    template = context.templates.get((owner, f"hooks.{key}")) or context.templates["", f"hooks.{key}"]
+    span = hook.span_of("run")
+    within = lambda start, end: context.within(span, hook.run, start, end)  # noqa: E731
+    place = Place(owner, context.loop.name, within, context.inner is not None)
+    name, needs = f"{chain.name}/{key}", Needs()
+    command = templates.text_of(template, place, needs)
+    if needs.env:
+        chain.perform("env", {"names": tuple(needs.env)}, "env", f"{name}_env")
+    if needs.clock:
+        chain.perform("clock", {}, "now", f"{name}_clock")
+    chain.add(context.note("hook", {"state": owner or None, "hook": key}))
+    args: dict[str, Any] = {"command": command, "timeout_s": hook.timeout}
+    is_timed = state is not None or key == "before"
+    if is_timed:
+        args["deadline_ms"] = context.deadline
+    chain.perform("shell", args, HOOKED.name, f"{name}_ran")
+    if is_timed:
+        context.in_time(chain, HOOKED.name, f"{name}_in_time")
+    chain.close(Branch(_PASSED, f"{name}_passed", f"{name}_failed", span=span))
+    chain.open(f"{name}_failed")
+    whose = f"hook `{key}`" + (f" of `{owner}`" if owner else "")
+    chain.add(store(FAILURE.name, prim("concat", f"{whose} failed: ", _HOW)))
+    if hook.on_failure == IGNORE or key in REPORTING:
+        chain.add(Note("log", record({"message": prim("concat", FAILURE, "; ignored")})))
+        chain.close(Goto(f"{name}_passed"))
+    elif failed is not None:
+        chain.close(Goto(failed))
+    else:
+        chain.close(Fail(FAULT, span=span))
+    chain.open(f"{name}_passed")
+
+
+def catch_faults(context: LoopContext) -> None:
+    """Send every fault that no state of the loop takes through the hooks `on_error` and `after`."""
+    loop = context.loop
+    if not hooks_in(loop.hooks, "on_error", "after"):
+        return
+    states = context.builder.states
+    for number, state in enumerate(states):
+        if state.handler is None and END not in state.name.split("/")[1:]:
+            states[number] = attrs.evolve(state, handler=Handler(FAILED, "fault"))
+    chain = Chain(context.builder, span=loop.span)
+    chain.open(FAILED)
+    of_loop(context, chain, "on_error", "after")
+    chain.close(Fail(Slot("fault")))
