@@ -62,9 +62,10 @@ class CompileOptions(LightRecord):
     max_iterations: replaces the loop's limit. context: variables of a loop. arguments: variables of a flow.
     llm_enabled: False evaluates slash commands by exit code. llm_model: replaces the loop's model.
     default_model, dialect: for loops that name none. folder: the project's `.loops`, whose tools and tasks
-    flows may call; None: no project. project: its configuration; None: not checked. declare: further tools
-    and tasks, as `--declare` names them. max_expansions: limit of macro expansions. max_nesting: limit of
-    bracket depth.
+    flows may call; None: no project. links: loops that states with a computed name run, as
+    (file, state, name), in the order in which a run met them. project: its configuration; None: not
+    checked. declare: further tools and tasks, as `--declare` names them. max_expansions: limit of macro
+    expansions. max_nesting: limit of bracket depth.
     """
 
     max_iterations: int | None = None
@@ -77,6 +78,7 @@ class CompileOptions(LightRecord):
     folder: str | None = None
     project: Project | None = None
     declare: tuple[str, ...] = ()
+    links: tuple[tuple[str, str, str], ...] = ()
     max_expansions: int | None = None
     max_nesting: int | None = None
 

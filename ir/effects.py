@@ -19,9 +19,10 @@ FIELD_TYPES = {
     "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
     "effort": "text", "error": "map", "evidence": "map",
-    "exit_code": "integer", "files": "texts", "fresh_context": "value",
+    "exit_code": "integer", "file": "text", "files": "texts", "fresh_context": "value",
     "guard": "map", "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
     "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map", "judge": "text",
+    "linked": "texts",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
     "max_tokens": "integer", "max_turns": "integer", "model": "text", "name": "text", "names": "texts",
     "on_unknown": "text",
@@ -29,6 +30,7 @@ FIELD_TYPES = {
     "prompt": "text", "query": "text", "quota": "map",
     "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map", "round": "map",
     "schema": "map", "seconds": "number", "session": "text", "signal": "text", "stall": "map",
+    "state": "text",
     "stderr": "text", "summary": "text",
     "template_description": "text", "template_name": "text", "template_subtype": "text",
     "template_type": "text", "time": "text", "timed_out": "text", "timeout_s": "number",
@@ -223,6 +225,13 @@ EFFECT_ROWS = (
     ),
     EffectKind("clock", "", "time elapsed_ms", "Read the clock.", subject=""),
     EffectKind("env", "names", "values", "Read environment variables.", subject="names"),
+    EffectKind(
+        "link",
+        "name file state linked",
+        "name? error?",
+        "Add the loop with a computed name to the program; the result has the name, or an error.",
+        subject="name",
+    ),
     EffectKind(
         "pause", "reason", "elapsed_ms", "Stop the run; a resumed run continues here.", subject="reason"
     ),

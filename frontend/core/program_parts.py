@@ -24,6 +24,7 @@ class Request:
     constants: context known at compile time; a text in it is read as `--context` reads it.
     given: keys of context whose values are known only at run time.
     is_state: a state runs it, which is given whole results instead of texts (`LoopPart`).
+    is_late: its name is computed, so that its `context` need not have what it is given.
     dialect: that of a loop that names none.
     """
 
@@ -35,6 +36,7 @@ class Request:
     max_iterations: int | None
     is_state: bool = False
     dialect: str | None = None
+    is_late: bool = False
 
 
 @frozen(eq=False)
@@ -70,6 +72,18 @@ class CallPart:
     arguments: tuple[tuple[str, Any], ...]
 
 
+@frozen
+class LateCallPart:
+    """A call of a state whose loop has a computed name.
+
+    file: that has the state. linked: the loops that are known by now, as (name, number in
+    `CompileOptions.links`, call).
+    """
+
+    file: str
+    linked: tuple[tuple[str, int, CallPart], ...]
+
+
 @frozen(eq=False)
 class LoopPart:
     """A loop as a function of a program.
@@ -83,5 +97,5 @@ class LoopPart:
     given: tuple[str, ...]
     within: Within
     model: str
-    calls: Mapping[str, CallPart]
+    calls: Mapping[str, CallPart | LateCallPart]
     gives_results: bool = False

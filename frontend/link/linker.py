@@ -16,7 +16,7 @@ from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOO
 from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, suggest
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
-from ..core.program_parts import CallPart, Definitions, FunctionPart, LoopPart, Request
+from ..core.program_parts import CallPart, Definitions, FunctionPart, LateCallPart, LoopPart, Request
 from ..expand.expansion import Environment, Limits
 from ..expand.program import expand_definitions
 from ..loop.load import load, unread_context, with_llm_options
@@ -27,7 +27,7 @@ from ..source.files import EXPRESSION, path_from, read_source
 from ..tasks.registry import TaskRegistry
 from ..template.nodes import Given
 from .calls import arguments_of, target_of
-from .sub_loops import request_of, unread_bindings, with_bindings
+from .sub_loops import fixed_name, request_of, unread_bindings, with_bindings
 
 # YAML files of a project that are not loops.
 NO_LOOPS = (CONFIG, TOOLS)
@@ -117,6 +117,7 @@ class Linker:
             request.max_iterations,
             request.is_state,
             request.dialect,
+            request.is_late,
             repr(sorted(request.constants.items())),
             frozenset(request.given),
         )
@@ -205,12 +206,12 @@ class Linker:
 
     # --- functions ----------------------------------------------------------------------------
 
-    def calls(self, loop: Loop, importer: str) -> dict[str, CallPart]:
+    def calls(self, loop: Loop, importer: str) -> dict[str, CallPart | LateCallPart]:
         """What the states of a loop call; those with a mistake are left out, with findings."""
-        found = {}
+        found: dict[str, CallPart | LateCallPart] = {}
         for state in loop.states.values():
             if state.calls and not state.flawed:
-                call = (
+                call: CallPart | LateCallPart | None = (
                     self._call(state, state.call, importer)
                     if state.call is not None
                     else self._sub_loop(loop, state, importer)
@@ -219,8 +220,22 @@ class Linker:
                     found[state.name] = call
         return found
 
-    def _sub_loop(self, loop: Loop, state: StateSpec, importer: str) -> CallPart | None:
-        found = request_of(loop, state, importer, self.error)
+    def _sub_loop(self, loop: Loop, state: StateSpec, importer: str) -> CallPart | LateCallPart | None:
+        name = fixed_name(loop, state)
+        if name is not None:
+            return self._named_loop(loop, state, name, importer)
+        linked = []
+        for number, (file, of, known) in enumerate(self.options.links):
+            if (file, of) == (importer, state.name):
+                call = self._named_loop(loop, state, known, importer, is_late=True)
+                if call is not None:
+                    linked.append((known, number, call))
+        return LateCallPart(importer, tuple(linked))
+
+    def _named_loop(
+        self, loop: Loop, state: StateSpec, name: str, importer: str, is_late: bool = False
+    ) -> CallPart | None:
+        found = request_of(loop, state, name, importer, self.error, is_late)
         if found is None:
             return None
         path, request, values = found

@@ -23,16 +23,20 @@ from ..template.nodes import Constant, Given
 from .calls import Report
 
 
+def fixed_name(loop: Loop, state: StateSpec) -> str | None:
+    """The name of the loop that a state runs; None where it is computed by the run."""
+    assert state.loop is not None
+    name = fixed_text(template_of(loop, state.name, "value", state.loop))
+    return name if name or "${" not in state.loop else None
+
+
 def request_of(
-    loop: Loop, state: StateSpec, importer: str, error: Report
+    loop: Loop, state: StateSpec, name: str, importer: str, error: Report, is_late: bool = False
 ) -> tuple[str, Request, dict[str, Any]] | None:
     """The path of the loop that a state runs, the request for it, its values by key; None with a finding."""
-    assert state.loop is not None
     span = state.span_of("loop")
-    name = fixed_text(template_of(loop, state.name, "value", state.loop))
-    if not name:
-        what = f"the name of the loop, `{state.loop[:80]}`, is not known before the run"
-        error("unknown-loop", what, span, "", "write the name, or set the variable by --context NAME=VALUE")
+    if not name.strip():
+        error("unknown-loop", "the name of the loop is empty", span, "", "write the name of a loop")
         return None
     path = locate(name, dirname(importer), endings_of(name), "loop")
     if isinstance(path, NoFile):
@@ -49,7 +53,9 @@ def request_of(
     spans = {
         key: state.span_of(f"with.{key}", "with") if key in (state.bindings or {}) else None for key in values
     }
-    request = Request(name, span, constants, given, spans, None, is_state=True, dialect=loop.dialect)
+    request = Request(
+        name, span, constants, given, spans, None, is_state=True, dialect=loop.dialect, is_late=is_late
+    )
     return normpath(path), request, values
 
 
@@ -89,7 +95,7 @@ def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]
 
 def unread_bindings(loop: Loop, request: Request, sources: Iterable[Source]) -> Iterator[Diagnostic]:
     """Keys of `with` that nothing in the loop reads, all of whose files are in `sources`."""
-    if any(state.context_passthrough for state in loop.states.values()):
+    if request.is_late or any(state.context_passthrough for state in loop.states.values()):
         return
     known = {key for key in loop.context if key not in request.spans} | (loop.parameters or {}).keys()
     texts = [source.text or "" for source in sources]

@@ -2,6 +2,7 @@
 
     check/enter      the arguments, and what time it is
     check/call       the call; a fault in it goes to check/failed
+    check/linked     where the name of a loop is computed: which of the loops of the program it is
     check/returned   the value as an action's result: text as output, 0 or 1 as exit code
     check/failed     a fault, as an action that could not be performed
 
@@ -13,12 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.builder import expr, freeze, prim, record, store
-from ...ir.nodes import Call, Const, Expr, Goto, Handler, Prim, Slot
+from ...ir.nodes import Call, Const, Expr, Goto, Handler, Prim, Slot, Switch
 from ..loop.schema import StateSpec
 from . import templates
 from .chain import Chain
 from .deadlines import KIND
-from .loop_context import LoopContext
+from .loop_context import Callee, LateCallee, LoopContext
 from .templates import Needs
 
 BEGAN = prim("get", Slot("began"), "elapsed_ms")
@@ -30,32 +31,31 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     name = state.name
     callee = context.callees[name]
     needs = Needs()
-    args = [_argument(context, state, place, value, needs) for place, value in callee.arguments]
-    context.prepare(chain, state, "act", needs)
-    for number, argument in enumerate(args):
-        if not isinstance(argument, Const):
-            slot = f"argument.{number + 1}"
-            chain.add(store(slot, argument))
-            args[number] = Slot(slot)
-    chain.perform("clock", {}, "began", f"{name}/call")
-    until = _until(context, chain, state)
-    if until is not None:
-        context.until[f"{name}/call"] = until
     routed = chain.handler
-    chain.handler = Handler(f"{name}/failed", "fault")
     span = state.spans.get("call") or state.spans.get("loop") or state.span
-    chain.close(Call(callee.function, tuple(args), "value", f"{name}/returned", span=span))
-    chain.open(f"{name}/returned")
-    chain.add(store("value", prim("plain", Slot("value"), span=span)))
-    chain.add(store("said", prim("text", Slot("value"), span=span)))
-    chain.perform("clock", {}, "now", f"{name}/answered")
+    if isinstance(callee, Callee):
+        args = _arguments(context, state, callee, needs)
+        context.prepare(chain, state, "act", needs)
+        args = _stored(chain, args)
+        chain.perform("clock", {}, "began", f"{name}/call")
+        until = _until(context, chain, state)
+        _call(context, chain, state, callee, args, until)
+    else:
+        _call_late(context, chain, state, callee, needs)
+    if isinstance(callee, Callee) or callee.linked:
+        chain.handler = Handler(f"{name}/failed", "fault")
+        chain.open(f"{name}/returned")
+        chain.add(store("value", prim("plain", Slot("value"), span=span)))
+        chain.add(store("said", prim("text", Slot("value"), span=span)))
+        chain.perform("clock", {}, "now", f"{name}/answered")
+        chain.handler = routed
+        is_true: Expr = Slot("value")
+        if state.loop is not None:
+            is_true = prim("eq", prim("get", Slot("value"), "status"), "success")
+        exit_code = prim("select", is_true, 0, 1)
+        chain.add(store("last", _result(output=Slot("said"), exit_code=exit_code, value=Slot("value"))))
+        chain.close(Goto(f"{name}/acted"))
     chain.handler = routed
-    is_true: Expr = Slot("value")
-    if state.loop is not None:
-        is_true = prim("eq", prim("get", Slot("value"), "status"), "success")
-    exit_code = prim("select", is_true, 0, 1)
-    chain.add(store("last", _result(output=Slot("said"), exit_code=exit_code, value=Slot("value"))))
-    chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/failed")
     chain.perform("clock", {}, "now", f"{name}/faulted")
     chain.add(store("last", _failure(state, context.deadline is not None)))
@@ -71,6 +71,63 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         late = prim("eq", prim("get", Slot("last"), "timed_out"), "loop")
         late = prim("or", late, prim("ge", NOW, context.deadline))
         chain.unless(late, "/timeout", f"{name}/acted_in_time")
+
+
+def _arguments(context: LoopContext, state: StateSpec, callee: Callee, needs: Needs) -> list[Expr]:
+    return [_argument(context, state, place, value, needs) for place, value in callee.arguments]
+
+
+def _stored(chain: Chain, args: list[Expr]) -> list[Expr]:
+    """The arguments as what they are until the call: constants, or slots."""
+    for number, argument in enumerate(args):
+        if not isinstance(argument, Const):
+            slot = f"argument.{number + 1}"
+            chain.add(store(slot, argument))
+            args[number] = Slot(slot)
+    return args
+
+
+def _call(
+    context: LoopContext, chain: Chain, state: StateSpec, callee: Callee, args: list[Expr], until: Expr | None
+) -> None:
+    """End the open state with the call."""
+    if until is not None:
+        context.until[chain.name] = until
+    span = state.spans.get("call") or state.spans.get("loop") or state.span
+    chain.handler = Handler(f"{state.name}/failed", "fault")
+    chain.close(Call(callee.function, tuple(args), "value", f"{state.name}/returned", span=span))
+
+
+def _call_late(
+    context: LoopContext, chain: Chain, state: StateSpec, callee: LateCallee, needs: Needs
+) -> None:
+    """Have the host link the loop with the computed name into the program, then call it.
+
+    The host continues with a program that has one more case here, which its journal keeps.
+    """
+    assert state.loop is not None
+    name, routed = state.name, chain.handler
+    called = _argument(context, state, "loop", state.loop, needs)
+    calls = [(loop, one, _arguments(context, state, one, needs)) for loop, one in callee.linked]
+    context.prepare(chain, state, "act", needs)
+    chain.add(store("callee", prim("trim", prim("text", called))))
+    chain.perform("clock", {}, "began", f"{name}/link")
+    until = _until(context, chain, state)
+    args = {"name": Slot("callee"), "file": callee.file, "state": name}
+    args["linked"] = tuple(loop for loop, _ in callee.linked)
+    chain.perform("link", args, "link", f"{name}/linked")
+    cases = tuple((loop, f"{name}/call_{number}") for number, (loop, _, _) in enumerate(calls, 1))
+    found = prim("lookup_or", Slot("link"), ("name",), "")
+    chain.close(Switch(found, cases, f"{name}/failed_link") if cases else Goto(f"{name}/failed_link"))
+    for (_, one, arguments), (_, at) in zip(calls, cases, strict=True):
+        chain.handler = routed
+        chain.open(at)
+        _call(context, chain, state, one, _stored(chain, arguments), until)
+    chain.handler = routed
+    chain.open(f"{name}/failed_link")
+    problem = prim("get", Slot("link"), "error")
+    chain.add(store("fault", problem))
+    chain.close(Goto(f"{name}/failed"))
 
 
 ENDED = prim("lookup_or", Slot("last"), ("value",), None)

@@ -44,7 +44,15 @@ class Callee:
     arguments: tuple[tuple[str, Any], ...]
 
 
-NO_CALLEES: Mapping[str, Callee] = {}
+@frozen
+class LateCallee:
+    """The functions that a state may call, by the names of loops; the file that has the state."""
+
+    file: str
+    linked: tuple[tuple[str, Callee], ...]
+
+
+NO_CALLEES: Mapping[str, Callee | LateCallee] = {}
 
 
 def milliseconds(seconds: float | None) -> int | None:
@@ -66,7 +74,7 @@ class LoopContext:
         within: Within,
         default_model: str,
         inner: str | None = None,
-        callees: Mapping[str, Callee] = NO_CALLEES,
+        callees: Mapping[str, Callee | LateCallee] = NO_CALLEES,
         gives_results: bool = False,
     ) -> None:
         self.gives_results = gives_results

@@ -19,13 +19,13 @@ from ...ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Re
 from ...ir.spans import Source
 from ..core.library import LIBRARY, Defined, Primitive, Spread
 from ..core.nodes import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
-from ..core.program_parts import FunctionPart, LoopPart
+from ..core.program_parts import CallPart, FunctionPart, LateCallPart, LoopPart
 from .anf import Body
 from .budgets import unbounded_calls
 from .closure_analysis import ClosureAnalysis
 from .deadlines import Calls, pass_deadlines
 from .loop import Lowering, scope_of
-from .loop_context import Callee
+from .loop_context import Callee, LateCallee
 from .state_writer import Names
 
 # The function for the program's own body.
@@ -97,6 +97,9 @@ class _ProgramLowering:
         self.main: Lambda | None = None
         # How each function that is put in line will be made, in order.
         self.waiting: list[Callable[[], Function]] = []
+        # Loops with computed names, by their number. They come last, in the order in which a run met them:
+        # the names of all functions before stay what they were.
+        self.late: dict[int, tuple[LoopPart, str]] = {}
         self.functions: list[Function] = []
         self.known: dict[Lambda, str] = {}
         self.wrappers: list[Function] = []
@@ -124,7 +127,7 @@ class _ProgramLowering:
         functions = [function, *self.work_off()]
         self.refuse_spending(functions, sources)
         functions = pass_deadlines(functions, self.calls)
-        scope = _union([path for known in self.loops for path in scope_of(known.loop)])
+        scope = _union(self.paths())
         meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
         return Program(loop.name, name, tuple(functions), meta, sources=sources)
 
@@ -143,8 +146,12 @@ class _ProgramLowering:
             if function.name in own
             for state in function.states
         )
-        paths = [path for part in self.loops for path in scope_of(part.loop)]
-        return (".",) if acts else _union(paths)
+        return (".",) if acts else _union(self.paths())
+
+    def paths(self) -> list[str]:
+        """What the loops of the program work on: everything where one of them is not known yet."""
+        is_open = any(isinstance(call, LateCallPart) for part in self.loops for call in part.calls.values())
+        return ["."] if is_open else [path for part in self.loops for path in scope_of(part.loop)]
 
     def refuse_spending(self, functions: Sequence[Function], sources: tuple[Source, ...]) -> None:
         """CompileError where a loop with a budget calls what may spend."""
@@ -152,8 +159,10 @@ class _ProgramLowering:
             references = References(functions)
             found: list[Diagnostic] = []
             for part in self.loops:
-                callees = {state: callee.function.function for state, callee in self.callees(part).items()}
-                found += unbounded_calls(part.loop, callees, references)
+                for state, callee in self.callees(part).items():
+                    many = [callee] if isinstance(callee, Callee) else [one for _, one in callee.linked]
+                    for one in many:
+                        found += unbounded_calls(part.loop, {state: one.function.function}, references)
             if found:
                 raise CompileError(found, sources)
 
@@ -175,10 +184,21 @@ class _ProgramLowering:
         self.calls[name] = _calls_of(lowering)
         return function
 
-    def callees(self, part: LoopPart) -> dict[str, Callee]:
+    def callees(self, part: LoopPart) -> dict[str, Callee | LateCallee]:
         return {
-            state: Callee(self.callee(call.function), call.arguments) for state, call in part.calls.items()
+            state: Callee(self.callee(call.function), call.arguments)
+            if isinstance(call, CallPart)
+            else LateCallee(call.file, tuple(self.linked(*one) for one in call.linked))
+            for state, call in part.calls.items()
         }
+
+    def linked(self, name: str, number: int, call: CallPart) -> tuple[str, Callee]:
+        part = call.function
+        assert isinstance(part, LoopPart)
+        if part not in self.loops:
+            self.loops[part] = f"{part.name}/link-{number + 1}"
+            self.late[number] = part, self.loops[part]
+        return name, Callee(Closure(self.loops[part]), call.arguments)
 
     def callee(self, part: FunctionPart | LoopPart) -> Closure:
         return self.external(part) if isinstance(part, LoopPart) else self.called(part)
@@ -206,7 +226,11 @@ class _ProgramLowering:
     def work_off(self) -> list[Function]:
         """The functions that are in line, and those they reach."""
         done = 0
-        while done < len(self.waiting):
+        while done < len(self.waiting) or self.late:
+            if done == len(self.waiting):
+                part, name = self.late.pop(min(self.late))
+                self.functions.append(self.loop(part, name))
+                continue
             self.functions.append(self.waiting[done]())
             done += 1
         self.functions += self.wrappers

@@ -30,6 +30,14 @@ def perform_env(args: dict[str, Any], context: Context, parts: Parts) -> dict[st
     return {"values": values}
 
 
+def perform_link(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    """Name the loop, which the host has linked by now where it can."""
+    if args["name"] in args["linked"]:
+        return {"name": args["name"]}
+    message = f"loop `{args['name'][:200]}` is not part of the program, and only a recorded run can add it"
+    return {"error": {"kind": "unknown-loop", "message": message}}
+
+
 def perform_pause(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
     return pause(context)
 

@@ -42,6 +42,7 @@ PERFORMERS = {
     "sleep": "effects.immediate:perform_sleep",
     "clock": "effects.immediate:perform_clock",
     "env": "effects.immediate:perform_env",
+    "link": "effects.immediate:perform_link",
     "pause": "effects.immediate:perform_pause",
     "exit": "effects.immediate:perform_exit",
 }

@@ -102,6 +102,8 @@ class ScriptedWorld:
             leave(args)
         if kind == "pause":
             return pause(context)
+        if kind == "link":
+            return performer_of(kind)(args, context, self._parts)
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
             return self._late(kind, context, limited_by)

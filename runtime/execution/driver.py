@@ -28,7 +28,7 @@ from ..host.effect_context import (
     slept,
 )
 from ..host.errors import UserError
-from ..journal.events import ABSENT, RunInterrupted
+from ..journal.events import ABSENT, ProgramChanged, RunInterrupted
 from ..journal.journal import Journal
 from ..journal.outcome import PARKED, BudgetLimitReached, FuelLimitReached, Outcome
 from ..journal.position import QUANTUM, Progress, Where
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
     Answered = tuple[Effect, dict[str, Any]]
+    Link = Callable[[dict[str, Any]], tuple[Machine, ProgramChanged] | str]
 
 # Default limit of concurrently performed effects.
 JOBS = 8
@@ -72,7 +73,8 @@ class Driver:
     survived an earlier driver, by effect. checkpoints: where to keep them, None for nowhere. doubtful(): what
     `Position.marks` gives. fuel: how many ticks the program may use in all. has_input: whether a person may
     be asked. spending(): what the run may spend, asked for at the first effect that may use it; None for what
-    it likes. waited: for how many seconds effects have waited in a run that was parked.
+    it likes. waited: for how many seconds effects have waited in a run that was parked. link(args): the
+    machine in a program with the loop that a `link` effect names, and the event; or why there is none.
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class Driver:
         has_input: bool = True,
         spending: Callable[[], Spending] | None = None,
         waited: dict[int, float] | None = None,
+        link: Link | None = None,
     ) -> None:
         self._fuel = fuel
+        self._link = link
         self._has_input = has_input
         self._waited = waited or {}
         self._settles = settle
@@ -162,16 +166,15 @@ class Driver:
         the program was when it asked for each that waits.
         Raises JournalError when the journal cannot be written; then nothing more was performed.
         """
-        machine = self._machine
         self._answers = dict(answers or {})
-        self._log.last = machine.seq
-        for effect in machine.waiting.values():
+        self._log.last = self._machine.seq
+        for effect in self._machine.waiting.values():
             self._ask(effect, (places or {}).get(effect.seq))
         try:
             for kind, fields in notes:
                 self._record_note(kind, fields)
-            while not machine.ended:
-                if machine.is_ready:
+            while not self._machine.ended:
+                if self._machine.is_ready:
                     stop = self._step()
                 else:
                     effect, result = yield from self._result()
@@ -180,7 +183,7 @@ class Driver:
                     yield None
         except Interrupted as why:
             stop = yield from self._wind_down()
-            if not machine.ended:
+            if not self._machine.ended:
                 return (yield from self._interrupted(why))
         except self._refusals as error:
             yield from self._close_effects()
@@ -272,6 +275,8 @@ class Driver:
             if refusal.is_final:
                 raise BudgetLimitReached(refusal.message, refusal.help, refusal.renews_at)
             self._interrupt.wait(_RETRY_S, self._tick)
+        if kind == "link" and self._link is not None and args["name"] not in args["linked"]:
+            return self._continue_with(effect, self._link(args))
         self._log.start(effect, self._progress.state)
         if row.acts:
             self._record.sync()
@@ -294,6 +299,25 @@ class Driver:
             keeper.release(f"{self._run.id}/{effect.seq}")
         if row.waits:
             self._display.effect_end(kind, result)
+        self._record.changed()
+        return result
+
+    def _continue_with(self, effect: Effect, linked: tuple[Machine, ProgramChanged] | str) -> dict[str, Any]:
+        """Go on in a program that has the loop which `effect` names; its result."""
+        result: dict[str, Any]
+        if isinstance(linked, str):
+            result = {"error": {"kind": "unknown-loop", "message": linked}}
+        else:
+            self._machine, event = linked
+            self._record.change_program(self._machine, event)
+            for waiting in (self._asked, self._queued):
+                renewed = [self._machine.waiting[old.seq] for old in waiting]
+                waiting.clear()
+                waiting.extend(renewed)
+            effect = self._machine.waiting[effect.seq]
+            result = {"name": effect.args["name"]}
+        self._log.start(effect, self._progress.state)
+        self._log.end(effect, result)
         self._record.changed()
         return result
 

@@ -72,6 +72,11 @@ class RunRecord:
         self._state_file.is_old = True
         return fields
 
+    def change_program(self, machine: Machine, event: Event) -> None:
+        """The run continues with another program, which its folder has."""
+        self._machine = self._state_file.machine = machine
+        self._journal.record(event)
+
     def changed(self) -> None:
         """The state file is out of date."""
         self._state_file.is_old = True

@@ -406,11 +406,13 @@ class RunResume(Event, name="run_resume"):
 
 
 class ProgramChanged(Event, name="program_changed"):
-    """The run continues with another program, in the file `image` of its folder (`--accept-changes`)."""
+    """The run continues with another program, in the file `image` of its folder: with `--accept-changes`, or
+    since it has the loop that a state with a computed name runs; `link` has file, state and name of that."""
 
     program_hash: str | None
     image: str
     state: str | None
+    link: list[Any] | None = ABSENT
 
 
 class RunEnd(Event, name="run_end"):

@@ -12,7 +12,7 @@ import os.path
 
 from ...ir.effects import STALL_ROUNDS
 from ...vm.code.image import Image
-from ...vm.machine.machine import Machine
+from ...vm.machine.machine import TIERS, Machine
 from ..effects.world import World
 from ..execution.driver import Driver
 from ..execution.observer import Display, QuietDisplay
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from ..execution.profiler import Meter
     from ..execution.scheduler import Scheduler
+    from ..journal.events import ProgramChanged
     from ..journal.run_history import Used
     from ..project.budget import Spending
     from ..project.settings import Configuration
@@ -101,6 +102,7 @@ class Command:
         self.world: WorldLike
         self.refusals: tuple[type[Exception], ...] = ()
         self.image: Image | None = None
+        self.iteration_limits: dict[str, int | None] = {}
         self.folder: RunFolder | None = None
         self.queued: RunFolder | None = None
         self.driver: Driver | None = None
@@ -287,7 +289,8 @@ class Command:
         else:
             from ..terminal.progress import ProgressDisplay
 
-            shown = ProgressDisplay(self.report.screen, iteration_limits(image.meta), self.values.verbose)
+            self.iteration_limits = iteration_limits(image.meta)
+            shown = ProgressDisplay(self.report.screen, self.iteration_limits, self.values.verbose)
         if self.folder is not None:
             shown = LiveDisplay(shown, LiveFile(self.folder.live))
         if secrets.known:
@@ -330,6 +333,7 @@ class Command:
             fuel=self.bounds.fuel,
             has_input=not self.values.no_input,
             spending=lambda: self._spending(used),
+            link=lambda args: self._linked(args, journal),
             **past,
         )
         if not self.report.is_silent:
@@ -373,6 +377,30 @@ class Command:
             meter.profile.places.stand(progress.loops if progress is not None else ())
             return meter.machine(machine), meter.journal(journal)
         return machine, journal
+
+    def _linked(self, args: dict[str, Any], journal: Journal) -> tuple[Machine, ProgramChanged] | str:
+        """The machine in a program with the loop that a `link` effect names; or why there is none."""
+        from ..project import linking  # only for loops with computed names
+
+        assert self.folder is not None
+        assert self.machine is not None
+        assert self.driver is not None
+        journal.flush()  # it tells what was linked before
+        state = self.driver.outcome("interrupted").final_state
+        linked = linking.link(self.folder, self.machine, args, state)
+        if isinstance(linked, str):
+            return linked
+        machine, event = linked
+        self.image = machine.image
+        self.iteration_limits |= iteration_limits(machine.image.meta)
+        if machine.direct is None:
+            machine.warm = TIERS[self.tier]
+        try:
+            self.check(machine.image)
+        except UserError as error:
+            return error.message
+        self.machine = machine
+        return (self.meter.machine(machine) if self.meter is not None else machine), event
 
     def _spending(self, used: Used | None) -> Spending:
         """What the run may spend. used: what a resumed run has spent."""

@@ -152,7 +152,9 @@ def _go_on(
     machine, history, progress = position.machine, resumption.history, position.progress
     for sentence in position.lost:
         command.warn(f"warning: {folder.journal}: {sentence}")
-    change = program_diff.find(folder.start(), machine.image, folder.outputs)
+    change = program_diff.find(
+        folder.start(), machine.image, folder.outputs, run_programs.links(folder.journal)
+    )
     is_accepted = change is not None and values.accept_changes
     if change is not None:
         if change.image is not None or not is_accepted:

@@ -113,6 +113,7 @@ def compile_options(values: Values | None = None) -> CompileOptions:
         dialect=known_dialect(values.dialect),
         arguments={name: argument_value(text) for name, text in values.arguments},
         declare=values.declare,
+        links=values.links,
         max_expansions=values.max_expansions,
         max_nesting=values.max_nesting,
     )

@@ -95,6 +95,7 @@ class Values:
     context: tuple[tuple[str, Any], ...] = ()
     arguments: tuple[tuple[str, str], ...] = ()
     declare: tuple[str, ...] = ()
+    links: tuple[tuple[str, str, str], ...] = ()
     max_expansions: int | None = None
     max_nesting: int | None = None
     fuel: int | None = None

@@ -74,22 +74,24 @@ class Change(LightRecord):
         return "\n".join(lines)
 
 
-def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
+def find(
+    start: Mapping[str, Any], image: Image, outputs: str, links: run_programs.Links = ()
+) -> Change | None:
     """How the source of a run that began with `start` differs from its program; None where it does not.
 
-    outputs: where long texts of the run are.
+    outputs: where long texts of the run are. links: the loops that it has linked (`run_programs.links`).
     """
     path = start.get("path")
     if not isinstance(path, str) or not path:
         return None
     if not files.isfile(os.path.join(ROOT, path)):
         return Change(path, None, "is not there any more")
-    if not path.endswith(COMPILED_SUFFIXES) and all(_is_as_it_was(source) for source in image.sources):
+    if not path.endswith(COMPILED_SUFFIXES) and edited(image) is None:
         return None
     from ...ir.diagnostics import CompileError
 
     try:
-        new = run_programs.source_now(start, outputs)
+        new = run_programs.source_now(start, outputs, links)
     except (CompileError, UserError):
         return Change(path, None, "has changed and is not valid now (`llc validate` says why)")
     if new.program_hash == image.program_hash:
@@ -103,6 +105,11 @@ def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
     else:
         change.compare(_functions(image), _functions(new))
     return change
+
+
+def edited(image: Image) -> str | None:
+    """The path of a source of a program that is not what it was; None where all are."""
+    return next((source.path for source in image.sources if not _is_as_it_was(source)), None)
 
 
 def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, list[str]]:
@@ -138,7 +145,8 @@ def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> lis
     while run.has(name := f"program-{number}.llb"):
         found.update(run_programs.load(run.id, run.journal, name).meta["scope"])
         number += 1
-    change = find(start, first, run.outputs) if start is not None else None
+    links = run_programs.links(run.journal) if start is not None else ()
+    change = find(start, first, run.outputs, links) if start is not None else None
     if change is not None and change.image is not None:
         found.update(change.image.meta["scope"])
     return sorted(found)

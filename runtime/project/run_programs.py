@@ -26,8 +26,11 @@ from .options import Values, given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
+
+    # File, state and name of each.
+    Links = tuple[tuple[str, str, str], ...]
 
 _NAME = re.compile(r"program(-\d{1,9})?\.llb")
 # How the line of a change of the program begins.
@@ -70,10 +73,11 @@ def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], 
     return found
 
 
-def source_now(start: Mapping[str, Any], outputs: str) -> Image:
+def source_now(start: Mapping[str, Any], outputs: str, links: Links = ()) -> Image:
     """What the source that a run began with (`run_start`) makes now, with the options of then.
 
-    outputs: where its long texts are. Raises UserError and CompileError.
+    outputs: where its long texts are. links: loops that it has linked since. Raises UserError and
+    CompileError.
     """
     try:
         told = [start.get(name) for name in ("overrides", "expression")]
@@ -81,7 +85,7 @@ def source_now(start: Mapping[str, Any], outputs: str) -> Image:
     except journals.BlobError as error:
         raise Failure("damaged-record", str(error)) from None
     path = str(start.get("path"))
-    values = Values(path, **given(overrides))
+    values = Values(path, **given(overrides), links=links)
     if expression is not None:
         return load_expression(str(expression), values, lambda text: None)
     return load_program(path, values, lambda text: None)
@@ -101,7 +105,7 @@ def _made_again(journal: str, wanted: str | None) -> tuple[str, Image | str]:
     if not is_expression and not files.isfile(os.path.join(ROOT, path)):
         return path, f"{path} is not there any more"
     try:
-        image = source_now(start, os.path.join(os.path.dirname(journal), "outputs"))
+        image = source_now(start, os.path.join(os.path.dirname(journal), "outputs"), links(journal, wanted))
     except CompileError:
         return path, f"{path} is not valid now"
     except UserError as error:
@@ -117,10 +121,29 @@ def _hash(journal: str, name: str) -> str | None:
     if name == FIRST_IMAGE:
         told = RunStart.of(start_of(journal)).program_hash or None
     else:
-        # Only the lines that may tell it are taken apart: there may be very many.
-        with contextlib.suppress(OSError), files.open(journal, "rb") as file:
-            for line in file:
-                wire = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
-                if wire is not None and (event := ProgramChanged.of(wire)).image == name:
-                    told = event.program_hash
+        for event in _changes(journal):
+            if event.image == name:
+                told = event.program_hash
     return told if isinstance(told, str) else None
+
+
+def links(journal: str, program_hash: str | None = None) -> Links:
+    """The loops that a run linked, in order, until it had the program with that hash."""
+    found: dict[tuple[str, str, str], None] = {}
+    if RunStart.of(start_of(journal)).program_hash == program_hash is not None:
+        return ()
+    for event in _changes(journal):
+        if isinstance(event.link, list) and list(map(type, event.link)) == [str, str, str]:
+            found[tuple(event.link)] = None  # type: ignore[index]
+        if event.program_hash == program_hash is not None:
+            break
+    return tuple(found)
+
+
+def _changes(journal: str) -> Iterator[ProgramChanged]:
+    """The changes of a run's program. Only their lines are taken apart: there may be very many."""
+    with contextlib.suppress(OSError), files.open(journal, "rb") as file:
+        for line in file:
+            wire = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
+            if wire is not None:
+                yield ProgramChanged.of(wire)

@@ -40,7 +40,7 @@ class StateFile:
         self, run: RunFolder, machine: Machine, progress: Progress, begun: str, now: Callable[[], str]
     ) -> None:
         self._run = run
-        self._machine = machine
+        self.machine = machine
         self._progress = progress
         self._begun = begun
         self._now = now
@@ -68,7 +68,7 @@ class StateFile:
         if self._kind == "loop":
             return None
         # There may be millions of frames; the author's innermost is near the end.
-        for frame in reversed(self._machine.frames(_NEAR)):
+        for frame in reversed(self.machine.frames(_NEAR)):
             place = frame.origin
             if place is None or not place[0].startswith(_LIBRARY):
                 return f"{frame.function}/{frame.state}"
@@ -76,8 +76,8 @@ class StateFile:
 
     def _loop_slots(self) -> dict[str, Any]:
         """The slots of the innermost active loop; a flow's own `result` is not shown."""
-        frames = self._machine.frames(_NEAR)
-        loops = {loop["function"] for loop in self._machine.image.meta.get("loops", ())}
+        frames = self.machine.frames(_NEAR)
+        loops = {loop["function"] for loop in self.machine.image.meta.get("loops", ())}
         for frame in reversed(frames):
             if frame.function in loops:
                 return frame.slots
@@ -90,7 +90,7 @@ class StateFile:
         captured = {name[len("captured.") :]: _shortened(to_host(slots[name]), longest) for name in kept}
         return {
             "run": self._run.id,
-            "program": self._machine.image.name,
+            "program": self.machine.image.name,
             "status": status,
             "current_state": self._progress.state or self._place(),
             "iteration": self._progress.iteration,

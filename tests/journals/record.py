@@ -147,6 +147,7 @@ CASES: dict[str, Callable[[Recorder], None]] = {
     "beside": beside,
     "damaged": damaged,
     "changed": changed,
+    "linked": lambda case: case.run("linked"),
 }
 
 
