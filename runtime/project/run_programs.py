@@ -134,7 +134,7 @@ def links(journal: str, program_hash: str | None = None) -> Links:
         return ()
     for event in _changes(journal):
         if isinstance(event.link, list) and list(map(type, event.link)) == [str, str, str]:
-            found[tuple(event.link)] = None  # type: ignore[index]
+            found[tuple(event.link)] = None
         if event.program_hash == program_hash is not None:
             break
     return tuple(found)
