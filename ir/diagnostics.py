@@ -57,7 +57,6 @@ DiagnosticId = Literal[
     "bad-scope",  # a path in `scope` cannot be locked
     "bad-symbol",  # a symbol of another dialect, or one with characters that it cannot have
     "bad-task",  # a task given on the command line is malformed
-    "bad-usage",  # a command line does not fit the usage of the command
     "bad-value",  # a value in a recorded case is malformed
     "bad-workspace",  # the files of a run of a cluster cannot be stored or checked out
     "cannot-bind",  # a keyword or a reserved name cannot be bound
@@ -137,7 +136,6 @@ DiagnosticId = Literal[
     "missing-element",  # XML: a required element is missing
     "missing-else",  # an `if` has no alternative
     "missing-field",  # a required key is missing
-    "missing-key",  # a recorded case lacks a key
     "missing-package",  # a subcommand needs a package that is not installed
     "missing-parameter",  # a task is called without a required parameter
     "missing-placeholder",  # a command of the configuration lacks its placeholder
@@ -309,7 +307,7 @@ DiagnosticId = Literal[
     "unused-argument",  # an argument is given to a function that ignores it
     "unused-binding",  # a local variable is never used
     "unused-key",  # a key has no effect
-    "usage",  # a command line does not fit the usage of the program
+    "usage",  # a command line does not fit the usage of the command
     "used-before-definition",  # a variable is used before it has a value
     "variable-in-code",  # a variable is inserted where its value is executed as code
     "wrong-arity",  # a function is called with the wrong number of arguments

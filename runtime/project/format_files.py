@@ -52,7 +52,7 @@ def find_files(targets: Iterable[str]) -> list[str]:
         else:
             found.append(_file(target))
     if STDIN in found and len(found) > 1:
-        raise UserError("bad-usage", "`-` is standard input and stands alone")
+        raise UserError("usage", "`-` is standard input and stands alone")
     if not found and not targets:
         raise UserError("no-files", f"there are no {SUFFIX} files in {LOOPS}/", "name the files to format")
     return list(dict.fromkeys(found))

@@ -186,6 +186,7 @@ def test_a_start_that_is_killed_is_told(project: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(project / "hook")}
     done = llc("run", "waits", "--background", env=env)
     assert done.returncode == 1
+    assert "error[not-started]" in done.stderr
     assert "ended by SIGKILL before it began" in done.stderr
 
 

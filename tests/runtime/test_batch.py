@@ -566,8 +566,9 @@ def test_run_many_gives_an_outcome_for_each(project: Path) -> None:
 def test_run_many_refuses_a_bad_job(project: Path) -> None:
     """Before anything begins."""
     loop("good", "touch begun")
-    with pytest.raises(llc.UserError, match="job 2: a job has no key `lop`"):
+    with pytest.raises(llc.UserError, match="job 2: a job has no key `lop`") as refused:
         llc.run_many(["good", {"lop": "good"}])
+    assert refused.value.id == "bad-job"
     assert not Path("begun").exists()
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from in_process import run_llc
 
 from llc.ir.diagnostics import CompileError
+from llc.runtime.host.errors import UserError
 from llc.runtime.journal import codec
 from llc.runtime.recordings import case_reader, case_writer, diff, find, make_case, run_cases
 from llc.runtime.recordings.cases import Case
@@ -139,6 +140,7 @@ def test_no_secret_stands_in_a_case(llc: Llc, tmp_path: Path) -> None:
         "run", "-e", "(sleep 0)", "--arg", "x=s3cret-value", "--record", "x", DEPLOY_TOKEN="s3cret-value"
     )
     assert done.returncode == 1
+    assert "error[secret-in-case]" in done.stderr
     assert "a case cannot hold one" in done.stderr
 
 
@@ -504,6 +506,20 @@ def test_a_case_of_deep_values_and_long_texts_reads_back(tmp_path: Path) -> None
     recording.events[0] = Asked(1, "jq", {"program": ".", "input": "y"})
     case_writer.write(case)
     assert not (tmp_path / "case.outputs").exists()
+
+
+def test_a_case_that_could_not_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of a file is the same for writing and for reading."""
+    monkeypatch.setattr(case_writer, "_LARGEST", 1000)
+    recording = Recording("long", {}, lambda name, size: "")
+    recording.events += [Asked(number, "jq", {"program": "."}) for number in range(100)]
+    case = Case(str(tmp_path / "case.yaml"), "x.yaml", None, {}, (), 0, recording)
+    with pytest.raises(UserError) as refused:
+        case_writer.write(case)
+    assert refused.value.id == "case-too-large"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_text_beside_a_case_that_was_changed_is_told(llc: Llc, tmp_path: Path) -> None:

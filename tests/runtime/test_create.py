@@ -329,8 +329,19 @@ def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any,
     assert done.returncode == 1
     assert len(model.requests) == 3
     assert "has no key `tool`" in done.stderr
+    assert "error[no-loop]" in done.stderr
     assert "in 3 tries (0.0008 USD, 450 tokens" in done.stderr
     assert list(project.iterdir()) == []
+
+
+def test_a_model_that_refuses_is_not_asked_again(
+    project: Path, create: Create, model: Any, answers: Any
+) -> None:
+    """Another try would give the same."""
+    model.then(answers.text("I cannot help with that", stop_reason="refusal"))
+    done = create("--describe", "x", "--yes")
+    assert (done.returncode, len(model.requests)) == (1, 1)
+    assert "error[refusal]: " in done.stderr
 
 
 @pytest.mark.parametrize(

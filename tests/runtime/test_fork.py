@@ -177,7 +177,7 @@ def test_a_changed_program_goes_on_where_the_past_is_the_same(llc: Llc, project:
     before = {path.name for path in project.glob(".loops/.*/work-*")}
     done = llc("fork", "work", "--at", "6", "--with", "other.yaml")
     assert done.returncode == 1
-    assert "with these changes the run would not have come there" in done.stderr
+    assert "error[incompatible-fork]: with these changes the run would not have come there" in done.stderr
     assert "is shell `echo other >> log; seq 9000`" in done.stderr
     assert {path.name for path in project.glob(".loops/.*/work-*")} == before
 

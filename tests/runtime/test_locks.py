@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llc.runtime.host import files
 from llc.runtime.host.errors import UserError
+from llc.runtime.inspection import stop
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks, runs
 from llc.runtime.runs.lookup import find_unfinished
@@ -80,6 +83,42 @@ def test_an_overlapping_run_is_refused_and_the_holder_named(tmp_path: Path) -> N
     assert f"pid {process.pid}" in caught.value.message
     assert "`src/api`" in caught.value.message
     assert [run.id for run in runs.runs_in(str(tmp_path))] == [holder]
+
+
+def test_of_several_runs_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`llc stop` of a name that two active runs have refuses, and names them."""
+    monkeypatch.chdir(tmp_path)
+    with other_process(tmp_path, "first", "a") as one, other_process(tmp_path, "first", "b") as two:
+        ids = line(one), line(two)
+        with pytest.raises(UserError) as caught:
+            stop.chosen("first", False)
+    assert caught.value.id == "several-runs"
+    assert all(id in caught.value.message for id in ids)
+
+
+def test_a_holder_that_cannot_be_found_is_not_signalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run held in another container: its record names a process that is not there, or another one here."""
+    monkeypatch.setattr(stop, "_SETTLING", 0.0)
+    run, lock = locks.start(str(tmp_path), "first", ["."], {"pid": os.getpid(), "start_time": "never"})
+    with pytest.raises(UserError) as caught:
+        stop.Holder.find(run)
+    lock.close()
+    assert caught.value.id == "unknown-holder"
+    assert stop.Holder.find(run) is None
+
+
+def test_without_locks_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have none; two runs could then change the same files."""
+
+    def flock(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files, "flock", flock)
+    with pytest.raises(UserError, match="file locks do not work here") as caught:
+        locks.start(str(tmp_path), "first", ["."], {})
+    assert caught.value.id == "no-locks"
 
 
 def test_runs_apart_start_side_by_side(tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def test_a_secret_given_as_an_option_is_kept_nowhere(project: Path) -> None:
     (project / "go").touch()
     refused = llc("resume", run_id, PLAIN_TOKEN="sk-other-5678")
     assert refused.returncode == 1
+    assert "error[changed-secret]" in refused.stderr
     assert "it was made with the secret `PLAIN_TOKEN`, which is another now" in refused.stderr
     done = llc("resume", run_id, "-q")
     assert (done.returncode, (project / "sent").read_text()) == (0, "sk-plain-1234"), done.stderr

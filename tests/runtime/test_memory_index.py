@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from memory_projects import ask, found, go_on, repository, update, write
 
 from llc.runtime.host import files
+from llc.runtime.host.errors import UserError
 from llc.runtime.memory import index as index_module
-from llc.runtime.memory import recall
+from llc.runtime.memory import recall, report
 from llc.runtime.memory.ignore import list_files
 from llc.runtime.memory.index import Damaged, Index, index_path
 
@@ -188,6 +189,13 @@ def test_the_index_is_its_owners_alone(tmp_path: Path) -> None:
         ["git", "status", "--short"], cwd=folder, capture_output=True, text=True, check=True
     )
     assert status.stdout == "?? a.py\n"
+
+
+def test_a_project_that_is_gone_is_an_error_of_the_user(tmp_path: Path) -> None:
+    """Its folder was removed while llc looked through it."""
+    with pytest.raises(UserError, match=f"cannot look through {tmp_path}/gone: no such file") as refused:
+        report.bring_up_to_date(str(tmp_path / "gone"), False)
+    assert refused.value.id == "cannot-read"
 
 
 # --- many at once -----------------------------------------------------------------------------

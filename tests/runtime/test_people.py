@@ -218,6 +218,7 @@ def test_a_run_without_a_terminal_waits_for_llc_answer(project: Path) -> None:
     assert "Deploy?" in llc_("status", "confirm").stdout
     refused = llc_("answer", "confirm", "maybe")
     assert refused.returncode == 2
+    assert "error[bad-answer]" in refused.stderr
     assert "not one of the choices" in refused.stderr
     assert llc_("answer", "confirm", "yes").stdout.startswith("answered confirm-")
     told, _ = run.communicate(timeout=20)
@@ -237,6 +238,7 @@ def test_an_answer_given_while_the_run_is_dead_is_found_on_resume(project: Path)
     assert question["running"] is False
     assert "llc resume" in llc_("answer", "confirm", "yes").stdout
     twice = llc_("answer", "confirm", "no")
+    assert "error[nothing-asked]" in twice.stderr
     assert "asks nothing" in twice.stderr
     resumed = llc_("resume", "confirm", "--json")
     assert json.loads(resumed.stdout)["status"] == "success"
@@ -265,7 +267,7 @@ def test_of_several_questions_one_is_named(project: Path) -> None:
     run = start("flow")
     first, second = asked(2)
     unclear = llc_("answer", "flow", "x")
-    assert "2 questions wait" in unclear.stderr
+    assert "error[several-questions]: 2 questions wait" in unclear.stderr
     for question, text in ((second, "two"), (first, "one")):
         assert llc_("answer", "flow", text, "-q", str(question["question"])).returncode == 0
     told, _ = run.communicate(timeout=20)
@@ -279,8 +281,9 @@ def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     question = answering.chosen("confirm", None)
     os.kill(run.pid, signal.SIGSTOP)
     assert answering.answer(question, "no") == "no"
-    with pytest.raises(UserError, match="answered already"):
+    with pytest.raises(UserError, match="answered already") as refused:
         answering.answer(question, "yes")
+    assert refused.value.id == "answered-already"
     os.kill(run.pid, signal.SIGCONT)
     run.communicate(timeout=20)
     assert not (project / "went").exists()

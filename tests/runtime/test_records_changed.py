@@ -80,6 +80,7 @@ def test_a_case_is_of_one_program(llc: Llc, tmp_path: Path) -> None:
     change(llc, tmp_path, b'"seq":3')
     done = llc("record", "work")
     assert done.returncode == 1
+    assert "error[several-programs]" in done.stderr
     assert "a case is of one" in done.stderr
     done = llc("fork", "work", "--at", "2", "--max-iterations", "3")
     assert done.returncode == 1

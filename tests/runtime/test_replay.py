@@ -307,6 +307,7 @@ def test_long_outputs_are_compared_and_their_loss_is_said(llc: Llc, tmp_path: Pa
         os.unlink(file)
     done = llc("replay", "long")
     assert done.returncode == 1
+    assert "error[damaged-record]" in done.stderr
     assert "the result of effect 1 is lost" in done.stderr
 
 

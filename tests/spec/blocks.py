@@ -145,7 +145,10 @@ class Shell:
 
 
 def commands(block: Block) -> Iterator[tuple[str, str]]:
-    """The commands of a console block, and what stands below each."""
+    """The commands of a console block, and what stands below each; `> ` continues a command."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
+        while expected.startswith("> "):
+            more, _, expected = expected.partition("\n")
+            command += f"\n{more[2:]}"
         yield command, expected

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from spec.blocks import take
+from in_process import run_llc
+from spec.blocks import Block, Shell, commands, take
 
 from llc.frontend.compile import compile_text
 from llc.ir.diagnostics import CompileError, DiagnosticId
@@ -23,13 +27,12 @@ INTRODUCTION = """\
 
 Every finding about a program and every user error has an id, shown as `error[unknown-state]` or
 `warning[unused-key]`. An id is stable: scripts that read `--json` can rely on it. Where an example is shown,
-compiling it yields the id, maybe with others. The remaining ids depend on a project, a recorded run, a code
-image or a command line; for most of them the page names a file that tests them.
+compiling it, or its last command, yields the id, maybe with others. Where an id needs more than that, the
+page names a file that tests it.
 
 The page is generated from `DiagnosticId` in `ir/diagnostics.py`, which has the meanings. The examples are
 edited here and are kept: `pytest --update tests/spec/test_diagnostics_spec.py`.
 """
-NO_EXAMPLE = "No example: it depends on a project, a run or a command line."
 
 
 def meanings() -> dict[str, str]:
@@ -58,8 +61,9 @@ def print_page(texts: Mapping[str, str]) -> str:
 MEANINGS = meanings()
 TEXTS = texts_of(PAGE.read_text("utf-8"))
 # Every block of the page is an example, which `texts_of` finds by its id.
-take("diagnostics.md", "yaml", "sexp", "llc-ir")
-EXAMPLES = {id: text for id, text in TEXTS.items() if text.startswith("```")}
+take("diagnostics.md", "yaml", "sexp", "llc-ir", "console")
+SESSIONS = {id: text[11:-3] for id, text in TEXTS.items() if text.startswith("```console\n")}
+EXAMPLES = {id: text for id, text in TEXTS.items() if text.startswith("```") and id not in SESSIONS}
 
 
 def test_every_id_has_a_meaning_and_is_used() -> None:
@@ -96,11 +100,28 @@ def test_an_example_yields_its_id(id: str, tmp_path: Path, monkeypatch: pytest.M
     assert id in {finding.id for finding in found}
 
 
-@pytest.mark.parametrize("id", [id for id in TEXTS if id not in EXAMPLES])
+@pytest.mark.parametrize("id", SESSIONS)
+def test_a_session_yields_its_id(id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last command prints what the page shows; the page may leave out the end."""
+    shell = Shell(tmp_path)
+    monkeypatch.chdir(shell.project)
+    for name, value in shell.env.items():
+        monkeypatch.setenv(name, value)
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        steps = list(commands(Block("diagnostics.md", 0, "console", "", SESSIONS[id])))
+        for command, _ in steps:
+            is_plain = command.startswith("llc ") and not set(command) & set("|>\n")
+            done = run_llc(*shlex.split(command)[1:]) if is_plain else shell.run(command)
+    expected = steps[-1][1]
+    assert f"error[{id}]: " in expected
+    assert expected.rstrip() in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("id", [id for id in TEXTS if id not in EXAMPLES and id not in SESSIONS])
 def test_an_id_without_an_example_is_tested_elsewhere(id: str) -> None:
     """The page names a test file that mentions the id."""
-    if TEXTS[id] == NO_EXAMPLE:
-        return
     match = re.fullmatch(r"Tested in `(tests/.*\.(?:py|txt))`\.", TEXTS[id])
-    assert match is not None
-    assert id in (ROOT / match[1]).read_text("utf-8")
+    assert match is not None, TEXTS[id]
+    mention = rf"""["'/|(]{id}["'/|)(]|\[{id}\\?\]|error: {id}\b"""
+    assert re.search(mention, (ROOT / match[1]).read_text("utf-8"))
