@@ -333,6 +333,10 @@ class _Keeper:
             action.next_signal = now + action.facts["grace"]
         if action.closing is not None and (now >= action.closing or action.pipes == [-1, -1]):
             action.closing = None
+            # On a busy machine the time may be over before anything was read.
+            for index, handle in enumerate(action.pipes):
+                if handle >= 0 and select.select([handle], [], [], 0)[0]:
+                    self.drain(action, index)
             assert action.status is not None
             self.tell(action, EXITED + b"%d" % action.status)
         if action.status is not None and action.closing is None and action.connection is None:

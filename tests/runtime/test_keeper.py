@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -86,6 +87,27 @@ def cut_off(project: Path) -> int:
     run.kill()
     run.communicate()
     return keeper
+
+
+def test_what_a_dead_driver_had_not_read(project: Path) -> None:
+    """The action ends, and its driver dies before it reads the output; the machine is so busy that the time
+    for the rest of it is over at once."""
+    (project / "start.py").write_text(
+        "from llc.runtime.host import keeper_process; keeper_process._LINGER = -1\n"
+        "from llc.runtime.cli import entry; entry.main()"
+    )
+    write(project, "until test -e go; do sleep 0.02; done; printf %s one")
+    run = subprocess.Popen([sys.executable, "start.py", "run", "job", "-q"])
+    wait_for(lambda: has(project / "log", "begun") and b'"event":"process"' in journal(project))
+    run.send_signal(signal.SIGSTOP)
+    (project / "go").touch()
+    (pid,) = re.findall(rb'"event":"process","seq":1,"pid":(\d+)', journal(project))
+    wait_for(lambda: not is_alive(int(pid)))
+    run.kill()
+    run.wait()
+    wait_for(lambda: list(running(project).glob("kept/*.json")))
+    assert llc("resume", "job").returncode == 0
+    assert (project / "said").read_text() == "one"
 
 
 def running(project: Path) -> Path:
