@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One process of tests more than processors: many tests wait.
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: demo quick test browser crash fuzz little-loops bench clean
+.PHONY: demo quick test browser crash fuzz sim little-loops bench clean
 
 $(BIN)/llc: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,11 @@ crash: $(BIN)/llc
 fuzz: $(BIN)/llc
 	LLC_FUZZ=2000 $(BIN)/python -m pytest -n auto tests/vm -k alike
 	LLC_FUZZ=1000000 $(BIN)/python -m pytest -n auto tests/frontend/test_loop_mutations.py
+
+# Ten minutes of whole runs on a simulated machine, then every change that the simulation must find.
+sim: $(BIN)/llc
+	cd tests && $(abspath $(BIN))/python -m simulation --seconds 600
+	cd tests && $(abspath $(BIN))/python -m simulation.mutants
 
 # The loops that little-loops ships, each in six scripted worlds, by llc and by little-loops: about five minutes.
 little-loops: $(BIN)/llc

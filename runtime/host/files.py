@@ -7,6 +7,7 @@ not inherit handles, whatever the flags say (PEP 446).
 from __future__ import annotations
 
 import builtins
+from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOSPC
 from os import (
     O_APPEND,
     O_CREAT,
@@ -65,6 +66,23 @@ except ImportError:  # macOS
     fdatasync = fsync
 
 open = builtins.open
+
+# Why names may not be durable although the file system could do that.
+_SERIOUS = (EDQUOT, EIO, EMFILE, ENFILE, ENOSPC)
+
+
+def sync_names(path: str) -> None:
+    """Make the names in a folder durable; file systems that cannot do that are let be. Raises OSError."""
+    try:
+        fd = open_handle(path or ".", O_RDONLY | O_DIRECTORY)
+        try:
+            fsync(fd)
+        finally:
+            close(fd)
+    except OSError as error:
+        if error.errno in _SERIOUS:
+            raise
+
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

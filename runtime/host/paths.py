@@ -46,10 +46,12 @@ def slug(name: str) -> str:
 
 
 def make_private(path: str) -> None:
-    """Create a folder that only its owner can read and git ignores. Raises OSError."""
+    """Create a folder that only its owner can read and git ignores, durably. Raises OSError."""
     if files.isdir(path):
         return
     files.makedirs(path, mode=0o700, exist_ok=True)
+    # Before a run moves into it: a folder that a loss of power removes takes what is in it along.
+    files.sync_names(os.path.dirname(path))
     with files.open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
         file.write("*\n")
 

@@ -20,7 +20,6 @@ from ..host.paths import ROOT
 from ..host.screen import Screen, printable
 from ..journal.agent_activity import PERMIT, REJECT
 from ..journal.events import AgentActed
-from ..journal.journal import sync_folder
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import EffectHistory, RunHistory
 from ..runs import locks
@@ -191,13 +190,13 @@ def _post(path: str, content: dict[str, Any]) -> None:
             files.link(scratch, path)
         finally:
             files.unlink(scratch)
+        files.sync_names(folder)
     except FileExistsError:
         message = "the question was answered already"
         raise Failure("answered-already", message) from None
     except OSError as error:
         message = f"cannot write {path}: {reason(error)}"
         raise Failure("cannot-write", message) from None
-    sync_folder(folder)
 
 
 def _wake(mailbox: Mailbox) -> None:

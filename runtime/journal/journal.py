@@ -47,7 +47,6 @@ __all__ = [
     "pack",
     "seal",
     "set_aside",
-    "sync_folder",
     "to_json",
     "unpack",
     "unseal",
@@ -98,19 +97,32 @@ def _digest(data: bytes) -> str:
 
 
 class Blobs:
-    """Strings kept by the hash of their content in a folder, each once."""
+    """Strings kept by the hash of their content in a folder, each once; durable after `sync`."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        # The names of those that were stored here; another process may have died before it synced its own.
+        self._stored: set[str] = set()
+        self._is_unsynced = False
 
     def store(self, text: str) -> dict[str, Any]:
-        """Store `text` durably and return the reference to it. Raises JournalError."""
+        """Store `text` and return the reference to it. Raises JournalError."""
         data = text.encode("utf-8", "surrogatepass")
         name = _digest(data)
         path = os.path.join(self.folder, name)
-        if not self._holds(path, len(data)):
-            write_file(path, data, mode=0o600)
+        if name not in self._stored:
+            if not self._holds(path, len(data)):
+                write_file(path, data, mode=0o600)
+            self._stored.add(name)
+            self._is_unsynced = True
         return {"$blob": name, "size": len(data)}
+
+    def sync(self) -> None:
+        """Make the names of what was stored durable. Raises OSError."""
+        if self._is_unsynced:
+            files.sync_names(self.folder)
+            files.sync_names(os.path.dirname(self.folder))
+            self._is_unsynced = False
 
     def fetch(self, name: str, size: int) -> str:
         """The text kept as `name`. Raises BlobError where it is missing or not what was kept."""
@@ -184,20 +196,6 @@ def check_room(folder: str) -> None:
     finally:
         with suppress(OSError):
             files.unlink(path)
-
-
-def sync_folder(path: str) -> None:
-    """Make the names in a folder durable; file systems that cannot do that are let be."""
-    try:
-        fd = files.open_handle(path or ".", files.O_RDONLY | files.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        files.fsync(fd)
-    except OSError:
-        pass
-    finally:
-        files.close(fd)
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -298,6 +296,7 @@ class Journal:
         self._wake()
         length = self._size, self.lines
         try:
+            self.blobs.sync()  # before the events that refer to them
             files.fdatasync(self._fd)
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None

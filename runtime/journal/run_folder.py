@@ -15,7 +15,7 @@ from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, open_regul
 from . import active_time
 from .codec import KIND, unseal
 from .events import Event, RunEnd, RunStart
-from .journal import Blobs, Journal, check_room, set_aside, sync_folder, write_file
+from .journal import Blobs, Journal, JournalError, check_room, set_aside, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,9 +214,24 @@ class RunFolder:
         files.unlink(self.place(name))
 
     def sync(self) -> None:
-        """Make the names of the run and its documents durable."""
-        sync_folder(self.path)
-        sync_folder(os.path.dirname(self.path))
+        """Make the names of the run and its documents durable. Raises JournalError."""
+        try:
+            files.sync_names(self.path)
+            files.sync_names(os.path.dirname(self.path))
+        except OSError as error:
+            raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
+
+    def settle(self) -> None:
+        """Make durable what another process has left: it may have died before that. Raises JournalError."""
+        try:
+            handle = files.open_handle(self.journal, files.O_RDWR)
+            try:
+                files.fdatasync(handle)
+            finally:
+                files.close(handle)
+        except OSError as error:
+            raise JournalError(f"cannot write {self.journal}: {reason(error)}") from None
+        self.sync()
 
     # --- facts ---------------------------------------------------------------------------------
 
@@ -240,8 +255,10 @@ class RunFolder:
         try:
             with open_regular(self.journal) as file:
                 return not file.readline(_LONGEST_START).endswith(b"\n")
-        except OSError:
+        except FileNotFoundError:
             return True
+        except OSError:
+            return False  # it cannot be read now, which says nothing
 
     def about(self) -> dict[str, Any]:
         """Facts about the run: program, path, script from its journal; pid, scope … from its lock file."""

@@ -6,7 +6,7 @@ something has failed. Must not be in here: where a failure is shown (`report`, `
 
 from __future__ import annotations
 
-from errno import EIO, ENOSPC
+from errno import EIO, EMFILE, ENFILE, ENOSPC
 
 from ...ir.diagnostics import CompileError, Diagnostic, FaultKind, in_order, render_all, to_json
 from ...ir.spans import Source, Span
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_MORE = "allow more, for example with `ulimit -n 4096`, or end other programs"
+
+
 def exit_code(error: BaseException) -> int:
     """The exit code of a command that ended with this exception."""
     match error:
@@ -48,7 +51,7 @@ def exit_code(error: BaseException) -> int:
             return EXIT_PIPE
         case _ if _is_of_stream(error) and error.args[:1] == (EIO,):  # OSError, termios.error: no terminal
             return EXIT_HANGUP
-        case _ if _is_disk_full(error):
+        case _ if _is_disk_full(error) or _is_out_of_handles(error):
             return EXIT_FAILURE
         case _:
             return EXIT_INTERNAL
@@ -57,7 +60,7 @@ def exit_code(error: BaseException) -> int:
 def is_internal(error: BaseException) -> bool:
     """Whether the exception is a defect of llc: caused neither by the user nor by the system."""
     expected = (KeyboardInterrupt, Interrupted, UserError, JournalError, CompileError)
-    return not isinstance(error, expected)
+    return not isinstance(error, expected) and not _is_out_of_handles(error)
 
 
 def _is_of_stream(error: BaseException) -> bool:
@@ -67,6 +70,10 @@ def _is_of_stream(error: BaseException) -> bool:
 
 def _is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and _is_of_stream(error) and error.errno == ENOSPC
+
+
+def _is_out_of_handles(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (EMFILE, ENFILE)
 
 
 def diagnostics(error: BaseException) -> tuple[Sequence[Diagnostic], Sequence[Source]]:
@@ -80,6 +87,10 @@ def diagnostics(error: BaseException) -> tuple[Sequence[Diagnostic], Sequence[So
             return error.diagnostics, error.sources
         case OSError() if _is_disk_full(error):
             return [Diagnostic("cannot-write", f"cannot write to standard output: {reason(error)}")], ()
+        case OSError() if _is_out_of_handles(error):
+            return [
+                Diagnostic("too-few-descriptors", f"llc cannot open a file: {reason(error)}", help=_MORE)
+            ], ()
         case _:
             return (), ()
 
@@ -130,6 +141,8 @@ def as_error(error: BaseException, target: str) -> dict[str, Any]:
             place = error.sources[0].path if error.sources else target
             kind, message = "invalid-loop", f"{count} error{'' if count == 1 else 's'} in {place}"
             more["diagnostics"] = [to_json(one) for one in in_order(error.diagnostics)]
+        case _ if _is_out_of_handles(error):
+            kind, message, help = "too-few-descriptors", f"llc cannot open a file: {reason(error)}", _MORE
         case _:
             kind, message = "internal", "internal error"
     return {"kind": kind, "message": message, "span": None, "help": help, **more}

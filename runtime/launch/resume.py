@@ -108,6 +108,7 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
     scope = [] if script else program_diff.scopes(folder, image, start if values.accept_changes else None)
     lock = yield from command.store.taking_over(folder, scope, about, command.queue(interrupt), command.ours)
     try:
+        folder.settle()
         resumption = Resumption(folder, command.warn, command.tier)
         end = resumption.history.end
         if end is not None:

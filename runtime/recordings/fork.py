@@ -220,7 +220,7 @@ def _create(
         folder.write(folder.image_name, program_file.of(image))
         data = b"".join(journals.seal(wire) for wire in wires)
         journals.write_file(folder.journal, data, mode=0o600)
-        journals.sync_folder(folder.path)
+        folder.sync()
     except BaseException:
         folder.discard()
         raise
@@ -285,4 +285,4 @@ def _share_texts(events: list[dict[str, Any]], source: str, target: str) -> None
                 files.chmod(here, 0o600)
             except OSError:
                 raise Failure("damaged-record", f"a text that the run shares is lost: {there}") from None
-    journals.sync_folder(target)
+    files.sync_names(target)

@@ -494,6 +494,22 @@ def test_a_start_that_was_cut_off_is_no_run(project: Path) -> None:
     assert not husk.exists()
 
 
+def test_a_run_whose_journal_cannot_be_read_stays(project: Path) -> None:
+    """That it cannot be read now is no reason to remove it: too few handles, an error of the disk."""
+    target = cut_run(project, before_end_of(3))
+    (journal,) = target.glob("*.events.jsonl")
+    content = journal.read_bytes()
+    for left in target.glob("*.state.json"):
+        left.unlink()
+    journal.unlink()
+    os.mkfifo(journal)
+    assert run().status == "success"
+    assert target.exists()
+    journal.unlink()
+    journal.write_bytes(content)
+    assert resume("job")["status"] == "success"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_of_a_start_leaves_no_husk(project: Path, number: int) -> None:
     """From when its folder is there, a run that is stopped exits 130 and can be resumed."""

@@ -29,3 +29,8 @@ def test_every_link_leads_to_a_heading() -> None:
         assert not anchor or anchor in {
             re.sub(r"[^a-z -]", "", line.lower()).replace(" ", "-") for line in headings
         }
+
+
+def test_the_number_of_changes_that_the_simulation_finds() -> None:
+    text = (ROOT / "tests" / "simulation" / "mutants.py").read_text()
+    assert f"makes {len(re.findall(r'^    .[a-z-]+.: [(]$', text, re.MULTILINE))} changes" in TEXT

@@ -1,0 +1,295 @@
+"""Changes that break the protocol of runs, each of which the simulation must find.
+
+`cd tests && python -m simulation.mutants [NAME…]` copies the package, makes one change after the other,
+simulates until a promise is broken, and prints the table. The exit code is 1 if a change was not found.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+# How many histories are simulated at most with one change.
+HISTORIES = 1500
+ROOT = Path(__file__).resolve().parents[2]
+
+# Name: what is wrong then; file; text; text instead.
+MUTANTS: dict[str, tuple[str, str, str, str]] = {
+    "sync-nothing": (
+        "the journal is not synced",
+        "runtime/journal/journal.py",
+        "            files.fdatasync(self._fd)\n",
+        "            pass\n",
+    ),
+    "start-unsynced": (
+        "an action starts before its start is on disk",
+        "runtime/execution/driver.py",
+        "        if row.acts:\n            self._record.sync()\n",
+        "        if row.acts:\n            self._record.flush()\n",
+    ),
+    "start-first": (
+        "an action starts, then its start is synced",
+        "runtime/execution/driver.py",
+        "        if begun or self._record.is_unsynced:\n",
+        "        self._start(begun)\n        if begun or self._record.is_unsynced:\n",
+    ),
+    "parallel-unsynced": (
+        "actions side by side start before that is on disk",
+        "runtime/execution/driver.py",
+        "            yield Apart(self._record.sync)\n            self._record.save_length()\n",
+        "            self._record.flush()\n",
+    ),
+    "end-unsynced": (
+        "a run has ended before that is on disk",
+        "runtime/execution/driver.py",
+        "(outcome.to_event())\n        yield Apart(self._record.sync)\n",
+        "(outcome.to_event())\n        self._record.flush()\n        yield None\n",
+    ),
+    "result-unrecorded": (
+        "results of actions that run alone are not recorded",
+        "runtime/execution/driver.py",
+        "            raise\n        self._log.end(effect, result)\n",
+        "            raise\n",
+    ),
+    "folder-unsynced": (
+        "the folder of a new run is not synced",
+        "runtime/launch/run.py",
+        "    journal.sync()\n    folder.sync()\n",
+        "    journal.sync()\n",
+    ),
+    "resume-unsettled": (
+        "a resume relies on what is not on disk",
+        "runtime/launch/resume.py",
+        "        folder.settle()\n",
+        "",
+    ),
+    "names-ignored": (
+        "an error in syncing names is ignored",
+        "runtime/host/files.py",
+        "        if error.errno in _SERIOUS:\n            raise\n",
+        "        pass\n",
+    ),
+    "history-unsynced": (
+        "the folder of ended runs is made, but not synced",
+        "runtime/host/paths.py",
+        "    files.sync_names(os.path.dirname(path))\n",
+        "",
+    ),
+    "texts-unsynced": (
+        "long outputs are not synced",
+        "runtime/journal/journal.py",
+        "                write_file(path, data, mode=0o600)\n            self._stored",
+        "                write_file(path, data, False, 0o600)\n            self._stored",
+    ),
+    "text-names": (
+        "the names of long outputs are not synced",
+        "runtime/journal/journal.py",
+        "            self.blobs.sync()  # before the events that refer to them\n",
+        "",
+    ),
+    "text-names-known": (
+        "a long output that is there counts as synced",
+        "runtime/journal/journal.py",
+        "            self._stored.add(name)\n            self._is_unsynced = True\n",
+        "                self._is_unsynced = True\n            self._stored.add(name)\n",
+    ),
+    "texts-unwritten": (
+        "long outputs are not stored",
+        "runtime/journal/journal.py",
+        "            if not self._holds(path, len(data)):\n",
+        "            if False:\n",
+    ),
+    "file-in-place": (
+        "files are written in place",
+        "runtime/journal/journal.py",
+        '    scratch = os.path.join(folder, f".{name[:100]}.{processes.getpid()}.new")\n',
+        "    scratch = path\n",
+    ),
+    "short-write": (
+        "a write of a part counts as one of all",
+        "runtime/journal/journal.py",
+        "    while done < len(data):\n        done += files.write(fd, memoryview(data)[done:])\n",
+        "",
+    ),
+    "not-appended": (
+        "a resumed journal is written from its beginning",
+        "runtime/journal/journal.py",
+        "files.O_WRONLY | files.O_APPEND | flags, 0o600)",
+        "files.O_WRONLY | flags, 0o600)",
+    ),
+    "not-cut": (
+        "what is damaged stays in the journal",
+        "runtime/journal/journal.py",
+        "            file.truncate(offset)\n",
+        "",
+    ),
+    "cut-too-much": (
+        "a repair takes a line too much",
+        "runtime/launch/resume.py",
+        "folder.set_aside(position.cut)",
+        "folder.set_aside(position.cut - 60)",
+    ),
+    "no-checksum": (
+        "checksums of lines are not compared",
+        "runtime/journal/codec.py",
+        ' or tail != b\',"crc":"%08x"}\' % zlib.crc32(body):\n',
+        ":\n",
+    ),
+    "any-checkpoint": (
+        "a checkpoint is used although the journal does not reach it",
+        "runtime/recovery/checkpoint_reader.py",
+        "if run.has_line_end(offset, crc):",
+        "if True:",
+    ),
+    "no-lock": (
+        "runs are driven without their lock",
+        "runtime/runs/locks.py",
+        "            if _try_flock(fd, files.LOCK_EX):\n                break\n",
+        "            break\n",
+    ),
+    "lock-given-up": (
+        "a run that is live is taken over",
+        "runtime/runs/locks.py",
+        '                raise Failure("run-is-live", f"{run.id} is still running")\n',
+        "                break\n",
+    ),
+    "lock-closed": (
+        "a resumed run lets go of its lock at once",
+        "runtime/launch/resume.py",
+        "    try:\n        folder.settle()\n",
+        "    try:\n        lock.close()\n        folder.settle()\n",
+    ),
+    "lock-early": (
+        "the lock is released before the run has moved to the history",
+        "runtime/launch/command.py",
+        "                self.folder.finish()\n                lock.close()\n",
+        "                lock.close()\n                self.folder.finish()\n",
+    ),
+    "no-scope": (
+        "paths of other runs do not matter",
+        "runtime/runs/locks.py",
+        "        held = [path for path in _paths(about) for mine in wanted if overlap(mine, path)]\n",
+        "        held = []\n",
+    ),
+    "no-gate": (
+        "two starts look at the runs at the same time",
+        "runtime/runs/locks.py",
+        "        try:\n            _flock(self._fd, files.LOCK_EX)\n        except",
+        "        try:\n            pass\n        except",
+    ),
+    "queue-ignored": (
+        "a run leaves the queue before its turn",
+        "runtime/runs/locks.py",
+        "                if not others:\n                    lock.tell(queued=None",
+        "                if True:\n                    lock.tell(queued=None",
+    ),
+    "queue-deadlock": (
+        "queued runs wait for each other",
+        "runtime/runs/locks.py",
+        "                    if not other.is_queued or other.ticket < ticket\n",
+        "",
+    ),
+    "leftovers": (
+        "a resume does not end what is still running",
+        "runtime/recovery/in_doubt.py",
+        "        if recorded is None or not recorded.is_started or recorded.is_finished:\n",
+        "        if True:\n",
+    ),
+    "finished-again": (
+        "a finished action counts as one in doubt",
+        "runtime/journal/run_history.py",
+        "        effect.is_finished = True\n",
+        "        effect.is_finished = effect.seq != 2\n",
+    ),
+    "swept": (
+        "a run whose journal cannot be read is removed",
+        "runtime/journal/run_folder.py",
+        "        except FileNotFoundError:\n            return True\n        except OSError:\n"
+        "            return False  # it cannot be read now, which says nothing\n",
+        "        except OSError:\n            return True\n",
+    ),
+    "length-kept": (
+        "the length of a journal from before a repair is kept",
+        "runtime/launch/resume.py",
+        "    active_time.discard(folder.path)  # the event",
+        "    # the event",
+    ),
+    "secrets": (
+        "secrets are not known",
+        "runtime/launch/command.py",
+        "        secrets.begin(names)\n",
+        "",
+    ),
+    "no-files": (
+        "too few handles are a defect of llc",
+        "runtime/launch/failures.py",
+        "    return isinstance(error, OSError) and error.errno in (EMFILE, ENFILE)\n",
+        "    return False\n",
+    ),
+}
+
+
+def main(names: list[str]) -> int:
+    chosen = names or list(MUTANTS)
+    missed = 0
+    with TemporaryDirectory() as folder:
+        package = Path(folder) / "llc"
+        _copy(package)
+        print(f"{'change':18} {'found by':68} {'seconds':>7}")
+        for name in chosen:
+            why, file, old, new = MUTANTS[name]
+            path = package / file
+            text = path.read_text("utf-8")
+            if text.count(old) != 1:
+                print(f"{name:18} cannot be made: {file} has the text {text.count(old)} times")
+                missed += 1
+                continue
+            path.write_text(text.replace(old, new), "utf-8")
+            begun = time.monotonic()
+            try:
+                found = _first_failure(folder, package)
+            finally:
+                path.write_text(text, "utf-8")
+            missed += found is None
+            print(
+                f"{name:18} {(found or f'NOT FOUND: {why}')[:68]:68} {time.monotonic() - begun:7.1f}",
+                flush=True,
+            )
+    print(f"{len(chosen) - missed} of {len(chosen)} found")
+    return int(missed > 0)
+
+
+def _copy(package: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for part in ("frontend", "ir", "vm", "runtime", "stdlib", "tests/simulation"):
+        shutil.copytree(ROOT / part, package / part, ignore=ignored)
+    shutil.copy(ROOT / "__init__.py", package)
+
+
+def _first_failure(folder: str, package: Path) -> str | None:
+    """How the simulation finds the change in the package; None if it does not."""
+    command = [sys.executable, "-m", "simulation", "--count", str(HISTORIES), "--one"]
+    done = subprocess.run(
+        command,
+        cwd=package / "tests",
+        env={**os.environ, "PYTHONPATH": folder},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    if done.returncode == 0:
+        return None
+    first = next((line for line in lines if line.startswith("seed ")), "")
+    if not first:
+        return f"it does not start: {(done.stderr.splitlines() or ['?'])[-1]}"
+    return f"{first.partition(':')[0]}: {lines[-1]}" if "Traceback" in first else first
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

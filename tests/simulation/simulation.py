@@ -1,0 +1,584 @@
+"""One simulated history: runs, operators, faults, and the oracles that watch all the time.
+
+`Simulation(seed).run()` builds a machine, starts runs, injects the faults of its plan and resumes what is
+left until every run has ended. It raises Violation where a promise of `spec/promises.md` is broken. The plan
+follows from the seed; `kept` keeps only some of it, which is how a failure is made small.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import signal
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
+from random import Random
+from typing import Any
+
+from llc.runtime.host import keeper, protocol
+from llc.runtime.host.coroutines import alone
+from llc.runtime.host.paths import HISTORY
+from llc.runtime.journal.codec import unseal
+from llc.runtime.journal.events import NoteEvent
+from llc.runtime.journal.journal import Blobs, unpack
+from llc.runtime.journal.reader import read
+from llc.runtime.journal.run_folder import JOURNAL_SUFFIX, RunFolder
+from llc.runtime.launch import failures
+from llc.runtime.launch.command import Command
+from llc.runtime.launch.report import Report
+from llc.runtime.launch.resume import take_up
+from llc.runtime.launch.run import start
+from llc.runtime.launch.stop_signals import StopSignals
+from llc.runtime.project.limits import Bounds
+from llc.runtime.project.options import Values
+from llc.runtime.runs.locks import unfinished
+from llc.runtime.runs.runs import runs_in
+
+from . import programs
+from .disk import Node
+from .host import PROJECT, Machine, OpenFile, SimulatedHost
+from .scheduler import Killed, Process, Scheduler, Stuck
+
+SECRET = "s3cr3t-4711-token"
+# Virtual seconds in which a run must end once no more faults happen.
+PATIENCE = 3600.0
+# Faults happen before this many calls of the host; a short run takes about a thousand.
+SPAN = 4000
+KINDS = (
+    *["kill"] * 6,
+    *["kill-any"] * 2,
+    *["power"] * 4,
+    "freeze",
+    "terminate",
+    "second",
+    "full",
+    "broken",
+    "handles",
+    "clock",
+    "slow",
+)
+ERRORS = {"full": errno.ENOSPC, "broken": errno.EIO, "handles": errno.EMFILE}
+# Which calls fail.
+_FAILING = {
+    "full": ("write", "name"),
+    "broken": ("write", "sync", "truncate"),
+    "handles": ("open",),
+}
+
+
+class Violation(Exception):
+    """A promise is broken."""
+
+
+class Fault:
+    """at: the call of the host at which it happens."""
+
+    def __init__(self, at: int, kind: str, amount: float) -> None:
+        self.at = at
+        self.kind = kind
+        self.amount = amount
+
+    def __str__(self) -> str:
+        return f"{self.kind} at call {self.at}"
+
+
+class Action:
+    """An action as the world outside saw it."""
+
+    def __init__(self, effect: str, key: str, process: Process) -> None:
+        self.effect = effect
+        self.key = key
+        self.process = process
+        self.has_ended = False
+
+
+class Wanted:
+    """A run that the operator wants to end. used: the actions whose results it has used."""
+
+    def __init__(self, program: str, copy: int) -> None:
+        self.program = program
+        self.name = f"{program}-{copy}"
+        self.image = programs.image_of(program, copy)
+        self.actions: list[Action] = []
+        self.used: set[str] = set()
+        self.is_over = False
+        self.attempts = 0
+        self.next_at = 0.0
+        # The most of its journal that was ever on disk, by folder: a start that did not act may be lost.
+        self.durable: dict[str, bytes] = {}
+
+
+class Simulation:
+    """seed: of all choices. kept: numbers of the faults of the plan that happen, None for all.
+
+    error: what was wrong in the end, None for nothing.
+    """
+
+    error: BaseException | None = None
+
+    def __init__(self, seed: int, kept: Sequence[int] | None = None, without_faults: str = "") -> None:
+        self.seed = seed
+        random = Random(seed)
+        self.scheduler = Scheduler(Random(random.random()))
+        self.machine = Machine(self.scheduler)
+        self.trace: list[str] = []
+        names = list(programs.TEXTS)
+        chosen = [random.choice(names) for _ in range(random.choice((1, 1, 2)))]
+        if without_faults:
+            chosen = [without_faults]
+        self.runs = [Wanted(name, copy) for copy, name in enumerate(chosen)]
+        count = 0 if without_faults else random.choice((1, 2, 3, 5, 8))
+        span = random.choice((100, 300, 1000, SPAN))
+        plan = [Fault(random.randrange(1, span), random.choice(KINDS), random.random()) for _ in range(count)]
+        self.plan = sorted(plan, key=lambda fault: fault.at)
+        wanted = range(len(plan)) if kept is None else kept
+        self.faults = [self.plan[number] for number in wanted]
+        self.injected = 0
+        self._failing: tuple[str, int] | None = None
+        self._quiet_since = 0.0
+        # Whether an action has another result than without faults.
+        self._is_disturbed = False
+        self._problem: BaseException | None = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        machine, disk = self.machine, self.machine.disk
+        machine.programs = {"act": self._act, "bash": self._bash}
+        machine.fail = self._fail
+        machine.on_spawn = self._check_spawn
+        machine.on_write = self._check_write
+        self.scheduler.on_call = self._on_call
+        root = disk.root
+        for path in ("bin", "dev", "tmp", "project", "project/.loops"):
+            folder = root
+            *above, name = path.split("/")
+            for part in above:
+                folder = folder.names[part]
+            node = Node(stat.S_IFDIR, 0o755, 0.0)
+            disk.change((folder, name, node))
+        for name in machine.programs:
+            disk.change((root.names["bin"], name, Node(stat.S_IFREG, 0o755, 0.0)))
+        for change in disk.changes:
+            change.apply()
+        disk.changes.clear()
+
+    # --- the whole history ------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Raises Violation."""
+        self.scheduler.after(0.0, self._operate)
+        try:
+            self.scheduler.run(self._is_over)
+        except Stuck as error:
+            raise Violation(str(error)) from None
+        finally:
+            for process in self.scheduler.living():
+                self.scheduler.end(process, 9)
+        if self._problem is not None:
+            raise self._problem
+        self._check_end()
+
+    def _is_over(self) -> bool:
+        return self._problem is not None or all(run.is_over for run in self.runs)
+
+    def _operate(self) -> None:
+        """Once in a while: start and resume what is not driven; give up on what takes too long."""
+        if not self.faults:
+            if not self._quiet_since:
+                self._quiet_since = self.scheduler.now
+            if self.scheduler.now - self._quiet_since > PATIENCE:
+                waiting = ", ".join(run.name for run in self.runs if not run.is_over)
+                self._fails(f"{waiting} did not end within {PATIENCE:g} s without faults")
+        for run in self.runs:
+            driven = any(process.about.get("run") is run for process in self.scheduler.living())
+            if not run.is_over and not driven and run.next_at <= self.scheduler.now:
+                self._start(run)
+        self.scheduler.after(self.scheduler.random.choice((0.05, 0.5, 5.0)), self._operate)
+
+    def _start(self, run: Wanted, is_second: bool = False) -> None:
+        """Another process that drives the run; a second one only resumes it."""
+        run.attempts += 1
+        env = {
+            b"PATH": b"/bin",
+            b"HOME": b"/project",
+            b"DEPLOY_TOKEN": SECRET.encode(),
+            b"PWD": PROJECT.encode(),
+        }
+        process = self.scheduler.new_process(None, env)
+        process.about |= {"cwd": PROJECT, "run": run, "is_second": is_second}
+        process.is_llc = True
+        process.name = f"llc {run.name} #{run.attempts}"
+        for number in range(3):
+            process.handles[number] = self._null()
+        self._tell(f"start {process.name} (pid {process.pid})")
+        self.scheduler.start(process, lambda: self._drive(process, run))
+
+    def _null(self) -> OpenFile:
+        return OpenFile(self.machine, self.machine.null, 2)
+
+    def _drive(self, process: Process, run: Wanted) -> int:
+        """The main program of llc: run, or resume what there is."""
+        values = Values(run.name, quiet=True, no_input=True, queue=self.scheduler.random.random() < 0.5)
+        command = Command(values, Report(values, is_silent=True))
+        try:
+            with StopSignals(False) as interrupt:
+                command.choose_tier()
+                command.configure()
+                folder = self._folder(run)
+                if folder is None:
+                    if process.about["is_second"]:
+                        return 1
+                    command.bounds = Bounds.asked(values)
+                    command.bounds.apply()
+                    steps = start(command, "", run.image, interrupt)
+                elif folder == "ended":
+                    run.is_over = True
+                    return 0
+                else:
+                    steps = take_up(command, folder, interrupt)
+                ended = alone(steps)
+        except Killed:
+            raise
+        except Violation as error:
+            self._problem = error
+            return 70
+        except BaseException as error:
+            return self._failed(process, run, command, error)
+        self._tell(f"{process.name} ended: {ended.status}")
+        if ended.status != "interrupted":
+            # Its user has been told: whatever happens now, nothing of it is performed again.
+            self._check_told(run)
+            run.used |= {action.key for action in run.actions}
+            run.is_over = not self.faults or self.scheduler.random.random() < 0.5
+            if not run.is_over:
+                self.faults.insert(0, Fault(0, "power", 0.0))
+        return 0
+
+    def _failed(self, process: Process, run: Wanted, command: Command, error: BaseException) -> int:
+        shown = failures.of_run(error, command.folder) if isinstance(error, Exception) else error
+        self._tell(f"{process.name} failed: {type(shown).__name__}: {shown}")
+        if failures.is_internal(shown):
+            error.add_note(f"in {process.name}")
+            self._problem = error
+        return 1
+
+    def _folder(self, run: Wanted) -> Any:
+        """The run's folder, "ended" if it is in the history, None where there is nothing."""
+        for _ in range(2):  # it may end between the two looks
+            if any(folder.name == run.name for folder in runs_in("", HISTORY)):
+                return "ended"
+            found = [folder for folder in unfinished("") if folder.name == run.name]
+            if found:
+                return found[0]
+        if run.actions:
+            raise Violation(f"{run.name} is lost, although it has acted")
+        return None
+
+    # --- actions ------------------------------------------------------------------------------------
+
+    def _bash(self, machine: Machine, process: Process, words: list[str]) -> int:
+        return self._act(machine, process, words[2].split())
+
+    def _act(self, machine: Machine, process: Process, words: list[str]) -> int:
+        """What the action does to the world, seen from the outside."""
+        _, key, seconds, code, size, *after = words
+        effect = process.env[b"LLC_EFFECT_ID"].decode()
+        run = next(run for run in self.runs if effect.startswith(run.name))
+        again = [action for action in run.actions if action.key == key]
+        self._tell(f"act {key} (effect {effect}, pid {process.pid}){' again' if again else ''}")
+        if key in run.used:
+            raise self._fails(f"{key} of {run.name} is performed again, although its result was used")
+        if any(action.process.is_alive for action in again):
+            raise self._fails(f"{key} of {run.name} is performed twice at once")
+        for other in self.runs:
+            if other is not run and any(self._is_driven(action) for action in other.actions):
+                raise self._fails(f"{key} of {run.name} is performed during one of {other.name}")
+        others = {action.effect for action in again} - {effect}
+        if others:
+            raise self._fails(f"{key} of {run.name} has the ids {effect} and {', '.join(others)}")
+        run.used |= set(after)
+        action = Action(effect, key, process)
+        run.actions.append(action)
+        files = host.files
+        text = f"{key}: {SECRET}\n".encode() + b"x" * int(size)
+        half = len(text) // 2
+        files.write(1, text[:half])
+        self.scheduler.wait(lambda: False, float(seconds))
+        files.write(1, text[half:])
+        action.has_ended = True
+        return int(code)
+
+    @staticmethod
+    def _is_driven(action: Action) -> bool:
+        """Whether it goes on, and the process that has started it lives: its run has its paths."""
+        return action.process.is_alive and action.process.parent is not None
+
+    # --- faults ---------------------------------------------------------------------------------------
+
+    def _on_call(self) -> None:
+        if self._problem is not None:
+            raise Killed
+        while self.faults and self.faults[0].at <= self.scheduler.calls:
+            self._inject(self.faults.pop(0))
+
+    def _inject(self, fault: Fault) -> None:
+        scheduler, machine = self.scheduler, self.machine
+        self.injected += 1
+        drivers = [process for process in scheduler.living() if process.is_llc]
+        target = drivers[int(fault.amount * len(drivers))] if drivers else None
+        self._tell(f"fault: {fault}{'' if target is None else f', {target.name}'}")
+        match fault.kind:
+            case "kill" if target is not None:
+                scheduler.end(target, signal.SIGKILL)
+            case "kill-any":
+                living = scheduler.living()
+                if living:
+                    victim = living[int(fault.amount * len(living))]
+                    self._is_disturbed = self._is_disturbed or not victim.is_llc
+                    scheduler.end(victim, signal.SIGKILL)
+            case "power":
+                machine.lose_power()
+                self._check_disk()
+            case "freeze" if target is not None:
+                target.is_stopped = True
+                scheduler.after(fault.amount * 20, lambda: setattr(target, "is_stopped", False))
+            case "terminate" if target is not None:
+                machine.send(target, signal.SIGTERM)
+            case "second" if target is not None:
+                self._start(target.about["run"], is_second=True)
+            case "full" | "broken" | "handles":
+                # That an action cannot be started is a result, too.
+                self._is_disturbed = self._is_disturbed or fault.kind == "handles"
+                self._failing = fault.kind, scheduler.calls + int(fault.amount**3 * 200)
+            case "clock":
+                machine.wall += (fault.amount - 0.5) * 7200
+            case "slow":
+                scheduler.now += fault.amount * 30
+
+    def _fail(self, call: str) -> int | None:
+        process = self.scheduler.process
+        if self._failing is None or process is None or not process.is_llc:
+            return None
+        kind, until = self._failing
+        if self.scheduler.calls > until:
+            self._failing = None
+            return None
+        return ERRORS[kind] if call in _FAILING[kind] else None
+
+    # --- oracles --------------------------------------------------------------------------------------
+
+    def _fails(self, text: str) -> Violation:
+        self._problem = self._problem or Violation(text)
+        return Violation(text)
+
+    def _tell(self, text: str) -> None:
+        self.trace.append(f"{self.scheduler.now - 1000:10.3f} s, call {self.scheduler.calls:5}: {text}")
+
+    def _run_folders(self) -> dict[str, Node]:
+        loops = self.machine.disk.root.names["project"].names.get(".loops")
+        running = None if loops is None else loops.names.get(".running")
+        return {} if running is None else {n: node for n, node in running.names.items() if node.is_folder}
+
+    def _journal(self, folder: Node) -> Node | None:
+        return next((node for name, node in folder.names.items() if name.endswith(".events.jsonl")), None)
+
+    def _check_spawn(self, process: Process) -> None:
+        """What is started is on disk: its start, all results before it, and the names that lead there."""
+        effect = process.env.get(b"LLC_EFFECT_ID", b"").decode()
+        run_id, _, seq = effect.rpartition("/")
+        folder = self.machine.disk.root
+        for name in ("project", ".loops", ".running", run_id):
+            found = folder.durable_names.get(name)
+            if found is None:
+                raise self._fails(
+                    f"effect {effect} starts, and the folder `{name}` of its run is not on disk"
+                )
+            folder = found
+        journal = next((n for k, n in folder.durable_names.items() if k.endswith(".events.jsonl")), None)
+        if journal is None:
+            raise self._fails(f"effect {effect} starts, and its journal is not on disk")
+        lines = [unsealed(line) for line in journal.synced.split(b"\n")[:-1]]
+        if None in lines:
+            raise self._fails(f"the journal of {run_id} is damaged on disk when effect {effect} starts")
+        kinds = [(line["event"], line.get("seq")) for line in lines if line is not None]
+        if ("action_start", int(seq)) not in kinds:
+            raise self._fails(f"effect {effect} starts, and its start is not on disk")
+        seen = [unsealed(line) for line in bytes(journal.data).split(b"\n")[:-1]]
+        done = {line["seq"] for line in seen if line and line["event"] == "action_complete"}
+        missing = done - {number for kind, number in kinds if kind == "action_complete"}
+        if missing:
+            raise self._fails(f"effect {effect} starts, and the results of {missing} are not on disk")
+        if int(seq) in done:
+            raise self._fails(f"effect {effect} starts, and its result is in the journal")
+
+    def _check_write(self, process: Process | None, node: Node) -> None:
+        """Only the owner writes into the folder of a run, and what was on disk of the journal stays."""
+        if process is None or not process.is_llc:
+            return
+        for name, folder in self._run_folders().items():
+            if node not in folder.names.values():
+                continue
+            lock = folder.names.get("lock")
+            owner = None if lock is None else lock.exclusive
+            if node is not lock and (owner is None or owner not in process.handles.values()):
+                raise self._fails(f"{process.name} writes into {name} without its lock")
+            journal = self._journal(folder)
+            if node is journal:
+                run = next(run for run in self.runs if name.startswith(run.name))
+                kept = run.durable.get(name, b"")
+                if not bytes(node.data).startswith(kept):
+                    raise self._fails(f"{process.name} changes what was on disk of the journal of {name}")
+                run.durable[name] = max(kept, _lines(node.synced), key=len)
+
+    def _check_told(self, run: Wanted) -> None:
+        """The end that a user is told is on disk."""
+        path = _place_of(self.machine, run)
+        folder = self.machine.disk.find(path, PROJECT)
+        journal = self._journal(folder)
+        if journal is None or b'{"event":"run_end"' not in journal.synced:
+            raise self._fails(f"{run.name} has ended, and that is not on disk")
+
+    def _check_disk(self) -> None:
+        """After a loss of power: what was on disk of the journals is there."""
+        for name, folder in self._run_folders().items():
+            journal = self._journal(folder)
+            run = next(run for run in self.runs if name.startswith(run.name))
+            if journal is not None and not bytes(journal.data).startswith(run.durable.get(name, b"")):
+                self._fails(f"the disk has lost a part of the journal of {name}")
+
+    def _check_end(self) -> None:
+        """Every run has ended as without faults, and no file has a secret."""
+        for path, node in self.machine.disk.files():
+            if SECRET.encode() in node.data:
+                raise Violation(f"{path} contains a secret")
+        if self._is_disturbed:
+            return
+        for run in self.runs:
+            found = record_of(self.machine, run)
+            expected = reference(run.program)
+            for name, value in expected.items():
+                if found[name] != value:
+                    raise Violation(
+                        f"{run.name}: {name} is {_short(found[name])}, and {_short(value)} without faults"
+                    )
+
+
+@lru_cache(4096)
+def unsealed(line: bytes) -> dict[str, Any] | None:
+    """As `unseal`, for oracles that look at the same lines again and again."""
+    return unseal(line)
+
+
+def _lines(data: bytes) -> bytes:
+    """The whole lines before the first damaged one."""
+    end = 0
+    for line in data.split(b"\n")[:-1]:
+        if unsealed(line) is None:
+            break
+        end += len(line) + 1
+    return data[:end]
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) < 300 else text[:300] + "…"
+
+
+def _place_of(machine: Machine, run: Wanted) -> str:
+    """The folder of a run."""
+    found = []
+    for place in (".loops/.history", ".loops/.running"):
+        with suppress(FileNotFoundError):
+            names = machine.disk.find(place, PROJECT).names
+            found += [
+                f"{place}/{name}"
+                for name, folder in names.items()
+                if name.startswith(run.name)
+                and any(file.endswith(JOURNAL_SUFFIX) and node.data for file, node in folder.names.items())
+            ]
+    if len(found) != 1:
+        raise Violation(f"{run.name} is there {len(found)} times")
+    return found[0]
+
+
+def record_of(machine: Machine, run: Wanted) -> dict[str, Any]:
+    """What the journal of an ended run says, without times and numbers that depend on chance."""
+    folder = RunFolder("", _place_of(machine, run))
+    results: dict[str, Any] = {}
+    commands: dict[int, str] = {}
+    last: dict[str, Any] = {}
+    notes: list[Any] = []
+    for event in read(folder.journal):
+        fields = unpack(event.wire, Blobs(folder.outputs).fetch)
+        kind = event.name
+        if kind == "action_start":
+            commands[fields["seq"]] = str(fields.get("command") or fields.get("args"))
+        elif kind == "action_complete":
+            result = fields.get("result") or fields
+            results[commands.get(fields["seq"], "?")] = _timeless(result)
+        elif isinstance(event, NoteEvent):
+            notes.append((kind, _timeless(fields), fields.get("loop") == run.name))
+        last = fields
+    end = {
+        name: last.get(name)
+        for name in ("status", "terminated_by", "final_state", "iterations", "steps", "value")
+    }
+    return {"end": end, "results": results, "notes": notes}
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _timeless(item)
+            for name, item in value.items()
+            if name not in ("duration_ms", "elapsed_ms", "ts", "seq", "crc", "event", "active_ms", "loop")
+        }
+    return value
+
+
+@cache
+def reference(program: str) -> dict[str, Any]:
+    """What the record of a program says when nothing happens."""
+    outer = getattr(host, "machine", None)
+    try:
+        simulation = Simulation(0, without_faults=program)
+        host.machine = simulation.machine
+        run = simulation.runs[0]
+        simulation.scheduler.after(0.0, simulation._operate)
+        simulation.scheduler.run(simulation._is_over)
+        if simulation._problem is not None:
+            raise simulation._problem
+        return record_of(simulation.machine, run)
+    finally:
+        host.machine = outer  # type: ignore[assignment]
+
+
+host = SimulatedHost()
+
+
+def simulate(seed: int, kept: Sequence[int] | None = None) -> Simulation:
+    """One simulated history, which has ended."""
+    simulation = Simulation(seed, kept)
+    host.machine = simulation.machine
+    try:
+        simulation.run()
+    except (Exception, Killed) as error:
+        simulation.error = error
+    return simulation
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Inside, llc runs on the simulated host. Programs are compiled before, on the real one."""
+    for name in programs.TEXTS:
+        for copy in (0, 1):
+            programs.image_of(name, copy)
+    was_possible = keeper._is_possible
+    keeper._is_possible = False  # actions that survive are tested with real processes
+    try:
+        with protocol.installed(host):
+            yield
+    finally:
+        keeper._is_possible = was_possible

@@ -1,0 +1,105 @@
+"""Histories of whole runs on a simulated machine, with fixed seeds; `make sim` takes others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from .__main__ import smallest
+from .disk import Disk, Node
+from .simulation import SimulatedHost, Simulation, Violation, host, installed, simulate
+
+SEEDS = 200
+# Seeds with which a defect was found; what they do changes with the simulation. `mutants.py` has each defect.
+PAST = (6, 22, 100, 113, 133, 288, 683, 681)
+
+
+@pytest.fixture(autouse=True)
+def simulated() -> Iterator[None]:
+    with installed():
+        yield
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 50))
+def test_promises_hold(first: int) -> None:
+    """Kills, losses of power, errors of the disk, clocks that jump: each run ends as without them."""
+    for seed in range(first, first + 50):
+        simulation = simulate(seed)
+        assert simulation.error is None, _shown(simulation)
+
+
+@pytest.mark.parametrize("seed", PAST)
+def test_past_failures(seed: int) -> None:
+    simulation = simulate(seed)
+    assert simulation.error is None, _shown(simulation)
+
+
+def test_a_seed_is_one_history() -> None:
+    """The same seed gives the same trace, call by call."""
+    first, second = simulate(11), simulate(11)
+    assert first.trace
+    assert first.trace == second.trace
+    assert simulate(12).trace != first.trace
+
+
+def test_a_failure_becomes_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults without which it fails as well are left out."""
+    inject = Simulation._inject
+
+    def broken(self: Simulation, fault: object) -> None:
+        inject(self, fault)  # type: ignore[arg-type]
+        if getattr(fault, "kind", "") == "power":
+            raise self._fails("the power must not go")
+
+    monkeypatch.setattr(Simulation, "_inject", broken)
+    failed = next(
+        found for seed in range(200) if len((found := simulate(seed)).plan) > 3 and found.error is not None
+    )
+    needed = smallest(failed)
+    assert [failed.plan[number].kind for number in needed] == ["power"]
+    assert isinstance(failed.error, Violation)
+
+
+def test_what_a_loss_of_power_leaves() -> None:
+    """What was synced is there; of the rest anything; names and content are two things."""
+    contents, names = set(), set()
+    for seed in range(200):
+        disk = Disk(0.0)
+        node = Node(0o100000, 0o600, 0.0)
+        disk.change((disk.root, "a", node))
+        disk.sync_names(disk.root)
+        disk.write(node, 0, b"one", 0.0)
+        disk.sync(node)
+        disk.write(node, 3, b"two", 0.0)
+        disk.write(node, 6, b"six", 0.0)
+        disk.change((disk.root, "b", node))
+        disk.lose_power(Random(seed))
+        assert disk.root.names["a"] is node
+        assert bytes(node.data).startswith(b"one")
+        contents.add(bytes(node.data))
+        names.add("b" in disk.root.names)
+    assert names == {True, False}
+    assert {b"one", b"onetwo", b"onetwosix", b"one\0\0\0six", b"onet"} <= contents
+
+
+def test_every_member_of_the_host_is_simulated() -> None:
+    """`installed` checks nothing by itself: a member without a simulation would be an AttributeError."""
+    from llc.runtime.host.protocol import PARTS, members
+
+    simulated = SimulatedHost()
+    assert [
+        f"{part}.{name}"
+        for part in PARTS
+        for name in members(part)
+        if not hasattr(getattr(simulated, part), name) and name != "fork"
+    ] == []
+    assert isinstance(host, SimulatedHost)
+
+
+def _shown(simulation: Simulation) -> str:
+    again = f"again: cd tests && python -m simulation --seed {simulation.seed}"
+    return "\n".join(
+        [*simulation.trace[-40:], f"{type(simulation.error).__name__}: {simulation.error}", again]
+    )
