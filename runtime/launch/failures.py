@@ -141,7 +141,7 @@ def as_error(error: BaseException, target: str) -> dict[str, Any]:
             place = error.sources[0].path if error.sources else target
             kind, message = "invalid-loop", f"{count} error{'' if count == 1 else 's'} in {place}"
             more["diagnostics"] = [to_json(one) for one in in_order(error.diagnostics)]
-        case _ if _is_out_of_handles(error):
+        case OSError() if _is_out_of_handles(error):
             kind, message, help = "too-few-descriptors", f"llc cannot open a file: {reason(error)}", _MORE
         case _:
             kind, message = "internal", "internal error"
