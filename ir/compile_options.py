@@ -37,8 +37,10 @@ class Project(Protocol):
     def agents(self) -> Sequence[str] | None:
         """The names of the agents; None if they cannot be read."""
 
-    def lacking(self, agent: str | tuple[str, ...], needed: Sequence[str]) -> Mapping[str, str]:
-        """The capabilities of `needed` that an agent, by name or by its words, lacks.
+    def lacking(
+        self, agent: str | tuple[str, ...], needed: Sequence[str], protocol: str | None
+    ) -> Mapping[str, str]:
+        """The capabilities of `needed` that an agent, by name or by its words and their protocol, lacks.
 
         Each with the names of agents that have it, as words of a message.
         """

@@ -19,7 +19,7 @@ FIELD_TYPES = {
     "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
     "effort": "text", "error": "map", "evidence": "map",
-    "exit_code": "integer", "file": "text", "files": "texts", "fresh_context": "value",
+    "exit_code": "integer", "file": "text", "files": "texts", "fork": "value", "fresh_context": "value",
     "guard": "map", "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
     "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map", "judge": "text",
     "linked": "texts",
@@ -27,7 +27,7 @@ FIELD_TYPES = {
     "max_tokens": "integer", "max_turns": "integer", "model": "text", "name": "text", "names": "texts",
     "on_unknown": "text",
     "output": "text", "permissions": "text", "previous_outputs": "text", "program": "text",
-    "prompt": "text", "query": "text", "quota": "map",
+    "protocol": "text", "prompt": "text", "query": "text", "quota": "map",
     "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map", "round": "map",
     "schema": "map", "seconds": "number", "session": "text", "signal": "text", "stall": "map",
     "state": "text",
@@ -180,8 +180,9 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "agent",
-        "command argv? agent? model? effort? permissions? allowed_tools? append_prompt? session? thread? "
-        "cap_usd? max_turns? idle_timeout_s? stall? guard? quota? timeout_s? deadline_ms? on_unknown?",
+        "command argv? protocol? agent? model? effort? permissions? allowed_tools? append_prompt? session? "
+        "fork? thread? cap_usd? max_turns? idle_timeout_s? stall? guard? quota? timeout_s? deadline_ms? "
+        "on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? session? thread? handoff? signal? timed_out? "
         "limit_ms? truncated? round? error?",
         "Pass a prompt or a slash command to the agent program.",
@@ -201,8 +202,8 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "evaluate",
-        "prompt output schema model max_tokens evidence? judge? agent? argv? timeout_s? deadline_ms? "
-        "on_unknown?",
+        "prompt output schema model max_tokens evidence? judge? agent? argv? protocol? timeout_s? "
+        "deadline_ms? on_unknown?",
         "reply? usage? duration_ms elapsed_ms timed_out? error?",
         "Ask a model for a structured verdict on an output.",
         subject="model", waits=True, acts=True, is_model_call=True, waiting="asking the model",

@@ -34,6 +34,20 @@ class AgentSettings(Spec):
         "Its arguments before the command, or around it: `{prompt}`.",
         ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
     )
+    acp: tuple[str, ...] | None = optional(
+        Type("list", TEXT, least=1),
+        "In place of both: a command that speaks the Agent Client Protocol: `[opencode, acp]`.",
+    )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The program and its arguments."""
+        return self.acp if self.acp is not None else (self.program, *self.args)
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that it speaks; None: it takes the prompt as an argument."""
+        return "acp" if self.acp is not None else None
 
 
 class Budget(Spec):
@@ -65,7 +79,8 @@ class AgentOptions(Spec):
     )
     append_prompt: str | None = optional(TEXT, "Text that follows the agent's system prompt.")
     session: str | None = optional(
-        choice("new", "continue"), "Whether the agent continues its last session of the run; absent: `new`."
+        choice("new", "continue", "fork"),
+        "Whether the agent continues its last session of the run, or a copy of it; absent: `new`.",
     )
     idle_timeout: float | None = optional(DURATION, "Seconds without output until the agent is stopped.")
     max_turns: int | None = optional(COUNT, "Model turns of one start of the agent at most.")

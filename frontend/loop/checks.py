@@ -16,7 +16,7 @@ from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
 from ..template.template import parse
-from .agent_schema import AGENT_OPTIONS
+from .agent_schema import AGENT_OPTIONS, AgentSettings
 from .dialect import FAILURE_NAMES
 from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
 from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured, OutputContains, OutputJson
@@ -113,6 +113,11 @@ class _Checker:
             yield self.unused(loop.span_of("key:max_handoffs"), "max_handoffs", why, help)
         if "key:on_handoff" in loop.spans and not loop.flawed and not self.has_agent():
             yield self.unused(loop.span_of("key:on_handoff"), "on_handoff", "the loop has no slash command")
+        if isinstance(loop.agent, AgentSettings) and loop.agent.acp is not None:
+            for key in ("program", "args"):
+                if loop.agent.is_given(key):
+                    why = "`acp` is the command of the agent"
+                    yield self.unused(loop.agent.span_of(f"key:{key}"), key, why, f"leave out `{key}`")
         for key, hook in hooks_in(loop.hooks, *REPORTING):
             if hook.on_failure == FAIL:
                 why = f"what `{key}` runs after is reported whatever the hook does"

@@ -47,10 +47,10 @@ def _check_agents(loop: Loop, project: Project) -> Iterator[Diagnostic]:
         if agent is None or agent in unknown or state.action is None or loop.kind_of(state) != "slash":
             continue
         needed = dict(_needed(loop, state))
-        words = agent if isinstance(agent, str) else (agent.program, *agent.args)
-        for capability, others in project.lacking(words, tuple(needed)).items() if needed else ():
+        words, protocol = (agent, None) if isinstance(agent, str) else (agent.words, agent.protocol)
+        for capability, others in project.lacking(words, tuple(needed), protocol).items() if needed else ():
             block, key = needed[capability]
-            name = agent if isinstance(agent, str) else agent.program
+            name = words if isinstance(words, str) else words[0]
             # A key of the loop is reported once for each agent.
             if block is loop and (name, capability) in reported:
                 continue
@@ -67,8 +67,8 @@ def _needed(loop: Loop, state: StateSpec) -> Iterator[tuple[str, tuple[Loop | St
         value = getattr(block, key)
         if key == "permissions" and value is not None:
             yield f"permissions: {value}", (block, key)
-        elif key == "session" and value == "continue":
-            yield "session", (block, key)
+        elif key == "session" and value in ("continue", "fork"):
+            yield "session" if value == "continue" else "session: fork", (block, key)
         elif key in ("model", "effort", "allowed_tools", "append_prompt", "max_turns") and value is not None:
             yield key, (block, key)
 

@@ -63,9 +63,11 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             args[_ARGUMENTS.get(key, key)] = own if own is not None else getattr(context.loop, key)
         if args["max_turns"] is None:
             del args["max_turns"]  # programs without it keep their hash
-        continues = args.pop("session") == "continue"
-        if continues:
+        session = args.pop("session")
+        if session in ("continue", "fork"):
             args["session"], args["thread"] = _session_slots(context, state)
+        if session == "fork":
+            args["fork"] = True
         if (rest := remaining_usd(context, state)) is not None:
             args["cap_usd"] = rest
         if (rounds := context.loop.stall_rounds) is not None:
@@ -83,7 +85,8 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         args["on_unknown"] = state.on_unknown
     chain.perform(kind, args, "last", f"{state.name}/acted")
     if kind == "agent":
-        if context.continues_sessions:
+        # The session of which a copy was made stays the last one.
+        if context.continues_sessions and session != "fork":
             session, thread = _session_slots(context, state)
             chain.add(store(session.name, prim("get", Slot("last"), "session")))
             chain.add(store(thread.name, prim("get", Slot("last"), "thread")))
@@ -101,7 +104,9 @@ def agent_arguments(context: LoopContext, state: StateSpec) -> dict[str, Any]:
     agent = state.agent if state.agent is not None else context.loop.agent
     if isinstance(agent, str):
         return {"agent": agent}
-    return {} if agent is None else {"argv": (agent.program, *agent.args)}
+    if agent is None:
+        return {}
+    return {"argv": agent.words, **({"protocol": agent.protocol} if agent.protocol is not None else {})}
 
 
 def _leave_stall(context: LoopContext, chain: Chain, state: StateSpec) -> None:
@@ -164,7 +169,7 @@ def _hand_over(context: LoopContext, chain: Chain, state: StateSpec, args: dict[
             further.perform("pause", {"reason": "handoff"}, "paused", f"{name}/resumed_{number}")
         command = prim("concat", ASKED, CARRIED, HANDED)
         after = f"{name}/session_{number + 1}"
-        fresh = {key: value for key, value in args.items() if key not in ("session", "thread")}
+        fresh = {key: value for key, value in args.items() if key not in ("session", "thread", "fork")}
         further.perform("agent", {**fresh, "command": command}, "last", after)
         spend(context, further, state, "last")
         further.close(Branch(HANDED, f"{name}/handed_over_{number + 1}", done, span=state.span))

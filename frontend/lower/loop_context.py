@@ -129,7 +129,7 @@ class LoopContext:
         }
         self.reads_checked = bool(self.judged) or any(state.feedback for state in loop.states.values())
         self.continues_sessions = any(
-            (state.session if state.session is not None else loop.session) == "continue"
+            (state.session if state.session is not None else loop.session) in ("continue", "fork")
             for state in loop.states.values()
         )
         # The commands of states that are judged, for prompts that include the last check.

@@ -162,6 +162,11 @@ def _inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:
     return found
 
 
+def of_protocol(protocol: str, words: tuple[str, ...]) -> AgentSpec:
+    """The agent that a command line starts which speaks a protocol, one of `PROTOCOLS`."""
+    return _protocol(protocol).evolve(name=os.path.basename(words[0]), argv=words)
+
+
 def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
     """The agent that a command line starts: with what is known about the program, if it is known."""
     program = os.path.basename(words[0])
@@ -197,13 +202,13 @@ def is_placed(words: Iterable[Any], place: str) -> bool:
 
 
 def capabilities_of(agent: AgentSpec) -> frozenset[str]:
-    """What a loop can require of it: keys of `CAPABILITIES`, `fork`, and `permissions: MODE`."""
+    """What a loop can require of it: keys of `CAPABILITIES`, `session: fork`, `permissions: MODE`."""
     words = (*agent.argv, *(agent.options if is_placed(agent.argv, "options") else ()), *agent.resume)
     found = {
         name for name, places in CAPABILITIES.items() if any(is_placed(words, place) for place in places)
     }
     if agent.fork:
-        found.add("fork")
+        found.add("session: fork")
     if agent.protocol is not None:
         found.add("session")
     return frozenset(found | {f"permissions: {mode}" for mode in agent.permissions})
@@ -228,7 +233,7 @@ def required_of(args: Mapping[str, Any]) -> list[str]:
     if args.get("permissions"):
         required.append(f"permissions: {args['permissions']}")
     if args.get("session"):
-        required.append("session")
+        required.append("session: fork" if args.get("fork") else "session")
     return required
 
 
@@ -253,8 +258,8 @@ class Command:
         wanted = args.get("permissions")
         words = list(agent.argv)
         session = args.get("session")
-        if session and agent.resume:
-            words = list(agent.resume)
+        if session and (args.get("fork") or agent.resume):
+            words = list(agent.fork if args.get("fork") else agent.resume)
         name = wanted or agent.default_permissions
         mode = agent.permissions.get(name) if name else None
         if mode is None and not wanted:

@@ -76,10 +76,12 @@ class Project:
         found = self._configuration
         return None if found is None else (*_agents().known_names(), *found.agents)
 
-    def lacking(self, agent: str | tuple[str, ...], needed: Sequence[str]) -> dict[str, str]:
+    def lacking(
+        self, agent: str | tuple[str, ...], needed: Sequence[str], protocol: str | None
+    ) -> dict[str, str]:
         agents, found = _agents(), self._configuration
         if isinstance(agent, tuple):
-            entry = agents.of_words(agent)
+            entry = agents.of_words(agent) if protocol is None else agents.of_protocol(protocol, agent)
         elif found is not None and agent in found.agents:
             entry = found.agents[agent]
         else:

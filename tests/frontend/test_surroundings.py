@@ -17,8 +17,11 @@ class Project:
     def agents(self) -> Sequence[str] | None:
         return ("claude", "codex")
 
-    def lacking(self, agent: str | tuple[str, ...], needed: Sequence[str]) -> Mapping[str, str]:
-        lacks = ("effort", "permissions: ask", "max_turns") if agent in ("codex", ("codex",)) else ()
+    def lacking(
+        self, agent: str | tuple[str, ...], needed: Sequence[str], protocol: str | None
+    ) -> Mapping[str, str]:
+        is_less_able = agent in ("codex", ("codex",)) or protocol == "acp"
+        lacks = ("effort", "permissions: ask", "max_turns", "session: fork") if is_less_able else ()
         return {name: "`claude`" for name in needed if name in lacks}
 
     def is_priced(self, model: str) -> bool:
@@ -72,6 +75,7 @@ def test_other_agents_are_fine(head: str) -> None:
         ("permissions: ask", "agent: codex,", (3, 14), "permissions: ask"),
         ("agent: {program: codex, args: []}\neffort: high", "", (4, 9), "effort"),
         ("agent: codex\nmax_turns: 3", "", (4, 12), "max_turns"),
+        ("agent: {acp: [codex]}\nsession: fork", "", (4, 10), "session: fork"),
     ],
 )
 def test_an_agent_that_lacks_a_capability_is_an_error(

@@ -287,6 +287,29 @@ def test_a_state_continues_the_last_session_of_its_agent(llc: Callable[..., Any]
     assert "9,000 tokens" in llc("run", "work").stdout
 
 
+def test_a_fork_leaves_the_last_session_as_it_is(llc: Callable[..., Any], place: Path) -> None:
+    """A later `continue` is of the session that was copied; a fork without a session begins one."""
+    (place / "mine").write_text(AGENT)
+    (place / "mine").chmod(0o755)
+    configure(
+        place,
+        "agents:\n  mine: {extends: codex, argv: [./mine, mine, '{prompt}'], options: [],\n"
+        "    resume: [./mine, mine, --resume, '{session}', '{prompt}'],\n"
+        "    fork: [./mine, copy, --fork, '{session}', '{prompt}']}\n",
+    )
+    states = LOOP.replace("agent: theirs", "session: fork")
+    states = states.replace("action_type", "session: fork, action_type", 1)
+    again = '  again: {action: "again", action_type: prompt, next: other}\n  other:'
+    states = states.replace("next: other", "next: again").replace("  other:", again)
+    (place / ".loops" / "work.yaml").write_text(states)
+    done = llc("run", "work", "--json")
+    assert done.returncode == 0, done.stderr
+    assert (place / "calls").read_text().splitlines() == [
+        *("mine first", "mine again", "copy --fork mine-1 aside"),
+        *("mine --resume mine-1 second", "mine third"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "option"), [("claude", "--max-turns"), ("qwen", "--max-session-turns"), ("codex", None)]
 )

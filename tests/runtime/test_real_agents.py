@@ -209,6 +209,26 @@ def test_a_session_continues(
     assert again["usage"]["input_tokens"] == 1500
 
 
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+def test_a_session_is_forked(
+    name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """The copy has what was said before, and the session that was copied has nothing of the copy."""
+    use(name)
+    models.then(Say("I remember."))
+    first = perform("agent", agent=name, command="The word is elderflower.")
+    old = {"session": first["session"], "thread": first.get("thread")}
+    copy = perform("agent", agent=name, command="Which word? The number is 4711.", fork=True, **old)
+    assert "error" not in copy, copy
+    assert "elderflower" in json.dumps(models.requests[-1])
+    assert copy["session"] != first["session"]
+    assert copy["usage"]["input_tokens"] == 1500
+    again = perform("agent", agent=name, command="Which number?", **old)
+    assert again["session"] == first["session"]
+    assert "elderflower" in json.dumps(models.requests[-1])
+    assert "4711" not in json.dumps(models.requests[-1])
+
+
 ACP = pytest.mark.parametrize("name", ["opencode-acp", "gemini-acp"])
 
 
@@ -318,6 +338,23 @@ def test_one_line_changes_the_agent_of_a_loop(
     assert done.returncode == 0, done.stderr + done.stdout
     assert json.loads(done.stdout)["final_state"] == "all_valid"
     assert "AssertionError: 0 != 2" in json.dumps(models.requests[0])
+
+
+def test_a_loop_names_the_command_of_an_agent_with_the_protocol(
+    use: Callable[[str], None], models: ModelServer, place: Path
+) -> None:
+    """`agent: {acp: [...]}` needs no file of an agent."""
+    use("opencode-acp")
+    (place / ".loops" / "job.yaml").write_text(
+        "name: job\ninitial: fix\nagent: {acp: [opencode, acp]}\nstates:\n"
+        "  fix: {action: Do it, action_type: prompt, next: done, on_error: bad}\n"
+        "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
+    )
+    models.then(Shell("echo ran > shell.txt"), Say("Done."))
+    words = [sys.executable, "-m", "llc", "run", "job"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert Path("shell.txt").read_text() == "ran\n"
 
 
 def test_tokens_have_a_price_where_the_model_has_one(

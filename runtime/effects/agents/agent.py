@@ -25,7 +25,7 @@ from ...journal.agent_history import AgentHistory
 from ...models.judge import judge_of
 from ...models.worker import command_of
 from ...project import agents, configuration, prices
-from ...project.agent_schema import AgentSpec
+from ...project.agent_schema import PROTOCOLS, AgentSpec
 from ..ask import FOLDER
 from ..performers import Parts
 from ..process import NotStarted, ProcessOptions, Runner, failure
@@ -190,6 +190,8 @@ def _attempts(agent: AgentSpec, args: dict[str, Any], context: Context) -> list[
         return [fresh]
     session = interrupted.session
     found = [{**args, "session": session, "command": _notice(args["command"], interrupted)}]
+    if session != args.get("session"):
+        found[0].pop("fork", None)  # the copy that was being made is there
     if "new_session" in fresh:
         found.append({**args, "new_session": session})
     return [*found, fresh]
@@ -251,6 +253,8 @@ def chosen(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> AgentSpec:
         return _named(str(args["agent"]))
     if args.get("argv"):
         words = tuple(args["argv"])
+        if args.get("protocol"):
+            return _of_protocol(str(args["protocol"]), words)
     else:
         text = env.get(VARIABLE.encode(), b"").decode("utf-8", "surrogateescape")
         try:
@@ -266,6 +270,14 @@ def chosen(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> AgentSpec:
         if words[0] in agents.known_names():
             return agents.known(words[0])
     return agents.of_words(words)
+
+
+def _of_protocol(protocol: str, words: tuple[str, ...]) -> AgentSpec:
+    """The agent that a loop names by its command and the protocol which that speaks."""
+    if protocol not in PROTOCOLS:
+        help = suggest(protocol, PROTOCOLS, "there is")
+        raise Refused("bad-configuration", f"no protocol is called `{protocol[:80]}`; {help}")
+    return agents.of_protocol(protocol, words)
 
 
 def can_continue(args: Mapping[str, Any]) -> bool:

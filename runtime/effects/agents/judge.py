@@ -20,6 +20,8 @@ from .agent import chosen, run_agent
 
 # A mode in which an agent changes nothing.
 _READING = "permissions: plan"
+# Arguments of an `evaluate` effect that its agent gets too.
+_PASSED = ("agent", "argv", "protocol", "deadline_ms")
 
 
 def can_judge(args: dict[str, Any], runner: Runner) -> bool:
@@ -53,7 +55,7 @@ def _ask(args: dict[str, Any], schema: dict[str, str], context: Context, runner:
         **schema,
         "command": question(args),
         "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
-        **{name: args[name] for name in ("agent", "argv", "deadline_ms") if args.get(name) is not None},
+        **{name: args[name] for name in _PASSED if args.get(name) is not None},
     }
     if _READING in agents.capabilities_of(chosen(args, runner.env)):
         asked["permissions"] = "plan"
