@@ -198,7 +198,8 @@ def test_resume_asks_about_an_action_that_was_cut_off(spawn: Spawn) -> None:
     child = spawn("resume", "slow", width=200)
     child.expect_exact("[r/f/s]")
     child.sendline("s")
-    child.expect_exact("error[stopped]: not resumed")
+    child.expect_exact("error[stopped]")
+    child.expect_exact("not resumed")
     assert exit_code(child) == 1
     child = spawn("resume", "slow", width=200)
     child.expect_exact("It is not known whether this did its work: echo first line")
