@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One process of tests more than processors: many tests wait.
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: demo quick test browser crash fuzz sim little-loops bench clean
+.PHONY: demo quick test browser crash agents fuzz sim little-loops bench clean
 
 $(BIN)/llc: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,24 +22,28 @@ demo: $(BIN)/llc
 test: $(BIN)/llc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # The tests that are not slow (tests/slow.txt, which `pytest -n auto --write-slow` writes), of every package.
 quick: $(BIN)/llc
 	$(BIN)/ruff check --quiet .
-	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
 
 # The pages of reports in a browser; `make test` leaves these tests out where none is installed.
 browser: $(BIN)/llc
 	LLC_BROWSER="$${LLC_BROWSER:-chromium}" $(BIN)/python -m pytest tests/runtime/test_report_page.py
 
-# Every accident at every write, and hundreds of random ones: about ten minutes.
+# Every accident at every write, hundreds of random ones, and 50 processes at once: about ten minutes.
 crash: $(BIN)/llc
-	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_crash_agents.py tests/runtime/test_damage.py
+	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_crash_agents.py tests/runtime/test_damage.py tests/runtime/test_ledger.py tests/runtime/test_quota.py
+
+# What each agent program does in each situation, those that start slowly too: about five minutes.
+agents: $(BIN)/llc
+	LLC_AGENTS=1 $(BIN)/python -m pytest tests/runtime/test_real_agents.py
 
 # Thousands of generated programs in both tiers, about ten minutes; then a million mutated loops.
 fuzz: $(BIN)/llc
-	LLC_FUZZ=2000 $(BIN)/python -m pytest -n auto tests/vm -k alike
+	LLC_FUZZ=2000 $(BIN)/python -m pytest -n auto tests/vm -k "alike or wrong_operands"
 	LLC_FUZZ=1000000 $(BIN)/python -m pytest -n auto tests/frontend/test_loop_mutations.py
 
 # Ten minutes of whole runs on a simulated machine, then every change that the simulation must find.

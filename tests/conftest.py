@@ -43,6 +43,21 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 SLOW = Path(__file__).with_name("slow.txt")
+# The files whose tests take longest: a process of `pytest -n` that begins one at the end would end last.
+LONGEST = (
+    "tests/runtime/test_real_agents.py",
+    "tests/test_benchmarks.py",
+    "tests/runtime/test_crash.py",
+    "tests/database/test_workspace.py",
+    "tests/database/test_outages.py",
+    "tests/runtime/test_ledger.py",
+    "tests/runtime/test_acp.py",
+    "tests/vm/test_primitives.py",
+    "tests/vm/test_direct.py",
+    "tests/runtime/test_report_page.py",
+    "tests/runtime/test_task_verb.py",
+    "tests/runtime/test_quota.py",
+)
 SLOW_SECONDS = 0.1
 _seconds: Counter[str] = Counter()
 
@@ -57,6 +72,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _function(item.nodeid) in slow:
             item.add_marker(pytest.mark.slow)
+    first = {path: place for place, path in enumerate(LONGEST)}
+    items.sort(key=lambda item: first.get(item.nodeid.partition("::")[0], len(first)))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -25,6 +25,8 @@ from llc.runtime.ledger import breakers
 from .agent_homes import environment_of
 from .model_server import Fail, Hang, ModelServer, Say, Shell, Write
 
+# opencode takes seconds of processor time for a start: most of what it does is tested by `make agents`.
+IS_LARGE = bool(os.environ.get("LLC_AGENTS"))
 AGENTS = ("claude", "codex", "opencode", "gemini")
 Perform = Callable[..., dict[str, Any]]
 
@@ -60,7 +62,13 @@ class Seen:
         return [activity for activity in self.activities if activity.kind == kind]
 
 
-ALL = pytest.mark.parametrize("name", AGENTS)
+def each(*names: str, left_out: str = "opencode") -> pytest.MarkDecorator:
+    """For each of these agents; without `make agents` not for the one that is left out."""
+    return pytest.mark.parametrize("name", [name for name in names if IS_LARGE or name != left_out])
+
+
+ALL = each(*AGENTS, left_out="")
+MOST = each(*AGENTS)
 
 
 @ALL
@@ -85,7 +93,7 @@ def test_it_uses_tools_and_writes_files(
     assert seen.of("final")[-1].text == "All done."
 
 
-@ALL
+@MOST
 def test_a_refused_key_ends_it_with_the_remedy(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -132,7 +140,7 @@ def test_a_quota_that_is_used_up_is_waited_for(
     assert breakers.open_breakers() == []
 
 
-@pytest.mark.parametrize("name", ["opencode", "gemini"])
+@each("opencode", "gemini")
 def test_an_agent_that_repeats_silently_is_stopped_when_idle(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -161,7 +169,7 @@ def test_a_refused_tool_is_an_error(
     assert not Path("made").exists()
 
 
-@ALL
+@MOST
 def test_silence_ends_it(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -173,7 +181,7 @@ def test_silence_ends_it(
     assert "wrote nothing for 6 s" in result["error"]["message"]
 
 
-@ALL
+@MOST
 def test_an_interrupt_ends_its_tools_too(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform, interrupt: Interrupt
 ) -> None:
@@ -192,7 +200,7 @@ def test_an_interrupt_ends_its_tools_too(
     assert end_effect(f"stop-{name}-{os.getpid()}/1", ()) == []
 
 
-@ALL
+@MOST
 def test_a_session_continues(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -209,7 +217,7 @@ def test_a_session_continues(
     assert again["usage"]["input_tokens"] == 1500
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+@each("claude", "codex", "opencode")
 def test_a_session_is_forked(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -229,7 +237,7 @@ def test_a_session_is_forked(
     assert "4711" not in json.dumps(models.requests[-1])
 
 
-ACP = pytest.mark.parametrize("name", ["opencode-acp", "gemini-acp"])
+ACP = each("opencode-acp", "gemini-acp", left_out="opencode-acp")
 
 
 @ACP
@@ -294,7 +302,7 @@ def test_a_refused_key_is_named_by_the_protocol(
     assert "log in" in result["error"]["message"]
 
 
-@ACP
+@each("opencode-acp", "gemini-acp", left_out="")
 def test_silence_and_its_tools_end_by_the_protocol(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:

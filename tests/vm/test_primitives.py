@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from spec.blocks import text_of
 from spec.tables import compare
+from tiers import COUNT
 
 from llc.ir.primitives import PRIMITIVES
 from llc.vm.primitives.handlers import HANDLERS
@@ -79,6 +80,7 @@ def test_the_code_takes_the_operands_of_its_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
+@settings(max_examples=COUNT)
 @given(data=st.data())
 def test_wrong_operands_fault_and_nothing_else(name: str, data: st.DataObject) -> None:
     """Whatever the operands, there is a value or a fault of the program, never an error of ours."""
