@@ -60,6 +60,12 @@ def refuse_missing_folder(path: str) -> None:
         raise UserError("unknown-directory", f"there is no directory `{folder}`")
 
 
+def refuse_transient(error: OSError, path: str) -> None:
+    """Raise Failure for an error that says nothing of what is at `path`, such as too many open files."""
+    if error.errno in files.TRANSIENT:
+        raise Failure("cannot-read", f"cannot read {path}: {reason(error)}") from None
+
+
 def reason(error: OSError) -> str:
     """The system's reason for an error: `no space left on device`."""
     text = error.strerror or str(error) or type(error).__name__

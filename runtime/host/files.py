@@ -67,8 +67,8 @@ except ImportError:  # macOS
 
 open = builtins.open
 
-# Why names may not be durable although the file system could do that.
-_SERIOUS = (EDQUOT, EIO, EMFILE, ENFILE, ENOSPC)
+# Errors that say nothing of what is there: it must be taken neither for missing nor for durable.
+TRANSIENT = (EDQUOT, EIO, EMFILE, ENFILE, ENOSPC)
 
 
 def sync_names(path: str) -> None:
@@ -80,7 +80,7 @@ def sync_names(path: str) -> None:
         finally:
             close(fd)
     except OSError as error:
-        if error.errno in _SERIOUS:
+        if error.errno in TRANSIENT:
             raise
 
 

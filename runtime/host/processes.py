@@ -84,8 +84,11 @@ def start(
 
 def start_time(pid: int) -> str:
     """The identity of a process among those with its pid: boot and start tick; "" if unknown."""
-    fields = _stat(pid)
-    return "" if fields is None else f"{boot_id()}:{fields[19].decode()}"
+    try:
+        fields = _stat(pid)
+        return "" if fields is None else f"{boot_id()}:{fields[19].decode()}"
+    except OSError:
+        return ""
 
 
 def tick_now() -> int:
@@ -119,10 +122,13 @@ def is_alive(pid: int, started: str) -> bool:
 
 
 def find_marked(effect_id: str) -> list[int]:
-    """The living processes with an effect's id in their environment, whatever their group and session."""
+    """The living processes with an effect's id in their environment, whatever their group and session.
+
+    Raises OSError.
+    """
     try:
         return [pid for pid, _ in _living() if _is_marked(pid, effect_id)]
-    except OSError:
+    except FileNotFoundError:  # no /proc
         return []
 
 
@@ -151,7 +157,9 @@ def _is_marked(pid: int, effect_id: str) -> bool:
     try:
         with files.open(f"/proc/{pid}/environ", "rb") as file:
             return mark in file.read().split(b"\0")
-    except OSError:
+    except OSError as error:
+        if error.errno in files.TRANSIENT:
+            raise
         return False
 
 
@@ -165,10 +173,12 @@ def _living() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/<pid>/stat from the third one (the state) on."""
+    """The fields of /proc/<pid>/stat from the third one (the state) on; None without the process."""
     try:
         descriptor = files.open_handle(f"/proc/{pid}/stat", files.O_RDONLY)
-    except OSError:
+    except OSError as error:
+        if error.errno in files.TRANSIENT:
+            raise
         return None
     try:
         data = files.read(descriptor, 4096)
@@ -181,12 +191,12 @@ def _stat(pid: int) -> list[bytes] | None:
 
 
 def boot_id() -> str:
-    """The id of the current boot; "" if unknown."""
+    """The id of the current boot; "" if unknown. Raises OSError."""
     global _boot
     if _boot is None:
         try:
             with files.open("/proc/sys/kernel/random/boot_id") as file:
                 _boot = file.read().strip()
-        except OSError:
+        except FileNotFoundError:
             _boot = ""
     return _boot

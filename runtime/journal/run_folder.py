@@ -10,7 +10,7 @@ import os.path
 from ...ir import light_json
 from ...ir.light_records import LightRecord
 from ..host import clock, files
-from ..host.errors import Failure, UserError, reason
+from ..host.errors import Failure, UserError, reason, refuse_transient
 from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, open_regular, slug
 from . import active_time
 from .codec import KIND, unseal
@@ -272,7 +272,10 @@ class RunFolder:
         try:
             with open_regular(self.lock) as file:
                 found = light_json.loads(file.read(1 << 20))
-        except (OSError, ValueError, RecursionError):
+        except OSError as error:
+            refuse_transient(error, self.lock)
+            return {}
+        except (ValueError, RecursionError):
             return {}
         if not isinstance(found, dict):
             return {}

@@ -19,7 +19,7 @@ from ...ir.light_records import LightRecord
 from ..host import clock, environment, files, keeper, pipes, processes, threads
 from ..host.coroutines import Steps, alone
 from ..host.effect_context import Interrupt
-from ..host.errors import Failure, UserError, reason
+from ..host.errors import Failure, UserError, reason, refuse_transient
 from ..journal.run_folder import RunFolder
 from .runs import make_running_folder, runs_in
 
@@ -386,12 +386,13 @@ def _await(path: str, write: int) -> None:
 
 
 def is_live(run: RunFolder) -> bool:
-    """Whether a process holds the run."""
+    """Whether a process holds the run. Raises UserError."""
     if not files.isfile(run.lock):
         return False  # opening a pipe would block
     try:
         fd = files.open_handle(run.lock, files.O_RDONLY)
-    except OSError:
+    except OSError as error:
+        refuse_transient(error, run.lock)
         return False
     try:
         return not _try_flock(fd, files.LOCK_SH)

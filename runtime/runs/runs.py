@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 
 from ..host import files
-from ..host.errors import Failure, reason
+from ..host.errors import Failure, reason, refuse_transient
 from ..host.paths import HISTORY, RUNNING, make_private
 from ..journal.run_folder import RunFolder, name_in
 
@@ -37,7 +37,8 @@ def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Itera
     parent = os.path.join(root, folder)
     try:
         names = files.listdir(parent)
-    except OSError:
+    except OSError as error:
+        refuse_transient(error, parent)
         return
     found = [name for name in names if name not in but and name_in(name)]
     for name in sorted(found, key=lambda run_id: (run_id[-20:], run_id), reverse=True):

@@ -20,7 +20,8 @@ class Node:
     """A file, a folder or a device.
 
     data: what processes see. synced: what is durable. pending: the writes since then, (offset, bytes), or
-    (length, None) for a truncation. names, durable_names: of a folder. locks: open files with a lock on it.
+    (length, None) for a truncation. names, durable_names: of a folder. exclusive, shared: the open files that
+    have it locked; times_locked: how often it was locked exclusively.
     """
 
     count = 0
@@ -39,6 +40,7 @@ class Node:
         self.links = 1
         self.shared: set[Any] = set()
         self.exclusive: Any = None
+        self.times_locked = 0
 
     @property
     def is_folder(self) -> bool:

@@ -130,6 +130,7 @@ class OpenFile:
         self.unlock()
         if is_exclusive:
             self.node.exclusive = self
+            self.node.times_locked += 1
         else:
             self.node.shared.add(self)
 

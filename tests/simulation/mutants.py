@@ -71,7 +71,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     "names-ignored": (
         "an error in syncing names is ignored",
         "runtime/host/files.py",
-        "        if error.errno in _SERIOUS:\n            raise\n",
+        "        if error.errno in TRANSIENT:\n            raise\n",
         "        pass\n",
     ),
     "history-unsynced": (
@@ -224,6 +224,12 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "runtime/launch/command.py",
         "        secrets.begin(names)\n",
         "",
+    ),
+    "unreadable-free": (
+        "a lock that cannot be read now counts as free",
+        "runtime/host/errors.py",
+        "    if error.errno in files.TRANSIENT:\n",
+        "    if False:\n",
     ),
     "no-files": (
         "too few handles are a defect of llc",

@@ -19,10 +19,12 @@ from typing import Any
 
 from llc.runtime.host import keeper, protocol
 from llc.runtime.host.coroutines import alone
+from llc.runtime.host.errors import UserError
 from llc.runtime.host.paths import HISTORY
+from llc.runtime.inspection import status
 from llc.runtime.journal.codec import unseal
 from llc.runtime.journal.events import NoteEvent
-from llc.runtime.journal.journal import Blobs, unpack
+from llc.runtime.journal.journal import Blobs, JournalError, unpack
 from llc.runtime.journal.reader import read
 from llc.runtime.journal.run_folder import JOURNAL_SUFFIX, RunFolder
 from llc.runtime.launch import failures
@@ -44,6 +46,8 @@ from .scheduler import Killed, Process, Scheduler, Stuck
 SECRET = "s3cr3t-4711-token"
 # Virtual seconds in which a run must end once no more faults happen.
 PATIENCE = 3600.0
+# How often somebody looks.
+LOOKS = 0.15
 # Faults happen before this many calls of the host; a short run takes about a thousand.
 SPAN = 4000
 KINDS = (
@@ -195,23 +199,54 @@ class Simulation:
             driven = any(process.about.get("run") is run for process in self.scheduler.living())
             if not run.is_over and not driven and run.next_at <= self.scheduler.now:
                 self._start(run)
+        if self.scheduler.random.random() < LOOKS:
+            self.scheduler.start(self._new_process("llc status"), self._look)
         self.scheduler.after(self.scheduler.random.choice((0.05, 0.5, 5.0)), self._operate)
+
+    def _new_process(self, name: str) -> Process:
+        env = {b"PATH": b"/bin", b"HOME": b"/project", b"PWD": b"/project", b"DEPLOY_TOKEN": SECRET.encode()}
+        process = self.scheduler.new_process(None, env)
+        process.about["cwd"] = PROJECT
+        process.is_llc = True
+        process.name = name
+        for number in range(3):
+            process.handles[number] = self._null()
+        return process
+
+    def _look(self) -> int:
+        """What `llc status` says of each run agrees with who holds it."""
+        for folder in list(runs_in("")):
+            lock = self._run_folders().get(folder.id, self.machine.null).names.get("lock", self.machine.null)
+            holder, times = self._holder(lock), lock.times_locked
+            try:
+                word = status.of(folder)["status"]
+            except (UserError, JournalError):
+                return 1
+            except Exception as error:
+                if failures.is_internal(error):
+                    error.add_note("in llc status")
+                    self._problem = self._problem or error
+                return 1
+            if self._holder(lock) is not holder or lock.times_locked != times:
+                continue  # it changed hands meanwhile
+            if holder is not None and word in ("crashed", "interrupted"):
+                raise self._fails(f"status says that {folder.id} is {word}, and {holder.name} drives it")
+            if holder is None and word in ("running", "queued"):
+                raise self._fails(f"status says that {folder.id} is {word}, and nobody drives it")
+        return 0
+
+    def _holder(self, lock: Node) -> Process | None:
+        """The process that has a lock."""
+        for process in self.scheduler.living() if lock.exclusive is not None else ():
+            if lock.exclusive in process.handles.values():
+                return process
+        return None
 
     def _start(self, run: Wanted, is_second: bool = False) -> None:
         """Another process that drives the run; a second one only resumes it."""
         run.attempts += 1
-        env = {
-            b"PATH": b"/bin",
-            b"HOME": b"/project",
-            b"DEPLOY_TOKEN": SECRET.encode(),
-            b"PWD": PROJECT.encode(),
-        }
-        process = self.scheduler.new_process(None, env)
-        process.about |= {"cwd": PROJECT, "run": run, "is_second": is_second}
-        process.is_llc = True
-        process.name = f"llc {run.name} #{run.attempts}"
-        for number in range(3):
-            process.handles[number] = self._null()
+        process = self._new_process(f"llc {run.name} #{run.attempts}")
+        process.about |= {"run": run, "is_second": is_second}
         self._tell(f"start {process.name} (pid {process.pid})")
         self.scheduler.start(process, lambda: self._drive(process, run))
 
@@ -326,7 +361,7 @@ class Simulation:
     def _inject(self, fault: Fault) -> None:
         scheduler, machine = self.scheduler, self.machine
         self.injected += 1
-        drivers = [process for process in scheduler.living() if process.is_llc]
+        drivers = [process for process in scheduler.living() if "run" in process.about]
         target = drivers[int(fault.amount * len(drivers))] if drivers else None
         self._tell(f"fault: {fault}{'' if target is None else f', {target.name}'}")
         match fault.kind:
@@ -430,7 +465,8 @@ class Simulation:
                 kept = run.durable.get(name, b"")
                 if not bytes(node.data).startswith(kept):
                     raise self._fails(f"{process.name} changes what was on disk of the journal of {name}")
-                run.durable[name] = max(kept, _lines(node.synced), key=len)
+                if len(node.synced) > len(kept):
+                    run.durable[name] = kept + _lines(node.synced[len(kept) :])
 
     def _check_told(self, run: Wanted) -> None:
         """The end that a user is told is on disk."""
