@@ -49,7 +49,7 @@ def test_a_part_names_all_functions_of_its_module(part: str) -> None:
     module = protocol.MODULES[part]
     derived = {
         "clock": {"timestamp", "gmtime", "localtime", "strftime", "strptime"},
-        "files": {"fsdecode", "fsencode", "fspath", "DirEntry", "PathLike"},
+        "files": {"fsdecode", "fsencode", "fspath", "DirEntry", "PathLike", "sync_names"},
         "pipes": {"listen"},
         "environment": {"environ", "environb", "node", "platform", "python_version", "sysconf"},
         "processes": {
