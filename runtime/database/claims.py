@@ -19,6 +19,7 @@ from ..runs.locks import overlap
 from . import segments
 from .connection import Connection
 from .owner import bury, is_dead
+from .stored_run import WORKSPACE
 
 _GATE = "select pg_advisory_xact_lock(hashtextextended('llc project ' || %s, 0))"
 _INSERT = """
@@ -37,8 +38,11 @@ _RUN = """
 select project, scope, status, owner, epoch, ticket, parked_at is not null from runs where id = %s for update
 """
 _CLAIM = """
-update runs set owner = %s, epoch = epoch + 1, status = 'running', wish = null, changed = now()
-where id = %s returning epoch
+update runs set owner = %(owner)s, epoch = epoch + 1, status = 'running', wish = null, changed = now(),
+  machine = case when managed and not exists (
+      select 1 from documents where run = runs.id and name = %(workspace)s)
+    then coalesce(machine, (select machine from workers where id = %(owner)s)) end
+where id = %(id)s returning epoch
 """
 _RECORD = "update runs set owner = %s, epoch = epoch + 1 where id = %s returning epoch"
 _RELEASE = """
@@ -163,7 +167,8 @@ def _claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str 
             held = _shared(paths, scope)
             if held is not None:
                 return Busy(other, held, how == "queued")
-    return int(connection.execute(_CLAIM, [owner, run_id]).fetchone()[0])
+    values = {"owner": owner, "workspace": WORKSPACE, "id": run_id}
+    return int(connection.execute(_CLAIM, values).fetchone()[0])
 
 
 def release(connection: Connection, run_id: str, epoch: int, status: str = "stopped") -> bool:

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..host import clock, environment, processes, threads
+from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
 from .connection import Address, Connection, Session
 
@@ -21,8 +21,8 @@ BEAT_S = 1.0
 LEASE_S = 5.0
 
 _REGISTER = """
-insert into workers (id, labels, capacity, lock_key, server_start)
-values (%(id)s, %(labels)s, %(capacity)s, hashtextextended(%(id)s, 0),
+insert into workers (id, labels, capacity, machine, lock_key, server_start)
+values (%(id)s, %(labels)s, %(capacity)s, %(machine)s, hashtextextended(%(id)s, 0),
   case when %(locked)s then pg_postmaster_start_time() else '-infinity' end)
 on conflict (id) do update set server_start = excluded.server_start, beat = clock_timestamp()
 """
@@ -57,6 +57,8 @@ class Identity(Protocol):
 class Owner:
     """This process as an owner of runs. labels, capacity: which runs it takes, and how many at once.
 
+    machine: names the files that its runs work on; by default this host and the working directory.
+
     on_beat(connection): called after each heartbeat, in the thread of the heartbeat. on_death(): another
     process has declared this one dead. on_outage(why): the database is not available.
     """
@@ -69,6 +71,7 @@ class Owner:
         on_beat: Callable[[Connection], object] = lambda connection: None,
         on_death: Callable[[], object] = lambda: None,
         on_outage: Callable[[str], object] = lambda why: None,
+        machine: str | None = None,
     ) -> None:
         pid = processes.getpid()
         name = environment.node()
@@ -76,7 +79,13 @@ class Owner:
         self.address = address
         self.is_dead = False
         self.beats = 0
-        self._facts = {"id": self.id, "labels": list(labels), "capacity": capacity}
+        self.machine = machine or f"{name}:{files.realpath(environment.getcwd())}"
+        self._facts = {
+            "id": self.id,
+            "labels": list(labels),
+            "capacity": capacity,
+            "machine": self.machine,
+        }
         self._on_beat = on_beat
         self._on_death = on_death
         self._is_closed = self._is_locked = False

@@ -23,6 +23,8 @@ update runs set wish = case when status = 'running' then 'stop' end, changed = n
   status = case when status in ('queued', 'waiting') then 'stopped' else status end
 where id = %s and status in ('queued', 'running', 'waiting') returning status
 """
+# Somebody decides that it continues, so also on another machine.
+_RESUME = "update runs set managed = true, outcome = null, machine = null where id = %s"
 _NAMES = """
 select program, id from runs
 where project = %(project)s and (%(ended)s::boolean is null or (status = 'ended') = %(ended)s)
@@ -84,7 +86,7 @@ def resume(url: str, target: str) -> str:
             raise Failure(
                 "unknown-run", f"no run of `{target}` is stopped in {address}", "llc status --db URL"
             )
-        connection.execute("update runs set managed = true, outcome = null where id = %s", [found[0]])
+        connection.execute(_RESUME, [found[0]])
         segments.enqueue(connection, found[0])
         return found[0]
 

@@ -100,7 +100,12 @@ create table breakers (
 _REFUSED = """
 alter table runs add column refused text[] not null default '{}';
 """
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED)
+# The machine whose files a run without a workspace works on, once a worker has begun it.
+_MACHINE = """
+alter table runs add column machine text;
+alter table workers add column machine text not null default '';
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63

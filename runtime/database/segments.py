@@ -32,13 +32,14 @@ language sql immutable as $$
     select 1 from unnest(a) as x, unnest(b) as y
     where x = y or starts_with(x, rtrim(y, '/') || '/') or starts_with(y, rtrim(x, '/') || '/'))
 $$;
--- Whether a worker may take a run now: its project and labels, and no run holds its paths or waits longer.
+-- Whether a worker may take a run now: its project, labels and files, and no run holds its paths or waits longer.
 create or replace function {schema}.is_due(segment_ text, project_ text, labels_ text[], worker_ text)
 returns boolean language sql stable as $$
   select exists (
     select 1 from {schema}.runs r
     where r.id = split_part(segment_, '/', 1) and r.project = project_ and r.labels <@ labels_
       and not worker_ = any(r.refused)
+      and (r.machine is null or r.machine = (select w.machine from {schema}.workers w where w.id = worker_))
       and r.status = 'queued'
       and not exists (
         select 1 from {schema}.runs o

@@ -64,9 +64,14 @@ class _Segment:
 
 
 class Worker:
-    """One worker. at_once: limit of concurrent runs. drain_s: how long actions may continue after SIGTERM."""
+    """One worker. at_once: limit of concurrent runs. drain_s: how long actions may continue after SIGTERM.
 
-    def __init__(self, address: Address, labels: tuple[str, ...], at_once: int, drain_s: float) -> None:
+    machine: names the files of the project, for runs without a workspace; see `Owner`.
+    """
+
+    def __init__(
+        self, address: Address, labels: tuple[str, ...], at_once: int, drain_s: float, machine: str | None
+    ) -> None:
         self._address = address
         self._at_once = at_once
         self._drain_s = drain_s
@@ -88,7 +93,9 @@ class Worker:
         place_for(at_once, at_once)
         self._scheduler = Scheduler(max(at_once, JOBS), at_once, self._interrupt, self._begin, self._ended)
         self._live = live.Publisher(address, self._live_file)
-        self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage)
+        self._owner = Owner(
+            address, labels, at_once, self._on_beat, self._on_death, self._on_outage, machine
+        )
         self._store = open_store(address, owner=self._owner)
         self._store.on_outage = self._on_outage
         self._base = base_command(self._store)
@@ -294,9 +301,11 @@ class Worker:
         self._screen.write(f"{clock.timestamp(clock.time())} {text}\n")
 
 
-def work(url: str | None, labels: tuple[str, ...], at_once: int, drain_s: float) -> int:
+def work(
+    url: str | None, labels: tuple[str, ...], at_once: int, drain_s: float, machine: str | None = None
+) -> int:
     """`llc worker`; the exit code. Raises UserError."""
-    code = Worker(Address.find(url), labels, at_once, drain_s).go()
+    code = Worker(Address.find(url), labels, at_once, drain_s, machine).go()
     if code == EXIT_BURIED:
         processes.exit_now(code)  # threads of the queue may wait for segments that are not ours any more
     return code

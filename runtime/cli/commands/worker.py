@@ -22,6 +22,14 @@ def worker(
             "--drain", "SECONDS", "How long actions may continue after SIGTERM (default 30).", least=0
         ),
     ] = None,
+    machine: Annotated[
+        cli.Text,
+        cli.option(
+            "--machine",
+            "NAME",
+            "Workers of one name share the project's files (default: host and folder).",
+        ),
+    ] = None,
 ) -> int:
     """Drive the queued runs of this project; SIGTERM drains.
 
@@ -30,5 +38,9 @@ def worker(
         LLC_DB=postgresql://llc@db.example/llc llc worker --label gpu --at-once 4
     """
     return launch.work(
-        db, tuple(label or ()), at_once or launch.AT_ONCE, launch.DRAIN_S if drain is None else drain
+        db,
+        tuple(label or ()),
+        at_once or launch.AT_ONCE,
+        launch.DRAIN_S if drain is None else drain,
+        machine,
     )

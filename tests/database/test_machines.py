@@ -1,0 +1,72 @@
+"""Without a workspace, a run continues where its files are; others say so, and a person can move it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import postgres
+from clusters import Cluster
+
+WAITS = "while [ ! -e {0}/go ]; do sleep 0.02; done"
+
+
+def _waits_for(cluster: Cluster, run: str) -> str:
+    shown = cluster.llc("status", run, "--db", cluster.url, "--json")
+    assert shown.returncode == 0, shown.stderr
+    return str(json.loads(shown.stdout).get("waits_for"))
+
+
+def _checkout(cluster: Cluster) -> Path:
+    """Another checkout of the project, as on another machine."""
+    other = cluster.folder / "elsewhere" / cluster.folder.name
+    (other / ".loops").mkdir(parents=True)
+    return other
+
+
+def test_a_run_stays_with_its_files(cluster: Cluster) -> None:
+    """Its worker is killed: one with other files leaves it, one with its files takes it."""
+    cluster.loop("job", second=WAITS.format(cluster.folder))
+    first = cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/2 begins")
+    other = _checkout(cluster)
+    cluster.start(folder=other)
+    first.kill()
+    postgres.until(lambda: cluster.row(run)["status"] == "queued")
+    assert f":{cluster.folder}, where its files are" in _waits_for(cluster, run)
+    cluster.loop("free")
+    assert cluster.await_status(cluster.submit("free"))["outcome"] == "success"  # the other one has looked
+    assert cluster.row(run)["status"] == "queued"
+    (cluster.folder / "go").touch()
+    cluster.start()
+    assert cluster.await_status(run)["outcome"] == "success"
+
+
+def test_a_stopped_run_is_moved_by_resume(cluster: Cluster) -> None:
+    """`resume --on` is a decision: any worker takes it then."""
+    cluster.loop("job", second=WAITS.format(cluster.folder))
+    first = cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/2 begins")
+    first.kill()
+    other = _checkout(cluster)
+    cluster.start(folder=other)
+    postgres.until(lambda: cluster.row(run)["status"] == "queued")
+    assert cluster.llc("stop", run, "--db", cluster.url).returncode == 0
+    assert cluster.llc("resume", run, "--on", cluster.url).returncode == 0
+    (cluster.folder / "go").touch()
+    assert cluster.await_status(run)["outcome"] == "success"
+    assert f"{run}/2 ends" in (other / "log").read_text()
+
+
+def test_workers_of_one_name_share_the_files(cluster: Cluster) -> None:
+    """`--machine`: two checkouts that are one folder for both, such as a network file system."""
+    cluster.loop("job", second=WAITS.format(cluster.folder))
+    first = cluster.start("--machine", "share")
+    run = cluster.submit("job")
+    cluster.await_log("/2 begins")
+    cluster.start("--machine", "share", folder=_checkout(cluster))
+    first.kill()
+    (cluster.folder / "go").touch()
+    assert cluster.await_status(run)["outcome"] == "success"
