@@ -28,14 +28,14 @@ values (%(id)s, %(project)s, %(program)s, %(path)s, %(labels)s, %(scope)s, %(man
 on conflict (id) do nothing
 """
 _OTHERS = """
-select id, scope, status, owner from runs
-where project = %(project)s and id <> %(id)s and scope <> '{}'
-  and (status in ('running', 'waiting') or (status = 'queued' and (parked_at is not null
-    or (not %(parked)s and ticket < %(ticket)s))))
-order by ticket
+select o.id, o.scope, o.status, o.owner from runs r join runs o on o.project = r.project and o.id <> r.id
+where r.id = %s and o.status <> 'ended' and o.scope <> '{}' and (o.paths && r.above or o.above && r.paths)
+  and (o.status in ('running', 'waiting') or (o.status = 'queued' and (o.parked_at is not null
+    or (r.parked_at is null and o.ticket < r.ticket))))
+order by o.ticket
 """
 _RUN = """
-select project, scope, status, owner, epoch, ticket, parked_at is not null from runs where id = %s for update
+select scope, status, owner, epoch from runs where id = %s for update
 """
 _CLAIM = """
 update runs set owner = %(owner)s, epoch = epoch + 1, status = 'running', wish = null, changed = now(),
@@ -149,21 +149,20 @@ def claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str |
 
 def _claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str | None:
     row = connection.execute(_RUN, [run_id]).fetchone()
-    if row is None or row[2] == "ended":
+    if row is None or row[1] == "ended":
         return None
-    project, scope, status, before, epoch, ticket, is_parked = row
+    scope, status, before, epoch = row
     if before == owner:
         return int(epoch)  # the answer to this claim was lost
     if before is not None and not is_dead(connection, before):
         return str(before)
     if status != "running" and scope:
-        values = {"project": project, "id": run_id, "ticket": ticket, "parked": is_parked}
-        rows = connection.execute(_OTHERS, values).fetchall()
-        holders = {holder for _, paths, _, holder in rows if holder is not None and _shared(paths, scope)}
+        rows = connection.execute(_OTHERS, [run_id]).fetchall()
+        holders = {holder for _, _, _, holder in rows if holder is not None}
         dead = [holder for holder in holders if is_dead(connection, holder)]
         for holder in dead:
             bury(connection, holder)
-        for other, paths, how, _ in connection.execute(_OTHERS, values).fetchall() if dead else rows:
+        for other, paths, how, _ in connection.execute(_OTHERS, [run_id]).fetchall() if dead else rows:
             held = _shared(paths, scope)
             if held is not None:
                 return Busy(other, held, how == "queued")

@@ -105,7 +105,25 @@ _MACHINE = """
 alter table runs add column machine text;
 alter table workers add column machine text not null default '';
 """
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE)
+# Two scopes overlap if one has a path, without a slash at its end, that the other has or is below.
+_PATHS = """
+drop function if exists paths_overlap(text[], text[]);
+create function paths_above(scope text[]) returns text[] language sql immutable as $$
+  select coalesce(array_agg(distinct array_to_string((string_to_array(path, '/'))[1:n], '/')), '{}')
+  from (select rtrim(given, '/') as path from unnest(scope) as given) as paths,
+    generate_series(1, greatest(1, cardinality(string_to_array(path, '/')))) as n
+$$;
+create function paths_at(scope text[]) returns text[] language sql immutable as $$
+  select coalesce(array_agg(rtrim(path, '/')), '{}') from unnest(scope) as path
+$$;
+alter table runs add column paths text[] generated always as (paths_at(scope)) stored;
+alter table runs add column above text[] generated always as (paths_above(scope)) stored;
+create index runs_paths on runs using gin (paths) with (fastupdate = off)
+  where status <> 'ended' and scope <> '{}';
+create index runs_above on runs using gin (above) with (fastupdate = off)
+  where status <> 'ended' and scope <> '{}';
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63

@@ -26,13 +26,8 @@ WORKFLOW = "segment"
 CHANNEL = "llc_work"
 
 _FUNCTIONS = """
-create or replace function {schema}.paths_overlap(a text[], b text[]) returns boolean
-language sql immutable as $$
-  select exists (
-    select 1 from unnest(a) as x, unnest(b) as y
-    where x = y or starts_with(x, rtrim(y, '/') || '/') or starts_with(y, rtrim(x, '/') || '/'))
-$$;
--- Whether a worker may take a run now: its project, labels and files, and no run holds its paths or waits longer.
+-- Whether a worker may take a run now: it has its project, labels and files, and no run holds its paths
+-- or waits longer for them.
 create or replace function {schema}.is_due(segment_ text, project_ text, labels_ text[], worker_ text)
 returns boolean language sql stable as $$
   select exists (
@@ -43,10 +38,10 @@ returns boolean language sql stable as $$
       and r.status = 'queued'
       and not exists (
         select 1 from {schema}.runs o
-        where o.project = r.project and o.id <> r.id and o.scope <> '{{}}' and r.scope <> '{{}}'
+        where o.project = r.project and o.id <> r.id
+          and o.status <> 'ended' and o.scope <> '{{}}' and (o.paths && r.above or o.above && r.paths)
           and (o.status in ('running', 'waiting') or (o.status = 'queued' and (o.parked_at is not null
-            or (r.parked_at is null and o.ticket < r.ticket))))
-          and {schema}.paths_overlap(o.scope, r.scope)))
+            or (r.parked_at is null and o.ticket < r.ticket))))))
 $$;
 create or replace function {schema}.enqueue_segment(run_ text) returns integer
 language plpgsql as $$

@@ -93,9 +93,7 @@ class Worker:
         place_for(at_once, at_once)
         self._scheduler = Scheduler(max(at_once, JOBS), at_once, self._interrupt, self._begin, self._ended)
         self._live = live.Publisher(address, self._live_file)
-        self._owner = Owner(
-            address, labels, at_once, self._on_beat, self._on_death, self._on_outage, machine
-        )
+        self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage, machine)
         self._store = open_store(address, owner=self._owner)
         self._store.on_outage = self._on_outage
         self._base = base_command(self._store)

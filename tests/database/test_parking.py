@@ -6,6 +6,8 @@ from typing import Any
 
 from clusters import Cluster
 
+from llc.runtime.runs.locks import overlap
+
 AN_HOUR_LATER = (
     "update runs set due = now(), parked_at = parked_at - interval '1 hour' where status = 'waiting'"
 )
@@ -80,3 +82,22 @@ def test_a_parked_run_keeps_its_paths_and_is_stopped(cluster: Cluster) -> None:
     assert stopped.stdout == f"{waiter}: stopped\n"
     assert cluster.await_status(job)["outcome"] == "success"
     assert cluster.row(waiter)["status"] == "stopped"
+
+
+PATHS = ("/", "/a", "/a/b", "/ab", "/a/b/c", "machine:/", "machine:/a", "machine:/a/b", "/é/x y")
+
+
+def test_paths_overlap_in_the_database_as_in_a_folder(cluster: Cluster) -> None:
+    """A run that waits holds what it and nothing else overlaps with, for each pair of paths."""
+    insert = (
+        "insert into runs (id, project, program, scope, managed, status) values (%s, 'p', 'x', %s, true, %s)"
+    )
+    cluster.database.execute(insert, ["waits", [], "waiting"])
+    cluster.database.execute(insert, ["other", [], "queued"])
+    for held in PATHS:
+        cluster.database.execute("update runs set scope = %s where id = 'waits'", [["/other", held]])
+        for wanted in PATHS:
+            cluster.database.execute("update runs set scope = %s where id = 'other'", [[wanted]])
+            due = cluster.database.execute("select is_due('other/1', 'p', '{}', '')").fetchone()
+            is_held = any(overlap(path, wanted) for path in ("/other", held))
+            assert due == (not is_held,), (held, wanted)
