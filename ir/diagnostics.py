@@ -178,6 +178,7 @@ DiagnosticId = Literal[
     "not-an-event",  # a recorded case has an event of no known kind
     "not-confirmed",  # a generated loop was not confirmed and is not saved
     "not-formattable",  # a file has no formatter
+    "not-imported",  # `llc import` cannot write out what the dialect means in a file
     "not-natural",  # a loop has no description to pin
     "not-permitted",  # the process of a run belongs to another user
     "not-pinned",  # a description has not been translated to a loop yet

@@ -79,7 +79,8 @@ def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]
         context[key] = scalar_or_text(value) if isinstance(value, str) else value
         if place is not None:
             spans[f"context.{key}"] = place
-    if loop.dialect == LITTLE_LOOPS and "input" not in request.spans and "context.input" not in spans:
+    is_input = loop.dialect == LITTLE_LOOPS or loop.input_key == "input"
+    if is_input and "input" not in request.spans and "context.input" not in spans:
         context.pop("input", None)  # only a run from outside has an empty one
     changed = loop.evolve(context=context, spans=spans)
     needed = [name for name, parameter in (loop.parameters or {}).items() if parameter.required]

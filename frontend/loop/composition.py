@@ -25,6 +25,8 @@ from .dialect_schema import PARAMETERS, Parameter
 # Files that one loop may be made of.
 MAX_FILES = 100
 _KEYS = ("from", "flow", "state_defs", "import", "fragments")
+# Keys of a state that mean the same, each by the other.
+SYNONYMS = {"on_yes": "on_success", "on_success": "on_yes", "on_no": "on_failure", "on_failure": "on_no"}
 _PARAMETER = late_pattern(r"\$\{param\.([\w-]+)((?::default=[^}]*)?(?::shell)?(?::default=[^}]*)?\??)\}")
 _STEP = late_pattern(r"([^?\s]+)(?:\?([^:\s]+):([^:\s]+))?")
 
@@ -178,6 +180,7 @@ class _Composition:
         merged.entries = {key: entry for key, entry in base.entries.items() if key not in without}
         self.count(len(merged.entries) + len(over.entries), over)
         for key, (key_node, node) in over.entries.items():
+            merged.entries.pop(SYNONYMS.get(key, ""), None)
             below = base.entries.get(key)
             if key in without:
                 continue

@@ -142,13 +142,17 @@ def _targets(learning: Learning) -> str:
 
 def _own_dialect(loop: Loop) -> Loop:
     """A loop with `dialect: little-loops` as one that means the same to llc."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"nonzero_exit": "error", "checks": "late"}
+    if loop.max_in_a_row is None:
+        changes["max_in_a_row"] = MOST_IN_A_ROW
     if loop.max_steps is None:
         # `max_iterations` counts states there, unless `max_steps` does.
         steps = loop.max_iterations if loop.is_given("max_iterations") else DEFAULT_STEPS
         changes["max_steps"] = changes["max_iterations"] = steps
     elif not loop.is_given("max_iterations"):
         changes["max_iterations"] = loop.max_steps
+    if loop.input_key is None:
+        changes["input_key"] = "input"
     if "input" not in loop.context:
         changes["context"] = {"input": "", **loop.context}
     if not loop.is_given("on_handoff"):
@@ -185,12 +189,6 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
     return state.evolve(**changes) if changes else state
 
 
-def hard_limit(state: StateSpec) -> int:
-    """How often the action of a state may run in a row."""
-    given = state.throttle.hard_max if state.throttle is not None else None
-    return MOST_IN_A_ROW if given is None else given
-
-
 def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:
     """A terminal there runs nothing, unless a limit leads to it."""
     changes: dict[str, Any] = {}
@@ -215,7 +213,7 @@ def with_scope(loop: Loop) -> Loop:
         if "${" in path and not _RUN_FOLDER.search(path):
             parsed = parse(path, kind="value", context=loop.context)
             # What only a run can tell is anything.
-            unknown = "." if loop.dialect == LITTLE_LOOPS and not parsed.problems else path
+            unknown = "." if loop.checks == "late" and not parsed.problems else path
             text = unknown if parsed.problems or parsed.fixed is None else parsed.fixed
         if text and not _RUN_FOLDER.search(text):
             paths.append(text)

@@ -31,7 +31,7 @@ class Evaluator(Spec):
     verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
     details: ClassVar[tuple[str, ...]] = ()
 
-    source: str | None = optional(TEMPLATE, "What to judge instead of this state's own output.")
+    source: str | None = optional(Type("template"), "What to judge instead of this state's own output.")
 
 
 class OutputEvaluator(Evaluator):

@@ -285,6 +285,20 @@ class LoopSettings(DialectLoop):
     hooks: LoopHooks | None = optional(
         block(LoopHooks), "Commands around the loop and its states, on errors and at limits; see `hooks`."
     )
+    max_in_a_row: int | None = optional(
+        COUNT, "How often the action of one state may run in a row; more is an error of it; absent: no limit."
+    )
+    nonzero_exit: str = optional(
+        choice("judge", "error"),
+        "Whether the output of an action that did not exit with 0 is evaluated, or is an `error`.",
+        "judge",
+    )
+    checks: str = optional(
+        choice("early", "late"),
+        "`late`: variables that nothing defines, captures that nothing sets and values that become code are "
+        "warnings, and checked when they are used.",
+        "early",
+    )
     require: str | None = optional(
         choice("proof"),
         "`proof`: refuse successes that may follow an agent's work unchecked; absent: `validate` warns.",

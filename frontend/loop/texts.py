@@ -14,7 +14,6 @@ from ...ir.spans import Span
 from ..source.schema import fields_of
 from ..template.nodes import Template
 from ..template.template import parse
-from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import Evaluator
 from .hook_schema import hooks_in
 from .schema import Loop, StateSpec
@@ -33,7 +32,7 @@ def template_of(loop: Loop, state: str | None, kind: str, text: str) -> Template
         known = {"loop.name": loop.name}
         if state is not None:
             known["state.name"] = state
-        is_open = loop.dialect == LITTLE_LOOPS
+        is_open = loop.checks == "late"
         found = parse(text, kind=kind, context=loop.context, known=known, is_open=is_open)
         loop.parsed[key] = found
     return found

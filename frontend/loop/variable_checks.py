@@ -17,7 +17,6 @@ from ..source.document import Document
 from ..source.schema import fields_of
 from ..template.nodes import NAMESPACES, Constant, Problem, Template, Variable, text_of
 from ..template.template import parse
-from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import EVALUATORS
 from .graph import Graph
 from .hook_schema import hooks_in
@@ -214,7 +213,7 @@ class _Checker:
             yield self.raw(text, variable, self.at(text, variable))
         if variable.namespace == "captured" and path[0] in self.nested:
             return
-        is_foreign = self.loop.dialect == LITTLE_LOOPS and variable.namespace in ("captured", "prev")
+        is_foreign = self.loop.checks == "late" and variable.namespace in ("captured", "prev")
         if is_foreign and path[space.is_keyed :] in _FOREIGN_FIELDS:
             return
         if variable.namespace == "captured" and len(path) == 1:
@@ -342,7 +341,7 @@ class _Checker:
         self.comparisons += len(self.captures)
         if self.captures and self.comparisons <= MAX_COMPARISONS:
             help = suggest(name, self.captures, "the loop captures")
-        is_error = variable.default is None and self.loop.dialect != LITTLE_LOOPS
+        is_error = variable.default is None and self.loop.checks == "early"
         severity = "error" if is_error else "warning"
         yield Diagnostic(
             "unset-capture", f"nothing captures `{name}`", self.at(text, variable), "", help, severity

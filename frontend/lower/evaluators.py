@@ -12,7 +12,6 @@ from typing import Any, assert_never
 from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.effects import CANNOT_JUDGE
 from ...ir.nodes import Const, Expr, Slot
-from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.evaluator_schema import (
     DEFAULT_PROMPT,
     EVIDENCE_PROMPT,
@@ -128,7 +127,7 @@ class Evaluation:
 
     def unless_crashed(self, result: Expr) -> Expr:
         """The verdict on an output, but `error` where the action that printed it crashed."""
-        if self.state.acts and self.context.loop.dialect == LITTLE_LOOPS:
+        if self.state.acts and self.context.loop.nonzero_exit == "error":
             return prim("or", prim("judge_failed_exit", Slot("last")), result)
         return prim("or", prim("judge_crash", Slot("last")), result) if self.sees_exit else result
 

@@ -21,8 +21,7 @@ from ...ir import nodes as ir
 from ...ir.builder import expr, prim, record, store
 from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
 from ...ir.spans import Source
-from ..loop.dialect import hard_limit, missing_inputs
-from ..loop.dialect_schema import LITTLE_LOOPS
+from ..loop.dialect import missing_inputs
 from ..loop.hook_schema import IGNORE, hooks_in
 from ..loop.schema import CURRENT, Loop, StateSpec
 from ..loop.texts import Within
@@ -250,9 +249,11 @@ class Lowering(LoopContext):
         return state.max_retries is not None or self.most_in_a_row(state) is not None
 
     def most_in_a_row(self, state: StateSpec) -> int | None:
-        """How often little-loops runs the action of one state in a row."""
-        is_limited = self.loop.dialect == LITTLE_LOOPS and state.acts and state.loop is None
-        return hard_limit(state) if is_limited else None
+        """How often the action of a state may run in a row."""
+        if not state.acts or state.loop is not None:
+            return None
+        given = state.throttle.hard_max if state.throttle is not None else None
+        return self.loop.max_in_a_row if given is None else given
 
     def exhausted(self, state: StateSpec, target: str) -> None:
         """Leave a state that was entered too often in a row, without running it."""

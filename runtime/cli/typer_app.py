@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Run": "run resume batch fork stop answer clean",
     "Inspect": "list status attach logs diff history budget trace profile graph report ui",
-    "Author": "create doctor validate compile disasm fmt schema",
+    "Author": "create import doctor validate compile disasm fmt schema",
     "Test": "test record replay",
     "Cluster": "worker db",
     "Language": "repl task tools mcp index context",

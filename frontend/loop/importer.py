@@ -1,0 +1,427 @@
+"""Rewriting of loops of little-loops into llc's own spelling, with the meaning written out.
+
+Only the texts of keys and values are replaced, so comments, order and layout stay. What the dialect decides
+becomes keys of the loop and its states (`dialect`); where it cannot, the file keeps `dialect: little-loops`.
+Must not contain: what the dialect means, files that are written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ...ir.compile_options import CompileOptions
+from ...ir.diagnostics import Diagnostic
+from ...ir.records import frozen
+from ...ir.spans import Source
+from ..source.document import Document, Mapping, Node, Scalar, Sequence
+from ..source.files import text_source
+from ..source.schema import Spec, fields_of
+from ..source.yaml_tree import read_document
+from ..source.yaml_writer import bare, entry
+from ..template.nodes import Given
+from .checks import check
+from .dialect import translated, with_scope
+from .dialect_schema import LITTLE_LOOPS
+from .evaluator_schema import EVALUATORS, ExitCode
+from .foreign_keys import explain_key
+from .load import load
+from .reader import read_loop
+from .schema import Loop, StateSpec
+
+# Keys of a state by llc's own name, and values of keys.
+_KEYS = {"on_yes": "on_success", "on_no": "on_failure", "tools": "allowed_tools"}
+_VERDICTS = {"yes": "success", "no": "failure"}
+_VALUES = {"on_handoff": {"spawn": "continue", "terminate": "end"}}
+_SESSIONS = {"fresh": "new", "continue": "continue"}
+# Keys of the loop that the dialect gives another default, in the order in which they are written.
+_SETTINGS = (
+    "input_key",
+    "max_steps",
+    "max_iterations",
+    "max_in_a_row",
+    "nonzero_exit",
+    "checks",
+    "on_handoff",
+)
+_ROUTES = {"success": "on_success", "failure": "on_failure", "_error": "on_error"}
+
+
+@frozen
+class Imported:
+    """A file in llc's spelling, unchanged if there is an error among the decisions of a person."""
+
+    text: str
+    decisions: tuple[Diagnostic, ...]
+    sources: tuple[Source, ...]
+
+    @property
+    def is_refused(self) -> bool:
+        return any(finding.is_error for finding in self.decisions)
+
+
+def import_loop(source: Source) -> Imported:
+    """A file of little-loops, a loop or a library of fragments, in llc's own spelling."""
+    document = read_document(source)
+    root = document.root
+    text = source.text or ""
+    if isinstance(root, Mapping) and not document.diagnostics:
+        if _is_library(root):
+            return Imported(_spelt(document, root, None).applied(), (), (source,))
+        if "nonzero_exit" in root.entries and "dialect" not in root.entries:
+            return Imported(text, (), (source,))  # it was imported before
+    options = CompileOptions(dialect=LITTLE_LOOPS)
+    wanted, whole, found = load(source, options, lambda loop: (loop, []))
+    errors = tuple(finding for finding in found if finding.is_error)
+    if wanted is None or errors or not isinstance(root, Mapping):
+        return Imported(text, errors, whole.sources)
+    decisions = [finding for finding in found if finding.id != "unused-key"]
+    decisions += [finding for finding in found if finding.id == "unused-key" and finding not in decisions]
+    spec = read_loop(source, LITTLE_LOOPS)[0]
+    if not isinstance(spec, Loop):  # the dialect decides nothing in the other paradigms
+        edits = _spelt(document, root, None)
+        edits.delete(root, "dialect")
+        return Imported(edits.applied(), tuple(decisions), whole.sources)
+    edits = _spelt(document, root, spec)
+    _comment_unknown(edits, root)
+    kept = edits.copy()
+    edits.delete(root, "dialect")
+    plain = with_scope(translated(spec.evolve(dialect=None)))
+    own = _with_early_checks(wanted, spec.scope, whole)
+    _write_settings(edits, root, plain, own)
+    for name, state in _own_states(root):
+        if name in own.states:
+            _write_state(edits, state, plain.states[name], own.states[name])
+    result = edits.applied()
+    differing = None if "from" in root.entries else _difference(result, source, own)
+    if differing is None:
+        return Imported(result, tuple(decisions), whole.sources)
+    message = f"the file keeps `dialect: {LITTLE_LOOPS}`, without which this would differ: {differing}"
+    if "dialect" not in root.entries:
+        kept.insert(root, "dialect", LITTLE_LOOPS)
+    place = document.span(root.entries["states"][0]) if "states" in root.entries else None
+    decisions.append(Diagnostic("not-imported", message, place, "", None, "warning"))
+    return Imported(kept.applied(), tuple(decisions), whole.sources)
+
+
+def _is_library(root: Mapping) -> bool:
+    """Whether a file only offers fragments."""
+    offered = root.entries.get("fragments")
+    is_loop = root.entries.keys() & {"states", "initial", "flow", "from", "paradigm"}
+    return offered is not None and isinstance(offered[1], Mapping) and not is_loop
+
+
+def _with_early_checks(wanted: Loop, scope: tuple[str, ...] | None, document: Document) -> Loop:
+    """The loop without the dialect, with early checks if it passes them. scope: as it is written."""
+    early = wanted.evolve(dialect=None, checks="early")
+    # As a state of another loop, it is given what only a run can tell.
+    given = with_scope(early.evolve(context=dict.fromkeys((*early.context, "run_dir"), Given()), scope=scope))
+    if any(finding.is_error for finding in (*check(early, document), *check(given, document))):
+        return wanted.evolve(dialect=None)
+    return early
+
+
+# --- spelling ---------------------------------------------------------------------------------
+
+
+def _spelt(document: Document, root: Mapping, loop: Loop | None) -> Edits:
+    """The edits that give keys and values of little-loops the names that llc has for them."""
+    edits = Edits(document)
+    _spell(edits, root)
+    if "default_idle_timeout" in root.entries and "idle_timeout" not in root.entries:
+        edits.rename(root.entries["default_idle_timeout"][0], "idle_timeout")
+    for name, state in _own_states(root, "fragments"):
+        _drop_foreign(edits, state)
+        spec = loop.states.get(name) if loop is not None else None
+        _spell(edits, state)
+        own_words = spec.own_words if spec is not None else _own_words(state)
+        for old, new in _KEYS.items():
+            if old in state.entries and new not in state.entries and old[3:] not in own_words:
+                edits.rename(state.entries[old][0], new)
+        route = state.entries.get("route")
+        if route is not None and isinstance(route[1], Mapping):
+            for word, (key, _) in route[1].entries.items():
+                verdict = _VERDICTS.get(word)
+                if verdict is not None and word not in own_words and verdict not in route[1].entries:
+                    edits.rename(key, verdict)
+        if state.entries.get("failure") is not None and "status" not in state.entries:
+            key, node = state.entries["failure"]
+            if isinstance(node, Scalar) and node.value is True:
+                edits.rename(key, "status")
+                edits.rename(node, "failure")
+    return edits
+
+
+def _spell(edits: Edits, block: Mapping) -> None:
+    for key, words in _VALUES.items():
+        node = block.entries[key][1] if key in block.entries else None
+        if isinstance(node, Scalar) and node.text in words:
+            edits.rename(node, words[node.text])
+    if "session_mode" in block.entries and "session" not in block.entries:
+        key, value = block.entries["session_mode"]
+        if isinstance(value, Scalar) and value.text in _SESSIONS:
+            edits.rename(key, "session")
+            edits.rename(value, _SESSIONS[value.text])
+
+
+def _own_words(fragment: Mapping) -> tuple[str, ...]:
+    """`yes` and `no` where a fragment may have them as verdicts of its own."""
+    evaluate = fragment.entries["evaluate"][1] if "evaluate" in fragment.entries else None
+    has_schema = isinstance(evaluate, Mapping) and "schema" in evaluate.entries
+    return ("yes", "no") if has_schema or "choices" in fragment.entries else ()
+
+
+def _drop_foreign(edits: Edits, state: Mapping) -> None:
+    """Remove the keys of an evaluator that are of another one."""
+    node = state.entries["evaluate"][1] if "evaluate" in state.entries else None
+    type_node = node.entries["type"][1] if isinstance(node, Mapping) and "type" in node.entries else None
+    if isinstance(node, Mapping) and isinstance(type_node, Scalar) and type_node.text in EVALUATORS:
+        own = fields_of(EVALUATORS[type_node.text])
+        for key in node.entries.keys() - own.keys() - {"type"}:
+            if any(key in fields_of(other) for other in EVALUATORS.values()):
+                edits.delete(node, key)
+
+
+def _own_states(root: Mapping, *more: str) -> Iterator[tuple[str, Mapping]]:
+    """The states that a file itself describes."""
+    for key in ("states", "state_defs", *more):
+        node = root.entries[key][1] if key in root.entries else None
+        if isinstance(node, Mapping):
+            for name, (_, state) in node.entries.items():
+                if isinstance(state, Mapping):
+                    yield name, state
+
+
+def _comment_unknown(edits: Edits, root: Mapping) -> None:
+    """Turn keys that only little-loops may know into comments."""
+    composing = ("paradigm", "from", "flow", "state_defs", "import", "fragments")
+    for key, (key_node, node) in root.entries.items():
+        is_known = key in fields_of(Loop) or key in composing or key.endswith("_ok")
+        if not is_known and explain_key(key) is None and not edits.is_flow(root):
+            edits.comment_out(key_node, node)
+
+
+# --- meaning ----------------------------------------------------------------------------------
+
+
+def _write_settings(edits: Edits, root: Mapping, plain: Loop, own: Loop) -> None:
+    """Write what the dialect gives the loop other values for."""
+    has_agent = any(
+        state.flawed or (state.action is not None and own.kind_of(state) == "slash")
+        for state in own.states.values()
+    )
+    keys = [key for key in _SETTINGS if key != "on_handoff" or has_agent]
+    if "input" in own.context and "input" not in plain.context and own.input_key != "input":
+        context = root.entries.get("context")
+        if context is not None and isinstance(context[1], Mapping):
+            edits.insert(context[1], "input", "")
+        elif context is None:
+            edits.insert(root, "context", {"input": ""})
+    for key in keys:
+        if getattr(plain, key) != getattr(own, key):
+            edits.put(root, key, getattr(own, key))
+    if has_agent and plain.llm != own.llm:
+        llm = root.entries.get("llm")
+        if llm is not None and isinstance(llm[1], Mapping):
+            edits.insert(llm[1], "timeout", own.llm.timeout)
+        else:
+            edits.insert(root, "llm", {"timeout": own.llm.timeout})
+
+
+def _write_state(edits: Edits, block: Mapping, plain: StateSpec, own: StateSpec) -> None:
+    """Write what the dialect makes of a state."""
+    changed = [key for key in fields_of(StateSpec) if getattr(plain, key) != getattr(own, key)]
+    if "route" in changed and own.route is not None:  # `next` with `on_error`
+        changed = [key for key in changed if key not in ("route", "on_error")]
+        targets = {_ROUTES[verdict]: target for verdict, target in own.route.items()}
+        if "next" in block.entries:
+            edits.rename(block.entries["next"][0], "on_success")
+            changed.remove("next")
+            targets.pop("on_success")
+            for name in ("on_yes", "on_success"):
+                edits.delete(block, name)
+        if "on_error" in block.entries or "error" in (plain.route or {}):
+            targets.pop("on_error")
+        for key, target in targets.items():
+            edits.put(block, key, target)
+        for verdict in (plain.route or {}).keys() - own.route.keys() - {"error"}:
+            edits.delete(block, f"on_{verdict}")
+        is_command = own.action_type in (None, "shell") and plain.evaluate is None
+        if is_command and own.evaluate == ExitCode():  # it is judged by its exit code in any case
+            changed.remove("evaluate")
+    for key in changed:
+        value = getattr(own, key)
+        names = [name for name in (key, *(n for n, k in _KEYS.items() if k == key)) if name in block.entries]
+        if value is None or value is False:
+            for name in names:
+                edits.delete(block, name)
+        elif key == "evaluate":
+            _write_evaluator(edits, block, plain.evaluate, value)
+        elif not isinstance(value, Spec):
+            edits.put(block, key, value)
+
+
+def _write_evaluator(edits: Edits, block: Mapping, plain: Any, own: Any) -> None:
+    written = block.entries.get("evaluate")
+    if plain is not None and type(plain) is type(own):
+        changed = {
+            key: getattr(own, key) for key in fields_of(type(own)) if getattr(plain, key) != getattr(own, key)
+        }
+        if written is not None and isinstance(written[1], Mapping):
+            for key, value in changed.items():
+                edits.put(written[1], key, value)
+        else:
+            edits.put(block, "evaluate", changed)
+        return
+    given = {"type": own.type} | {
+        key: getattr(own, key)
+        for key in ("success", "failure")
+        if getattr(own, key) != getattr(type(own), key)
+    }
+    edits.put(block, "evaluate", given)
+
+
+def _difference(text: str, source: Source, own: Loop) -> str | None:
+    """What means something else in the new text; None if it is the same loop."""
+    spec, document, found = read_loop(text_source(text, source.path))
+    if not isinstance(spec, Loop) or any(finding.is_error for finding in found):
+        return found[0].message if found else "the loop"
+    loop = with_scope(translated(spec))
+    if any(finding.is_error for finding in check(loop, document)):
+        return next(finding.message for finding in check(loop, document) if finding.is_error)
+    for name, state in own.states.items():
+        if _meaning(state, own) != _meaning(loop.states[name], loop):
+            return f"state `{name}`"
+    settings = [key for key in fields_of(Loop) if key not in ("states", "llm", "on_handoff", "session_mode")]
+    return next((f"`{key}`" for key in settings if getattr(own, key) != getattr(loop, key)), None)
+
+
+# Keys of a state whose meaning is in others.
+_SAID_OTHERWISE = {
+    "action_type", "route", "on_success", "on_failure", "on_error", "next", "failure", "session_mode",
+    "tools", "evaluate",
+}  # fmt: skip
+
+
+def _meaning(state: StateSpec, loop: Loop) -> tuple[Any, ...]:
+    """What a state means, whatever keys say it."""
+    keys = [key for key in fields_of(StateSpec) if key not in _SAID_OTHERWISE]
+    evaluator = loop.evaluator_of(state)
+    kind = loop.kind_of(state)
+    return (
+        *(getattr(state, key) for key in keys),
+        kind,
+        evaluator,
+        state.next,
+        dict(state.routes),
+        state.bindings,
+    )
+
+
+# --- texts ------------------------------------------------------------------------------------
+
+
+class Edits:
+    """Changes of a text at the places of its nodes, applied together."""
+
+    def __init__(self, document: Document) -> None:
+        self.text = document.text
+        self.changes: dict[tuple[int, int], str] = {}
+
+    def copy(self) -> Edits:
+        copied = Edits.__new__(Edits)
+        copied.text, copied.changes = self.text, dict(self.changes)
+        return copied
+
+    def applied(self) -> str:
+        """The text with all changes."""
+        parts, at = [], 0
+        for (start, end), new in sorted(self.changes.items()):
+            if start >= at:
+                parts += [self.text[at:start], new]
+                at = end
+        return "".join(parts) + self.text[at:]
+
+    def is_flow(self, block: Mapping) -> bool:
+        return self.text.startswith("{", block.start)
+
+    def rename(self, node: Scalar, word: str) -> None:
+        """Write another word in the place of a scalar."""
+        self.changes[node.start, node.end] = word
+
+    def put(self, block: Mapping, key: str, value: Any) -> None:
+        """Set a key to a value, in its place if it has one."""
+        if key not in block.entries:
+            self.insert(block, key, value)
+            return
+        key_node, node = block.entries[key]
+        if node.start >= key_node.end:  # an alias has the place of its anchor
+            self.changes[node.start, node.end] = _written(value)
+
+    def insert(self, block: Mapping, key: str, value: Any) -> None:
+        """Add a key to a mapping: after its `name` or `type`, or after its first key."""
+        first = next(
+            (name for name in ("name", "type", "terminal", "action_type", "action") if name in block.entries),
+            None,
+        )
+        key_node, node = block.entries[first or next(iter(block.entries))]
+        end = max(node.end, key_node.end) if node.start >= key_node.end else self.end_of_line(key_node.end)
+        if self.is_flow(block):
+            self.add(end, f", {key}: {_written(value)}")
+            return
+        column = key_node.start - (self.text.rfind("\n", 0, key_node.start) + 1)
+        self.add(self.end_of_line(end), f"\n{' ' * column}{key}: {_written(value)}")
+
+    def add(self, at: int, new: str) -> None:
+        self.changes[at, at] = self.changes.get((at, at), "") + new
+
+    def delete(self, block: Mapping, key: str) -> None:
+        """Remove a key with its value."""
+        if key not in block.entries:
+            return
+        key_node, node = block.entries[key]
+        end = max(node.end, key_node.end)
+        if not self.is_flow(block):
+            line = self.text.rfind("\n", 0, key_node.start) + 1
+            self.changes[line, min(self.end_of_line(end) + 1, len(self.text))] = ""
+            return
+        rest = self.text[end:]
+        blank = len(rest) - len(rest.lstrip())
+        if rest[blank : blank + 1] == ",":
+            end += blank + 1
+            end += len(self.text[end:]) - len(self.text[end:].lstrip(" "))
+            self.changes[key_node.start, end] = ""
+        else:
+            before = self.text[: key_node.start].rstrip()
+            self.changes[len(before) - before.endswith(","), end] = ""
+
+    def comment_out(self, key: Scalar, node: Node) -> None:
+        """Make the lines of a key a comment."""
+        line = self.text.rfind("\n", 0, key.start) + 1
+        end = self.end_of_line(max(key.end, _last(node)))
+        self.changes[line, end] = "\n".join(f"# {one}" for one in self.text[line:end].split("\n"))
+
+    def end_of_line(self, at: int) -> int:
+        end = self.text.find("\n", at)
+        return len(self.text) if end < 0 else end
+
+
+def _last(node: Node) -> int:
+    """Where the last text of a node ends."""
+    if isinstance(node, Sequence):
+        return max((_last(item) for item in node.items), default=node.end)
+    return node.end
+
+
+def _written(value: Any) -> str:
+    """A value on one line, as it may stand in any mapping."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and "\n" not in value:
+        return entry("x", bare(value), 0)[0].removeprefix("x: ")
+    return json.dumps(value)

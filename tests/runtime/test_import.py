@@ -1,0 +1,252 @@
+"""`llc import`: loops of little-loops in llc's own spelling, with the same meaning (`spec/dialect.md`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llc.frontend.compile import compile_file, compile_text
+from llc.frontend.loop.importer import import_loop
+from llc.frontend.source.files import text_source
+from llc.ir.compile_options import CompileOptions
+from llc.ir.diagnostics import CompileError
+from llc.ir.nodes import Program
+
+from .test_little_loops import needs_little_loops, shipped
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+DIALECT = CompileOptions(dialect="little-loops")
+LOOP = """\
+# A loop.
+name: x          # its name
+category: quality
+weird: [1, 2]    # of a tool of ours
+initial: check
+max_iterations: 9
+session_mode: fresh
+states:
+  # What is looked at.
+  check:
+    action: ./check.sh     # may fail
+    next: judge
+    on_error: failed       # to the end
+  judge: {action_type: prompt, action: "is it good?", evaluate: {type: classify, path: x}, on_yes: done, agent: me, on_no: count}
+  count:
+    action: ls | wc -l
+    evaluate:
+      type: output_numeric
+      operator: lt
+      target: 3
+    route: {yes: done, no: $current}
+    on_error: failed
+  empty: {evaluate: {type: output_contains, pattern: a}, on_yes: done, on_no: failed}
+  done: {terminal: true, action: echo bye}
+  failed:
+    terminal: true
+    # Why it failed.
+    action: |
+      echo x
+
+      echo y
+  lost: {terminal: true, failure: true}
+"""  # noqa: E501 -- one state is in one line
+
+
+def same(text: str, path: str = "x.yaml") -> tuple[str, Program, Program]:
+    """A text imported, the program of the original under the dialect, and the one of the result."""
+    made = import_loop(text_source(text, path))
+    assert not made.is_refused
+    old = compile_text(text, path, DIALECT).program
+    new = compile_text(made.text, path).program
+    return made.text, attrs.evolve(old, sources=()), attrs.evolve(new, sources=())
+
+
+def test_the_result_means_the_same_without_the_dialect() -> None:
+    text, old, new = same(LOOP)
+    assert old == new
+    assert "dialect" not in text
+    assert "on_yes" not in text
+
+
+def test_comments_and_what_does_not_change_stay() -> None:
+    """Each comment is there, in order; a key that only little-loops knows is a comment now."""
+    text, _, _ = same(LOOP)
+    comments = [line.partition("#")[2] for line in LOOP.splitlines() if "#" in line]
+    at = 0
+    for comment in comments:
+        at = text.index(comment, at)
+    assert "# weird: [1, 2]    # of a tool of ours" in text
+    assert "action: ./check.sh     # may fail" in text
+
+
+def test_an_imported_file_is_not_changed_again() -> None:
+    text, _, _ = same(LOOP)
+    assert import_loop(text_source(text)).text == text
+
+
+def test_what_cannot_be_written_out_keeps_the_dialect() -> None:
+    """A state described by an alias has the place of its anchor."""
+    text = (
+        "name: x\ninitial: a\nstates:\n"
+        "  a: &s {action: exit 1, next: b, on_error: failed}\n  b: *s\n  failed: {terminal: true}\n"
+    )
+    made = import_loop(text_source(text))
+    result = attrs.evolve(compile_text(made.text).program, sources=())
+    assert result == attrs.evolve(compile_text(text, options=DIALECT).program, sources=())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "- a",
+        "a: [",
+        "name: x",
+        "name: x\nstates: {a: 3}",
+        "states: {}\ninitial: a",
+        "name: x\nimport: [gone.yaml]\ninitial: a\nstates: {a: {fragment: f}}",
+        "name: x\ninitial: a\nstates: {a: {action_type: magic, action: x}}",
+        "fragments: 3",
+    ],
+)
+def test_what_is_no_loop_is_refused_unchanged(text: str) -> None:
+    made = import_loop(text_source(text))
+    assert made.is_refused
+    assert made.text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "x", "initial": "a", "states": {"a": {"action": "ls", "next": "d", "on_error": "failed"},'
+        ' "d": {"terminal": true}, "failed": {"terminal": true, "action": "x"}}}',
+        LOOP.replace("\n", "\r\n"),
+        LOOP.replace(
+            "states:\n", "states:\n" + "".join(f"  s{n}: {{action: ls, next: done}}\n" for n in range(500))
+        ),
+    ],
+    ids=["json", "crlf", "many states"],
+)
+def test_other_layouts(text: str) -> None:
+    _, old, new = same(text)
+    assert old == new
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(LOOP.splitlines(keepends=True)), max_size=30),
+    st.integers(0, 900),
+    st.text(max_size=3),
+)
+def test_no_text_breaks_it(lines: list[str], at: int, more: str) -> None:
+    """Mixed lines and characters are refused, or imported to something that still compiles."""
+    for text in ("".join(lines), LOOP[:at] + more + LOOP[at:], LOOP[:at] + LOOP[at + 2 :]):
+        made = import_loop(text_source(text))
+        if made.is_refused:
+            assert made.text == text
+        else:
+            try:
+                old = attrs.evolve(compile_text(text, options=DIALECT).program, sources=())
+            except CompileError:
+                continue
+            assert attrs.evolve(compile_text(made.text).program, sources=()) == old
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_one_file_goes_to_standard_output(place: Path, llc: Llc) -> None:
+    (place / "x.yaml").write_text(LOOP)
+    done = llc("import", "x.yaml")
+    assert done.returncode == 0
+    assert done.stdout == import_loop(text_source(LOOP)).text
+    assert "`weird` is no key of a loop" in done.stderr
+    assert (place / "x.yaml").read_text() == LOOP
+
+
+def test_files_in_place_and_in_a_folder(place: Path, llc: Llc) -> None:
+    """A folder keeps its structure; what is there already is not overwritten; a second time is no change."""
+    (place / "in" / "lib").mkdir(parents=True)
+    (place / "in" / "x.yaml").write_text(LOOP)
+    (place / "in" / "lib" / "common.yaml").write_text("fragments: {f: {action: ls, on_yes: done}}\n")
+    assert llc("import", "in", "-o", "out").returncode == 0
+    assert (
+        place / "out" / "lib" / "common.yaml"
+    ).read_text() == "fragments: {f: {action: ls, on_success: done}}\n"
+    again = llc("import", "in", "-o", "out")
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
+    assert llc("import", "in", "--check").returncode == 1
+    assert llc("import", "in", "--in-place").returncode == 0
+    assert (place / "in" / "x.yaml").read_text() == (place / "out" / "x.yaml").read_text()
+    assert llc("import", "in", "--check").returncode == 0
+    assert llc("validate", "out/x.yaml").returncode == 0
+
+
+def test_the_changes_as_a_difference_and_as_data(place: Path, llc: Llc) -> None:
+    (place / "x.yaml").write_text(LOOP)
+    difference = llc("import", "--diff", "x.yaml").stdout
+    assert "+    on_success: judge" in difference
+    (file,) = json.loads(llc("import", "--json", "x.yaml").stdout)["files"]
+    assert (file["changed"], file["refused"], file["diff"]) == (True, False, difference)
+    assert {finding["id"] for finding in file["decisions"]} >= {"unknown-key", "unused-key"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["x.yaml", "-o", "o", "-i"], "exclude each other"),
+        (["x.yaml", "y.yaml"], "add -o DIR or --in-place"),
+        (["gone.yaml"], "gone.yaml"),
+        (["empty"], "there are no loops in `empty`"),
+        (["/dev/null"], "only loops in YAML are imported"),
+        (["x.yaml", "sub/x.yaml", "-o", "o"], "would both become"),
+        (["x.yaml", "-o", "file"], "file"),
+        (["bad.yaml", "--in-place"], "1 refused"),
+    ],
+)
+def test_wrong_use(words: list[str], message: str, place: Path, llc: Llc) -> None:
+    """One message, exit code 2, and nothing is written."""
+    (place / "sub").mkdir()
+    (place / "empty").mkdir()
+    for name in ("x.yaml", "y.yaml", "sub/x.yaml"):
+        (place / name).write_text(LOOP)
+    (place / "bad.yaml").write_text("a: [")
+    (place / "file").write_text("")
+    done = llc("import", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (place / "x.yaml").read_text() == LOOP
+    assert not (place / "o").exists()
+
+
+@needs_little_loops
+def test_the_loops_that_it_ships_mean_the_same(tmp_path: Path) -> None:
+    """All that are accepted under the dialect compile to the same machine without it, imported together."""
+    paths = shipped()
+    root = min((path.parent for path in paths), key=lambda folder: len(folder.parts))
+    for path in paths:
+        target = tmp_path / "loops" / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = text_source(path.read_text(), str(path))
+        target.write_text(import_loop(source).text)
+    counts = {"same": 0, "kept": 0}
+    for path in paths:
+        try:
+            old = compile_file(str(path), DIALECT).program
+        except CompileError:
+            continue
+        target = tmp_path / "loops" / path.relative_to(root)
+        new = compile_file(str(target)).program
+        assert attrs.evolve(old, sources=()) == attrs.evolve(new, sources=()), path.name
+        counts["kept" if "\ndialect: little-loops" in target.read_text() else "same"] += 1
+    print(counts)
+    assert counts["same"] >= 95
