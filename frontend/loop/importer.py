@@ -159,9 +159,9 @@ def _spell(edits: Edits, block: Mapping) -> None:
         if isinstance(node, Scalar) and node.text in words:
             edits.rename(node, words[node.text])
     if "session_mode" in block.entries and "session" not in block.entries:
-        key, value = block.entries["session_mode"]
+        name, value = block.entries["session_mode"]
         if isinstance(value, Scalar) and value.text in _SESSIONS:
-            edits.rename(key, "session")
+            edits.rename(name, "session")
             edits.rename(value, _SESSIONS[value.text])
 
 
@@ -361,11 +361,10 @@ class Edits:
 
     def insert(self, block: Mapping, key: str, value: Any) -> None:
         """Add a key to a mapping: after its `name` or `type`, or after its first key."""
-        first = next(
-            (name for name in ("name", "type", "terminal", "action_type", "action") if name in block.entries),
-            None,
-        )
-        key_node, node = block.entries[first or next(iter(block.entries))]
+        anchors = [
+            name for name in ("name", "type", "terminal", "action_type", "action") if name in block.entries
+        ]
+        key_node, node = block.entries[(*anchors, *block.entries)[0]]
         end = max(node.end, key_node.end) if node.start >= key_node.end else self.end_of_line(key_node.end)
         if self.is_flow(block):
             self.add(end, f", {key}: {_written(value)}")

@@ -45,7 +45,7 @@ def look(targets: Iterable[str]) -> list[ImportedFile]:
         else:
             path = resolve_loop(target)
             if not path.endswith(LOOP_SUFFIXES):
-                raise UserError("bad-usage", f"`{target}` is no YAML file", "only loops in YAML are imported")
+                raise UserError("usage", f"`{target}` is no YAML file", "only loops in YAML are imported")
             found[path] = os.path.basename(path)
     return [_look(path, name) for path, name in found.items()]
 
@@ -83,7 +83,7 @@ def write_all(found: Sequence[ImportedFile], folder: str | None) -> None:
         place = os.path.join(folder, one.name)
         if place in places:
             message = f"`{places[place].path}` and `{one.path}` would both become `{place}`"
-            raise UserError("bad-usage", message, "import them one after the other, to different folders")
+            raise UserError("usage", message, "import them one after the other, to different folders")
         if files.lexists(place):
             raise UserError("cannot-write", f"`{place}` exists", "remove it, or name another folder")
         places[place] = one

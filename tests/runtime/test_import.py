@@ -95,9 +95,11 @@ def test_what_cannot_be_written_out_keeps_the_dialect() -> None:
     """A state described by an alias has the place of its anchor."""
     text = (
         "name: x\ninitial: a\nstates:\n"
-        "  a: &s {action: exit 1, next: b, on_error: failed}\n  b: *s\n  failed: {terminal: true}\n"
+        "  a: {action: exit 1, on_yes: a, on_no: failed}\n  failed: &f {terminal: true}\n  done: *f\n"
     )
     made = import_loop(text_source(text))
+    assert "not-imported" in {finding.id for finding in made.decisions}
+    assert "dialect: little-loops" in made.text
     result = attrs.evolve(compile_text(made.text).program, sources=())
     assert result == attrs.evolve(compile_text(text, options=DIALECT).program, sources=())
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from ...host.errors import UserError
 from ...host.screen import Screen
 from ...project import import_files
+from ...project.format_files import difference
 from .. import parameters as cli
 from ..output import write_data, write_json
 
@@ -29,18 +30,18 @@ def import_(
     """Rewrite loops of little-loops into llc's own spelling."""
 
     if output is not None and in_place:
-        raise UserError("bad-usage", "--output and --in-place exclude each other", "use one of them")
+        raise UserError("usage", "--output and --in-place exclude each other", "use one of them")
     found = import_files.look(targets or [])
     is_look = check or diff or not (output is not None or in_place)
     if is_look and len(found) > 1 and not (check or diff or json):
-        raise UserError("bad-usage", "several files cannot go to standard output", "add -o DIR or --in-place")
+        raise UserError("usage", "several files cannot go to standard output", "add -o DIR or --in-place")
     if not is_look:
         import_files.write_all(found, output)
     if json:
         write_json(import_files.as_json(found))
         return import_files.exit_code(found, check)
     if diff:
-        write_data("".join(import_files.difference(one) for one in found if not one.is_refused))
+        write_data("".join(difference(one) for one in found if not one.is_refused))
     elif is_look and not check:
         write_data("".join(one.result for one in found if not one.is_refused))
     screen = Screen(sys.stderr)
