@@ -14,7 +14,7 @@ from ..output import write_data, write_json
 
 
 def import_(
-    targets: Annotated[
+    files: Annotated[
         cli.Texts, cli.argument("FILE…", "Loops of little-loops, their libraries, or folders of them.")
     ],
     output: Annotated[
@@ -31,7 +31,7 @@ def import_(
 
     if output is not None and in_place:
         raise UserError("usage", "--output and --in-place exclude each other", "use one of them")
-    found = import_files.look(targets or [])
+    found = import_files.look(files or [])
     is_look = check or diff or not (output is not None or in_place)
     if is_look and len(found) > 1 and not (check or diff or json):
         raise UserError("usage", "several files cannot go to standard output", "add -o DIR or --in-place")
