@@ -11,6 +11,7 @@ from spec.blocks import Block, parameters, take, text_of
 import llc.frontend.expand.program  # noqa: F401  the forms register with it
 from llc.frontend.core.forms import FORMS
 from llc.frontend.core.printer import expanded_text
+from llc.frontend.core.reserved_names import FORM_NAMES
 from llc.frontend.sexp.reader import read
 from llc.frontend.source.files import text_source
 
@@ -61,6 +62,11 @@ def test_a_form_comes_to_what_is_said(block: Block) -> None:
     for line in block.text.strip().split("\n"):
         text, expected = re.split(r"\s{1,}= (?=\()", line, maxsplit=1)
         assert expanded_text(expansion(text).program).strip() == expected
+
+
+def test_every_name_of_a_form_has_a_handler() -> None:
+    """A name in `FORM_NAMES` without one would be reserved and mean nothing."""
+    assert FORM_NAMES - FORMS.keys() == set()
 
 
 def test_the_table_has_every_form() -> None:
