@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.diagnostics import Diagnostic, DiagnosticId, nearest, suggest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled, nearest, suggest
 from ...ir.effects import CANNOT_JUDGE, CONTINUE
 from ...ir.python_internals import late_pattern
 from ...ir.spans import Span
@@ -41,6 +41,15 @@ def _warning(
     id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
 ) -> Diagnostic:
     return Diagnostic(id, message, span, label, help, "warning")
+
+
+def _overridden(message: str, state: StateSpec, key: str, by: str) -> Diagnostic:
+    """A key that has no effect because of another verdict in `route`."""
+    first = labelled(state.span_of(f"key:route.{by}"), "this one counts")
+    place = state.span_of(f"key:{key}")
+    return Diagnostic(
+        "shadowed-route", message, place, "overridden", "keep one of them", "warning", related=first
+    )
 
 
 class _Checker:
@@ -318,14 +327,10 @@ class _Checker:
             by = next((verdict for verdict in covering if verdict in route), None)
             if getattr(state, key) is not None and by is not None and state.next is None:
                 message = f"`{key}` has no effect: `route` has `{by}`"
-                yield _warning(
-                    "shadowed-route", message, state.span_of(f"key:{key}"), "overridden", "keep one of them"
-                )
+                yield _overridden(message, state, key, by)
         if "error" in route and route.get("_error", route["error"]) != route["error"]:
             message = "`error` has no effect: `_error` comes first"
-            yield _warning(
-                "shadowed-route", message, state.span_of("key:route.error"), "overridden", "keep one of them"
-            )
+            yield _overridden(message, state, "route.error", "_error")
 
     def outcome(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Failures that pass silently, where another reading of the loop is common."""

@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from ...ir.diagnostics import Diagnostic, DiagnosticId, nearest, suggest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled, nearest, suggest
 from ...ir.scalars import read_scalar
 from ...ir.spans import Span
 from .document import Document, Mapping, Node, Places, Scalar, Sequence
@@ -303,7 +303,7 @@ class SchemaReader:
     def one_block(self, options: list[Type], node: Mapping, path: str) -> Any:
         """One of several blocks: the one whose required key is given."""
         keys = {key: option for option in options for key in required_of(option.specs[0])}
-        given = [key for key in keys if key in node.entries]
+        given = [key for key in node.entries if key in keys]
         place = self.document.span(node)
         if len(given) == 1:
             spec = self.block(keys[given[0]].specs[0], node, place, f"`{path}`")
@@ -312,7 +312,12 @@ class SchemaReader:
         if given:
             again = self.document.span(node.entries[given[1]][0])
             message = f"`{path}` has both `{given[0]}` and `{given[1]}`"
-            return self.error("contradictory-keys", message, again, "given too", f"keep one of {listed}")
+            first = labelled(self.document.span(node.entries[given[0]][0]), "first given here")
+            help = f"keep one of {listed}"
+            self.document.report(
+                Diagnostic("contradictory-keys", message, again, "given too", help, related=first)
+            )
+            return BAD
         unknown = next(iter(node.entries), "")
         help = f"it needs one of {listed}"
         if unknown and nearest(unknown, keys) is not None:

@@ -196,6 +196,18 @@ def test_a_paradigm_prints_as_the_seeds_fsm(text: str, fsm: str) -> None:
     assert data(printed) == data(fsm)
 
 
+def test_of_two_actions_of_a_fix_both_are_shown() -> None:
+    """The second one is marked, and the first one has a label of its own."""
+    fix = "fix: {prompt: y, run: x}"
+    text = f"paradigm: invariants\nname: g\nconstraints:\n  - {{name: t, check: 'true', {fix}}}\n"
+    _, _, (finding,) = read_loop(text_source(text, "g.yaml"))
+    assert (finding.id, finding.message) == ("contradictory-keys", "`fix` has both `prompt` and `run`")
+    ((first, label),) = finding.related
+    assert finding.span is not None
+    assert (finding.label, label) == ("given too", "first given here")
+    assert first.column < finding.span.column
+
+
 def test_a_goal_with_one_tool_checks_and_repairs_with_it() -> None:
     """`loops.md` 16."""
     loop, _ = load("paradigm: goal\nname: g\ngoal: x\ntools: [make]")
