@@ -432,10 +432,13 @@ def test_attach_tells_effects_at_once_apart(project: Path) -> None:
     subprocess.run([*command, "run", "par.sexp", "--background", "-q"], check=True, timeout=60)
     wait_for(lambda: [run for run in runs.runs_in("") if len(live_tail.read(run.live)) == 2])
     follower = subprocess.Popen([*command, "attach", "par.sexp"], stdout=subprocess.PIPE, text=True)
-    time.sleep(0.8)
+    assert follower.stdout is not None
+    lines: list[str] = []
+    while not {"#1 │ item-1", "#2 │ item-2"} <= set(lines):
+        lines.append(follower.stdout.readline().rstrip("\n"))
+        assert lines[-1], lines
     (project / "go").touch()
-    lines = follower.communicate(timeout=30)[0].splitlines()
-    assert {"#1 │ item-1", "#2 │ item-2"} <= set(lines)
+    lines += follower.communicate(timeout=60)[0].splitlines()
     assert sum("item-1;" in line for line in lines) == 1
 
 

@@ -25,7 +25,7 @@ from llc.runtime.inspection import status
 from llc.runtime.journal.codec import unseal
 from llc.runtime.journal.events import NoteEvent
 from llc.runtime.journal.journal import Blobs, JournalError, unpack
-from llc.runtime.journal.reader import read
+from llc.runtime.journal.reader import Damage, read
 from llc.runtime.journal.run_folder import JOURNAL_SUFFIX, RunFolder
 from llc.runtime.launch import failures
 from llc.runtime.launch.command import Command
@@ -547,6 +547,8 @@ def record_of(machine: Machine, run: Wanted) -> dict[str, Any]:
     last: dict[str, Any] = {}
     notes: list[Any] = []
     for event in read(folder.journal):
+        if isinstance(event, Damage):
+            raise Violation(f"the journal of {run.name}, which has ended, is damaged: {event}")
         fields = unpack(event.wire, Blobs(folder.outputs).fetch)
         kind = event.name
         if kind == "action_start":
