@@ -85,7 +85,7 @@ def loads(text: str | bytes) -> Any:
         if end == len(decoded):
             return value
     except (StopIteration, ValueError, SystemError):
-        pass  # SystemError: its own error stands in a module that is not loaded
+        pass  # SystemError: its own error is defined in a module that is not loaded
     import json
 
     return json.loads(text)

@@ -17,7 +17,7 @@ from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 # How many programs each law is tried on: `make fuzz` asks for many, and for longer runs of them.
-COUNT = int(os.environ.get("LLC_FUZZ", "40"))
+COUNT = int(os.environ.get("LLC_FUZZ", "30"))
 TICKS = 80 if COUNT < 1000 else 300
 LAWS = settings(
     deadline=None, max_examples=COUNT, suppress_health_check=list(HealthCheck), phases=[Phase.generate]

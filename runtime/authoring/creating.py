@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from ...frontend.loop.paradigms import PARADIGMS
+from ...frontend.source.yaml_writer import entry
 from ...ir.diagnostics import CompileError, render_all, suggest
 from ...ir.scalars import read_scalar
 from ..host.effect_context import Interrupted
@@ -242,8 +243,6 @@ def _plain(line: str) -> str:
 
 def renamed(made: Draft, name: str) -> Draft:
     """The same loop under another name, in its text too."""
-    from ...frontend.source.yaml_writer import entry
-
     lines = made.text.split("\n")
     at = next((i for i, line in enumerate(lines) if line.startswith("name:")), None)
     new = entry("name", name, 0)

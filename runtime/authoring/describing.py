@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...frontend.loop.json_schema import json_schema
+from ...frontend.source.files import text_source
+from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
 from ...ir.light_records import LightRecord
 from ...stdlib import read_text
@@ -210,9 +212,6 @@ def _data_of(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass
-    from ...frontend.source.files import text_source
-    from ...frontend.source.yaml_tree import read_document
-
     document = read_document(text_source(text))
     return None if document.root is None or document.diagnostics else document.plain(document.root)
 

@@ -23,7 +23,7 @@ update runs set wish = case when status = 'running' then 'stop' end, changed = n
   status = case when status in ('queued', 'waiting') then 'stopped' else status end
 where id = %s and status in ('queued', 'running', 'waiting') returning status
 """
-# Somebody decides that it continues, so also on another machine.
+# A person decides that it continues, so also on another machine.
 _RESUME = "update runs set managed = true, outcome = null, machine = null where id = %s"
 _NAMES = """
 select program, id from runs

@@ -61,7 +61,7 @@ create table workers (
   state text not null default 'live' check (state in ('live', 'draining', 'dead'))
 );
 """
-# Runs that wait without a worker, and the live output of runs that somebody looks at.
+# Runs that wait without a worker, and the live output of runs that are watched.
 _SECOND = """
 alter table runs drop constraint runs_status_check;
 alter table runs add constraint runs_status_check

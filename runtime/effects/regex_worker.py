@@ -72,7 +72,7 @@ def _matches(expression: re.Pattern[str], text: str, most: int | None) -> list[l
         found.append(row)
         if len(found) == most:
             break
-        # As RE2's binding goes on, which differs from Python's `finditer` after an empty match.
+        # As RE2's binding continues, which differs from Python's `finditer` after an empty match.
         position = match.end() if match.end() > position else position + 1
         match = expression.search(text, position) if position <= len(text) else None
     return found

@@ -160,7 +160,7 @@ class Action(_Connection):
         return spool
 
     def _tell_unsafe(self) -> None:
-        """The disk is full, or the keeper dead: the run goes on, and its death would cost the output."""
+        """The disk is full, or the keeper dead: the run continues, and its death would cost the output."""
         with suppress(OSError):
             self._connection.send(UNSAFE)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-# A request that is longer is passed in a file, and this word stands for it.
+# A request that is longer is passed in a file, and this word represents it.
 LARGEST = 1 << 16
 IN_FILE = b"f"
 # About one action, to the keeper and from it; `STREAMS`, to the keeper, with the file that a stream goes to.

@@ -243,7 +243,7 @@ class _Keeper:
             self.claim(action)
 
     def claim(self, action: _Action) -> None:
-        """The run is ours: that is in its lock file, and whoever resumes it finds our socket."""
+        """The run is ours: that is in its lock file, and a process that resumes it finds our socket."""
         folder = action.facts["folder"]
         try:
             about = light_json.loads(os.pread(action.lock, os.fstat(action.lock).st_size, 0))
@@ -265,7 +265,7 @@ class _Keeper:
                 self.listeners[folder] = listener
                 self.watch(listener.fileno(), lambda: self.visit(folder))
         except (OSError, ValueError):
-            return  # the folder is gone, or the disk full: nobody will ask, and the action ends by its limit
+            return  # no folder, or a full disk: no process will ask, and the action ends by its limit
 
     def visit(self, folder: str) -> None:
         """A process connects that resumes the run; it says what it wants in its first message."""

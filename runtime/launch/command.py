@@ -21,6 +21,7 @@ from ..host.coroutines import Steps
 from ..host.effect_context import Interrupt, WorldLike
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..host.paths import CONFIG, KEPT, LOOPS, ROOT
+from ..journal.events import ProgramChanged
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.position import Progress
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from ..execution.profiler import Meter
     from ..execution.scheduler import Scheduler
-    from ..journal.events import ProgramChanged
     from ..journal.run_history import Used
     from ..project.budget import Spending
     from ..project.settings import Configuration

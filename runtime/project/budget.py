@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.effects import SPENDERS, UNITS
 from ..host.errors import UserError, suggest
+from ..host.paths import ROOT
 from ..journal.quantities import amount_text
 from ..journal.run_history import Used
 
@@ -144,7 +145,6 @@ class Spending:
 
 def unpriced(kind: str, args: Mapping[str, Any]) -> str | None:
     """The model of which a project does not know what it costs, where an effect asks one."""
-    from ..host.paths import ROOT
     from . import configuration, models
     from .prices import Prices
 

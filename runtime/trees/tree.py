@@ -72,7 +72,7 @@ def placeholder(kind: str, size: int, mtime_ns: int) -> bytes:
 
 
 def is_placeholder(content: bytes) -> bool:
-    """Whether it stands for a content that is not recorded."""
+    """Whether it represents a content that is not recorded."""
     return content.startswith(b"[llc: ") and b" file, content not recorded: " in content[:100]
 
 

@@ -187,7 +187,7 @@ class Quota:
             self._context.on_agent(
                 AgentActivity("quota-wait", name=self._name, text=breaker.reason, resets_at=breaker.until)
             )
-        # Whoever resumes the run starts the agent again; what it said of its quota is not its result.
+        # A resumed run starts the agent again; what it said of its quota is not its result.
         keeper.release(self._context.effect_id)
         self._note(f"waiting for the quota of the account {self._name} until {_moment(breaker.until)}")
 
