@@ -20,7 +20,6 @@ _INSTEAD = {
     "type": "write what the state does as its `action`",
 }
 _ACTION_TYPES = {
-    "command": "write `action_type: shell`",
     "mcp_tool": "write `call: file.sexp#function` with the tool's task in the function",
     "contract": "write a prompt that asks whether the two sides fit, and judge it by `llm_structured`",
 }

@@ -1,0 +1,118 @@
+"""One file for each obstacle of a loop of little-loops: one finding, or none, and never wrong advice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llc.frontend.compile import compile_file, compile_text
+from llc.frontend.loop import foreign_keys
+from llc.frontend.loop.foreign_keys import explain_evaluator, explain_key
+from llc.ir.diagnostics import CompileError, Diagnostic
+
+HEAD = "name: x\ninitial: a\n"
+END = "  done: {terminal: true}\n  failed: {terminal: true, status: failure}\n"
+ROUTES = "on_yes: done, on_no: a, on_error: failed"
+# What `loops-today.md` quotes as wrong advice.
+WRONG = ("`on_failure`", "`timeout`", "`max_steps`", "belongs to `paradigm: goal`")
+
+
+def errors(text: str) -> list[Diagnostic]:
+    """The errors of a loop with this state."""
+    return [one for one in findings(f"{HEAD}states:\n  a: {{{text}}}\n{END}") if one.is_error]
+
+
+def findings(text: str, folder: Path | None = None) -> list[Diagnostic]:
+    """What is said of a text, or of a file of it."""
+    try:
+        if folder is None:
+            return list(compile_text(text).diagnostics)
+        (folder / "x.yaml").write_text(text)
+        return list(compile_file(str(folder / "x.yaml")).diagnostics)
+    except CompileError as error:
+        return list(error.diagnostics)
+
+
+# Each obstacle of the list: keys of the loop, its first state without routes, and the words of the only
+# finding; "": it is accepted.
+OBSTACLES = {
+    "verdicts": ("", "action: make", ""),
+    "verdicts of a route": ("", "action: make, route: {yes: done, no: a}", ""),
+    "prompt": ("", "action_type: prompt, action: do it", ""),
+    "slash command": ("", "action_type: slash_command, action: /x", ""),
+    "metadata": ("category: a\nvisibility: b\nlabels: [c]\ntargets: [d]\nsize_ok: true", "action: x", ""),
+    "failing terminal": (
+        "",
+        "action: x}\n  lost: {terminal: true, failure: true",
+        "nothing leads to state `lost`",
+    ),
+    "failure by its name": (
+        "",
+        "action: x, on_error: error}\n  error: {terminal: true",
+        "`status: failure`",
+    ),
+    "hand-off": ("on_handoff: spawn", "action: /x", ""),
+    "run folder": ("", "action: 'ls ${context.run_dir}'", ""),
+    "inputs": ("required_inputs: [t]\ninput_key: t", "action: 'echo ${context.t}'", ""),
+    "scope": ("scope: ['${context.d}']\ncontext: {d: src}", "action: x", ""),
+    "suffixes": (
+        "context: {t: a}",
+        "action: 'echo ${context.t:default=b} ${context.t?} ${context.t:shell}'",
+        "",
+    ),
+    "limit": ("max_steps: 3\non_max_steps: failed", "action: x", ""),
+    "retries": ("", "action: x, max_retries: 2, on_retry_exhausted: failed", ""),
+    "import": ("import: [gone.yaml]", "action: x", "gone.yaml"),
+    "fragment": ("", "fragment: gone", "no fragment `gone`"),
+    "parent": ("from: gone", "action: x", "gone"),
+    "sub-loop": ("", "loop: gone", "gone"),
+    "action type": ("", 'action_type: magic, action: "it\'s `x ${y} $("', "`action_type` cannot be `magic`"),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_an_obstacle_is_accepted_or_one_finding(obstacle: str, tmp_path: Path) -> None:
+    """Nothing follows from it, such as errors of a prompt that is read as shell text."""
+    keys, first, words = OBSTACLES[obstacle]
+    first, end, rest = first.partition("}\n")
+    routes = ROUTES if "route:" not in first else "on_error: failed"
+    if "on_error" in first:
+        routes = "on_yes: failed, on_no: done"
+    text = f"{keys}\n{HEAD}states:\n  a: {{{first}, {routes}{end or '}'}{rest}{'}' * bool(end)}\n{END}"
+    found = findings(text, tmp_path)
+    if not words:
+        assert [one.message for one in found if one.is_error] == []
+        return
+    assert len(found) == 1, [one.message for one in found]
+    assert words in f"{found[0].message} {found[0].help}"
+    assert found[0].span is not None
+
+
+@pytest.mark.parametrize("key", foreign_keys._INSTEAD)
+def test_a_key_that_llc_does_not_have_names_the_remedy(key: str) -> None:
+    """In a state and, but for keys that some block has, at the top level."""
+    found = errors(f"action: x, {ROUTES}, {key}: y")
+    assert len(found) == 1, [one.message for one in found]
+    if key != "type":  # `type: learning` is known
+        assert explain_key(key) == found[0].help
+    assert not any(words in str(found[0].help) for words in WRONG)
+
+
+@pytest.mark.parametrize("name", foreign_keys._EVALUATORS)
+def test_an_evaluator_that_llc_does_not_have_names_the_remedy(name: str) -> None:
+    found = errors(f"action: x, evaluate: {{type: {name}, a: 1}}, {ROUTES}")
+    assert [(one.id, one.help) for one in found] == [("unknown-evaluator", explain_evaluator(name))]
+
+
+@pytest.mark.parametrize("name", foreign_keys._ACTION_TYPES)
+def test_an_action_type_that_llc_does_not_have_names_the_remedy(name: str) -> None:
+    """The text of the action is not judged, whose kind is not known."""
+    found = errors(f'action_type: {name}, action: "it\'s `", {ROUTES}')
+    assert [(one.id, one.help) for one in found] == [("unknown-value", foreign_keys._ACTION_TYPES[name])]
+
+
+def test_the_same_under_a_parent_that_is_not_there(tmp_path: Path) -> None:
+    """What a parent that cannot be read would have said is not missed."""
+    (found,) = findings(f"name: x\nfrom: gone\nstates:\n  a: {{next: b}}\n{END}", tmp_path)
+    assert found.id == "file-not-found"
