@@ -55,7 +55,7 @@ sim: $(BIN)/llc
 little-loops: $(BIN)/llc
 	test -x .venv-little-loops/bin/python || $(PYTHON) -m venv .venv-little-loops
 	.venv-little-loops/bin/python -m pip install --quiet --disable-pip-version-check little-loops==1.167.0
-	LLC_LITTLE_LOOPS=$(abspath .venv-little-loops/bin/python) $(BIN)/python -m pytest -s tests/runtime/test_little_loops.py
+	LLC_LITTLE_LOOPS=$(abspath .venv-little-loops/bin/python) $(BIN)/python -m pytest -s tests/runtime/test_little_loops.py tests/runtime/test_import.py
 
 bench: $(BIN)/llc
 	$(BIN)/python benchmarks/run.py --peers

@@ -245,3 +245,31 @@ def test_values_fit_their_parameters() -> None:
     assert (found.id, found.message) == ("wrong-type", "`jobs` should be a whole number")
     needed = compile_text(text.replace("default: many", "required: true")).program
     assert "/missing_input" in {state.name for state in needed.functions[0].states}
+
+
+TEMPLATE = """\
+parameters:
+  command: {type: string, required: true, description: what is run}
+  rounds: {type: integer, default: 3}
+initial: check
+states:
+  check: {action: 'sh -c "$0" ${context.command}', on_yes: done, on_no: check, on_error: done}
+  done: {terminal: true}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "id"),
+    [("context: {command: make test}", ""), ("", ""), ("context: {command: a, rounds: many}", "wrong-type")],
+)
+def test_a_template_is_a_parent_with_parameters(write: Write, given: str, id: str) -> None:
+    """A loop gives the parameters of its parent as `context`; defaults and types are the parent's."""
+    folder = write(checked=TEMPLATE, x=f"name: x\nfrom: checked\n{given}\n")
+    if id:
+        found = refused(folder / "x.yaml")
+        assert (found.id, found.span is not None and found.span.line) == (id, 3)
+        return
+    loop = made(folder / "x.yaml").loop
+    assert loop is not None
+    assert loop.context["rounds"] == 3
+    assert loop.context["command"] == ("make test" if given else "")
