@@ -26,7 +26,9 @@ NONE, CLUSTER = "none", "cluster"
 _VIEWS = {
     **dict.fromkeys(("status", "list", "answer"), False),
     "history": True,
-    **dict.fromkeys(("logs", "profile", "attach", "trace", "replay", "record", "report", "graph", "ui")),
+    **dict.fromkeys(
+        ("logs", "profile", "attach", "trace", "replay", "record", "report", "graph", "ui", "fork")
+    ),
 }
 # Folders of `.loops` that commands write to.
 _WRITTEN = {"record": ("tests",)}
@@ -69,7 +71,7 @@ def _is_here(target: object) -> bool:
 
 def enter(verb: verbs.Verb, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Go to a folder with the runs of the database, if the command reads such: the view, and the values."""
-    url = given.get("db")
+    url = given.get("on" if verb.name == "fork" else "db")
     is_listing_loops = verb.name == "list" and not given.get("running")
     if url is None or verb.name not in _VIEWS or is_listing_loops:
         return None, given

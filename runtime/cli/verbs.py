@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir.light_records import LightRecord
 from ...ir.python_internals import import_module
+from ..host.errors import UserError
 from ..project.options import CommandParameter
 from .table import PARAMETERS, PROGRAM, VERBS
 
@@ -59,3 +60,10 @@ def load(path: str, level: int = 1) -> Callable[..., Any]:
     package = __package__.rsplit(".", level - 1)[0]
     found: Callable[..., Any] = getattr(import_module(f"{package}.{module}"), name)
     return found
+
+
+def refuse_beside_on(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    """Refuse options of a process that drives a run where `--on` is given. Raises UserError."""
+    for name, value in given.items():
+        if value and name not in allowed:
+            raise UserError("bad-option", f"`--{name.replace('_', '-')}` and `--on` exclude each other")

@@ -1,16 +1,19 @@
-"""Requests to runs of a database from anywhere: stop, and queue again."""
+"""Requests to runs of a database from anywhere: stop, queue again, and fork."""
 
 from __future__ import annotations
 
 import contextlib
 import os.path
+from collections.abc import Sequence
 from typing import Any
 
 from ..host import clock, environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, Failure, UserError
 from ..host.paths import LOOPS
+from ..journal.run_folder import RunFolder
 from . import schema, segments
 from .connection import Address, Connection, connect
+from .stored_run import OUTPUTS
 
 _FIND = """
 select id, status from runs
@@ -25,6 +28,13 @@ where id = %s and status in ('queued', 'running', 'waiting') returning status
 """
 # A person decides that it continues, so also on another machine.
 _RESUME = "update runs set managed = true, outcome = null, machine = null where id = %s"
+# Its files are those of the run that it is forked from.
+_FORK = """
+insert into runs (id, project, program, path, labels, scope, machine, managed, status)
+select %s, project, program, path, labels, scope, machine, true, 'queued' from runs where id = %s
+"""
+_JOURNAL = "insert into journal (run, position, size, lines, epoch, data) values (%s, 0, %s, %s, 0, %s)"
+_DOCUMENT = "insert into documents (run, name, data) values (%s, %s, %s)"
 _NAMES = """
 select program, id from runs
 where project = %(project)s and (%(ended)s::boolean is null or (status = 'ended') = %(ended)s)
@@ -89,6 +99,26 @@ def resume(url: str, target: str) -> str:
         connection.execute(_RESUME, [found[0]])
         segments.enqueue(connection, found[0])
         return found[0]
+
+
+def fork(connection: Connection, parent: str, made: RunFolder, more: Sequence[tuple[str, bytes]]) -> None:
+    """Store and queue a run that was forked from `parent`, with its files and more documents."""
+    outputs = files.listdir(made.outputs) if files.isdir(made.outputs) else []
+    own = {os.path.basename(path) for path in (made.journal, made.lock, made.outputs)}
+    names = [name for name in files.listdir(made.path) if name not in own]
+    names += [f"{OUTPUTS}/{name}" for name in outputs]
+    data = _read(made.journal)
+    with connection.transaction():
+        connection.execute(_FORK, [made.id, parent])
+        connection.execute(_JOURNAL, [made.id, len(data), data.count(b"\n"), data])
+        for name, content in [*((name, _read(made.place(name))) for name in names), *more]:
+            connection.execute(_DOCUMENT, [made.id, name, content])
+        segments.enqueue(connection, made.id)
+
+
+def _read(path: str) -> bytes:
+    with files.open(path, "rb") as file:
+        return file.read()
 
 
 def _find(connection: Connection, target: str | None, statuses: tuple[str, ...]) -> list[str]:

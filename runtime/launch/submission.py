@@ -1,4 +1,4 @@
-"""`llc run --on`: a run is compiled, checked and recorded here, and driven by the workers of a cluster.
+"""`llc run --on`, `batch --on` and `fork --on`: runs are compiled, checked and recorded here, driven by workers.
 
 The record of a new run is complete when it enters the queue, in one transaction. A client that is killed
 before leaves a run that workers take up (`database.segments`).
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...vm.machine.machine import Machine
-from ..database import schema
-from ..database.connection import Address, connect
+from ..database import requests, schema
+from ..database.connection import Address, Session, connect
 from ..database.store import Claim, DatabaseStore, open_store
 from ..database.stored_run import DatabaseRun
 from ..execution.observer import Display
@@ -22,11 +22,13 @@ from ..host.coroutines import Steps, alone
 from ..host.errors import UserError
 from ..host.paths import ROOT
 from ..host.screen import Screen
+from ..journal import run_history
 from ..journal.codec import json_text
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..project.options import Values
+from ..recordings.fork import Forked
 from ..trees import workspace
 from .batch import Batch
 from .batch_command import base_values, jobs_of, prepare
@@ -56,6 +58,33 @@ def submit(values: Values, url: str, labels: tuple[str, ...]) -> int:
         command = Submission(values, Report(values))
         command.store = store
         return command.execute(new_run)
+
+
+def submit_fork(values: Values, url: str, make: Callable[[], Forked]) -> int:
+    """Queue a fork of a run in the database, whose runs the working directory has; the exit code.
+
+    Raises UserError, CompileError and JournalError.
+    """
+
+    def go(command: Command) -> None:
+        forked = make()
+        address, made = Address.of(url), forked.run
+        session = Session(address, lambda: True)
+        try:
+            parent = DatabaseRun.cached(ROOT, forked.parent, session)
+            kept = workspace.of_fork(parent, run_history.load(made.journal).order)
+            session.do(lambda connection: requests.fork(connection, parent.id, made, kept))
+        finally:
+            session.close()
+            made.discard()
+        if values.json:
+            _write(json_text({"run": made.id, "status": "queued", "forked_from": forked.parent}))
+        else:
+            if not values.quiet:
+                Screen(sys.stderr).write(f"{forked}\n")
+            _write(made.id)
+
+    return Command(values, Report(values)).execute(go)
 
 
 def submit_jobs(values: Values, targets: list[str], url: str, labels: tuple[str, ...]) -> int:

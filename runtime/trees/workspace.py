@@ -14,6 +14,7 @@ import hashlib
 import json
 import os.path
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..database.stored_run import PACKS, WORKSPACE, DatabaseRun
@@ -127,6 +128,47 @@ def _take_user(run: DatabaseRun, top: str, known: list[str]) -> tuple[_Snapshot,
             files.unlink(index)
 
 
+def of_fork(run: DatabaseRun, done: Iterable[int]) -> list[tuple[str, bytes]]:
+    """The documents of the workspace of a fork of `run`: its files after the effects `done`.
+
+    None if it has no workspace. Raises UserError.
+    """
+    facts = run.get(WORKSPACE)
+    if facts is None:
+        return []
+    try:
+        packs, shared = _stored(run), {0, *done}
+        last = max(number for number, (one, _) in packs.items() if one.seq in shared)
+        if last == 0 and packs.keys() > {0} and 1 not in packs:
+            raise Failure(
+                "bad-workspace", f"the files of {run.id} at this point are not kept", "fork it later"
+            )
+        kept = {name: json.loads(facts)[name] for name in ("repo", "ref", "needs", "prefix")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(run, error) from None
+    chosen = [(_name(number), _packed(*packs[number])) for number in sorted(packs) if number <= last]
+    return [(WORKSPACE, json.dumps(kept).encode()), *chosen]
+
+
+def _stored(run: DatabaseRun) -> dict[int, tuple[_Snapshot, bytes]]:
+    """The snapshots of a run by their numbers, with their packs. Raises ValueError, TypeError."""
+    found = {}
+    for name, data in run.documents(PACKS):
+        head, _, pack = data.partition(b"\n")
+        snapshot = _Snapshot(**json.loads(head))
+        if not _is_id(snapshot.head) or not _is_id(snapshot.commit):
+            raise ValueError("the id of a commit")
+        found[int(name[len(PACKS) : -len(_SUFFIX)])] = snapshot, pack
+    return found
+
+
+def _damaged(run: DatabaseRun, error: Exception) -> UserError:
+    return UserError(
+        "bad-workspace",
+        f"the record of the workspace of {run.id} is damaged: {clean(str(error), 200)}",
+    )
+
+
 class Workspace:
     """The checkout of one run on this worker.
 
@@ -150,13 +192,10 @@ class Workspace:
                 f"check that this machine reaches {clean(str(self._facts.get('repo')), 200)}",
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                "bad-workspace",
-                f"the record of the workspace of {run.id} is damaged: {clean(str(error), 200)}",
-            ) from None
+            raise _damaged(run, error) from None
 
     def _check_out(self, cache: str) -> None:
-        packs = self._stored()
+        packs = _stored(self._run)
         done = {0, *run_history.load(self._run.journal).order}
         self._number = max(number for number, (one, _) in packs.items() if one.seq in done)
         self._first, self._last = packs[0][0], packs[self._number][0]
@@ -176,16 +215,6 @@ class Workspace:
         self._git("read-tree", "-u", "--reset", commit)
         self._git("clean", "-q", "-f", "-d")
         self._git("read-tree", head)
-
-    def _stored(self) -> dict[int, tuple[_Snapshot, bytes]]:
-        found = {}
-        for name, data in self._run.documents(PACKS):
-            head, _, pack = data.partition(b"\n")
-            snapshot = _Snapshot(**json.loads(head))
-            if not _is_id(snapshot.head) or not _is_id(snapshot.commit):
-                raise ValueError("the id of a commit")
-            found[int(name[len(PACKS) : -len(_SUFFIX)])] = snapshot, pack
-        return found
 
     def _mirror(self, cache: str) -> str:
         """The copy of the repository on this machine, with the commits that the packs need. Raises NoTree."""

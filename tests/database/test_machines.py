@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import postgres
-from clusters import Cluster
+import pytest
+from clusters import LIMIT_S, Cluster
 
 WAITS = "while [ ! -e {0}/go ]; do sleep 0.02; done"
 
@@ -70,3 +73,33 @@ def test_workers_of_one_name_share_the_files(cluster: Cluster) -> None:
     first.kill()
     (cluster.folder / "go").touch()
     assert cluster.await_status(run)["outcome"] == "success"
+
+
+def test_a_run_is_forked_from_anywhere(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The new run is queued with the past of the other one; a worker performs only what follows."""
+    cluster.loop("job")
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_status(run)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    words = [sys.executable, "-m", "llc", "fork", run, "--on", cluster.url]
+
+    def fork(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*words, *more], cwd=elsewhere, capture_output=True, text=True, timeout=LIMIT_S)
+
+    made = fork("--at", "2")
+    assert made.returncode == 0, made.stderr
+    assert "1 result shared" in made.stderr
+    forked = made.stdout.strip()
+    assert cluster.await_status(forked)["outcome"] == "success"
+    assert [line for line in cluster.log() if line.startswith(forked)] == [
+        f"{forked}/2 begins",
+        f"{forked}/2 ends",
+    ]
+    assert cluster.events(forked)[0]["forked_from"]["run"] == run
+    told = json.loads(fork("--state", "one", "--json", "--quiet").stdout)
+    assert (told["status"], told["forked_from"]) == ("queued", run)
+    assert cluster.await_status(told["run"])["outcome"] == "success"
+    assert "no effect 9" in fork("--at", "9").stderr
+    assert "exclude each other" in fork("--at", "2", "--background").stderr
+    assert not list(elsewhere.iterdir())

@@ -291,3 +291,17 @@ def test_a_repository_that_refuses_the_result(machines: Machines) -> None:
     machines.worker(0)
     assert machines.await_status(run)["outcome"] == "success"
     postgres.until(lambda: "its files were not returned" in machines.said())
+
+
+def test_a_fork_has_the_files_of_its_point(machines: Machines) -> None:
+    """The snapshot after the last shared effect, not the result of the run; its result is a branch of its own."""
+    machines.write("echo one > made", "echo two >> made")
+    machines.worker(0)
+    run = machines.submit("job")
+    machines.await_status(run)
+    assert machines.branch(run, "made") == "one\ntwo"
+    made = machines.llc("fork", run, "--at", "2", "--on", machines.url, "--quiet")
+    assert made.returncode == 0, made.stderr
+    forked = made.stdout.strip()
+    assert machines.await_status(forked)["outcome"] == "success"
+    assert machines.branch(forked, "made") == "one\ntwo"

@@ -9,12 +9,14 @@ from ...launch import resume as resuming
 from ...project.options import OVERRIDES, values
 from ...recordings import fork as forking
 from .. import parameters as cli
+from .. import verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
     from ...journal.run_folder import RunFolder
+    from ...recordings.fork import Forked
 
 
 def fork(
@@ -46,6 +48,7 @@ def fork(
     jobs: cli.Jobs = None,
     queue: cli.Queue = False,
     background: cli.Background = False,
+    on: cli.On = None,
     profile: cli.Profile = False,
     flame: cli.Flame = None,
     json: cli.JsonOutcome = False,
@@ -59,18 +62,27 @@ def fork(
         llc fork fix-types --at 12
         llc fork fix-types --state fix --iteration 3
         llc fork fix-types --at 12 --with edited.yaml
+        llc fork fix-types --at 12 --on postgresql://llc@db.example/llc
     """
     given = locals()
-    for name in ("run", "at", "state", "iteration", "with_"):
+    for name in ("run", "at", "state", "iteration", "with_", "on"):
         del given[name]
     overrides = {name: given.pop(name) for name in OVERRIDES}
     is_changed = with_ is not None or any(overrides.values())
+    if on is not None:
+        verbs.refuse_beside_on(given, ("json", "quiet"))
     changes = values(with_ or "", overrides) if is_changed else None
 
-    def make() -> RunFolder:
-        forked = forking.fork(run, at, state, iteration, changes)
+    def make() -> Forked:
+        return forking.fork(run, at, state, iteration, changes)
+
+    if on is not None:
+        return int(verbs.load("launch.submission:submit_fork", 2)(values("", given), on, make))
+
+    def made() -> RunFolder:
+        forked = make()
         if not quiet:
             Screen(sys.stderr).write(f"{forked}\n")
         return forked.run
 
-    return resuming.fork(values("", given), make)
+    return resuming.fork(values("", given), made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...host.errors import EXIT_OK, UserError
+from ...host.errors import EXIT_OK
 from ...launch import resume as resuming
 from ...project.options import values
 from .. import parameters as cli
@@ -38,10 +38,7 @@ def resume(
     given = locals()
     url = given.pop("on")
     if url is not None:
-        others = [name for name, value in given.items() if value and name not in ("run", "json", "quiet")]
-        if others:
-            option = others[0].replace("_", "-")
-            raise UserError("bad-option", f"`--{option}` and `--on` exclude each other")
+        verbs.refuse_beside_on(given, ("run", "json", "quiet"))
         queued = verbs.load("database.requests:resume", 2)(url, run)
         if json:
             write_json({"run": queued, "status": "queued"})
