@@ -1,4 +1,4 @@
-"""`llc run --on`, `batch --on` and `fork --on`: runs are compiled, checked and recorded here, driven by workers.
+"""`llc run --on`, `batch --on`, `fork --on`: runs are compiled, checked and recorded here, driven by workers.
 
 The record of a new run is complete when it enters the queue, in one transaction. A client that is killed
 before leaves a run that workers take up (`database.segments`).

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import postgres
@@ -169,3 +171,40 @@ def test_a_batch_is_submitted(cluster: Cluster) -> None:
     for words in (("--resume",), ("one", "--at-once", "2")):
         refused = cluster.llc("batch", *words, "--on", cluster.url)
         assert "exclude each other" in refused.stderr
+
+
+def test_attach_with_stop_stops_the_run(cluster: Cluster) -> None:
+    """Ctrl-C in `attach --db --stop` asks the worker; without the action's end the run is stopped."""
+    cluster.loop("job", first="echo so-$((1+1)); while [ ! -e go ]; do sleep 0.02; done")
+    cluster.start()
+    run = cluster.submit("job")
+    words = [sys.executable, "-m", "llc", "attach", run, "--db", cluster.url, "--stop"]
+    output = cluster.folder / "attached"
+    with (
+        output.open("w") as file,
+        subprocess.Popen(words, cwd=cluster.folder, stdout=file, stderr=file) as it,
+    ):
+        try:
+            postgres.until(lambda: "so-2" in output.read_text())
+            it.send_signal(signal.SIGINT)
+            it.wait(LIMIT_S)
+        finally:
+            it.kill()
+    cluster.await_status(run, "stopped")
+    assert "Traceback" not in output.read_text()
+
+
+def test_the_page_shows_the_runs_of_the_database(cluster: Cluster, ended: str) -> None:
+    """`ui --db` serves a run of a worker, and Ctrl-C ends it."""
+    words = [sys.executable, "-m", "llc", "ui", "--db", cluster.url]
+    with subprocess.Popen(words, cwd=cluster.folder, stdout=subprocess.PIPE, text=True) as it:
+        try:
+            assert it.stdout is not None
+            base, _, token = it.stdout.readline().strip().partition("/#token=")
+            request = urllib.request.Request(f"{base}/api/runs", headers={"Authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(request, timeout=LIMIT_S) as told:
+                assert ended in told.read().decode()
+            it.send_signal(signal.SIGINT)
+            it.wait(LIMIT_S)
+        finally:
+            it.kill()

@@ -294,7 +294,7 @@ def test_a_repository_that_refuses_the_result(machines: Machines) -> None:
 
 
 def test_a_fork_has_the_files_of_its_point(machines: Machines) -> None:
-    """The snapshot after the last shared effect, not the result of the run; its result is a branch of its own."""
+    """Those after the last shared effect; what comes of it is a branch of its own."""
     machines.write("echo one > made", "echo two >> made")
     machines.worker(0)
     run = machines.submit("job")
