@@ -50,7 +50,7 @@ def _check_agents(loop: Loop, project: Project) -> Iterator[Diagnostic]:
         words, protocol = (agent, None) if isinstance(agent, str) else (agent.words, agent.protocol)
         for capability, others in project.lacking(words, tuple(needed), protocol).items() if needed else ():
             block, key = needed[capability]
-            name = words if isinstance(words, str) else words[0]
+            name = words if isinstance(words, str) else words[0] if protocol is None else " ".join(words)
             # A key of the loop is reported once for each agent.
             if block is loop and (name, capability) in reported:
                 continue

@@ -124,6 +124,8 @@ def report(**fields: Any) -> str:
         ),
         ("echo 'cannot start' >&2; exit 3", "failed-exit", "exit code 3: cannot start"),
         ('echo \'{"type": "system", "subtype": "init"}\'', "no-result", "without a result"),
+        ("", "no-result", "it wrote nothing; check it with `llc doctor`"),
+        ('printf \'{"type": "assi\'', "no-result", "its output ends in the middle"),
     ],
 )
 def test_an_agent_that_did_no_work_is_an_error_with_its_text(

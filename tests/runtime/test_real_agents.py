@@ -365,6 +365,47 @@ def test_a_loop_names_the_command_of_an_agent_with_the_protocol(
     assert Path("shell.txt").read_text() == "ran\n"
 
 
+def test_a_person_answers_an_agent(use: Callable[[str], None], models: ModelServer, place: Path) -> None:
+    """`permissions: ask` by the protocol: the shell is allowed and the file is not, with `llc answer`."""
+    use("opencode-acp")
+    # Its own settings allow everything unless they say otherwise.
+    config = Path(os.environ["OPENCODE_CONFIG"])
+    asking = {"permission": {"bash": "ask", "edit": "ask"}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | asking))
+    (place / ".loops" / "job.yaml").write_text(
+        "name: job\ninitial: fix\nagent: opencode-acp\npermissions: ask\nstates:\n"
+        "  fix: {action: Do it, action_type: prompt, next: done, on_error: bad}\n"
+        "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
+    )
+    models.then(Shell("echo ran > shell.txt"), Write(os.path.abspath("new.txt"), "x"), Say("I may not."))
+    llc = [sys.executable, "-m", "llc"]
+    run = subprocess.Popen([*llc, "run", "job", "-q"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    asked = []
+    try:
+        for answer in ("allow", "reject"):
+            end = time.monotonic() + 120
+            while not (found := json.loads(_output([*llc, "answer", "--json"]))):
+                assert run.poll() is None, _output([*llc, "logs", "job", "-v"])
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            asked.append(found[0]["text"])
+            _output([*llc, "answer", "job", answer])
+        assert run.wait(120) == 1
+    finally:
+        run.kill()
+        run.wait()
+    assert [text.partition(" ")[0] for text in asked] == ["Allow", "Allow"]
+    assert "echo ran > shell.txt" in asked[0]
+    assert "new.txt" in asked[1]
+    assert Path("shell.txt").read_text() == "ran\n"
+    assert not Path("new.txt").exists()
+    assert "was refused edit(" in _output([*llc, "logs", "job", "-v"])
+
+
+def _output(words: list[str]) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120).stdout
+
+
 def test_tokens_have_a_price_where_the_model_has_one(
     use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:

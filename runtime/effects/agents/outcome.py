@@ -48,8 +48,9 @@ def read(
         _lacks(result, "it wrote none of the events of stream-json")
     if ended == "idle":
         message = f"the agent wrote nothing for {idle_s:g} s, and was stopped"
-        if agent.silent_on:
-            message += f"; it is silent on {', '.join(agent.silent_on)}"
+        if unsaid := [kind for kind in agent.silent_on if kind != "hang"]:
+            message += f" (errors of these kinds it does not report: {', '.join(unsaid)})"
+        message += "; if it needs longer, raise `idle_timeout`"
         result["error"] = {"kind": "idle-timeout", "message": message}
     is_harmless = stream is not None and stream.error is not None and stream.error.kind == _HARMLESS
     if not is_harmless:
@@ -109,7 +110,12 @@ def _read_stream(result: dict[str, Any], agent: AgentSpec, stream: EventStream, 
         message = f"the agent was refused {tools}; allow it with `allowed_tools` or `permissions`"
         result["error"] = {"kind": "refused", "message": message[:1000]}
     elif stream.has_final and not stream.is_final:
-        why = "a line of it was too long to be read" if stream.skipped else "its output ends in the middle"
+        if not (result["output"] or result["stderr"]).strip():
+            why = "it wrote nothing; check it with `llc doctor`"
+        elif stream.skipped:
+            why = "a line of its output was too long to be read; see `llc logs -v`"
+        else:
+            why = "its output ends in the middle; see `llc logs -v`"
         _lacks(result, f"the agent ended without a result: {why}")
     elif stream.turns == 0 or (stream.turns is None and stream.counts_turns and not stream.has_answer):
         said = " ".join(stream.answer.split())[:_TOLD]
