@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tarfile
 import venv
 import zipfile
@@ -27,22 +26,6 @@ def tracked() -> list[str]:
         for name in listing.stdout.split("\n")
         if name in inside or (name.split("/")[0] in FOLDERS and name)
     ]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist, built from a copy so that nothing is left behind."""
-    folder = tmp_path_factory.mktemp("dist")
-    source = tmp_path_factory.mktemp("source") / "checkout"
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in listing.stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", str(folder), str(source)], check=True, capture_output=True
-    )
-    return folder
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
