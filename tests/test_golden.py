@@ -46,6 +46,7 @@ SPEC = GOLDEN.parents[1] / "spec"
 # Findings that no case shows, with the reason.
 NOT_SHOWN = {
     "circular-inheritance": "a case has one file",
+    "not-imported": "`llc import` gives it",
     "outside-project": "a case has one file",
     "bad-override": "a case has no options",
     "unknown-context": "a case has no options",

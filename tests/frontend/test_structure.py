@@ -57,11 +57,6 @@ def only(text: str) -> tuple[str, str, str | None]:
         (HEAD + "    context: {}", "context", "`context` belongs to the loop, at the top level of the file"),
         (HEAD + "    prompt: x", "prompt", "`prompt` belongs to `evaluate` with `type: llm_structured`"),
         (
-            HEAD + "    terminal: true\n    hooks: {}",
-            "hooks",
-            "`hooks` is a key of little-loops: write a state before or after this one",
-        ),
-        (
             HEAD + "    terminal: true\n    append_to_messages: x",
             "append_to_messages",
             "`append_to_messages` is a key of little-loops: write `capture`, and read it as "

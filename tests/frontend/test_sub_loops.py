@@ -146,7 +146,6 @@ def test_a_child_ends_with_the_time_of_its_parent(tmp_path: Path, monkeypatch: p
         ("loop: parent", "circular-run", 4),
         ("loop: ../out/child", "outside-project", 4),
         ("loop: linked", "outside-project", 4),
-        ('loop: "${captured.x.output:default=y}"', "unknown-loop", 4),
         ("loop: [child]", "wrong-type", 4),
         ("loop: child, with: [a]", "wrong-type", 4),
         ("loop: child, with: {c: 1}", "unknown-context", 4),

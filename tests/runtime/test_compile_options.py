@@ -37,6 +37,7 @@ CHANGED: dict[str, Any] = {
     "default_model": "m",
     "dialect": "little-loops",
     "folder": "f",
+    "links": (("f", "s", "l"),),
     "llm_enabled": False,
     "llm_model": "m",
     "max_expansions": 1,

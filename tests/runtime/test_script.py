@@ -383,4 +383,7 @@ def test_every_kind_has_a_scripted_result(row: EffectKind, scripted: Any) -> Non
         assert row.is_action or row.name in _MADE or row.name == "jq"
         return
     with suppress(Exited):
-        assert isinstance(scripted("[]")(row.name, names=["HOME"], seconds=0, reason="", code=3), dict)
+        assert isinstance(
+            scripted("[]")(row.name, names=["HOME"], seconds=0, reason="", code=3, name="x", linked=["x"]),
+            dict,
+        )
