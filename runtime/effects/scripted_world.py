@@ -79,6 +79,8 @@ class Rule(LightRecord):
 class ScriptedWorld:
     """A world whose answers stand in a file; follows `world.WorldLike`."""
 
+    is_scripted = True
+
     def __init__(
         self, rules: list[Rule], env: dict[str, str] | None = None, start: datetime = EPOCH, path: str = ""
     ) -> None:

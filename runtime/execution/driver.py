@@ -124,6 +124,8 @@ class Driver:
         self._jobs = jobs or JOBS
         self._pool = pool
         self._effects: RunEffects | None = None
+        # A scripted world performs nothing that its record would have to precede.
+        self._is_scripted: bool = getattr(world, "is_scripted", False)
         # A world that can be had more than once performs several effects at once.
         self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
         # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
@@ -278,7 +280,9 @@ class Driver:
         if kind == "link" and self._link is not None and args["name"] not in args["linked"]:
             return self._continue_with(effect, self._link(args))
         self._log.start(effect, self._progress.state)
-        if row.acts:
+        if self._is_scripted:
+            pass
+        elif row.acts:
             self._record.sync()
             self._record.save_length()
         elif self._takes_long(effect):
@@ -294,7 +298,7 @@ class Driver:
         self._log.end(effect, result)
         if kind == "pause":
             self._paused = str(args.get("reason"))
-        if row.acts:
+        if row.acts and not self._is_scripted:
             self._record.sync_later()
             keeper.release(f"{self._run.id}/{effect.seq}")
         if row.waits:

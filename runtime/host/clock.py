@@ -18,14 +18,19 @@ from time import (
 
 # The last second that a time stamp was made for, and its text: formatting it costs most of a time stamp.
 _second = -1, ""
+# The last time and its stamp: a scripted clock stands still between two results.
+_latest = -1.0, ""
 
 
 def timestamp(seconds: float) -> str:
     """Seconds since 1970 as ISO 8601 in UTC with milliseconds: `2024-01-15T10:30:00.000Z`."""
-    global _second
+    global _second, _latest
+    if seconds == _latest[0]:
+        return _latest[1]
     whole, milli = divmod(int(seconds * 1000), 1000)
     second, text = _second
     if second != whole:
         text = strftime("%Y-%m-%dT%H:%M:%S", gmtime(whole))
         _second = whole, text
-    return f"{text}.{milli:03d}Z"
+    _latest = seconds, f"{text}.{milli:03d}Z"
+    return _latest[1]

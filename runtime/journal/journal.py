@@ -23,6 +23,7 @@ from .codec import (
     needs_packing,
     pack,
     seal,
+    seal_plain,
     to_json,
     unpack,
     unseal,
@@ -250,10 +251,15 @@ class Journal:
         """As `record`, for the kind and the fields of a note."""
         if not RESERVED.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in RESERVED}
-        if needs_packing(fields):
-            fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
-        event = {KIND: kind, **fields, TIME: ts or self.now()}
-        line = self._last = seal(event)
+        ts = ts or self.now()
+        event = {KIND: kind, **fields, TIME: ts}
+        line = seal_plain(event)
+        if line is None:
+            if needs_packing(fields):
+                fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
+                event = {KIND: kind, **fields, TIME: ts}
+            line = seal(event)
+        self._last = line
         self._buffer.append(line)
         self._waiting += len(line)
         self.lines += 1

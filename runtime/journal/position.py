@@ -49,8 +49,9 @@ class Progress(LightRecord):
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """As `add`, for a note as the machine gives it."""
-        if kind in _MOVES:
-            self.add(_MOVES[kind].of(fields))
+        moves = _MOVES.get(kind)
+        if moves is not None and (len(self._loops) > 1 or moves not in _VERDICTS):
+            self.add(moves.of(fields))
 
     def add(self, note: NoteEvent) -> None:
         """The program made this note."""
@@ -94,8 +95,8 @@ class Progress(LightRecord):
 def event_fields(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a note as its event has them: the seed also shows a verdict's confidence by itself."""
     if kind == Evaluate.name:
-        details = Evaluate.of(fields).details
-        if "confidence" in details:
+        details = fields.get("details")
+        if details.__class__ is dict and "confidence" in details:
             return {**fields, "confidence": details["confidence"]}
     return fields
 
