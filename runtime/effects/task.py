@@ -13,7 +13,7 @@ from ...ir.results import TaskError, TaskResult, unstructure
 from ..host import clock
 from ..host.effect_context import Context
 from ..host.paths import ROOT
-from ..journal.run_history import amount
+from ..journal.totals import amount
 from ..models import prompt_files, structured_output
 from ..models.client import ModelClient, add_usage
 from ..models.conversation import Turns, bounded

@@ -163,7 +163,7 @@ class RunRecord:
     def ended(self, status: str) -> None:
         """The run has ended and its last event is on disk: remove what only a resume needs."""
         if self._checkpoints is not None:
-            self._checkpoints.discard()
+            self._checkpoints.finish(self._journal)
         self._active.discard()
         self._state_file.save(status)
 

@@ -23,7 +23,7 @@ from ..journal.events import AgentActed
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import EffectHistory, RunHistory
 from ..runs import locks
-from ..runs.follower import Follower
+from ..runs.follower import follow
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder
 
@@ -93,8 +93,10 @@ def questions(target: str | None) -> list[Question]:
 
 def _of(run: RunFolder) -> list[Question]:
     alive = is_live(run)
-    with contextlib.closing(Follower(run)) as follower:
-        history = RunHistory.of(follower.events())
+    history, follower = follow(run)
+    with contextlib.closing(follower):
+        for event in follower.events():
+            history.add(event)
         found = (
             _question(run, effect, follower.whole(effect.args), history, alive)
             for effect in history.questions

@@ -31,7 +31,7 @@ from ..journal.outcome import Outcome, headline
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import INTERRUPTED, RunHistory
 from ..project.limits import iteration_limits
-from ..runs.follower import Follower
+from ..runs.follower import Follower, follow
 from ..runs.locks import is_live
 from ..terminal import live_tail
 from ..terminal.progress import ProgressDisplay
@@ -73,11 +73,13 @@ class _Shown:
 class Attached:
     """Connects the journal of a run to a display."""
 
-    def __init__(self, run: RunFolder, follower: Follower, display: ProgressDisplay) -> None:
+    def __init__(
+        self, run: RunFolder, history: RunHistory, follower: Follower, display: ProgressDisplay
+    ) -> None:
         self.run = run
         self.follower = follower
         self.display = display
-        self.history = RunHistory()
+        self.history = history
         self.effects: dict[int, _Shown] = {}
 
     def catch_up(self) -> None:
@@ -181,8 +183,8 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool, ask: Callable[[str], o
     screen, errors = Screen(sys.stdout), Screen(sys.stderr)
     display = ProgressDisplay(screen, iteration_limits(look.meta) if look.meta else {}, is_verbose)
     display.watch(run.id)
-    follower = Follower(run)
-    attached = Attached(run, follower, display)
+    history, follower = follow(run)
+    attached = Attached(run, history, follower, display)
     means = "stops it" if stops else "leaves it running"
     where = f" (pid {about['pid']})" if ask is None else ""
     errors.write(f"Attached to {run.id}{where}; Ctrl-C {means}\n")

@@ -20,7 +20,8 @@ from ..journal.events import RunStart
 from ..journal.journal import JournalError, write_file
 from ..journal.quantities import amount_text, moment_text, usd_text
 from ..journal.run_folder import RunFolder
-from ..journal.run_history import CRASHED, StateHistory
+from ..journal.run_history import CRASHED
+from ..journal.totals import StateHistory
 from ..runs import runs
 from ..runs.follower import history_of
 from ..runs.lookup import find_run_folder, is_run_of

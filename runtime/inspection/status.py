@@ -24,7 +24,7 @@ from ..journal.run_folder import RunFolder, has_ended
 from ..journal.run_history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
 from ..project.limits import iteration_limits
 from ..runs import locks, program_file
-from ..runs.follower import Follower
+from ..runs.follower import follow
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
 from ..terminal import live_tail
@@ -58,8 +58,7 @@ class Look:
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
-        self.history = RunHistory()
-        self._follower = Follower(run)
+        self.history, self._follower = follow(run)
         self.meta = _meta(run)
         self.about = run.about()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os.path
 
-from ...ir.effects import EFFECTS
 from ...ir.light_records import LightRecord, field
 from . import active_time
 from . import events as kinds
@@ -19,10 +18,11 @@ from .agent_history import AgentHistory
 from .codec import seconds
 from .position import Progress
 from .reader import Damage, read
+from .totals import StateHistory, Used, check_type, from_data, to_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 
@@ -30,108 +30,6 @@ if TYPE_CHECKING:
 CRASHED, INTERRUPTED = "crashed", "interrupted"
 # Changed files that are kept.
 _MOST_FILES = 1000
-# Kinds of effects that always call a model or an agent.
-CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
-
-
-class Used(LightRecord):
-    """Budget that a run has used: money, tokens, calls and seconds in calls.
-
-    calls: finished ones. begun: numbers of the effects that are calls; one that is performed again is one
-    call. unpriced: results that do not say their cost; is_uncounted: some do not say their tokens.
-    """
-
-    usd: float = 0.0
-    tokens: int = 0
-    calls: int = 0
-    seconds: float = 0.0
-    begun: set[int] = field(factory=set)
-    unpriced: int = 0
-    is_uncounted: bool = False
-
-    def begin(self, seq: int, kind: str) -> None:
-        """An effect is about to be performed."""
-        if kind in CALLS:
-            self.begun.add(seq)
-
-    def add(self, kind: str, result: Mapping[str, Any]) -> tuple[float, int]:
-        """The result of an effect; returns the money and the tokens that it took."""
-        if kind in CALLS:
-            self.calls += 1
-            self.seconds += amount(result.get("duration_ms")) / 1000
-        usage = result.get("usage")
-        if not isinstance(usage, dict):
-            return 0, 0
-        usd, tokens = amount(usage.get("usd")), int(amount(usage.get("tokens")))
-        self.usd += usd
-        self.tokens += tokens
-        self.unpriced += usage.get("usd") is None
-        self.is_uncounted = self.is_uncounted or usage.get("tokens") is None
-        return usd, tokens
-
-    def as_usage(self) -> dict[str, Any]:
-        """The sum as the usage of one result, empty without a call; None for what a result does not say."""
-        if not (self.calls or self.tokens or self.usd):
-            return {}
-        usd, tokens = None if self.unpriced else self.usd, None if self.is_uncounted else self.tokens
-        return {"usd": usd, "tokens": tokens}
-
-    def by_unit(self) -> dict[str, float]:
-        """The amounts as they are shown, by the units of a budget."""
-        return {
-            "usd": round(self.usd, 9),
-            "tokens": self.tokens,
-            "calls": self.calls,
-            "seconds": round(self.seconds, 3),
-        }
-
-
-def amount(value: Any) -> float:
-    """A number that was used; 0 for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return value if 0 <= value < kinds.LARGEST else 0
-
-
-class StateHistory(LightRecord):
-    """Totals of one of the author's states: visits, time, verdicts, effects, money and tokens.
-
-    effects: results, those of models and agents among them. effect_ms: what they took by their own account.
-    errors: those of them that are errors.
-    """
-
-    visits: int = 0
-    ms: int = 0
-    effects: int = 0
-    effect_ms: int = 0
-    errors: int = 0
-    verdicts: dict[str, int] = field(factory=dict)
-    usd: float = 0.0
-    tokens: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "entered": self.visits,
-            "duration_ms": self.ms,
-            "verdicts": self.verdicts,
-            "effects": self.effects,
-            "effect_ms": self.effect_ms,
-            "errors": self.errors,
-            "usd": round(self.usd, 9),
-            "tokens": self.tokens,
-        }
-
-    def add(self, totals: dict[str, Any]) -> None:
-        """The totals of the same state in another run, as `to_json` gives them."""
-        self.visits += totals["entered"]
-        self.ms += totals["duration_ms"]
-        self.effects += totals["effects"]
-        self.effect_ms += totals["effect_ms"]
-        self.errors += totals["errors"]
-        self.usd += totals["usd"]
-        self.tokens += totals["tokens"]
-        for verdict, count in totals["verdicts"].items():
-            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
 
 
 class EffectHistory(LightRecord):
@@ -164,7 +62,8 @@ class EffectHistory(LightRecord):
 class Checkpoint(LightRecord):
     """The run at a position of its journal, so that what is before it need not be read.
 
-    offset, lines: bytes and lines before it. turn: which of the files it is in. facts: plain data.
+    offset, lines: bytes and lines before it. turn: which of the files it is in. facts: plain data, with the
+    history up to there (`RunHistory.to_data`) if they are whole.
     """
 
     offset: int
@@ -172,13 +71,18 @@ class Checkpoint(LightRecord):
     turn: int
     facts: dict[str, Any]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a history from here on lacks nothing of what is before it."""
+        return self.facts.get("history") is not None
+
 
 class RunHistory:
     """A run by its events, from its beginning or from a checkpoint on; `add` them in order.
 
     start, end: its first and last event; interruption: the event of an interruption that it was not resumed
-    after. pending: effects that started and have no result, by number. order: numbers of the finished
-    effects, in the order of their results. verdict: the latest one. resumed: how often it was. changes: each
+    after. pending: effects that started and have no result, by number. results: how many effects have
+    finished. verdict: the latest one. resumed: how often it was. changes: each
     change of the program with the number of results before it. doubtful: effects that an earlier resume could
     not account for, see `recovery`. last_seq: the highest number of an effect. unsure: numbers of results
     after which notes may be missing because of damage. own: of a fork, what it did itself; shared_ms: the
@@ -187,8 +91,9 @@ class RunHistory:
 
     agent: what the agent did that worked last. changed_files: the letter of each file that changed, by path.
 
-    A detailed history also keeps `events` and, for each result, how many of them came before
-    (`result_at`); without it memory does not grow with the run. effects: all of a detailed history, else the
+    A detailed history also keeps `events`, the numbers of the finished effects in the `order` of their
+    results, and for each result how many events came before (`result_at`), all from the checkpoint on;
+    without it memory does not grow with the run. effects: all of a detailed history, else the
     pending ones.
     """
 
@@ -204,6 +109,7 @@ class RunHistory:
         self.used = Used()
         self.effects: dict[int, EffectHistory] = {}
         self.pending: dict[int, EffectHistory] = {}
+        self.results = 0
         self.order: list[int] = []
         self.events: list[kinds.Event] = []
         self.result_at: list[int] = []
@@ -243,16 +149,63 @@ class RunHistory:
         return history
 
     def _begin_at(self, checkpoint: Checkpoint) -> None:
+        """Raises KeyError, TypeError, ValueError, AttributeError where the checkpoint is malformed."""
         facts = checkpoint.facts
-        self.started_at = facts["begun"]
-        self.last_seq = facts["last"]
+        if checkpoint.is_whole:
+            self._restore(facts["history"])
+        else:
+            self.started_at = facts["begun"]
+            self._active.set(facts["active_ms"], seconds(facts["ts"]))
+        if "open" in facts:
+            self.last_seq = facts["last"]
+            self.doubtful = kinds.read_marks(facts["doubtful"])
+            for seq, processes in facts["open"]:
+                if seq not in self.effects:
+                    effect = self.effects[seq] = self.pending[seq] = EffectHistory(seq)
+                    effect.is_started = True
+                    effect.processes = [(pid, start_time) for pid, start_time in processes]
         self.lines = checkpoint.lines
-        self.doubtful = kinds.read_marks(facts["doubtful"])
-        self._active.set(facts["active_ms"], seconds(facts["ts"]))
-        for seq, processes in facts["open"]:
+
+    def to_data(self) -> dict[str, Any]:
+        """A history that is not detailed as plain data, for a checkpoint."""
+        return {
+            **{name: _event_data(getattr(self, name)) for name in _EVENTS},
+            **{name: getattr(self, name) for name in _PLAIN},
+            **{name: to_data(getattr(self, name)) for name in _RECORDS},
+            "progress": self.progress.to_data(),
+            "states": {name: to_data(state) for name, state in self.states.items()},
+            "pending": [
+                [seq, _event_data(effect.start), effect.processes] for seq, effect in self.pending.items()
+            ],
+            "agent": None if self.agent is None else to_data(self.agent),
+            "asked": [[seq, _event_data(event)] for seq, event in self._asked.items()],
+            "doubtful": [[seq, *(mark or ())] for seq, mark in self.doubtful.items()],
+            "own": None if self.own is None else self.own.to_data(),
+        }
+
+    def _restore(self, data: dict[str, Any]) -> None:
+        for name, kind in _EVENTS.items():
+            setattr(self, name, _event(data[name], kind))
+        for name in _PLAIN:
+            check_type(data[name], getattr(self, name))
+            setattr(self, name, data[name])
+        for name, kind in _RECORDS.items():
+            setattr(self, name, from_data(kind, data[name]))
+        self.progress = Progress.from_data(data["progress"])
+        self.states = {name: from_data(StateHistory, state) for name, state in data["states"].items()}
+        for seq, start, processes in data["pending"]:
             effect = self.effects[seq] = self.pending[seq] = EffectHistory(seq)
+            event = _event(start, kinds.EffectStarted)
+            if event is not None:
+                effect.begin(event)
             effect.is_started = True
             effect.processes = [(pid, start_time) for pid, start_time in processes]
+        self.agent = None if data["agent"] is None else from_data(AgentHistory, data["agent"])
+        self._asked = {seq: _event(event, kinds.AgentActed) for seq, event in data["asked"]}
+        self.doubtful = kinds.read_marks(data["doubtful"])
+        if data["own"] is not None:
+            self.own = RunHistory()
+            self.own._restore(data["own"])
 
     # --- the fold -----------------------------------------------------------------------------
 
@@ -365,7 +318,7 @@ class RunHistory:
         if result is None:
             return
         state = effect.start.state if effect.start is not None else None
-        usd, tokens = self.used.add(event.kind, result)
+        usd, tokens = self.used.add(effect.seq, event.kind, result)
         state = state or self.state
         if state is not None:
             of_state = self._state(state)
@@ -375,8 +328,9 @@ class RunHistory:
             of_state.usd += usd
             of_state.tokens += tokens
         if not effect.is_finished:
-            self.order.append(effect.seq)
+            self.results += 1
             if self.is_detailed:
+                self.order.append(effect.seq)
                 self.result_at.append(len(self.events))
         effect.is_finished = True
         effect.end_offset = event.offset
@@ -475,6 +429,32 @@ _FOLD: dict[type[kinds.Event], Callable[[RunHistory, Any, float | None], None]] 
     kinds.ActionComplete: RunHistory._finish_effect,
     kinds.EffectComplete: RunHistory._finish_effect,
 }
+
+
+# What of a history a checkpoint has, by its form.
+_EVENTS: dict[str, type[kinds.Event]] = {
+    "start": kinds.RunStart,
+    "end": kinds.RunEnd,
+    "interruption": kinds.RunInterrupted,
+    "verdict": kinds.Evaluate,
+}
+_PLAIN = (
+    *("changed_files", "started_at", "last_ts", "last_seq", "lines", "results", "resumed", "shared_ms"),
+    *("_moment", "_entered"),
+)
+_RECORDS: dict[str, Any] = {"used": Used, "_active": ActiveTime}
+
+
+def _event_data(event: kinds.Event | None) -> list[Any] | None:
+    """An event as plain data, with its place in the journal."""
+    return None if event is None else [event.wire, event.offset, event.line]
+
+
+def _event(data: list[Any] | None, kind: type[kinds.Event]) -> Any:
+    event = None if data is None else kinds.read_event(*data)
+    if event is not None and not isinstance(event, kind):
+        raise ValueError(event.kind_name)
+    return event
 
 
 def load(path: str, checkpoint: Checkpoint | None = None) -> RunHistory:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ..execution.profiler import Meter
     from ..execution.scheduler import Scheduler
-    from ..journal.run_history import Used
+    from ..journal.totals import Used
     from ..project.budget import Spending
     from ..project.settings import Configuration
     from ..runs.store import Lookup, Ownership, Scopes

@@ -200,9 +200,10 @@ def _go_on(
     # Notes that are not on record are shown again: they begin in the state that the record ends in.
     is_behind = bool(position.notes) and position.cut is None and history.state is not None
     place = history.progress if is_behind else progress
-    # The whole journal is read only for a budget: what came before a checkpoint is not known otherwise.
-    is_whole = resumption.history.checkpoint is None
-    used = history_of(folder).used if command.budget else resumption.history.used if is_whole else None
+    # A checkpoint of an earlier version has no history: then the whole journal is read, only for a budget.
+    newest = resumption.history.checkpoint
+    is_whole = newest is None or newest.is_whole
+    used = resumption.history.used if is_whole else history_of(folder).used if command.budget else None
     usage = used.as_usage() if used is not None else None
     display.resume(folder.id, image.name, place.state, place.iteration, usage)
     if machine.direct is None:

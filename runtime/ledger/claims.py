@@ -17,6 +17,7 @@ from ..journal import run_history
 from ..journal.events import ActionStart, AgentActed, EffectStart
 from ..journal.reader import ReadError
 from ..journal.run_folder import RunFolder
+from ..journal.totals import CALLS
 from ..runs import locks
 from . import database, ledger
 from .ledger import Call, Denied, Grant
@@ -132,7 +133,7 @@ def settle_by_journal(left: ledger.Open) -> None:
                 elif isinstance(event, AgentActed) and event.seq == left.seq and event.what == "usage":
                     usage = event.usage
     if effect is not None and effect.is_finished and effect.result is not None:
-        ledger.settle(left.row, effect.kind in run_history.CALLS, effect.result)
+        ledger.settle(left.row, effect.kind in CALLS, effect.result)
     else:
         known = usage if isinstance(usage, dict) else None
         ledger.release(left.row, folder is None or effect is not None, known)

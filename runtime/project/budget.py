@@ -15,7 +15,7 @@ from ...ir.effects import SPENDERS, UNITS
 from ..host.errors import UserError, suggest
 from ..host.paths import ROOT
 from ..journal.quantities import amount_text
-from ..journal.run_history import Used
+from ..journal.totals import Used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -75,7 +75,7 @@ class Spending:
         return {
             "usd": total.usd,
             "tokens": total.tokens,
-            "calls": len(total.begun),
+            "calls": total.begun,
             "seconds": total.seconds,
         }
 
@@ -85,7 +85,7 @@ class Spending:
 
     def take(self, seq: int, kind: str, result: Mapping[str, Any]) -> None:
         """An effect has its result."""
-        self.total.add(kind, result)
+        self.total.add(seq, kind, result)
         self._caps.pop(seq, None)
         if self._ledgers is not None:
             self._ledgers.settle(seq, result)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..host import clock
 from ..journal.quantities import amount_text
-from ..journal.run_history import CALLS
+from ..journal.totals import CALLS
 from ..ledger import database
 from ..ledger.claims import Claims, Unavailable, this_project
 from ..ledger.ledger import Call, Denied, balances, is_used_up

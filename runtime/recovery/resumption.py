@@ -17,8 +17,8 @@ from ..journal.position import Progress
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import Checkpoint
 from ..project import run_programs
-from ..runs.checkpoints import COUNT, Checkpoints
-from . import checkpoint_reader
+from ..runs import checkpoint_reader
+from ..runs.checkpoints import Checkpoints
 from .replay import Position, replay
 
 TYPE_CHECKING = False
@@ -78,10 +78,7 @@ class Resumption:
 
     def checkpoints(self) -> Checkpoints:
         """For the checkpoints to come: the newest one that is there is written over last."""
-        newest = self.history.checkpoint
-        if newest is None:
-            return Checkpoints(self._run)
-        return Checkpoints(self._run, newest.offset, (newest.turn + 1) % COUNT)
+        return Checkpoints(self._run, self.history.checkpoint)
 
     def _restored(
         self, checkpoint: Checkpoint, image: Image, world: WorldLike

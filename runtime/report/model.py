@@ -328,7 +328,7 @@ class RunModel:
             "elapsed": duration_text(self.steps.duration),
             "iterations": end.iterations if end else history.iteration,
             "states_entered": end.steps if end else history.steps,
-            "effects": len(history.order),
+            "effects": history.results,
             "used": {unit: value for unit, value in history.used.by_unit().items() if value},
             "used_text": self._used(),
             "budget": start.budget if start else None,
@@ -372,7 +372,7 @@ class RunModel:
         end, stop = history.end, history.interruption
         name = history.start.program if history.start else self.run.name
         where = f" in `{history.state}`" if history.state else ""
-        after = f"after {_count(len(history.order), 'effect')}"
+        after = f"after {_count(history.results, 'effect')}"
         if history.iteration:
             after += f" in {_count(history.iteration, 'iteration')}"
         if is_running:

@@ -33,7 +33,8 @@ from ..journal.events import (
     TreeTaken,
 )
 from ..journal.reader import Damage
-from ..journal.run_history import RunHistory, amount
+from ..journal.run_history import RunHistory
+from ..journal.totals import amount
 from ..recordings import diff_text
 from ..recordings.recording import Note
 from .values import Values
@@ -117,7 +118,7 @@ class Steps:
 
     def add(self, entry: Event | Damage) -> None:
         """The next entry of the journal."""
-        count = len(self.history.order)
+        count = self.history.results
         self.history.add(entry)
         if isinstance(entry, Damage):
             if not entry.is_torn_line:
@@ -132,7 +133,7 @@ class Steps:
             case EffectStarted():
                 self._start(entry)
             case EffectFinished():
-                if len(self.history.order) > count:
+                if self.history.results > count:
                     self._finish(entry)
             case AgentActed() | Guarded() | TreeTaken():
                 self._add_activity(entry)

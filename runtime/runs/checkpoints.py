@@ -2,14 +2,14 @@
 
 Owns the files (`checkpoint-1` and `checkpoint-2`, written alternately), and when one is worth its cost. The
 journal remains the only truth: a checkpoint names the byte up to which it covers it. They are read by
-`recovery.checkpoint_reader`, because a new run has none. See `spec/events.md`, Checkpoints.
+`checkpoint_reader`, because a new run has none. See `spec/events.md`, Checkpoints.
 """
 
 from __future__ import annotations
 
 import zlib
 
-from ...ir.python_internals import suppress
+from ...ir.python_internals import import_module, suppress
 from ..host import clock
 from ..journal import journal as journals
 from ..journal.journal import Journal, JournalError, seal
@@ -19,8 +19,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..journal.run_history import Checkpoint, RunHistory
+
 FORMAT = 1
 COUNT = 2
+# The file with the history of a long run that has ended: a checkpoint that nothing is resumed from.
+HISTORY = "history"
 # Minimum bytes of journal between two checkpoints: about a hundred steps, replayed in about 10 ms. After a
 # larger checkpoint the journal first grows by its size, so that all checkpoints ever written are never larger
 # than the journal.
@@ -30,15 +34,20 @@ SHARE = 20
 
 
 class Checkpoints:
-    """Writer of a run's checkpoints; size: of the journal when the last one was written."""
+    """Writer of a run's checkpoints; base: the newest one that is there, which is written over last."""
 
-    def __init__(self, run: RunFolder, size: int = 0, turn: int = 0) -> None:
+    def __init__(self, run: RunFolder, base: Checkpoint | None = None) -> None:
         self._run = run
         self._blobs = run.blobs
-        self._size = size
+        self._size = 0 if base is None else base.offset
         self._space = SPACE
         self._not_before = 0.0
-        self._turn = turn
+        self._turn = 0 if base is None else (base.turn + 1) % COUNT
+        # The history so far, folded up to a position of the journal; a run whose record has damage has none.
+        self._base = base
+        self._history: RunHistory | None = None
+        self._folded = (0, 0)
+        self._is_damaged = False
 
     def is_due(self, size: int) -> bool:
         """Whether the journal, now of `size` bytes, has grown enough."""
@@ -52,30 +61,52 @@ class Checkpoints:
         journal.flush()
         if journal.size == self._size:
             return
+        history = self._fold(journal)
         begun = clock.monotonic()
-        line = seal(
-            {
-                "event": "checkpoint",
-                "format": FORMAT,
-                "run": self._run.id,
-                "journal": {"offset": journal.size, "lines": journal.lines, "crc": journal.last_crc},
-                **{name: journals.pack(value, self._keep) for name, value in facts.items()},
-            }
-        )
-        with suppress(JournalError):
-            line = zlib.compress(line, 1)
-            self._run.write(file_name(self._turn), line, durable=False)
-            self._turn = (self._turn + 1) % COUNT
+        facts = {name: journals.pack(value, self._keep) for name, value in facts.items()}
+        self._space = max(SPACE, self._write(file_name(self._turn), journal, {**facts, "history": history}))
+        self._turn = (self._turn + 1) % COUNT
         self._size = journal.size
-        self._space = max(SPACE, len(line))
         self._not_before = begun + (clock.monotonic() - begun) * (1 + SHARE)
+
+    def finish(self, journal: Journal) -> None:
+        """The run has ended: keep its history, unless it is short, and remove what only a resume needs."""
+        if self._history is not None or journal.size >= SPACE:
+            with suppress(JournalError):
+                self._write(HISTORY, journal, {"history": self._fold(journal)})
+        self.discard()
+
+    def _write(self, name: str, journal: Journal, facts: dict[str, Any]) -> int:
+        """Write the file of a checkpoint; its size. What cannot be written is left out."""
+        place = {"offset": journal.size, "lines": journal.lines, "crc": journal.last_crc}
+        about = {"event": "checkpoint", "format": FORMAT, "run": self._run.id, "journal": place}
+        data = zlib.compress(seal({**about, **facts}), 1)
+        with suppress(JournalError):
+            self._run.write(name, data, durable=False)
+        return len(data)
+
+    def _fold(self, journal: Journal) -> dict[str, Any] | None:
+        """The history up to the end of the journal as plain data; None where it is damaged."""
+        history = self._history
+        if history is None:
+            # A short run needs none of this.
+            found = import_module(f"{Journal.__module__.rpartition('.')[0]}.run_history")
+            base = self._base if self._base is not None and self._base.is_whole else None
+            history = self._history = found.RunHistory(base)
+            self._folded = (0, 0) if base is None else (base.offset, base.lines)
+        read = import_module(f"{Journal.__module__.rpartition('.')[0]}.reader").read
+        for entry in () if self._is_damaged else read(journal.path, *self._folded):
+            history.add(entry)
+        self._folded = journal.size, journal.lines
+        self._is_damaged = bool(history.damage)
+        return None if self._is_damaged else history.to_data()
 
     def _keep(self, text: str) -> Any:
         """A long text as a reference if the journal has stored it already, else the text."""
         return self._blobs.known(text) or text
 
     def discard(self) -> None:
-        """Remove all of them: the run has ended."""
+        """Remove all of them."""
         for turn in range(COUNT):
             with suppress(OSError):
                 self._run.remove(file_name(turn))

@@ -14,6 +14,7 @@ from ..journal.journal import BlobError, Blobs
 from ..journal.reader import Damage, JournalReader, ReadError
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import RunHistory
+from . import checkpoint_reader
 from .locks import is_live
 
 TYPE_CHECKING = False
@@ -31,17 +32,18 @@ def left_out(journal: str, lines: int) -> str:
 class Follower:
     """The events of a run: those in the journal, then those that are appended.
 
-    offset: where to begin. Raises UserError where the journal cannot be read; a queued run has none yet.
+    offset, lines: bytes and lines to skip. Raises UserError where the journal cannot be read; a queued run
+    has none yet.
     """
 
-    def __init__(self, run: RunFolder, offset: int = 0) -> None:
+    def __init__(self, run: RunFolder, offset: int = 0, lines: int = 0) -> None:
         self._run = run
-        self._offset = offset
+        self._offset, self._lines = offset, lines
         self._reader = self._open()
 
     def _open(self) -> JournalReader | None:
         try:
-            return JournalReader(self._run.journal, self._offset)
+            return JournalReader(self._run.journal, self._offset, self._lines)
         except ReadError as error:
             if isinstance(error.__cause__, FileNotFoundError) and is_live(self._run):
                 return None
@@ -74,10 +76,20 @@ class Follower:
         return f"[{size} bytes, lost]"
 
 
+def follow(run: RunFolder) -> tuple[RunHistory, Follower]:
+    """The history of a run up to its newest checkpoint, and what follows. Raises UserError."""
+    history = checkpoint_reader.history(run)
+    checkpoint = history.checkpoint
+    place = () if checkpoint is None else (checkpoint.offset, checkpoint.lines)
+    return history, Follower(run, *place)
+
+
 def history_of(run: RunFolder) -> RunHistory:
     """The history of a run as its journal is now. Raises UserError."""
-    follower = Follower(run)
+    history, follower = follow(run)
     try:
-        return RunHistory.of(follower.events())
+        for event in follower.events():
+            history.add(event)
+        return history
     finally:
         follower.close()

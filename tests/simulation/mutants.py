@@ -142,7 +142,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "any-checkpoint": (
         "a checkpoint is used although the journal does not reach it",
-        "runtime/recovery/checkpoint_reader.py",
+        "runtime/runs/checkpoint_reader.py",
         "if run.has_line_end(offset, crc):",
         "if True:",
     ),

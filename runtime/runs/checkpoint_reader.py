@@ -1,4 +1,4 @@
-"""Reading the checkpoints of a run that is resumed.
+"""Reading the checkpoints of a run that is resumed or looked at.
 
 Owns which of them are valid: one that is damaged, empty, of another run or of another journal is ignored.
 """
@@ -12,12 +12,15 @@ from ..journal import journal as journals
 from ..journal.journal import unseal
 from ..journal.reader import LINE_LIMIT
 from ..journal.run_folder import RunFolder
-from ..journal.run_history import Checkpoint
-from ..runs.checkpoints import COUNT, FORMAT, file_name
+from ..journal.run_history import Checkpoint, RunHistory
+from .checkpoints import COUNT, FORMAT, HISTORY, file_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+_MALFORMED = KeyError, TypeError, ValueError, AttributeError, OverflowError
 
 
 def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
@@ -25,26 +28,50 @@ def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
     found: list[Checkpoint] = []
     notices: list[str] = []
     for turn in range(COUNT):
-        path = run.place(file_name(turn))
-        try:
-            data = run.read(file_name(turn))
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            notices.append(f"{path} cannot be read: {reason(error)}")
-            continue
-        checkpoint = _read(data, run, turn)
+        checkpoint = _load(run, file_name(turn), turn)
         if isinstance(checkpoint, Checkpoint):
             found.append(checkpoint)
-        else:
-            notices.append(f"{path} {checkpoint}")
+        elif checkpoint is not None:
+            notices.append(f"{run.place(file_name(turn))} {checkpoint}")
     found.sort(key=lambda checkpoint: checkpoint.offset, reverse=True)
     return found, notices
+
+
+def history(run: RunFolder) -> RunHistory:
+    """The history of a run up to the newest checkpoint that has it; else one without events."""
+    names = {-1: HISTORY} | {turn: file_name(turn) for turn in range(COUNT)}
+    found = (_load(run, name, turn) for turn, name in names.items())
+    whole = [checkpoint for checkpoint in found if isinstance(checkpoint, Checkpoint) and checkpoint.is_whole]
+    return RunHistory(max(whole, key=lambda checkpoint: checkpoint.offset, default=None))
 
 
 def unpacked(run: RunFolder, value: Any) -> Any:
     """A fact of a checkpoint with its blobs resolved. Raises BlobError."""
     return journals.unpack(value, run.blobs.fetch)
+
+
+def _load(run: RunFolder, name: str, turn: int) -> Checkpoint | str | None:
+    """The checkpoint in a file, or why it is invalid; None without the file."""
+    try:
+        data = run.read(name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"cannot be read: {reason(error)}"
+    checkpoint = _read(data, run, turn)
+    if isinstance(checkpoint, Checkpoint) and not _is_readable(checkpoint):
+        # Another version has other facts in a history: a resume does not need it.
+        checkpoint.facts["history"] = None
+        return checkpoint if _is_readable(checkpoint) else "is malformed"
+    return checkpoint
+
+
+def _is_readable(checkpoint: Checkpoint) -> bool:
+    try:
+        RunHistory(checkpoint)
+    except _MALFORMED:
+        return False
+    return True
 
 
 def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:

@@ -1,0 +1,150 @@
+"""Totals of a run and of its states: visits, time, verdicts, effects, and the budget that was used.
+
+Also the plain form of such records, in which a checkpoint has them.
+"""
+
+from __future__ import annotations
+
+from ...ir.effects import EFFECTS
+from ...ir.light_records import LightRecord, field
+from .events import LARGEST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TypeVar
+
+    R = TypeVar("R", bound=LightRecord)
+
+# Kinds of effects that always call a model or an agent.
+CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
+
+
+def to_data(record: LightRecord) -> list[Any]:
+    """The fields of a record as plain data."""
+    return [getattr(record, name) for name in record.field_names]
+
+
+def from_data(kind: type[R], data: list[Any]) -> R:
+    """The record of that kind with these fields. Raises ValueError for values of other types."""
+    record, empty = kind(*data), kind(0)
+    if len(data) != len(kind.field_names):
+        raise ValueError(f"{len(data)} fields")
+    for name in kind.field_names:
+        check_type(getattr(record, name), getattr(empty, name))
+    return record
+
+
+def check_type(value: Any, default: Any) -> None:
+    """Raise ValueError if a value has another type than the default of its field."""
+    if default is None or type(value) is type(default):
+        return
+    is_number = type(default) in (int, float) and type(value) in (int, float)
+    # A text may be on the line in another form (`codec.pack`).
+    if not is_number and not (type(default) is str and type(value) is dict):
+        raise ValueError(f"{type(value).__name__} where {type(default).__name__} should be")
+
+
+class Used(LightRecord):
+    """Budget that a run has used: money, tokens, calls and seconds in calls.
+
+    calls: finished ones. begun: those that began; one that is performed again is one call. open: numbers of
+    those without a result. unpriced: results that do not say their cost; is_uncounted: some do not say
+    their tokens.
+    """
+
+    usd: float = 0.0
+    tokens: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    begun: int = 0
+    open: list[int] = field(factory=list)
+    unpriced: int = 0
+    is_uncounted: bool = False
+
+    def begin(self, seq: int, kind: str) -> None:
+        """An effect is about to be performed."""
+        if kind in CALLS and seq not in self.open:
+            self.begun += 1
+            self.open.append(seq)
+
+    def add(self, seq: int, kind: str, result: Mapping[str, Any]) -> tuple[float, int]:
+        """The result of an effect; returns the money and the tokens that it took."""
+        if kind in CALLS:
+            if seq in self.open:
+                self.open.remove(seq)
+            self.calls += 1
+            self.seconds += amount(result.get("duration_ms")) / 1000
+        usage = result.get("usage")
+        if not isinstance(usage, dict):
+            return 0, 0
+        usd, tokens = amount(usage.get("usd")), int(amount(usage.get("tokens")))
+        self.usd += usd
+        self.tokens += tokens
+        self.unpriced += usage.get("usd") is None
+        self.is_uncounted = self.is_uncounted or usage.get("tokens") is None
+        return usd, tokens
+
+    def as_usage(self) -> dict[str, Any]:
+        """The sum as the usage of one result, empty without a call; None for what a result does not say."""
+        if not (self.calls or self.tokens or self.usd):
+            return {}
+        usd, tokens = None if self.unpriced else self.usd, None if self.is_uncounted else self.tokens
+        return {"usd": usd, "tokens": tokens}
+
+    def by_unit(self) -> dict[str, float]:
+        """The amounts as they are shown, by the units of a budget."""
+        return {
+            "usd": round(self.usd, 9),
+            "tokens": self.tokens,
+            "calls": self.calls,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def amount(value: Any) -> float:
+    """A number that was used; 0 for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return value if 0 <= value < LARGEST else 0
+
+
+class StateHistory(LightRecord):
+    """Totals of one of the author's states: visits, time, verdicts, effects, money and tokens.
+
+    effects: results, those of models and agents among them. effect_ms: what they took by their own account.
+    errors: those of them that are errors.
+    """
+
+    visits: int = 0
+    ms: int = 0
+    effects: int = 0
+    effect_ms: int = 0
+    errors: int = 0
+    verdicts: dict[str, int] = field(factory=dict)
+    usd: float = 0.0
+    tokens: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "entered": self.visits,
+            "duration_ms": self.ms,
+            "verdicts": self.verdicts,
+            "effects": self.effects,
+            "effect_ms": self.effect_ms,
+            "errors": self.errors,
+            "usd": round(self.usd, 9),
+            "tokens": self.tokens,
+        }
+
+    def add(self, totals: dict[str, Any]) -> None:
+        """The totals of the same state in another run, as `to_json` gives them."""
+        self.visits += totals["entered"]
+        self.ms += totals["duration_ms"]
+        self.effects += totals["effects"]
+        self.effect_ms += totals["effect_ms"]
+        self.errors += totals["errors"]
+        self.usd += totals["usd"]
+        self.tokens += totals["tokens"]
+        for verdict, count in totals["verdicts"].items():
+            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
