@@ -24,8 +24,8 @@ from llc.runtime.launch import resume as launch_resume
 from llc.runtime.project import options
 from llc.runtime.project.load import load_image
 from llc.runtime.recovery import resumption
-from llc.runtime.runs import checkpoints as checkpoints
 from llc.runtime.runs import checkpoint_reader, locks, runs
+from llc.runtime.runs import checkpoints as checkpoints
 from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.emit import emit
 
