@@ -102,7 +102,7 @@ class Tasks:
             answer = {"result": result, **task.used}
         if task.criteria:
             answer["result"]["criteria"] = task.criteria
-        answer["duration_ms"] = round((clock.monotonic() - started) * 1000)
+        answer["duration_ms"] = round((clock.monotonic() - started - task.waited_s) * 1000)
         answer["elapsed_ms"] = context.elapsed_ms()
         if task.timed_out is not None:
             answer["timed_out"] = task.timed_out
@@ -145,6 +145,7 @@ class _Task:
         self.notes: Answer = {}
         self.usage: Answer | None = None
         self.timed_out: str | None = None
+        self.waited_s = 0.0
         self.end: float | None = None
 
     @property
@@ -333,6 +334,7 @@ class _Task:
     def ask(self, model: models.Model, request: Answer) -> Answer:
         """One call; `Failed` where no reply came of it."""
         reply = self.tasks.complete(model, request, self.context, self.limits())
+        self.waited_s += reply.get("waited_s", 0)
         self.usage = add_usage(self.usage, reply.get("usage"))
         if self.usage is not None:
             self.notes["usage"] = self.usage

@@ -2,7 +2,7 @@
 
 One row per account in the user's database. A breaker is open until a time; then one caller probes (half-open)
 while the others wait for its result. Success closes it, a further failure opens it again. Must not contain:
-the waiting itself (`effects.agents.quota`). See `spec/agents.md`, Quota.
+the waiting itself (`models.quota`). See `spec/agents.md`, Quota.
 """
 
 from __future__ import annotations

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..host import environment, secrets
 from ..host.effect_context import Context
+from ..project import accounts
 from ..project.models import Model, Unavailable, address
 from ..project.prices import Prices
 from ..project.providers import DEFAULT, PROVIDERS
+from .quota import Quota
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 if TYPE_CHECKING:
@@ -60,10 +62,38 @@ class ModelClient:
         limits: dict[str, Any],
         is_shown: bool = True,
     ) -> dict[str, Any]:
-        """{text, stop, called, data?} or {error}, with `usage` where it is known, and `timed_out`.
+        """{text, stop, called, data?} or {error}, with `usage` where it is known, `timed_out`, `waited_s`.
 
         limits: `timeout_s` and `deadline_ms`. is_shown: what comes is shown as it comes.
+        While the quota of its account is used up, a run does not ask the model, and asks again afterwards;
+        `waited_s` is how long that was. Without a run (`on_agent`) that is an error as any other.
         """
+        if context.on_agent is None:
+            return self._ask(model, request, context, limits, is_shown)
+        deadline = {"deadline_ms": limits.get("deadline_ms")}
+        quota = Quota(accounts.of_model(model), deadline, context, f"`{model.name}` was not asked")
+        usage = None
+        while (result := quota.enter()) is None:
+            try:
+                result = self._ask(model, request, context, limits, is_shown)
+            except BaseException:
+                quota.abandon()
+                raise
+            usage = add_usage(usage, result.get("usage"))
+            if not quota.leave(result):
+                break
+        if "error" not in result and "timed_out" in result:
+            result |= _error("timeout", "the quota was not renewed before the run's time was over")
+        if usage is not None:
+            result["usage"] = usage
+        if quota.waited_s:
+            result["waited_s"] = quota.waited_s
+        return result
+
+    def _ask(
+        self, model: Model, request: dict[str, Any], context: Context, limits: dict[str, Any], is_shown: bool
+    ) -> dict[str, Any]:
+        """One request, as `complete`."""
         try:
             request = {**request, "model": model.name, **address(model)}
         except Unavailable as error:
@@ -93,7 +123,8 @@ class ModelClient:
             variable = PROVIDERS[model.provider].key
             result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
         elif "error" in result:
-            result["error"]["message"] += self._remedy(model, **result["error"])
+            error = result["error"]
+            error["message"] += self._remedy(model, error["kind"], error["message"])
         usage = result.get("usage") or shown.usage
         if usage is not None:
             result["usage"] = {**usage, "usd": self._cost(model, usage)}
@@ -110,6 +141,8 @@ class ModelClient:
             return f"; check that a server answers at {where or own}"
         if kind == "rate-limited":
             return "; wait, or let fewer calls run at once"
+        if kind == "quota":
+            return "; wait until it is renewed, or raise the limit of the account"
         if kind == "server-error":
             return f"; {where or model.provider} has a problem: try again later"
         if message.startswith("HTTP 404"):

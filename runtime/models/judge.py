@@ -85,7 +85,8 @@ class Judge:
                 result["error"] = _error("invalid-reply", said["problem"])
             else:
                 result["reply"] = said["value"]
-        result["duration_ms"] = round((clock.monotonic() - started) * 1000)
+        took = clock.monotonic() - started - said.get("waited_s", 0)
+        result["duration_ms"] = round(took * 1000)
         result["elapsed_ms"] = context.elapsed_ms()
         return result
 

@@ -18,6 +18,7 @@ process can be ended), and what went wrong in words.
 
 from __future__ import annotations
 
+import email.utils
 import json
 import sys
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from typing import Any
 
 from ..host import clock, threads
 from ..host.errors import KindError
+from ..ledger.breakers import FURTHEST
 from . import structured_output
 from .worker import MAX_MESSAGE, end_when_alone, serve_in_parts
 from .worker_pool import MANY, serve_many
@@ -35,6 +37,8 @@ ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
 MAX_REPLY = 4 << 20
 # What a reply has used that came, also in part, from a server that does not say.
 UNTOLD = {"tokens": None}
+# Seconds of a `retry-after` that a client waits itself, before it asks again.
+_CLIENT_WAITS = 60.0
 # Stable text shorter than this is not cached by anybody (a thousand tokens).
 LEAST_CACHED = 4_000
 
@@ -161,6 +165,8 @@ class Provider:
         except Exception as error:  # whatever a broken body makes a client raise
             kind, message = explain(error, self._package, request["timeout"])
             result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
+            if kind == "rate-limited":
+                result["error"] |= quota_of(error)
         if reply.usage is not None:
             result["usage"] = reply.usage
         elif reply.is_begun:
@@ -188,7 +194,9 @@ class Provider:
             client = self._clients.get(address)
             if client is None:
                 given = {"base_url": request["base_url"], "api_key": request["key"]}
-                client = self._connect(**{name: value for name, value in given.items() if value is not None})
+                http = self._package.DefaultHttpxClient(event_hooks={"response": [_end_long_wait]})
+                known = {name: value for name, value in given.items() if value is not None}
+                client = self._connect(http_client=http, **known)
                 self._clients[address] = client
             return client
 
@@ -219,6 +227,36 @@ def status_kind(status: int) -> str:
     if status == 408:
         return "timeout"
     return "server-error" if status >= 500 else "bad-request"
+
+
+def quota_of(error: Any) -> dict[str, Any]:
+    """`kind` and `resets_at` of a 429 by which the quota is used up for longer than a client waits itself.
+
+    resets_at: seconds since 1970, absent where it is not stated; such an account has no money left.
+    """
+    seconds = _wait_of(error.response)
+    if _CLIENT_WAITS < seconds <= FURTHEST:
+        return {"kind": "quota", "resets_at": round(clock.time() + seconds, 3)}
+    return {"kind": "quota"} if getattr(error, "code", None) == "insufficient_quota" else {}
+
+
+def _wait_of(response: Any) -> float:
+    """The seconds that a response asks its client to wait; 0 where it does not."""
+    text = response.headers.get("retry-after", "")
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return email.utils.parsedate_to_datetime(text).timestamp() - clock.time()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _end_long_wait(response: Any) -> None:
+    """Let the client report a response at once for which it would sleep longer than a call may take."""
+    if _wait_of(response) > _CLIENT_WAITS:
+        response.headers["x-should-retry"] = "false"
 
 
 def _reason(error: Any) -> str:

@@ -32,8 +32,7 @@ def of_effect(kind: str, args: Mapping[str, Any], settings: Configuration) -> Pa
     """Who is charged for an effect; None if it asks neither an agent nor a model."""
     model = models.asked(kind, args, settings)
     if model is not None:
-        row = PROVIDERS[model.provider]
-        return Payer(_named(model.provider, _value(model.key or row.key)), "", model.name)
+        return Payer(of_model(model), "", model.name)
     if kind == "context":
         return None
     asked: Any = settings.tasks.agent if kind == "task" else args.get("agent") or args.get("argv")
@@ -41,6 +40,11 @@ def of_effect(kind: str, args: Mapping[str, Any], settings: Configuration) -> Pa
         asked = environment.environ.get("LLC_AGENT", "").split() or agents.DEFAULT
     agent = asked if isinstance(asked, str) else os.path.basename(str(asked[0]))
     return Payer(_of_agent(agent, settings), agent, str(args.get("model") or ""))
+
+
+def of_model(model: models.Model) -> str:
+    """The account of a model behind an API."""
+    return _named(model.provider, _value(model.key or PROVIDERS[model.provider].key))
 
 
 def _of_agent(agent: str, settings: Configuration) -> str:

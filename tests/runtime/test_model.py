@@ -264,8 +264,17 @@ def test_429_without_end_is_an_error(evaluate: Evaluate, answers: ModuleType, se
 
 def test_a_retry_after_beyond_the_timeout_is_a_timeout(evaluate: Evaluate, answers: ModuleType) -> None:
     """`llm.timeout` bounds the whole call, its retries included."""
-    result = evaluate(answers.status(429, retry_after=600), timeout_s=0.3)
+    result = evaluate(answers.status(429, retry_after=50), timeout_s=0.3)
     assert (kind_of(result), result["timed_out"]) == ("timeout", "action")
+
+
+def test_a_quota_is_stated_at_once(evaluate: Evaluate, answers: ModuleType, server: Any) -> None:
+    """A client does not sleep for longer than a call may take; with a run it waits (`test_quota.py`)."""
+    result = evaluate(answers.status(429, "used up", retry_after=600))
+    assert result["error"].pop("resets_at") > 0
+    message = "HTTP 429: used up; wait until it is renewed, or raise the limit of the account"
+    assert result["error"] == {"kind": "quota", "message": message}
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("code", [500, 503, 529])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import json
 import os
 import signal
@@ -12,15 +13,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 from keepers import kill_with_keeper
 
-from llc.runtime.effects.agents.quota import reset_in
 from llc.runtime.host import clock
 from llc.runtime.ledger import breakers
 from llc.runtime.ledger import database as ledger_database
+from llc.runtime.models import provider
+from llc.runtime.models.quota import reset_in
 
 # All of them: `make crash`.
 PROCESSES = 50 if os.environ.get("LLC_CRASH") else 12
@@ -199,6 +204,99 @@ def test_many_runs_start_one_probe(service: Service) -> None:
     assert begun[1] >= reset
     with closing(sqlite3.connect(database)) as db:
         assert db.execute("SELECT count(*) FROM breakers").fetchone() == (0,)
+
+
+JUDGED = """
+name: ask
+initial: look
+scope: []
+llm: {model: claude-haiku-4-5}
+states:
+  look:
+    action: "echo it is good"
+    evaluate: {type: llm_structured, prompt: "Is it good?"}
+    on_success: done
+    on_failure: lost
+    on_error: lost
+  done: {terminal: true}
+  lost: {terminal: true, status: failure}
+"""
+
+
+def test_a_model_waits_for_its_account(service: Service, messages_server: Any, answers: ModuleType) -> None:
+    """A model behind an API, and any other call of the same key, is not asked until the quota is there."""
+    (service.folder / ".loops" / "ask.yaml").write_text(JUDGED)
+    key = {"ANTHROPIC_API_KEY": "test-key", "ANTHROPIC_BASE_URL": messages_server.url}
+    messages_server.answers[:] = [answers.status(429, "no more today", retry_after=3600)]
+    first = service.start("run", "ask", **key)
+    until(service.waits)
+    (wait,) = service.acted("quota-wait")
+    assert wait["name"].startswith("anthropic:")
+    assert "no more today" in wait["text"]
+    assert 3500 < wait["resets_at"] - time.time() < 3700
+    asked = len(messages_server.requests)
+    assert asked == 1
+    second = service.start("run", "ask", **key)
+    until(lambda: len(list(service.folder.glob(".loops/.running/ask-*/*.events.jsonl"))) == 2)
+    until(lambda: all(map(is_waiting, service.folder.glob(".loops/.running/ask-*/*.events.jsonl"))))
+    # So does an agent that has the same key.
+    (service.folder / ".loops" / "work.yaml").write_text(LOOP.replace("MORE", "on_quota: fail"))
+    code, output = service.llc("run", "work", **key)
+    assert code == 1, output
+    assert "the agent was not started" in output
+    assert service.starts == []
+    assert len(messages_server.requests) == asked
+    messages_server.answers[:] = [answers.verdict("success")]
+    assert service.llc("budget", "close", f"account:{wait['name']}")[0] == 0
+    for run in (first, second):
+        output, _ = run.communicate(timeout=300)
+        assert run.returncode == 0, output
+        assert "waiting for the quota of the account anthropic:" in output
+    assert len(messages_server.requests) == asked + 2
+
+
+def is_waiting(journal: Path) -> bool:
+    return '"quota-wait"' in journal.read_text()
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [
+        ("3600", 3600),
+        (email.utils.formatdate(time.time() + 3600, usegmt=True), 3600),
+        ("20", None),
+        ("-5", None),
+        ("", None),
+        ("soon", None),
+        ("nan", None),
+        ("inf", None),
+        ("1e300", None),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", None),
+        ("Fri, 99 Jan 99999 00:00:00 GMT", None),
+    ],
+)
+def test_when_a_limit_of_a_model_is_a_quota(retry_after: str, seconds: int | None) -> None:
+    """Where the service says that it takes longer than its client waits."""
+    found = provider.quota_of(limited(anthropic, None, {"retry-after": retry_after}))
+    if seconds is None:
+        assert found == {}
+    else:
+        assert found["kind"] == "quota"
+        assert abs(found["resets_at"] - time.time() - seconds) < 300
+
+
+def test_an_account_without_money_has_no_reset() -> None:
+    """OpenAI's API says so by a code; the error states what to do."""
+    body = {"message": "You exceeded your current quota", "code": "insufficient_quota"}
+    assert provider.quota_of(limited(openai, body, {})) == {"kind": "quota"}
+    assert provider.quota_of(limited(openai, {"code": None}, {})) == {}
+
+
+def limited(package: Any, body: Any, headers: dict[str, str]) -> Exception:
+    """The exception of a client for a 429."""
+    response = SimpleNamespace(request=None, status_code=429, headers=headers)
+    error: Exception = package.RateLimitError("slow down", response=response, body=body)
+    return error
 
 
 def cpu_time(pid: int) -> float:

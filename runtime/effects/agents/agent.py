@@ -23,16 +23,17 @@ from ...host.paths import ROOT
 from ...journal.agent_activity import AgentActivity
 from ...journal.agent_history import AgentHistory
 from ...models.judge import judge_of
+from ...models.quota import Quota
 from ...models.worker import command_of
-from ...project import agents, configuration, prices
+from ...project import accounts, agents, configuration, prices
 from ...project.agent_schema import PROTOCOLS, AgentSpec
+from ...project.settings import Configuration
 from ..ask import FOLDER
 from ..performers import Parts
 from ..process import NotStarted, ProcessOptions, Runner, failure
 from ..shell import shell_of
 from . import outcome
 from .event_stream import EventStream
-from .quota import Quota
 
 VARIABLE = "LLC_AGENT"
 _ACP_WORKER = f"{__package__}.acp_worker"
@@ -60,11 +61,11 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     is continued; where it does not exist, because the agent was killed before, it is begun with the same id.
     While the quota of its account is used up it is not started (`quota`), and afterwards continued.
     """
-    quota = Quota(args, context)
+    quota = Quota(_account(args), args, context)
     spent: dict[str, Any] = {}
     while True:
         if (refused := quota.enter()) is not None:
-            return outcome.added(spent, refused)
+            return outcome.added(spent, _not_started(context, refused))
         try:
             result = outcome.added(spent, _run(args, quota.watched(context), runner))
         except BaseException:
@@ -73,6 +74,24 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
         if not quota.leave(result):
             return result
         spent, context = result, _following(quota, context, result)
+
+
+def _account(args: dict[str, Any]) -> str:
+    """The account of an agent's effect, as in the ledgers."""
+    try:
+        settings = configuration.load_usable(ROOT)
+    except configuration.Unusable:
+        settings = Configuration()
+    payer = accounts.of_effect("agent", args, settings)
+    return payer.account if payer is not None else ""
+
+
+def _not_started(context: Context, why: dict[str, Any]) -> dict[str, Any]:
+    """The result of an agent that waits no longer for its quota."""
+    if "timed_out" in why:
+        return failure(context, 124, timed_out=why["timed_out"])
+    error = why["error"]
+    return {**failure(context, 1, kind=error["kind"], message=error["message"]), "error": error}
 
 
 def _following(quota: Quota, context: Context, result: dict[str, Any]) -> Context:

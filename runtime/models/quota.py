@@ -1,8 +1,9 @@
-"""Quota waits: an agent whose account has used up its quota is started again when the quota is renewed.
+"""Quota waits: a call of an account whose quota is used up is made again when the quota is renewed.
 
 Owns when an effect waits, for how long, and what is recorded of it. Which accounts have no quota left is
 known to all runs of the user (`ledger.breakers`); where the database cannot be used, a run waits by what
-its own agent said. Must not contain: how an agent is started (`agent`). See `spec/agents.md`, Quota.
+its own agent or model said. Must not contain: how an agent is started (`effects.agents`) or a model is asked
+(`client`). See `spec/agents.md`, Quota.
 """
 
 from __future__ import annotations
@@ -12,18 +13,14 @@ import math
 import re
 from typing import Any
 
-from ...host import clock, keeper
-from ...host.effect_context import Context
-from ...host.paths import ROOT
-from ...host.screen import printable
-from ...journal.agent_activity import AgentActivity
-from ...journal.agent_history import AgentHistory
-from ...journal.events import AgentActed
-from ...ledger import breakers, database
-from ...ledger.breakers import Breaker
-from ...project import accounts, configuration
-from ...project.settings import Configuration
-from ..process import failure
+from ..host import clock, keeper
+from ..host.effect_context import Context
+from ..host.screen import printable
+from ..journal.agent_activity import AgentActivity
+from ..journal.agent_history import AgentHistory
+from ..journal.events import AgentActed
+from ..ledger import breakers, database
+from ..ledger.breakers import Breaker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,25 +43,34 @@ _TIME_OF_DAY = re.compile(
 
 
 class Quota:
-    """The quota of one effect's account. args: those of the effect; `quota` says what happens without any."""
+    """The quota of one effect's account. args: those of the effect; `quota` says what happens without any.
 
-    def __init__(self, args: dict[str, Any], context: Context) -> None:
+    waited_s: for how many seconds the effect has waited. what: what is not done meanwhile, in words.
+    """
+
+    def __init__(
+        self, account: str, args: dict[str, Any], context: Context, what: str = "the agent was not started"
+    ) -> None:
         given = args.get("quota") or {}
         self._waits: bool = given.get("on", "wait") == "wait"
         self._max_wait = min(float(given.get("max_wait_s") or MAX_WAIT), breakers.FURTHEST)
         self._args = args
         self._context = context
-        self._account = _account(args)
+        self._account = account
+        self._what = what
         self._is_probe = False
-        self._waited = 0.0
-        # Where the database cannot be used: what the agent itself said.
+        self.waited_s = 0.0
+        # Where the database cannot be used: what the service itself said.
         self._own: Breaker | None = None
         self._is_alone = False
         self.cap_usd = context.cap_usd
         self.history = context.interrupted or AgentHistory(context.seq)
 
     def enter(self) -> dict[str, Any] | None:
-        """Wait until the agent may start; else the result that it is not started. Raises `Interrupted`."""
+        """Wait until the call may start; else why it may not, `error` or `timed_out`.
+
+        Raises `Interrupted`.
+        """
         begun = clock.monotonic()
         told: float | None = None
         while True:
@@ -73,10 +79,10 @@ class Quota:
             if breaker is None:
                 break
             now, elapsed = clock.time(), clock.monotonic() - begun
-            left = self._max_wait - self._waited - elapsed
+            left = self._max_wait - self.waited_s - elapsed
             time_left, _ = self._context.limit({"deadline_ms": self._args.get("deadline_ms")}, own="loop")
             if time_left is not None and time_left <= 0:
-                return failure(self._context, 124, timed_out="loop")
+                return {"timed_out": "loop"}
             if not self._waits or left <= 0 or breaker.until - now > left:
                 return self._refused(breaker)
             if told is None or breaker.until > told:
@@ -89,7 +95,7 @@ class Quota:
                 self._context.on_tick()
         if told is not None:
             took = clock.monotonic() - begun
-            self._waited += took
+            self.waited_s += took
             if self._context.on_agent is not None:
                 self._context.on_agent(AgentActivity("quota-over", name=self._name, delay_s=round(took, 3)))
         return None
@@ -110,7 +116,7 @@ class Quota:
         return watched
 
     def leave(self, result: dict[str, Any]) -> bool:
-        """The agent has ended; whether it is to be started again, once `enter` returns."""
+        """The call has ended; whether it is to be made again, once `enter` returns."""
         error = result.get("error") or {}
         if error.get("kind") not in KINDS:
             if self._is_probe:
@@ -123,7 +129,7 @@ class Quota:
         return self._waits
 
     def abandon(self) -> None:
-        """The agent was stopped: another call may probe."""
+        """The call was stopped: another one may probe."""
         if self._is_probe:
             self._release()
 
@@ -173,14 +179,12 @@ class Quota:
     # --- messages ---------------------------------------------------------------------------------
 
     def _refused(self, breaker: Breaker) -> dict[str, Any]:
-        """The result of an effect whose agent is not started."""
+        """The error of a call that is not made."""
         message = (
-            f"the quota of the account {self._name} is used up until {_moment(breaker.until)}, and the agent "
-            f"was not started: {breaker.reason}"
+            f"the quota of the account {self._name} is used up until {_moment(breaker.until)}, and "
+            f"{self._what}: {breaker.reason}"
         )
-        result = failure(self._context, 1, kind="quota", message=message)
-        result["error"]["resets_at"] = breaker.until
-        return result
+        return {"error": {"kind": "quota", "message": message, "resets_at": breaker.until}}
 
     def _tell(self, breaker: Breaker) -> None:
         if self._context.on_agent is not None:
@@ -194,16 +198,6 @@ class Quota:
     def _note(self, text: str) -> None:
         if self._context.on_output is not None:
             self._context.on_output("stderr", f"note: {text}\n")
-
-
-def _account(args: dict[str, Any]) -> str:
-    """The account of an agent's effect, as in the ledgers."""
-    try:
-        settings = configuration.load_usable(ROOT)
-    except configuration.Unusable:
-        settings = Configuration()
-    payer = accounts.of_effect("agent", args, settings)
-    return payer.account if payer is not None else ""
 
 
 def reset_in(text: str, now: float) -> float | None:
