@@ -58,8 +58,8 @@ def _of_agent(agent: str, settings: Configuration) -> str:
             provider = next((name for name, row in PROVIDERS.items() if row.key == variable), agent)
             return _named(provider, key)
     program = os.path.basename(str(entry.argv[0]))
-    if entry.protocol is not None and program in agents.known_names():
-        agent = program  # another way to the same account
+    if entry.protocol is not None and agent in agents.known_names():
+        agent = program = agent.removesuffix("-acp")  # another way to the same account
     return _named(agent, _claude_login() if program == "claude" else None)
 
 

@@ -80,6 +80,9 @@ class PermissionMode(Spec):
 
     argv: tuple[str, ...] = optional(Type("list", TEXT), "Its arguments.", ())
     env: Mapping[str, str] = optional(_VARIABLES, "Its environment variables.", factory=dict)
+    session_mode: str | None = optional(
+        NAME, "Mode of its session, by the Agent Client Protocol (`session/set_mode`)."
+    )
     as_root: RootMode | None = optional(block(RootMode), "What root gets instead.")
 
 

@@ -244,6 +244,7 @@ class Command:
     """The command that starts an agent for one effect.
 
     argv: the program and its arguments. env: variables. permissions: the mode that it gets, None: its own.
+    session_mode: that of its session by the Agent Client Protocol, None: its own.
     note: what the user should know about it, or "".
     """
 
@@ -273,6 +274,7 @@ class Command:
             )
             wanted, mode, tools = name, PermissionMode(argv=instead.argv), tools or instead.allowed_tools
         self.permissions = name
+        self.session_mode = mode.session_mode if mode is not None else None
         self.env = {**agent.env, **(mode.env if mode is not None else {})}
         if wanted:
             words = [word for word in words if word not in _mode_words(agent)]

@@ -26,6 +26,9 @@ PACKAGES = {
     "codex": ("codex-0.169.0", "@openai/codex@0.169.0"),
     "opencode": ("opencode-1.18.33", "opencode-ai@1.18.33"),
     "gemini": ("gemini-cli-0.61.0", "@google/gemini-cli@0.61.0"),
+    # A gigabyte together, so only for `make agents`. The first one needs Node 22.
+    "claude-agent-acp": ("claude-agent-acp-0.101.0", "@agentclientprotocol/claude-agent-acp@0.101.0 node@22"),
+    "codex-acp": ("codex-acp-2.6.0", "@agentclientprotocol/codex-acp@2.6.0"),
 }
 
 
@@ -169,8 +172,9 @@ def installed() -> Callable[[str], Path]:
         folder = CACHE / place / "node_modules" / ".bin"
         if not (folder / name).exists():
             (CACHE / place).mkdir(parents=True, exist_ok=True)
-            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE / place), package]
-            subprocess.run(words, check=True, timeout=300, capture_output=True, text=True)
+            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE / place)]
+            words += package.split()
+            subprocess.run(words, check=True, timeout=600, capture_output=True, text=True)
         return folder
 
     return install

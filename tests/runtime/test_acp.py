@@ -62,6 +62,7 @@ SETTINGS
 for line in sys.stdin:
     message = json.loads(line)
     method, result = message.get("method"), {}
+    EACH
     if method == "initialize":
         result = {"protocolVersion": VERSION, "agentCapabilities": CAPABLE}
     elif method == "session/new":
@@ -77,13 +78,19 @@ for line in sys.stdin:
 
 @pytest.fixture
 def play(place: Path, perform: Perform) -> Callable[..., dict[str, Any]]:
-    """Performs a prompt with an agent that does this."""
+    """Performs a prompt with an agent that does this.
 
-    def play(prompt: str = "say('done')", settings: str = "", **args: Any) -> dict[str, Any]:
+    each: what it does with each message. entry: more keys of its entry.
+    """
+
+    def play(
+        prompt: str = "say('done')", settings: str = "", each: str = "", entry: str = "", **args: Any
+    ) -> dict[str, Any]:
         text = AGENT.replace("SETTINGS", settings).replace("PROMPT", prompt.replace("\n", "\n        "))
+        text = text.replace("EACH", each)
         (place / "agent.py").write_text(text)
         (place / ".loops" / "config.yaml").write_text(
-            f"agents:\n  played: {{protocol: acp, argv: [{sys.executable}, agent.py]}}\n"
+            f"agents:\n  played: {{protocol: acp, argv: [{sys.executable}, agent.py], {entry}}}\n"
         )
         return perform("agent", **{"agent": "played", "command": "Do it.", "timeout_s": 120, **args})
 
@@ -144,6 +151,22 @@ def test_permissions(play: Play, permissions: str, kind: str, path: str | None, 
         assert "`permissions`" in result["error"]["message"]
     else:
         assert "error" not in result
+
+
+def test_the_mode_of_a_session_is_set_before_the_prompt(play: Play, place: Path) -> None:
+    """For agents that ask for nothing in their own mode; one without modes is an error that names it."""
+    noted = "open('log', 'a').write(str(method) + ' ' + str(message['params'].get('modeId')) + chr(10))"
+    refuse = "if 'mode' in method: send(id=message['id'], error={'code': 1, 'message': 'no modes'}); continue"
+    modes = "permissions: {plan: {session_mode: careful}}"
+    result = play(entry=modes, each=noted, permissions="plan")
+    assert "error" not in result, result
+    seen = Path("log").read_text().splitlines()
+    assert seen[1:] == ["session/new None", "session/set_mode careful", "session/prompt None"]
+    Path("log").unlink()
+    assert "error" not in play(entry=modes, each=noted)
+    assert "set_mode" not in Path("log").read_text()
+    told = play(entry=modes, each=refuse, permissions="plan")["error"]["message"]
+    assert "`session/set_mode`: no modes" in told
 
 
 def test_without_a_fitting_option_the_request_is_cancelled(play: Play) -> None:

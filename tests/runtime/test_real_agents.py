@@ -28,6 +28,7 @@ from .model_server import Fail, Hang, ModelServer, Say, Shell, Write
 # opencode takes seconds of processor time for a start: most of what it does is tested by `make agents`.
 IS_LARGE = bool(os.environ.get("LLC_AGENTS"))
 AGENTS = ("claude", "codex", "opencode", "gemini")
+BRIDGES = {"claude-acp": "claude-agent-acp", "codex-acp": "codex-acp"}
 Perform = Callable[..., dict[str, Any]]
 
 
@@ -44,10 +45,12 @@ def use(
     """Puts a program on PATH, with a clean home that knows only the model server."""
 
     def use(name: str) -> None:
-        program = installed(name.removesuffix("-acp"))
+        program = installed(BRIDGES.get(name, name.removesuffix("-acp")))
         for variable, value in environment_of(place / "home", program, models.url).items():
             monkeypatch.setenv(variable, value)
-        monkeypatch.delenv("LLC_AGENT", raising=False)
+        # Its bridge takes any value for a sandbox, Claude Code only 1.
+        for variable in ("LLC_AGENT", "IS_SANDBOX"):
+            monkeypatch.delenv(variable, raising=False)
 
     return use
 
@@ -312,6 +315,37 @@ def test_silence_and_its_tools_end_by_the_protocol(
     result = perform("agent", within, agent=name, command="Do it.", timeout_s=60, idle_timeout_s=5)
     assert result["error"]["kind"] == "idle-timeout", result
     assert end_effect(str(within["effect_id"]), ()) == []
+
+
+@pytest.mark.skipif(not IS_LARGE, reason="`make agents`: they take a gigabyte")
+@pytest.mark.parametrize(
+    ("name", "permissions", "done"),
+    [
+        ("claude-acp", "skip", "shell file"),
+        ("claude-acp", "edit", "file"),
+        ("claude-acp", "plan", ""),
+        ("codex-acp", "skip", "shell file"),
+        ("codex-acp", "edit", "shell file"),
+        ("codex-acp", "plan", ""),
+    ],
+)
+def test_a_bridge_to_the_protocol(
+    name: str, permissions: str, done: str, use: Callable[[str], None], models: ModelServer, perform: Perform
+) -> None:
+    """Claude Code and Codex by packages of the protocol: tools, refusals, and the session continues."""
+    use(name)
+    models.then(Shell("touch shell.txt"), Write(os.path.abspath("new.txt"), "fresh"), Say("That is all."))
+    said = {"agent": name, "permissions": permissions}
+    result = perform("agent", command="Say elderflower.", **said)
+    assert Path("shell.txt").exists() == ("shell" in done), result
+    assert Path("new.txt").exists() == ("file" in done), result
+    if done != "shell file":
+        assert result["error"]["kind"] == "refused", result
+        return
+    assert "error" not in result, result
+    again = perform("agent", command="Which?", session=result["session"], thread=result.get("thread"), **said)
+    assert again["session"] == result["session"]
+    assert "elderflower" in json.dumps(models.requests[-1])
 
 
 LOOP = """\

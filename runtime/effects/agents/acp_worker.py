@@ -49,7 +49,7 @@ _ENDINGS = {
 
 
 def main() -> None:
-    """Hold one conversation; the last argument has {argv, session?, permissions, answers?} as JSON."""
+    """Hold one conversation; the last argument has {argv, session?, permissions, mode?, answers?} as JSON."""
     interrupt = Interrupt()
     for number in (signals.SIGINT, signals.SIGTERM):
         signals.signal(number, lambda *_: interrupt.set())
@@ -83,6 +83,7 @@ class Conversation:
     def __init__(self, connection: Connection, settings: dict[str, Any]) -> None:
         self._connection = connection
         self._permissions = settings["permissions"]
+        self._mode = settings.get("mode")
         self._wanted = settings.get("session")
         self._session = ""
         self._id = 0
@@ -108,6 +109,8 @@ class Conversation:
         able = self._initialize()
         self._session = self._open_session(able)
         tell("session", id=self._session)
+        if self._mode is not None:
+            self._request("session/set_mode", {"sessionId": self._session, "modeId": self._mode}, START_LIMIT)
         content = [{"type": "text", "text": prompt}]
         try:
             answer = self._request("session/prompt", {"sessionId": self._session, "prompt": content}, None)

@@ -160,6 +160,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
             "argv": [path, *words[1:]],
             "session": args.get("session"),
             "permissions": command.permissions,
+            "mode": command.session_mode,
             "answers": _answers_of(context),
         }
         words = command_of(_ACP_WORKER, json.dumps(settings))
