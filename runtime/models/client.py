@@ -123,8 +123,8 @@ class ModelClient:
             variable = PROVIDERS[model.provider].key
             result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
         elif "error" in result:
-            error = result["error"]
-            error["message"] += self._remedy(model, error["kind"], error["message"])
+            failure = result["error"]
+            failure["message"] += self._remedy(model, failure["kind"], failure["message"])
         usage = result.get("usage") or shown.usage
         if usage is not None:
             result["usage"] = {**usage, "usd": self._cost(model, usage)}
