@@ -316,6 +316,7 @@ ROWS = (
     ),
     _row("unrouted", "state result", "The fault to fail with where nothing routes the verdict of a result."),
     _row("judge_fault", "fault", "The `error` result for a fault caught in a state."),
+    _row("digest", "text", "The SHA-256 of a text in UTF-8, in hexadecimal digits."),
 )
 
 PRIMITIVES = {row.name: row for row in ROWS}

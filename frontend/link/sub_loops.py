@@ -15,6 +15,7 @@ from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source
 from ..core.program_parts import Request
 from ..loop.composition import NoFile, endings_of, locate
+from ..loop.dialect import INPUT_HASH
 from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.schema import Loop, StateSpec
 from ..loop.texts import argument_texts, bindings_of, template_of
@@ -48,6 +49,9 @@ def request_of(
         known, constant = _constant(loop, state, value)
         if known:
             constants[key] = constant
+    is_dialect = loop.dialect == LITTLE_LOOPS
+    if is_dialect and INPUT_HASH not in values and "input" in values and "input" not in constants:
+        values[INPUT_HASH] = values["input"]  # as a digest, which the call makes of it
     given = tuple(key for key in values if key not in constants)
     # Only what `with` names has a place, and precedence over the loop's own.
     spans = {

@@ -230,22 +230,21 @@ class _Composition:
             after = parsed[number + 1] if number + 1 < len(parsed) else None
             body = Mapping(item.start)
             body.end = item.end
-            ways = (
-                {"on_yes": found[2], "on_no": found[3]}
-                if found[2]
-                else {"next": after[1][1]}
-                if after
-                else {}
-            )
+            own = defined[found[1]][1] if found[1] in defined else None
+            own = own if isinstance(own, Mapping) else None
+            ways = {}
+            if found[2]:
+                ways = {"on_yes": found[2], "on_no": found[3]}
+            elif after is not None and (own is None or "terminal" not in own.entries):
+                ways = {"next": after[1][1]}
             for name, target in ways.items():
                 body.entries[name] = (_scalar(name, item), _scalar(target, item))
             if after is None:
                 body.entries["terminal"] = (_scalar("terminal", item), _scalar(True, item))
             name_node = _scalar(found[1], item)
             if found[1] in defined:
-                name_node, own = defined[found[1]]
-                if isinstance(own, Mapping):
-                    body = self.merge(body, own)
+                name_node = defined[found[1]][0]
+                body = body if own is None else self.merge(body, own)
             if found[1] in states.entries:
                 self.fail("duplicate-key", f"`{found[1]}` occurs twice in `flow`", item, "given again")
             states.entries[found[1]] = (name_node, body)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic
-from ...ir.python_internals import late_pattern
-from ..template.nodes import Given
+from ...ir.python_internals import late_pattern, sha256
+from ..template.nodes import Given, text_of
 from ..template.template import parse
 from .agent_schema import Budget
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS, Learning
@@ -21,6 +21,14 @@ from .schema import GuardSettings, Loop, StallSettings, StateSpec
 # Names of terminals that little-loops takes as a failure.
 FAILURE_NAMES = frozenset({"failed", "error", "aborted", "finalize_aborted"})
 MOST_IN_A_ROW = 12
+# Variables that little-loops sets from its own settings; these are the defaults of those.
+SEEDED = {
+    "readiness_threshold": 85,
+    "outcome_threshold": 65,
+    "design_tokens_context": "",
+    "design_guidance_context": "",
+}
+INPUT_HASH, HASH_LENGTH = "input_hash", 12
 # What little-loops takes for a test file.
 TEST_PATHS = ("**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*", "**/tests/**", "**/conftest.py")
 DEFAULT_STEPS = 50
@@ -153,8 +161,7 @@ def _own_dialect(loop: Loop) -> Loop:
         changes["max_iterations"] = loop.max_steps
     if loop.input_key is None:
         changes["input_key"] = "input"
-    if "input" not in loop.context:
-        changes["context"] = {"input": "", **loop.context}
+    changes["context"] = {"input": "", **SEEDED, **loop.context}
     if not loop.is_given("on_handoff"):
         changes["on_handoff"] = "pause"
     if not loop.llm.is_given("timeout"):
@@ -187,6 +194,17 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
     if "failure" not in state.routes and "_" not in state.routes and error is not None:
         changes["on_failure"] = error
     return state.evolve(**changes) if changes else state
+
+
+def with_input_hash(loop: Loop) -> Loop:
+    """The loop with `context.input_hash`, by which little-loops knows the input of a run again."""
+    if loop.dialect != LITTLE_LOOPS or INPUT_HASH in loop.context or "input" not in loop.context:
+        return loop
+    given = loop.context["input"]
+    if isinstance(given, Given):
+        return loop
+    digest = sha256(text_of(given).encode("utf-8", "replace")).hexdigest()[:HASH_LENGTH]
+    return loop.evolve(context={**loop.context, INPUT_HASH: digest})
 
 
 def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:

@@ -201,7 +201,7 @@ class DialectState(AgentOptions):
     model_hint: Any = optional(JSON, "Not used: write `model`.")
     loop: str | None = optional(TEXT, "A loop that runs as this state.")
     context_passthrough: bool = optional(BOOLEAN, "Whether that loop gets the whole `context`.", False)
-    worktree: str | None = optional(TEXT, "The branch whose work tree that loop works in.")
+    worktree: str | None = optional(TEXT, "A branch: an error of the state where it is not empty.")
     with_: Any = optional(JSON, "Not used: `with` is what little-loops reads.")
     output: Any = optional(JSON, "Not used: captures are what a loop gives to the one around it.")
     type: str | None = optional(choice("learning"), "What the state does: `learning`.")

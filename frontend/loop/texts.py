@@ -48,6 +48,8 @@ def texts_of_state(loop: Loop, state: StateSpec) -> Iterator[tuple[str, str, str
         yield place, "value", text
     if state.loop is not None:
         yield "loop", "value", state.loop
+        if state.worktree is not None:
+            yield "worktree", "value", state.worktree
         for place, text in argument_texts(bindings_of(loop, state), "with"):
             yield place, "value", text
     if state.evaluate is not None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.builder import expr, freeze, prim, record, store
-from ...ir.nodes import Call, Const, Expr, Goto, Handler, Prim, Slot, Switch
+from ...ir.nodes import Branch, Call, Const, Expr, Goto, Handler, Prim, Slot, Switch
+from ..loop.dialect import HASH_LENGTH, INPUT_HASH
 from ..loop.schema import StateSpec
 from . import templates
 from .chain import Chain
@@ -22,6 +23,7 @@ from .deadlines import KIND
 from .loop_context import Callee, LateCallee, LoopContext
 from .templates import Needs
 
+_INPUT, _INPUT_HASH = "with.input", f"with.{INPUT_HASH}"
 BEGAN = prim("get", Slot("began"), "elapsed_ms")
 NOW = prim("get", Slot("now"), "elapsed_ms")
 
@@ -35,7 +37,9 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     span = state.spans.get("call") or state.spans.get("loop") or state.span
     if isinstance(callee, Callee):
         args = _arguments(context, state, callee, needs)
+        branch = _branch(context, state, needs)
         context.prepare(chain, state, "act", needs)
+        _refuse_branch(chain, state, branch)
         args = _stored(chain, args)
         chain.perform("clock", {}, "began", f"{name}/call")
         until = _until(context, chain, state)
@@ -74,7 +78,15 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
 
 
 def _arguments(context: LoopContext, state: StateSpec, callee: Callee, needs: Needs) -> list[Expr]:
-    return [_argument(context, state, place, value, needs) for place, value in callee.arguments]
+    given = dict(callee.arguments)
+    found = []
+    for place, value in callee.arguments:
+        if place == _INPUT_HASH and value is given.get(_INPUT):
+            whole = prim("digest", prim("text", _argument(context, state, _INPUT, value, needs)))
+            found.append(prim("substring", whole, 0, HASH_LENGTH))
+        else:
+            found.append(_argument(context, state, place, value, needs))
+    return found
 
 
 def _stored(chain: Chain, args: list[Expr]) -> list[Expr]:
@@ -109,7 +121,9 @@ def _call_late(
     name, routed = state.name, chain.handler
     called = _argument(context, state, "loop", state.loop, needs)
     calls = [(loop, one, _arguments(context, state, one, needs)) for loop, one in callee.linked]
+    branch = _branch(context, state, needs)
     context.prepare(chain, state, "act", needs)
+    _refuse_branch(chain, state, branch)
     chain.add(store("callee", prim("trim", prim("text", called))))
     chain.perform("clock", {}, "began", f"{name}/link")
     until = _until(context, chain, state)
@@ -130,6 +144,30 @@ def _call_late(
     chain.close(Goto(f"{name}/failed"))
 
 
+def _branch(context: LoopContext, state: StateSpec, needs: Needs) -> Expr | None:
+    """The branch in whose work tree the loop is to run; None where the state names none."""
+    if state.worktree is None:
+        return None
+    return prim("trim", prim("text", _argument(context, state, "worktree", state.worktree, needs)))
+
+
+def _refuse_branch(chain: Chain, state: StateSpec, branch: Expr | None) -> None:
+    """A loop that is to run in another work tree does not run: it would change this one instead."""
+    if branch is None:
+        return
+    name, routed = state.name, chain.handler
+    chain.add(store("branch", branch))
+    chain.close(Branch(prim("eq", Slot("branch"), ""), f"{name}/in_place", f"{name}/elsewhere"))
+    chain.open(f"{name}/elsewhere")
+    chain.perform("clock", {}, "began", f"{name}/not_here")
+    message = prim("concat", "`worktree` names the branch `", Slot("branch"), NO_TREE)
+    chain.add(store("fault", record({"kind": "no-worktree", "message": message})))
+    chain.close(Goto(f"{name}/failed"))
+    chain.handler = routed
+    chain.open(f"{name}/in_place")
+
+
+NO_TREE = "`, and a loop works in the work tree of the run: run it there, or leave `worktree` empty"
 ENDED = prim("lookup_or", Slot("last"), ("value",), None)
 LIMITED = prim("eq", prim("lookup_or", ENDED, ("status",), None), "limit")
 TIMED_OUT = prim("eq", prim("lookup_or", Slot("last"), ("timed_out",), None), "action")

@@ -107,11 +107,15 @@ class _Pass:
     # --- a state ----------------------------------------------------------------------------
 
     def _state(self, state: ir.State) -> list[ir.State]:
-        until = self._until(state)
-        change = lambda value: _with_deadline(value, self.timed, until)  # noqa: E731
-        body = tuple(_instruction(instruction, change) for instruction in state.body)
-        exit_ = _exit(state.exit, change)
+        body, exit_ = state.body, state.exit
+        if self._names_timed(state):
+            until = self._until(state)
+            change = lambda value: _with_deadline(value, self.timed, until)  # noqa: E731
+            body = tuple(_instruction(instruction, change) for instruction in body)
+            exit_ = _exit(exit_, change)
         if not self.is_timed:
+            if exit_ is state.exit:
+                return [state]
             return [attrs.evolve(state, body=body, exit=exit_)]
         if self.has_own:
             body = tuple(map(_within_outer, body))

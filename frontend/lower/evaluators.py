@@ -233,7 +233,9 @@ class Evaluation:
         else:
             previous = self.field("previous", lenient=True)
         self.prepared(subject, target, tolerance, previous)
-        measured = Slot(f"measured.{self.state.name}")
+        measured: Expr = Slot(f"measured.{self.state.name}")
+        if self.context.loop.dialect == LITTLE_LOOPS:
+            measured = expr(None)  # what is not given is not known there
         operands = (subject, target, tolerance, previous, measured, evaluator.direction)
         return self.unless_crashed(prim("judge_convergence", *operands, *self.stderr()))
 

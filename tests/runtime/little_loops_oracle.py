@@ -61,8 +61,7 @@ def verdict_of(said: str, allowed: Sequence[str]) -> str:
 
 def main() -> None:
     """Run every loop that is asked for."""
-    from little_loops.fsm import evaluators, executor  # type: ignore[import-not-found]
-    from little_loops.fsm.context_seed import seed_parameter_defaults  # type: ignore[import-not-found]
+    from little_loops.fsm import context_seed, evaluators, executor  # type: ignore[import-not-found]
     from little_loops.fsm.types import ActionResult  # type: ignore[import-not-found]
     from little_loops.fsm.validation import load_and_validate  # type: ignore[import-not-found]
 
@@ -109,10 +108,15 @@ def main() -> None:
             os.chdir(folder)
             loop, _ = load_and_validate(Path(path))
             loop.context.setdefault("run_dir", "run/")
-            seed_parameter_defaults(loop.context, loop.parameters)
+            context_seed.seed_parameter_defaults(loop.context, loop.parameters)
             needed = [name for name, one in loop.parameters.items() if one.required]
             missing = [key for key in ("input", *loop.required_inputs, *needed) if not loop.context.get(key)]
             loop.context |= dict.fromkeys(missing, INPUT) | given
+            # As its command line does.
+            context_seed.seed_confidence_thresholds(loop.context)
+            context_seed.inject_design_context(loop.context)
+            context_seed.derive_input_hash(loop.context)
+            loop.backoff = 0
             # Where it looks for the loops that a loop runs.
             loops = next(parent for parent in Path(path).parents if parent.name == "loops")
             runner = Runner()

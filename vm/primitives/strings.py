@@ -6,7 +6,7 @@ Regular expressions are RE2's, whose searches take linear time whatever the expr
 from __future__ import annotations
 
 from ...ir.constants import Symbol
-from ...ir.python_internals import re
+from ...ir.python_internals import re, sha256
 from ...ir.regex import compiled, encoded
 from ..values import bounds
 from ..values.faults import PrimitiveFault
@@ -167,6 +167,10 @@ def tail_bytes(value: Value, size: Value) -> str:
 def trim_newline(value: Value) -> Value:
     """Values that are no strings stay as they are: what was never captured, an exit code."""
     return value.removesuffix("\n") if type(value) is str else value
+
+
+def digest(value: Value) -> str:
+    return sha256(string(value).encode("utf-8", "replace")).hexdigest()
 
 
 def substring(value: Value, start: Value, end: Value = None) -> str:
@@ -383,6 +387,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "join": join,
     "format": format_,
     "trim_newline": trim_newline,
+    "digest": digest,
     "tail": tail,
     "head_lines": head_lines,
     "tail_lines": tail_lines,
