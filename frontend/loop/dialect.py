@@ -11,11 +11,12 @@ from typing import Any
 
 from ...ir.diagnostics import Diagnostic
 from ...ir.python_internals import late_pattern, sha256
+from ..source.document import Document
 from ..template.nodes import Given, text_of
 from ..template.template import parse
 from .agent_schema import Budget
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS, Learning
-from .evaluator_schema import ExitCode
+from .evaluator_schema import Convergence, ExitCode
 from .schema import GuardSettings, Loop, StallSettings, StateSpec
 
 # Names of terminals that little-loops takes as a failure.
@@ -161,7 +162,8 @@ def _own_dialect(loop: Loop) -> Loop:
         changes["max_iterations"] = loop.max_steps
     if loop.input_key is None:
         changes["input_key"] = "input"
-    changes["context"] = {"input": "", **SEEDED, **loop.context}
+    if "input" not in loop.context:
+        changes["context"] = {"input": "", **loop.context}
     if not loop.is_given("on_handoff"):
         changes["on_handoff"] = "pause"
     if not loop.llm.is_given("timeout"):
@@ -175,6 +177,8 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
         return _own_terminal(loop, state)
     if state.agent is not None:  # the name of a persona, not of a program
         state = state.evolve(agent=None)
+    if isinstance(state.evaluate, Convergence) and state.evaluate.previous is None:
+        state = state.evolve(evaluate=state.evaluate.evolve(previous=""))
     error = state.routes.get("_error")
     if state.next is not None:
         if not state.acts or error is None:
@@ -196,15 +200,17 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
     return state.evolve(**changes) if changes else state
 
 
-def with_input_hash(loop: Loop) -> Loop:
-    """The loop with `context.input_hash`, by which little-loops knows the input of a run again."""
-    if loop.dialect != LITTLE_LOOPS or INPUT_HASH in loop.context or "input" not in loop.context:
+def with_seeds(loop: Loop, document: Document) -> Loop:
+    """The loop with the variables that little-loops sets, of those that its files mention."""
+    if loop.dialect != LITTLE_LOOPS:
         return loop
-    given = loop.context["input"]
-    if isinstance(given, Given):
-        return loop
-    digest = sha256(text_of(given).encode("utf-8", "replace")).hexdigest()[:HASH_LENGTH]
-    return loop.evolve(context={**loop.context, INPUT_HASH: digest})
+    seeds: dict[str, Any] = dict(SEEDED)
+    given = loop.context.get("input", Given())
+    if not isinstance(given, Given):
+        seeds[INPUT_HASH] = sha256(text_of(given).encode("utf-8", "replace")).hexdigest()[:HASH_LENGTH]
+    texts = [source.text or "" for source in document.sources]
+    read = {key: value for key, value in seeds.items() if any(key in text for text in texts)}
+    return loop.evolve(context={**read, **loop.context}) if read else loop
 
 
 def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:

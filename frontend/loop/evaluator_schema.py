@@ -103,7 +103,7 @@ class Convergence(OutputEvaluator):
     target: int | float | str = required(MEASURE, "The value to reach.")
     tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
     previous: int | float | str | None = optional(
-        MEASURE, "The measurement before; absent: the last one this state made."
+        MEASURE, "The measurement before; absent: the last one this state made; empty: none."
     )
     direction: str = optional(choice("minimize", "maximize"), "Which way is progress.", "minimize")
 

@@ -10,7 +10,7 @@ from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
 from ..source.document import Document
 from .checks import check
-from .dialect import check_parameters, translated, unused_keys, with_input_hash, with_scope
+from .dialect import check_parameters, translated, unused_keys, with_scope, with_seeds
 from .project_checks import check_project
 from .reader import read_loop
 from .schema import Loop, LoopSettings
@@ -31,7 +31,7 @@ def load(
         return None, document, found
     loop, problems = change(made)
     found += problems
-    loop = with_input_hash(with_scope(loop))
+    loop = with_seeds(with_scope(loop), document)
     found += [*unused_keys(loop), *check_parameters(loop)]
     found += check(loop, document)
     found += check_project(loop, options.project, options.default_model)

@@ -234,8 +234,8 @@ class Evaluation:
             previous = self.field("previous", lenient=True)
         self.prepared(subject, target, tolerance, previous)
         measured: Expr = Slot(f"measured.{self.state.name}")
-        if self.context.loop.dialect == LITTLE_LOOPS:
-            measured = expr(None)  # what is not given is not known there
+        if evaluator.previous == "":
+            previous = measured = expr(None)
         operands = (subject, target, tolerance, previous, measured, evaluator.direction)
         return self.unless_crashed(prim("judge_convergence", *operands, *self.stderr()))
 

@@ -78,6 +78,36 @@ MEANING = {
         "!unknown-key",
         "unknown-key",
     ),
+    "`convergence` without `previous`": (
+        loop(
+            "action: echo 5, evaluate: {type: convergence, target: 0}, "
+            "route: {target: done, progress: a, stall: other, _error: failed}",
+            "max_steps: 5",
+        ),
+        "other",
+        "limit",
+    ),
+    "`${context.input_hash}`, where nothing sets it": (
+        loop("action: 'test \"${context.input_hash}\" = e3b0c44298fc', on_yes: done, on_no: other"),
+        "!unknown-variable",
+        "done",
+    ),
+    "`${context.readiness_threshold}`, `${context.outcome_threshold}`": (
+        loop(
+            "action: 'test ${context.readiness_threshold} -gt ${context.outcome_threshold}', "
+            "on_yes: done, on_no: other"
+        ),
+        "!unknown-variable",
+        "done",
+    ),
+    "`${context.design_tokens_context}`, `${context.design_guidance_context}`": (
+        loop(
+            "action: 'test -z \"${context.design_tokens_context}${context.design_guidance_context}\"', "
+            "on_yes: done, on_no: other"
+        ),
+        "!unknown-variable",
+        "done",
+    ),
     "a capture that nothing sets": (
         loop("action: 'echo ${captured.y.output}', next: done"),
         "!unset-capture",
