@@ -24,7 +24,7 @@ class Request:
     constants: context known at compile time; a text in it is read as `--context` reads it.
     given: keys of context whose values are known only at run time.
     is_state: a state runs it, which is given whole results instead of texts (`LoopPart`).
-    is_late: its name is computed, so that its `context` need not have what it is given.
+    is_late: its name is computed, or others are given the same: its `context` need not have what it is given.
     dialect: that of a loop that names none.
     """
 
@@ -68,8 +68,23 @@ class FunctionPart:
 class CallPart:
     """A call of a state: what it calls, and the arguments as (place, value) in its order."""
 
-    function: FunctionPart | LoopPart
+    function: FunctionPart | LoopPart | BranchesPart
     arguments: tuple[tuple[str, Any], ...]
+
+
+@frozen(eq=False)
+class BranchesPart:
+    """Loops that a state runs at once, by name, of which at least `least` have to succeed."""
+
+    name: str
+    branches: tuple[tuple[str, LoopPart], ...]
+    least: int
+    span: Span | None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The context variables that are the parameters of some of them."""
+        return tuple(dict.fromkeys(key for _, loop in self.branches for key in loop.given))
 
 
 @frozen

@@ -16,7 +16,15 @@ from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOO
 from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, suggest
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
-from ..core.program_parts import CallPart, Definitions, FunctionPart, LateCallPart, LoopPart, Request
+from ..core.program_parts import (
+    BranchesPart,
+    CallPart,
+    Definitions,
+    FunctionPart,
+    LateCallPart,
+    LoopPart,
+    Request,
+)
 from ..expand.expansion import Environment, Limits
 from ..expand.program import expand_definitions
 from ..loop.load import load, unread_context, with_llm_options
@@ -211,11 +219,13 @@ class Linker:
         found: dict[str, CallPart | LateCallPart] = {}
         for state in loop.states.values():
             if state.calls and not state.flawed:
-                call: CallPart | LateCallPart | None = (
-                    self._call(state, state.call, importer)
-                    if state.call is not None
-                    else self._sub_loop(loop, state, importer)
-                )
+                call: CallPart | LateCallPart | None
+                if state.call is not None:
+                    call = self._call(state, state.call, importer)
+                elif state.parallel is not None:
+                    call = self._branches(loop, state, state.parallel, importer)
+                else:
+                    call = self._sub_loop(loop, state, importer)
                 if call is not None:
                     found[state.name] = call
         return found
@@ -243,6 +253,40 @@ class Linker:
         if part is None:
             return None
         return CallPart(part, tuple((f"with.{key}", values[key]) for key in part.given))
+
+    def _branches(
+        self, loop: Loop, state: StateSpec, names: tuple[str, ...], importer: str
+    ) -> CallPart | None:
+        """Loops that run at once; every mistake in one of them is a finding."""
+        span = state.span_of("parallel")
+        twice = next((name for name in names if names.count(name) > 1), None)
+        least = {"all": len(names), "any": 1}.get(str(state.join or "all"), state.join)
+        assert isinstance(least, int)
+        if twice is not None:
+            help = "what they capture is kept by their names; copy the file, or run it in two states"
+            self.error("duplicate-name", f"the loop `{twice}` stands twice in `parallel`", span, help=help)
+            return None
+        if least > len(names):
+            message = f"`join: {least}`, and only {len(names)} in `parallel`"
+            help = f"write {len(names)} at most, or `all`"
+            self.error("out-of-range", message, state.span_of("join"), help=help)
+            return None
+        computed = next((name for name in names if "${" in name), None)
+        if computed is not None:
+            help = "write a flow with `parallel-map`, and `call` it; or name all loops that may run"
+            self.error(
+                "unknown-loop", f"a loop in `parallel` has no computed name: `{computed}`", span, help=help
+            )
+            return None
+        # What is given need not be read by each of them.
+        calls = {name: self._named_loop(loop, state, name, importer, is_late=True) for name in names}
+        loops = [(name, call.function) for name, call in calls.items() if call is not None]
+        branches = tuple((name, one) for name, one in loops if isinstance(one, LoopPart))
+        if len(branches) < len(names):
+            return None
+        arguments = {place: value for call in calls.values() if call for place, value in call.arguments}
+        part = BranchesPart(f"{loop.name}/{state.name}", branches, least, span)
+        return CallPart(part, tuple((f"with.{key}", arguments[f"with.{key}"]) for key in part.given))
 
     def _call(self, state: StateSpec, call: str, importer: str) -> CallPart | None:
         span = state.span_of("call")

@@ -35,7 +35,7 @@ def request_of(
     loop: Loop, state: StateSpec, name: str, importer: str, error: Report, is_late: bool = False
 ) -> tuple[str, Request, dict[str, Any]] | None:
     """The path of the loop that a state runs, the request for it, its values by key; None with a finding."""
-    span = state.span_of("loop")
+    span = state.span_of("loop", "parallel")
     if not name.strip():
         error("unknown-loop", "the name of the loop is empty", span, "", "write the name of a loop")
         return None

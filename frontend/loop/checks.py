@@ -281,12 +281,14 @@ class _Checker:
         if state.budget is not None and not self.asks_model(state):
             why = "the state asks neither an agent nor a model"
             yield self.unused(state.span_of("key:budget"), "budget", why)
-        does = {"action": "an action", "call": "a call", "loop": "a loop"}
+        does = {"action": "an action", "call": "a call", "loop": "a loop", "parallel": "branches"}
         done = [key for key in does if getattr(state, key) is not None]
         if len(done) > 1:
             message = f"state `{state.name}` has both {' and '.join(does[key] for key in done)}"
             help = "a state does one thing; make it two states"
             yield Diagnostic("action-and-call", message, state.span_of(f"key:{done[-1]}"), "", help)
+        if state.join is not None and state.parallel is None:
+            yield self.unused(state.span_of("key:join"), "join", "the state has no `parallel`")
         if not state.is_terminal:
             for key in ("status", "on_maintain"):
                 if getattr(state, key) is not None:
@@ -469,7 +471,7 @@ class _Checker:
         evaluator = self.loop.evaluator_of(state)
         if isinstance(evaluator, Answer) and state.choices:
             return state.choices
-        if state.loop is not None and "timeout" in state.routes:
+        if state.runs_loops and "timeout" in state.routes:
             return ("success", "failure", "timeout")
         if isinstance(evaluator, ExitCode) and evaluator.abstain_on_exit_3:
             return ("success", "failure", CANNOT_JUDGE)

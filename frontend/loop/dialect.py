@@ -130,7 +130,7 @@ def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
             changes["on_failure"] = state.routes["blocked"]
     if state.failure and state.status is None:
         changes["status"] = "failure"
-    if state.acts and state.loop is None and state.timeout is None and loop.default_timeout is not None:
+    if state.acts and not state.runs_loops and state.timeout is None and loop.default_timeout is not None:
         changes["timeout"] = loop.default_timeout
     if state.session is None and state.session_mode is not None:
         changes["session"] = _SESSIONS[state.session_mode]
@@ -187,7 +187,7 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
         # Where exit codes decide whether `on_error` is taken, all but 0 have to be errors.
         judge = ExitCode() if state.retryable_exit_codes is None else ExitCode(failure=())
         return state.evolve(next=None, on_error=None, evaluate=judge, route=route)
-    if state.loop is not None:
+    if state.runs_loops:
         return state
     if not state.acts and state.evaluate is None and "success" in state.routes:
         return state.evolve(next=state.routes["success"], route=None, on_success=None, on_failure=None)
@@ -218,6 +218,8 @@ def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:
     changes: dict[str, Any] = {}
     if state.name in FAILURE_NAMES and state.status is None and state.failure is None:
         changes["status"] = "failure"
+    if loop.maintain and state.on_maintain is None:
+        changes["on_maintain"] = loop.initial  # after a failure, too
     if state.name not in (loop.on_max_steps, loop.on_max_iterations):
         changes |= {"action": None, "action_type": None, "call": None, "capture": None, "evaluate": None}
         changes["timeout"] = None

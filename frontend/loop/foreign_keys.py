@@ -13,7 +13,6 @@ _INSTEAD = {
     "advisor_consult": _NO_EQUIVALENT,
     "append_to_messages": "write `capture`, and read it as `${captured.NAME.output}`",
     "evaluator": "write `evaluate`",
-    "parallel": "write a flow with `parallel`, and call it with `call: file.sexp#function`",
     "params": "write `call: file.sexp#function` with the tool's task in the function, and `args`",
     "request_path": "an agent decides how it asks its model",
     "scopes": "the environment of an action is that of the run; unset a variable in the action",

@@ -104,6 +104,13 @@ class StateSpec(DialectState):
     args: Any = optional(
         ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."
     )
+    parallel: tuple[str, ...] | None = optional(
+        Type("list", NAME, least=1), "Instead of an action: loops that run at once, by their names."
+    )
+    join: str | int | None = optional(
+        Type("either", options=(COUNT, choice("all", "any")), says="a count, `all` or `any`"),
+        "How many of them have to succeed; absent: `all`.",
+    )
     capture: str | None = optional(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
     timeout: float | None = optional(
         DURATION, "Seconds for the action; its whole process group is ended then."
@@ -155,7 +162,12 @@ class StateSpec(DialectState):
     @property
     def calls(self) -> bool:
         """Whether it calls a function: of a file, or a loop."""
-        return self.call is not None or self.loop is not None
+        return self.call is not None or self.runs_loops
+
+    @property
+    def runs_loops(self) -> bool:
+        """Whether loops run as this state: one, or several at once."""
+        return self.loop is not None or self.parallel is not None
 
     # Verdict to target, with `_` for any other verdict and `_error` for `error`.
     @cached_property
@@ -178,7 +190,7 @@ class StateSpec(DialectState):
             for verdict, target in (("success", self.on_success), ("failure", self.on_failure)):
                 if target is not None:
                     table.setdefault(self._said(verdict), target)
-        if self.loop is not None and "failure" in table:  # a loop that broke did not succeed either
+        if self.runs_loops and "failure" in table:  # a loop that broke did not succeed either
             table.setdefault("_error", table["failure"])
         return table
 
@@ -380,7 +392,7 @@ class Loop(LoopSettings):
 
     def evaluator_of(self, state: StateSpec) -> AnyEvaluator:
         """How a state is judged: as it says, else by the kind of its action (seed, Default Evaluation)."""
-        if state.loop is not None:
+        if state.runs_loops:
             return _BY_EXIT_CODE
         if state.evaluate is not None:
             return state.evaluate

@@ -46,10 +46,10 @@ def texts_of_state(loop: Loop, state: StateSpec) -> Iterator[tuple[str, str, str
         yield "default", "value", state.default
     for place, text in argument_texts(state.args):
         yield place, "value", text
-    if state.loop is not None:
-        yield "loop", "value", state.loop
-        if state.worktree is not None:
-            yield "worktree", "value", state.worktree
+    for key in ("loop", "worktree"):
+        if state.loop is not None and getattr(state, key) is not None:
+            yield key, "value", getattr(state, key)
+    if state.runs_loops:
         for place, text in argument_texts(bindings_of(loop, state), "with"):
             yield place, "value", text
     if state.evaluate is not None:

@@ -86,7 +86,7 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
                     yield state, place, "value", text
             else:
                 yield state, key, "value", value
-        if state.loop is not None and state.bindings:
+        if state.runs_loops and state.bindings:
             for place, text in argument_texts(state.bindings, "with"):
                 yield state, place, "value", text
         if state.evaluate is not None:
@@ -144,7 +144,7 @@ class _Checker:
         self.nested = {
             name
             for state in loop.states.values()
-            if state.loop is not None
+            if state.runs_loops
             for name in (state.name, state.capture)
             if name is not None
         }

@@ -66,7 +66,7 @@ def unbounded_calls(loop: Loop, callees: Mapping[str, str], references: Referenc
             yield Diagnostic(
                 "unbounded-budget",
                 f"this may ask for {shown}, and the loop has a budget",
-                loop.states[state].span_of("call", "loop"),
+                loop.states[state].span_of("call", "loop", "parallel"),
                 "nothing counts what it spends",
                 "let a state of the loop ask, or bound the run, which counts all of it: --budget UNIT=N",
             )

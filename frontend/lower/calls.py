@@ -34,7 +34,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     callee = context.callees[name]
     needs = Needs()
     routed = chain.handler
-    span = state.spans.get("call") or state.spans.get("loop") or state.span
+    span = state.span_of("call", "loop", "parallel")
     if isinstance(callee, Callee):
         args = _arguments(context, state, callee, needs)
         branch = _branch(context, state, needs)
@@ -54,7 +54,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         chain.perform("clock", {}, "now", f"{name}/answered")
         chain.handler = routed
         is_true: Expr = Slot("value")
-        if state.loop is not None:
+        if state.runs_loops:
             is_true = prim("eq", prim("get", Slot("value"), "status"), "success")
         exit_code = prim("select", is_true, 0, 1)
         chain.add(store("last", _result(output=Slot("said"), exit_code=exit_code, value=Slot("value"))))
@@ -66,7 +66,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/acted")
     context.acted.append(f"{name}/acted")
-    if state.loop is not None:
+    if state.runs_loops:
         _keep_loop(chain, state)
     elif state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
@@ -105,7 +105,7 @@ def _call(
     """End the open state with the call."""
     if until is not None:
         context.until[chain.name] = until
-    span = state.spans.get("call") or state.spans.get("loop") or state.span
+    span = state.span_of("call", "loop", "parallel")
     chain.handler = Handler(f"{state.name}/failed", "fault")
     chain.close(Call(callee.function, tuple(args), "value", f"{state.name}/returned", span=span))
 

@@ -62,7 +62,7 @@ class Evaluation:
         self.needs = Needs()
 
     def lower(self) -> None:
-        if self.state.loop is not None:
+        if self.state.runs_loops:
             self.chain.add(store("result", loop_result(self.state), span=self.state.span))
             return
         match self.evaluator:

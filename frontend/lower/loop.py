@@ -250,7 +250,7 @@ class Lowering(LoopContext):
 
     def most_in_a_row(self, state: StateSpec) -> int | None:
         """How often the action of a state may run in a row."""
-        if not state.acts or state.loop is not None:
+        if not state.acts or state.runs_loops:
             return None
         given = state.throttle.hard_max if state.throttle is not None else None
         return self.loop.max_in_a_row if given is None else given

@@ -19,8 +19,9 @@ from ...ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Re
 from ...ir.spans import Source
 from ..core.library import LIBRARY, Defined, Primitive, Spread
 from ..core.nodes import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
-from ..core.program_parts import CallPart, FunctionPart, LateCallPart, LoopPart
+from ..core.program_parts import BranchesPart, CallPart, FunctionPart, LateCallPart, LoopPart
 from .anf import Body
+from .branches import functions_of
 from .budgets import unbounded_calls
 from .closure_analysis import ClosureAnalysis
 from .deadlines import Calls, pass_deadlines
@@ -107,6 +108,7 @@ class _ProgramLowering:
         self.inner: list[InnerLoop] = []
         self.loop_names = Names()
         self.functions_called: dict[FunctionPart, Closure] = {}
+        self.branches: dict[BranchesPart, Closure] = {}
         # By the function of each loop.
         self.calls: dict[str, Calls] = {}
 
@@ -200,8 +202,20 @@ class _ProgramLowering:
             self.late[number] = part, self.loops[part]
         return name, Callee(Closure(self.loops[part]), call.arguments)
 
-    def callee(self, part: FunctionPart | LoopPart) -> Closure:
+    def callee(self, part: FunctionPart | LoopPart | BranchesPart) -> Closure:
+        if isinstance(part, BranchesPart):
+            return self.at_once(part)
         return self.external(part) if isinstance(part, LoopPart) else self.called(part)
+
+    def at_once(self, part: BranchesPart) -> Closure:
+        """The function that runs loops at once."""
+        if part not in self.branches:
+            loops = [self.external(loop) for _, loop in part.branches]
+            whole = self.names.give(part.name)
+            functions = functions_of(part, loops, (whole, self.names.give(f"{whole}/branch")))
+            self.waiting += [lambda made=made: made for made in functions]  # type: ignore[misc]
+            self.branches[part] = Closure(whole)
+        return self.branches[part]
 
     def called(self, part: FunctionPart) -> Closure:
         """A function that a loop calls: as it is, or with what the file has to define for it first."""

@@ -295,6 +295,8 @@ class SchemaReader:
             # `true` and `false` are for a type of their own, if there is one.
             is_boolean = isinstance(node.value, bool)
             fitting = [option for option in fitting if (option.kind == "boolean") == is_boolean] or fitting
+            is_number = isinstance(node.value, int | float)
+            fitting = [option for option in fitting if (option.kind == "integer") == is_number] or fitting
         if fitting:
             return self.value(fitting[0], node, path, places)
         is_short = isinstance(node, Scalar) and node.text and any(o.kind == "list" for o in type.options)

@@ -36,7 +36,7 @@ def _node(loop: Loop, state: StateSpec) -> Node:
     return Node(
         state.name,
         _kind(loop, state),
-        short(state.call or state.loop or state.action or ""),
+        short(state.call or state.loop or " ".join(state.parallel or ()) or state.action or ""),
         line=None if span is None else span.line,
     )
 

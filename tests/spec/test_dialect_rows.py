@@ -39,6 +39,11 @@ MEANING = {
         "success",
         "failure",
     ),
+    "a failing terminal of a loop with `maintain`": (
+        loop("action: ls, next: b", "maintain: true\nmax_steps: 4", "  b: {terminal: true, failure: true}\n"),
+        "failure",
+        "limit",
+    ),
     "a terminal with an action": (
         loop("action: ls, next: b", states="  b: {terminal: true, action: touch ran}\n"),
         "ran",

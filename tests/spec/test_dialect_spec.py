@@ -72,7 +72,7 @@ def test_a_key_of_a_state_is_accepted(key: str) -> None:
     assert ids(text) == ({"action-and-call", "file-not-found"} if key == "loop" else set())
 
 
-@pytest.mark.parametrize("key", ["parallel"])
+@pytest.mark.parametrize("key", ["append_to_messages"])
 def test_what_comes_later_is_one_finding(key: str) -> None:
     """It names the key, and what there is instead."""
     with pytest.raises(CompileError) as error:
