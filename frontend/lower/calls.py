@@ -79,7 +79,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
 
 def _arguments(context: LoopContext, state: StateSpec, callee: Callee, needs: Needs) -> list[Expr]:
     given = dict(callee.arguments)
-    found = []
+    found: list[Expr] = []
     for place, value in callee.arguments:
         if place == _INPUT_HASH and value is given.get(_INPUT):
             whole = prim("digest", prim("text", _argument(context, state, _INPUT, value, needs)))
