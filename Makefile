@@ -48,7 +48,8 @@ fuzz: $(BIN)/llc
 
 # Ten minutes of whole runs on a simulated machine, then every change that the simulation must find.
 sim: $(BIN)/llc
-	cd tests && $(abspath $(BIN))/python -m simulation --seconds 600
+	cd tests && $(abspath $(BIN))/python -m simulation --seconds 480
+	cd tests && $(abspath $(BIN))/python -m simulation --database --seconds 120
 	cd tests && $(abspath $(BIN))/python -m simulation.mutants
 
 # The loops that little-loops ships, each in six scripted worlds, by llc and by little-loops: about five minutes.

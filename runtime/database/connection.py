@@ -7,7 +7,7 @@ that holds the tables; every connection has it as its search path. See `spec/clu
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ..host import clock, environment
@@ -117,6 +117,17 @@ def connect(address: Address) -> Connection:
         connection.close()
         raise Lost(address, _text(error)) from None
     return connection
+
+
+@contextlib.contextmanager
+def connected(address: Address) -> Iterator[Connection]:
+    """A connection for one request, which is not repeated. Raises UserError, and Lost wherever it is lost."""
+    connection = connect(address)
+    try:
+        with connection:
+            yield connection
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise Lost(address, _text(error)) from None
 
 
 class Lost(Failure):

@@ -10,7 +10,7 @@ from ..host.paths import HISTORY, LOOPS, SOURCE_SUFFIXES
 from ..journal.run_folder import RunFolder
 from ..runs import retention
 from . import schema
-from .connection import Address, Connection, connect
+from .connection import Address, Connection, connected
 
 _RUNS = """
 select r.id,
@@ -42,7 +42,7 @@ def clean(
     if is_unfinished and (keep, older_than, size) == (None, None, None):
         keep = 0
     address = Address.of(url)
-    with connect(address) as connection:
+    with connected(address) as connection:
         schema.check(connection, address)
         status = "stopped" if is_unfinished else "ended"
         found = remove(connection, project, target, status, (keep, older_than, size), is_dry)

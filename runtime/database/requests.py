@@ -12,7 +12,7 @@ from ..host.errors import EXIT_FAILURE, EXIT_OK, Failure, UserError
 from ..host.paths import LOOPS
 from ..journal.run_folder import RunFolder
 from . import schema, segments
-from .connection import Address, Connection, connect
+from .connection import Address, Connection, connected
 from .stored_run import OUTPUTS
 
 _FIND = """
@@ -46,7 +46,7 @@ _PAUSE_S = 0.1
 def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[dict[str, Any]], int]:
     """Stop runs: what came of each, and the exit code. Raises UserError."""
     address = Address.of(url)
-    with connect(address) as connection:
+    with connected(address) as connection:
         schema.check(connection, address)
         found = _find(connection, target, ("queued", "running", "waiting"))
         if not found and target is not None:
@@ -66,7 +66,7 @@ def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[
 def names(url: str, is_ended: bool | None) -> list[str]:
     """Loops and runs of the project in this folder, the latest first; none without the database."""
     values = {"project": os.path.basename(files.realpath(environment.getcwd())), "ended": is_ended}
-    with contextlib.suppress(UserError), connect(Address.of(url)) as connection:
+    with contextlib.suppress(UserError), connected(Address.of(url)) as connection:
         rows = connection.execute(_NAMES, values).fetchall()
         return list(dict.fromkeys(name for row in rows for name in row))
     return []
@@ -74,7 +74,7 @@ def names(url: str, is_ended: bool | None) -> list[str]:
 
 def ask_to_stop(url: str, run: str) -> None:
     """Ask one run to stop, without waiting for it. Raises UserError."""
-    with connect(Address.of(url)) as connection:
+    with connected(Address.of(url)) as connection:
         connection.execute(_STOP, [run])
 
 
@@ -90,7 +90,7 @@ def _await(connection: Connection, run: str, end: float) -> str:
 def resume(url: str, target: str) -> str:
     """Queue a stopped run again; its id. Raises UserError."""
     address = Address.of(url)
-    with connect(address) as connection, connection.transaction():
+    with connected(address) as connection, connection.transaction():
         found = _find(connection, target, ("stopped",))
         if not found:
             raise Failure(

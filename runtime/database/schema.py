@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..host.errors import Failure, UserError
 from . import segments
-from .connection import Address, Connection, connect
+from .connection import Address, Connection, connected
 
 # Oldest PostgreSQL that is supported, as `server_version_num` counts.
 OLDEST_SERVER = 140_000
@@ -123,7 +123,9 @@ create index runs_paths on runs using gin (paths) with (fastupdate = off)
 create index runs_above on runs using gin (above) with (fastupdate = off)
   where status <> 'ended' and scope <> '{}';
 """
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS)
+# Only the functions of `segments` have changed.
+_FUNCTIONS = "select 1"
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63
@@ -134,7 +136,7 @@ def initialise(address: Address) -> int:
 
     Raises UserError.
     """
-    with connect(address) as connection:
+    with connected(address) as connection:
         _check_server(connection)
         with connection.transaction():
             connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
@@ -156,7 +158,7 @@ def initialise(address: Address) -> int:
 
 def migrate(address: Address) -> int:
     """Bring existing tables up to date; the number of applied migrations. Raises UserError."""
-    with connect(address) as connection:
+    with connected(address) as connection:
         if _format(connection, address) is None:
             raise _missing(address)
     return initialise(address)
@@ -211,7 +213,7 @@ def _check_pooler(connection: Connection, address: Address) -> None:
     pid = connection.execute("select pg_backend_pid()").fetchone()[0]
     if pid == connection.info.backend_pid:
         return
-    with connect(address) as other:
+    with connected(address) as other:
         seen = {other.execute("select pg_backend_pid()").fetchone()[0] for _ in range(3)}
     if pid in seen:
         raise Failure(

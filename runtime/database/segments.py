@@ -9,7 +9,7 @@ that changes the run and needs no DBOS in the client.
 from __future__ import annotations
 
 from ..host.errors import Failure, UserError
-from .connection import Address, Connection, connect
+from .connection import Address, Connection, connected
 
 try:
     import dbos
@@ -98,14 +98,17 @@ begin
   get diagnostics n = row_count;
   return n;
 end $$;
--- Queued runs without a segment, after a client that died between two statements, get one.
+-- Queued runs without a segment, after a client that died between two statements, get one; so do runs whose
+-- segment was taken by a worker that did not know yet that it had been declared dead.
 create or replace function {schema}.reconcile_segments() returns integer
 language sql as $$
   select count({schema}.enqueue_segment(r.id))::integer from {schema}.runs r
   where r.managed and r.status = 'queued' and r.owner is null and r.changed < now() - interval '5 seconds'
     and not exists (
       select 1 from {dbos}.workflow_status w
-      where w.workflow_uuid = r.id || '/' || r.segment and w.status in ('ENQUEUED', 'PENDING', 'DELAYED'))
+      where w.workflow_uuid = r.id || '/' || r.segment and (w.status in ('ENQUEUED', 'DELAYED')
+        or w.status = 'PENDING' and exists (
+          select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))
 $$;
 create or replace function {schema}.wake_workers() returns trigger language plpgsql as $$
 begin
@@ -135,7 +138,7 @@ def install(address: Address) -> None:
         "version": VERSION,
         "channel": CHANNEL,
     }
-    with connect(address) as connection, connection.transaction():
+    with connected(address) as connection, connection.transaction():
         connection.execute("select pg_advisory_xact_lock(hashtextextended('llc functions', 0))")
         connection.execute(_FUNCTIONS.format(**names))
 
@@ -143,6 +146,40 @@ def install(address: Address) -> None:
 def enqueue(connection: Connection, run_id: str) -> int:
     """Queue the next segment of a run; its number. Part of the caller's transaction."""
     return int(connection.execute("select enqueue_segment(%s)", [run_id]).fetchone()[0])
+
+
+class Deliveries:
+    """The segments that this worker performs, and those of the queue that never arrived.
+
+    DBOS marks a segment as taken, commits, and then starts it. If the answer to the commit is lost, the
+    segment is marked, and nobody performs it: it goes back to the queue once it was seen so twice.
+    """
+
+    def __init__(self, address: Address, worker: str) -> None:
+        self._worker = worker
+        self._here: set[str] = set()
+        self._missing: set[str] = set()
+        where = f"{dbos_schema(address)}.workflow_status"
+        self._marked = f"select workflow_uuid from {where} where status = 'PENDING' and executor_id = %s"
+        self._return = (
+            f"update {where} set status = 'ENQUEUED', owner_xid = null, started_at_epoch_ms = null "
+            "where workflow_uuid = any(%s) and status = 'PENDING' and executor_id = %s and exists "
+            "(select 1 from runs where id = split_part(workflow_uuid, '/', 1) and status = 'queued')"
+        )
+
+    def begin(self, run: str, number: int) -> None:
+        self._here.add(f"{run}/{number}")
+
+    def end(self, run: str, number: int) -> None:
+        self._here.discard(f"{run}/{number}")
+
+    def return_missing(self, connection: Connection) -> None:
+        """To be called every few seconds."""
+        marked = {name for (name,) in connection.execute(self._marked, [self._worker]).fetchall()}
+        missing = marked - self._here
+        lost, self._missing = missing & self._missing, missing - self._missing
+        if lost:
+            connection.execute(self._return, [sorted(lost), self._worker])
 
 
 def missing_package() -> UserError:

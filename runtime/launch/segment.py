@@ -23,7 +23,7 @@ from ..execution.scheduler import ScheduledRun, Scheduler, place_for
 from ..host import environment, files, processes, signals, threads
 from ..host.coroutines import Steps
 from ..host.effect_context import Interrupt
-from ..host.errors import UserError
+from ..host.errors import Failure, UserError
 from ..host.paths import RUNNING
 from ..journal.outcome import PARKED, Outcome
 from ..journal.run_folder import RunFolder
@@ -66,6 +66,9 @@ def begin(
     command.store = store
     scheduled = ScheduledRun(command, about)
     try:
+        if run_id in store.claims:
+            # The queue gave it out twice; for the database both would be this owner.
+            raise Failure("run-is-live", f"{run_id} is running here")
         folder = store.cached(run_id)
         scheduler.ours.add(run_id)
         scheduled.steps = take_up(command, folder, scheduled.interrupt)

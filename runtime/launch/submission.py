@@ -13,7 +13,7 @@ from typing import Any
 
 from ...vm.machine.machine import Machine
 from ..database import requests, schema
-from ..database.connection import Address, Session, connect
+from ..database.connection import Address, Session, connected
 from ..database.store import Claim, DatabaseStore, open_store
 from ..database.stored_run import DatabaseRun
 from ..execution.observer import Display
@@ -122,7 +122,7 @@ def _store(values: Values, url: str, labels: tuple[str, ...]) -> Iterator[Databa
         if getattr(values, name):
             raise UserError("bad-option", f"`--{name.replace('_', '-')}` and `--on` exclude each other")
     address = Address.of(url)
-    with connect(address) as connection:
+    with connected(address) as connection:
         schema.check(connection, address)
     store = open_store(address)
     try:

@@ -13,9 +13,10 @@ from typing import Any
 
 from ..database import live, removal, schema
 from ..database import owner as owners
-from ..database.connection import Address, Connection, connect
+from ..database.connection import Address, Connection, connected
 from ..database.engine import Engine
 from ..database.owner import Owner
+from ..database.segments import Deliveries
 from ..database.store import open_store
 from ..database.stored_run import DatabaseRun, deliver
 from ..database.watch import Watch
@@ -88,7 +89,7 @@ class Worker:
         # The heartbeat begins before the rest of the worker is there.
         self._is_ready = self._is_leaving = False
         self._next_health = clock.monotonic() + HEALTH_S
-        with connect(address) as connection:
+        with connected(address) as connection:
             schema.check(connection, address)
         place_for(at_once, at_once)
         self._scheduler = Scheduler(max(at_once, JOBS), at_once, self._interrupt, self._begin, self._ended)
@@ -97,6 +98,7 @@ class Worker:
         self._store = open_store(address, owner=self._owner)
         self._store.on_outage = self._on_outage
         self._base = base_command(self._store)
+        self._deliveries = Deliveries(address, self._owner.id)
         self._watch = Watch(address, self._owner, self._on_deaths)
         self._engine = Engine(address, self._owner.id, self._store.project, labels, at_once, self._perform)
         self._is_ready = True
@@ -198,6 +200,7 @@ class Worker:
         if self._owner.beats % _SWEEP == 0:
             self._on_deaths(owners.bury_dead(connection, self._owner.id))
             connection.execute("select reconcile_segments()")
+            self._deliveries.return_missing(connection)
         if self._owner.beats % _CLEAN == 0:
             removal.remove(connection, self._store.project, None, "ended", self._base.retention)
 
@@ -227,6 +230,13 @@ class Worker:
 
     def _perform(self, run: str, number: int) -> str:
         """In a thread of the queue: have a segment driven, and wait for its end. Never raises."""
+        self._deliveries.begin(run, number)
+        try:
+            return self._performed(run, number)
+        finally:
+            self._deliveries.end(run, number)
+
+    def _performed(self, run: str, number: int) -> str:
         if self._is_leaving:
             self._store.requeue(run)  # taken just before the queue heard of it
             return "returned"
@@ -270,6 +280,8 @@ class Worker:
         """In a thread of the queue: drive a run with a workspace in a process of its own."""
         run = segment.run
         came: tuple[str, str] | None
+        while run in self._checkouts:  # the queue gave it out twice, or its process is just ending
+            clock.sleep(0.05)
         try:
             child = self._checkouts[run] = Checkout(self._store, run)
             if self._owner.is_dead:

@@ -1,5 +1,7 @@
 """Simulate many histories: `cd tests && python -m simulation --seconds 600`, `… --seed 133 --faults 0,2`.
 
+With `--database` the runs are in a database: a real server, which is started for it.
+
 Prints how many histories and faults there were. For the first ones that break a promise: the seed, the faults
 without which it does not happen, the trace, and the command that repeats it. The exit code is 1 then.
 """
@@ -9,9 +11,14 @@ from __future__ import annotations
 import argparse
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from .simulation import Simulation, Violation, installed, simulate
+
+# Makes a history of a seed and the numbers of its faults, None for all.
+Simulate = Callable[[int, "Sequence[int] | None"], Simulation]
 
 # Failures that are shown in full.
 SHOWN = 3
@@ -31,18 +38,32 @@ def main() -> int:
         "--seconds", type=float, default=10.0, help="for how long, without --count (default: 10)"
     )
     parser.add_argument("--one", action="store_true", help="end at the first failure")
+    parser.add_argument("--database", action="store_true", help="runs in a database, driven by workers")
     options = parser.parse_args()
     kept = None if options.faults is None else [int(number) for number in options.faults.split(",") if number]
-    with installed():
+    with installed(), _chosen(options.database) as simulate:
         if options.seed is not None:
             simulation = simulate(options.seed, kept)
             print("\n".join(simulation.trace))
             print(_text(simulation))
             return int(simulation.error is not None)
-        return _many(options.first, options.count, options.seconds, options.one)
+        return _many(simulate, options)
 
 
-def _many(first: int, count: int | None, seconds: float, is_one: bool) -> int:
+@contextmanager
+def _chosen(in_database: bool) -> Iterator[Simulate]:
+    """How histories are made: of runs in files, or in a database."""
+    if not in_database:
+        yield simulate
+        return
+    from .cluster import clustered
+
+    with clustered() as simulate_cluster:
+        yield simulate_cluster
+
+
+def _many(simulate: Simulate, options: Any) -> int:
+    first, count, seconds = options.first, options.count, options.seconds
     begun = time.monotonic()
     seed, faults = first, 0
     failed: list[int] = []
@@ -51,11 +72,11 @@ def _many(first: int, count: int | None, seconds: float, is_one: bool) -> int:
         faults += simulation.injected
         if simulation.error is not None:
             failed.append(seed)
-            if is_one:
+            if options.one:
                 print(_text(simulation))
                 return 1
             if len(failed) <= SHOWN:
-                _show(simulation)
+                _show(simulate, simulation, " --database" if options.database else "")
         seed += 1
     took = time.monotonic() - begun
     done = seed - first
@@ -66,17 +87,17 @@ def _many(first: int, count: int | None, seconds: float, is_one: bool) -> int:
     return int(bool(failed))
 
 
-def _show(simulation: Simulation) -> None:
-    needed = smallest(simulation)
+def _show(simulate: Simulate, simulation: Simulation, flag: str) -> None:
+    needed = smallest(simulation, simulate)
     small = simulate(simulation.seed, needed)
     print("\n".join(small.trace[-60:]))
     print(_text(small))
     print("faults: " + ", ".join(str(small.plan[number]) for number in needed))
     chosen = ",".join(map(str, needed))
-    print(f"again: cd tests && python -m simulation --seed {simulation.seed} --faults '{chosen}'\n")
+    print(f"again: cd tests && python -m simulation{flag} --seed {simulation.seed} --faults '{chosen}'\n")
 
 
-def smallest(simulation: Simulation) -> Sequence[int]:
+def smallest(simulation: Simulation, simulate: Simulate = simulate) -> Sequence[int]:
     """The faults of a failed history without which it does not fail."""
     needed = list(range(len(simulation.plan)))
     for number in list(needed):

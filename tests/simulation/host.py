@@ -409,8 +409,10 @@ class Files:
         return data
 
     def write(self, handle: int, data: Any, /) -> int:
+        if self._machine.scheduler.current is None and handle not in self._machine.observer.handles:
+            return len(data)  # what is left of a process that was killed is removed
+        self._begin("write" if isinstance(self._machine.process.handles.get(handle), OpenFile) else "")
         opened = self._handle(handle)
-        self._begin("write" if isinstance(opened, OpenFile) else "")
         data = bytes(data)
         random = self._machine.scheduler.random
         if isinstance(opened, OpenFile) and len(data) > 1 and random.random() < 0.02:

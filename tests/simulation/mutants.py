@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 # How many histories are simulated at most with one change.
 HISTORIES = 1500
+DATABASE_HISTORIES = 150
 ROOT = Path(__file__).resolve().parents[2]
 
 # Name: what is wrong then; file; text; text instead.
@@ -238,17 +239,115 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "    return False\n",
     ),
 }
+# Found by histories of runs in a database.
+DATABASE_MUTANTS: dict[str, tuple[str, str, str, str]] = {
+    "epoch-unchecked": (
+        "who was replaced can still append to the journal",
+        "runtime/database/stored_run.py",
+        """select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
+from (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share) as mine
+""",
+        """select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
+from (select 1 from runs where id = %(run)s for share) as mine
+""",
+    ),
+    "epoch-kept": (
+        "a claim does not raise the epoch",
+        "runtime/database/claims.py",
+        "update runs set owner = %(owner)s, epoch = epoch + 1, status = 'running'",
+        "update runs set owner = %(owner)s, status = 'running'",
+    ),
+    "position-unchecked": (
+        "an append need not be at the end",
+        "runtime/database/stored_run.py",
+        "order by position desc limit 1), 0) = %(position)s\n",
+        "order by position desc limit 1), 0) >= 0\n",
+    ),
+    "commit-late": (
+        "an action starts before its start is committed",
+        "runtime/database/stored_run.py",
+        "        if self._unsent:\n",
+        "        if len(self._unsent) > 4:\n",
+    ),
+    "living-dead": (
+        "a living owner counts as dead",
+        "runtime/database/claims.py",
+        "    if before is not None and not is_dead(connection, before):\n",
+        "    if False:\n",
+    ),
+    "lock-trusted": (
+        "a free lock proves a death also after a restart of the server",
+        "runtime/database/owner.py",
+        "  or (server_start = pg_postmaster_start_time() and pg_try_advisory_xact_lock(lock_key))\n",
+        "  or pg_try_advisory_xact_lock(lock_key)\n",
+    ),
+    "not-buried": (
+        "the runs of a dead worker stay with it",
+        "runtime/database/owner.py",
+        "        found = connection.execute(_REQUEUE, [owner])\n",
+        "        found = connection.execute(_REQUEUE, ['nobody'])\n",
+    ),
+    "not-requeued": (
+        "the segments of a dead worker stay with it",
+        "runtime/database/owner.py",
+        """        connection.execute("select requeue_segments(%s)", [owner])\n""",
+        "",
+    ),
+    "taken-by-the-dead": (
+        "a segment that a dead worker has taken is never given out again",
+        "runtime/database/segments.py",
+        "          select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))\n",
+        "          select 1 from {schema}.workers k where k.id = w.executor_id)))\n",
+    ),
+    "delivery-lost": (
+        "a segment whose answer was lost is never given out again",
+        "runtime/launch/worker.py",
+        "            self._deliveries.return_missing(connection)\n",
+        "",
+    ),
+    "driven-twice": (
+        "a worker that gets a run twice drives it twice",
+        "runtime/launch/segment.py",
+        "        if run_id in store.claims:\n",
+        "        if False:\n",
+    ),
+    "append-repeated": (
+        "an append whose answer was lost is taken for one of a successor",
+        "runtime/database/stored_run.py",
+        "            return found is not None and tuple(found) == (len(data), self.epoch, data)\n",
+        "            return False\n",
+    ),
+    "creation-repeated": (
+        "a creation whose answer was lost is taken for another run's",
+        "runtime/database/claims.py",
+        "                return known[1] if known is not None and known[0] == owner else None\n",
+        "                return None\n",
+    ),
+    "scopes-shared": (
+        "runs with the same paths work side by side",
+        "runtime/database/claims.py",
+        '    if status != "running" and scope:\n',
+        "    if False:\n",
+    ),
+    "lost-connection": (
+        "a connection that is lost ends the worker",
+        "runtime/database/connection.py",
+        "(psycopg.OperationalError, psycopg.InterfaceError) as error:\n                lost =",
+        "psycopg.InterfaceError as error:\n                lost =",
+    ),
+}
 
 
 def main(names: list[str]) -> int:
-    chosen = names or list(MUTANTS)
+    every = MUTANTS | DATABASE_MUTANTS
+    chosen = names or list(every)
     missed = 0
     with TemporaryDirectory() as folder:
         package = Path(folder) / "llc"
         _copy(package)
         print(f"{'change':18} {'found by':68} {'seconds':>7}")
         for name in chosen:
-            why, file, old, new = MUTANTS[name]
+            why, file, old, new = every[name]
             path = package / file
             text = path.read_text("utf-8")
             if text.count(old) != 1:
@@ -258,7 +357,7 @@ def main(names: list[str]) -> int:
             path.write_text(text.replace(old, new), "utf-8")
             begun = time.monotonic()
             try:
-                found = _first_failure(folder, package)
+                found = _first_failure(folder, package, name in DATABASE_MUTANTS)
             finally:
                 path.write_text(text, "utf-8")
             missed += found is None
@@ -274,12 +373,15 @@ def _copy(package: Path) -> None:
     ignored = shutil.ignore_patterns("__pycache__")
     for part in ("frontend", "ir", "vm", "runtime", "stdlib", "tests/simulation"):
         shutil.copytree(ROOT / part, package / part, ignore=ignored)
+    shutil.copy(ROOT / "tests/postgres.py", package / "tests")
     shutil.copy(ROOT / "__init__.py", package)
 
 
-def _first_failure(folder: str, package: Path) -> str | None:
+def _first_failure(folder: str, package: Path, in_database: bool) -> str | None:
     """How the simulation finds the change in the package; None if it does not."""
-    command = [sys.executable, "-m", "simulation", "--count", str(HISTORIES), "--one"]
+    count = DATABASE_HISTORIES if in_database else HISTORIES
+    command = [sys.executable, "-m", "simulation", "--count", str(count), "--one"]
+    command += ["--database"] if in_database else []
     done = subprocess.run(
         command,
         cwd=package / "tests",

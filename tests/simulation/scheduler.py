@@ -7,7 +7,8 @@ one random generator, so a seed determines the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -105,6 +106,8 @@ class Scheduler:
         self.on_call: Callable[[], None] = lambda: None
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self._next_pid = 0
+        self._dead = Process(self, 0, None, {})
+        self._dead.status = 9
         self._hub: greenlet | None = None
 
     # --- processes ------------------------------------------------------------------------------
@@ -171,6 +174,23 @@ class Scheduler:
 
     def living(self) -> list[Process]:
         return [process for process in self.processes.values() if process.is_alive]
+
+    @contextmanager
+    def as_dead(self) -> Iterator[None]:
+        """Inside, a call of the host is that of a dead process."""
+        before, self.current = self.current, Thread(self._dead, lambda: None)
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def forget(self) -> None:
+        """Let go of all processes, which have ended."""
+        for process in self.processes.values():
+            process.threads.clear()
+            process.handlers.clear()
+        self.threads.clear()
+        self.timers.clear()
 
     # --- points ---------------------------------------------------------------------------------
 

@@ -8,9 +8,11 @@ follows from the seed; `kept` keeps only some of it, which is how a failure is m
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import signal
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
@@ -44,8 +46,8 @@ from .host import PROJECT, Machine, OpenFile, SimulatedHost
 from .scheduler import Killed, Process, Scheduler, Stuck
 
 SECRET = "s3cr3t-4711-token"
-# Virtual seconds in which a run must end once no more faults happen.
-PATIENCE = 3600.0
+# Virtual seconds within which a run must end once no more faults happen.
+PATIENCE = 900.0
 # How often somebody looks.
 LOOKS = 0.15
 # Faults happen before this many calls of the host; a short run takes about a thousand.
@@ -109,7 +111,6 @@ class Wanted:
         self.used: set[str] = set()
         self.is_over = False
         self.attempts = 0
-        self.next_at = 0.0
         # The most of its journal that was ever on disk, by folder: a start that did not act may be lost.
         self.durable: dict[str, bytes] = {}
 
@@ -121,6 +122,7 @@ class Simulation:
     """
 
     error: BaseException | None = None
+    kinds = KINDS
 
     def __init__(self, seed: int, kept: Sequence[int] | None = None, without_faults: str = "") -> None:
         self.seed = seed
@@ -133,11 +135,8 @@ class Simulation:
         if without_faults:
             chosen = [without_faults]
         self.runs = [Wanted(name, copy) for copy, name in enumerate(chosen)]
-        count = 0 if without_faults else random.choice((1, 2, 3, 5, 8))
-        span = random.choice((100, 300, 1000, SPAN))
-        plan = [Fault(random.randrange(1, span), random.choice(KINDS), random.random()) for _ in range(count)]
-        self.plan = sorted(plan, key=lambda fault: fault.at)
-        wanted = range(len(plan)) if kept is None else kept
+        self.plan = [] if without_faults else self._plan(random)
+        wanted = range(len(self.plan)) if kept is None else kept
         self.faults = [self.plan[number] for number in wanted]
         self.injected = 0
         self._failing: tuple[str, int] | None = None
@@ -146,6 +145,14 @@ class Simulation:
         self._is_disturbed = False
         self._problem: BaseException | None = None
         self._prepare()
+
+    def _plan(self, random: Random) -> list[Fault]:
+        count = random.choice((1, 2, 3, 5, 8))
+        span = random.choice((100, 300, 1000, SPAN))
+        plan = [
+            Fault(random.randrange(1, span), random.choice(self.kinds), random.random()) for _ in range(count)
+        ]
+        return sorted(plan, key=lambda fault: fault.at)
 
     def _prepare(self) -> None:
         machine, disk = self.machine, self.machine.disk
@@ -196,12 +203,20 @@ class Simulation:
                 waiting = ", ".join(run.name for run in self.runs if not run.is_over)
                 self._fails(f"{waiting} did not end within {PATIENCE:g} s without faults")
         for run in self.runs:
-            driven = any(process.about.get("run") is run for process in self.scheduler.living())
-            if not run.is_over and not driven and run.next_at <= self.scheduler.now:
-                self._start(run)
+            if not run.is_over:
+                self._act_for(run)
+        self._supervise()
+        self.scheduler.after(self.scheduler.random.choice((0.05, 0.5, 5.0)), self._operate)
+
+    def _act_for(self, run: Wanted) -> None:
+        """Start or resume a run that is not driven."""
+        if not any(process.about.get("run") is run for process in self.scheduler.living()):
+            self._start(run)
+
+    def _supervise(self) -> None:
+        """What else happens once in a while."""
         if self.scheduler.random.random() < LOOKS:
             self.scheduler.start(self._new_process("llc status"), self._look)
-        self.scheduler.after(self.scheduler.random.choice((0.05, 0.5, 5.0)), self._operate)
 
     def _new_process(self, name: str) -> Process:
         env = {b"PATH": b"/bin", b"HOME": b"/project", b"PWD": b"/project", b"DEPLOY_TOKEN": SECRET.encode()}
@@ -325,7 +340,7 @@ class Simulation:
         self._tell(f"act {key} (effect {effect}, pid {process.pid}){' again' if again else ''}")
         if key in run.used:
             raise self._fails(f"{key} of {run.name} is performed again, although its result was used")
-        if any(action.process.is_alive for action in again):
+        if any(self._is_alone(action) for action in again):
             raise self._fails(f"{key} of {run.name} is performed twice at once")
         for other in self.runs:
             if other is not run and any(self._is_driven(action) for action in other.actions):
@@ -346,6 +361,11 @@ class Simulation:
         return int(code)
 
     @staticmethod
+    def _is_alone(action: Action) -> bool:
+        """Whether nothing may repeat an action now."""
+        return action.process.is_alive
+
+    @staticmethod
     def _is_driven(action: Action) -> bool:
         """Whether it goes on, and the process that has started it lives: its run has its paths."""
         return action.process.is_alive and action.process.parent is not None
@@ -358,10 +378,15 @@ class Simulation:
         while self.faults and self.faults[0].at <= self.scheduler.calls:
             self._inject(self.faults.pop(0))
 
+    @staticmethod
+    def drives(process: Process) -> bool:
+        """Whether faults are meant for a process."""
+        return "run" in process.about
+
     def _inject(self, fault: Fault) -> None:
         scheduler, machine = self.scheduler, self.machine
         self.injected += 1
-        drivers = [process for process in scheduler.living() if "run" in process.about]
+        drivers = [process for process in scheduler.living() if self.drives(process)]
         target = drivers[int(fault.amount * len(drivers))] if drivers else None
         self._tell(f"fault: {fault}{'' if target is None else f', {target.name}'}")
         match fault.kind:
@@ -598,12 +623,24 @@ host = SimulatedHost()
 
 def simulate(seed: int, kept: Sequence[int] | None = None) -> Simulation:
     """One simulated history, which has ended."""
-    simulation = Simulation(seed, kept)
+    return perform(Simulation(seed, kept))
+
+
+def perform(simulation: Simulation) -> Simulation:
+    """Let a history happen. What its processes leave in memory is removed without an effect."""
     host.machine = simulation.machine
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
         simulation.run()
     except (Exception, Killed) as error:
         simulation.error = error
+    finally:
+        with simulation.scheduler.as_dead():
+            simulation.scheduler.forget()
+            gc.collect()
+        if was_enabled:
+            gc.enable()
     return simulation
 
 
@@ -613,6 +650,9 @@ def installed() -> Iterator[None]:
     for name in programs.TEXTS:
         for copy in (0, 1):
             programs.image_of(name, copy)
+    gc.collect()
+    gc.freeze()
+    before, sys.unraisablehook = sys.unraisablehook, _ignore_killed
     was_possible = keeper._is_possible
     keeper._is_possible = False  # actions that survive are tested with real processes
     try:
@@ -620,3 +660,10 @@ def installed() -> Iterator[None]:
             yield
     finally:
         keeper._is_possible = was_possible
+        sys.unraisablehook = before
+        gc.unfreeze()
+
+
+def _ignore_killed(problem: sys.UnraisableHookArgs) -> None:
+    if problem.exc_type is not Killed:
+        sys.__unraisablehook__(problem)

@@ -27,13 +27,13 @@ def test_promises_hold(first: int) -> None:
     """Kills, losses of power, errors of the disk, clocks that jump: each run ends as without them."""
     for seed in range(first, first + 50):
         simulation = simulate(seed)
-        assert simulation.error is None, _shown(simulation)
+        assert simulation.error is None, shown(simulation)
 
 
 @pytest.mark.parametrize("seed", PAST)
 def test_past_failures(seed: int) -> None:
     simulation = simulate(seed)
-    assert simulation.error is None, _shown(simulation)
+    assert simulation.error is None, shown(simulation)
 
 
 def test_a_seed_is_one_history() -> None:
@@ -103,8 +103,8 @@ def test_every_member_of_the_host_is_simulated() -> None:
     assert isinstance(host, SimulatedHost)
 
 
-def _shown(simulation: Simulation) -> str:
-    again = f"again: cd tests && python -m simulation --seed {simulation.seed}"
+def shown(simulation: Simulation, flag: str = "") -> str:
+    again = f"again: cd tests && python -m simulation{flag} --seed {simulation.seed}"
     return "\n".join(
         [*simulation.trace[-40:], f"{type(simulation.error).__name__}: {simulation.error}", again]
     )

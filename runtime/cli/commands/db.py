@@ -33,7 +33,7 @@ def db(
         applied = schema.initialise(address)
     elif action == "migrate":
         applied = schema.migrate(address)
-    with connection.connect(address) as found:
+    with connection.connected(address) as found:
         schema.check(found, address)
         if action == "metrics":
             write(metrics.text(found))

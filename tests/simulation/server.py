@@ -1,0 +1,284 @@
+"""A real PostgreSQL server under the simulation: its connections, its clock and its failures are simulated.
+
+Each statement is a call of the host: a point at which others go on, faults happen and the process may die.
+The functions of the server that tell the time tell virtual time. A statement that waits for a lock of another
+connection waits in virtual time. One server serves all histories, one after the other.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.pq import PGconn, TransactionStatus
+
+from llc.runtime.database import schema
+from llc.runtime.database.connection import Address
+
+from .host import EPOCH, Machine
+from .scheduler import Killed, Process
+
+# Real seconds after which a statement that has no answer is looked at: it may wait for a lock.
+_LOOK_S = 0.002
+# Virtual seconds by which the clock of the server may be behind.
+_CLOCK_S = 0.02
+# Virtual seconds after which a process notices that the server does not answer, and the server that a process
+# is gone which it cannot reach.
+SILENCE_S, KEEPALIVE_S = 10.0, 60.0
+_TIME = """
+create schema sim;
+create table sim.clock (at timestamptz not null, started timestamptz not null);
+insert into sim.clock values (now(), now());
+create function sim.now() returns timestamptz language sql volatile as 'select at from sim.clock';
+create function sim.clock_timestamp() returns timestamptz language sql volatile as 'select at from sim.clock';
+create function sim.pg_postmaster_start_time() returns timestamptz language sql volatile as
+  'select started from sim.clock';
+"""
+_DEFAULTS = """
+select table_name, column_name, column_default from information_schema.columns
+where table_schema = 'llc' and column_default in ('now()', 'clock_timestamp()')
+"""
+_BLOCKED = "select cardinality(pg_blocking_pids(%s)) > 0"
+_TABLES = "runs, journal, documents, workers, live, limits, calls, breakers"
+
+
+class SimulatedConnection(psycopg.Connection[Any]):
+    """A connection of a simulated process."""
+
+    server: Server
+    process: Process
+    handle: int
+    lock_timeout: float | None = None
+    is_lost = False
+
+    def wait(self, gen: Any, interval: float = 0.0, timeout: float | None = None) -> Any:
+        return self.server.perform(self, gen)
+
+    def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
+        if query.startswith("select set_config('search_path'"):
+            params = [f"sim, pg_catalog, {params[0]}"]
+        elif query.startswith("set lock_timeout"):
+            self.lock_timeout = float(query.split("'")[1].removesuffix("s"))
+            return None
+        return super().execute(query, params, **more)
+
+    def close(self) -> None:
+        if not self._closed and self.process.handles.get(self.handle) is self:
+            del self.process.handles[self.handle]
+        self.release()
+
+    def release(self) -> None:
+        """Closed by its process, or by the end of it."""
+        if not self._closed:
+            self._closed = True
+            self.server.closed(self)
+
+
+class Server:
+    """url: of an empty database on a real server. statements: how many there were."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.statements = 0
+        self.machine: Machine
+        # Until when nobody can connect, and for whom nothing arrives, in virtual time.
+        self.down_until = 0.0
+        self._open: list[SimulatedConnection] = []
+        self._idle: list[PGconn] = []
+        self._shown = 0.0
+        self._handles = 0
+        self._none = PGconn.connect(url.encode())
+        self._none.finish()
+        self._connect = psycopg.Connection.connect
+        schema.initialise(Address(url))
+        self.admin = self._connect(url, autocommit=True)
+        self.admin.execute(_TIME)
+        for table, column, default in self.admin.execute(_DEFAULTS).fetchall():
+            self.admin.execute(f"alter table llc.{table} alter column {column} set default sim.{default}")
+        self.admin.execute("set search_path = sim, pg_catalog, llc")
+        self.admin.execute("alter system set deadlock_timeout = '20ms'")
+        self.admin.execute("alter system set synchronous_commit = off")
+        self.admin.execute("select pg_reload_conf()")
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Inside, llc connects to this server."""
+        before, psycopg.connect = psycopg.connect, self.connect  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            psycopg.connect = before
+
+    def begin(self, machine: Machine) -> None:
+        """Another history, with empty tables."""
+        for connection in list(self._open):
+            connection.release()
+        self.machine = machine
+        self.down_until, self._shown = 0.0, -1.0
+        self.statements = 0
+        self.admin.execute(f"truncate {_TABLES} restart identity")
+        self.admin.execute("truncate llc_dbos.workflow_status cascade")
+        self._show_time()
+        self.admin.execute("update sim.clock set started = at")
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection in list(self._open):
+            connection.release()
+        for pgconn in self._idle:
+            pgconn.finish()
+        self.admin.close()
+
+    def _show_time(self) -> None:
+        now = self.machine.scheduler.now
+        if abs(now - self._shown) > _CLOCK_S:
+            self._shown = now
+            self.admin.execute("update sim.clock set at = to_timestamp(%s)", [EPOCH + now])
+
+    # --- what processes do ----------------------------------------------------------------------
+
+    def connect(self, url: str, **options: Any) -> SimulatedConnection:
+        """As `psycopg.connect`, for the process that is running."""
+        scheduler, process = self.machine.scheduler, self.machine.process
+        scheduler.point()
+        if self._is_cut(process):
+            scheduler.wait(lambda: not self._is_cut(process), SILENCE_S)
+            if self._is_cut(process):
+                raise psycopg.OperationalError("connection timeout expired")
+        if scheduler.now < self.down_until:
+            raise psycopg.OperationalError("connection refused")
+        pgconn = self._idle.pop() if self._idle else self._connect(self.url, autocommit=True).pgconn
+        made = SimulatedConnection(pgconn)
+        made._autocommit = True
+        made.server, made.process = self, process
+        self._handles += 1
+        made.handle = 1000 + self._handles
+        process.handles[made.handle] = made
+        self._open.append(made)
+        return made
+
+    def _is_cut(self, process: Process) -> bool:
+        return bool(self.machine.scheduler.now < process.about.get("cut", 0.0))
+
+    def perform(self, connection: SimulatedConnection, gen: Any) -> Any:
+        """Let the server perform what a generator of psycopg asks for."""
+        scheduler, process = self.machine.scheduler, connection.process
+        if not process.is_alive:
+            raise Killed
+        scheduler.point()
+        if self._is_cut(process):
+            scheduler.wait(lambda: not self._is_cut(process), SILENCE_S)
+            if self._is_cut(process):
+                self._lose(connection)
+        if connection.pgconn is self._none:
+            raise psycopg.OperationalError("the connection is lost")
+        self._show_time()
+        began = scheduler.now
+        try:
+            wanted = next(gen)
+            while True:
+                wanted = gen.send(self._ready(connection, wanted, began))
+        except StopIteration as end:
+            result = end.value
+        finally:
+            self.statements += 1
+        if connection.is_lost:
+            self._lose(connection)
+        return result
+
+    def _ready(self, connection: SimulatedConnection, wanted: int, began: float) -> int:
+        """Wait until the socket of a connection is ready, in virtual time where it waits for a lock."""
+        scheduler = self.machine.scheduler
+        socket = [connection.pgconn.socket]
+        pid = connection.pgconn.backend_pid
+        was_blocked = False
+        while True:
+            can_read, can_write, _ = select.select(
+                socket if wanted & 1 else [], socket if wanted & 2 else [], [], 0 if was_blocked else _LOOK_S
+            )
+            if can_read or can_write:
+                return (1 if can_read else 0) | (2 if can_write else 0)
+            if scheduler.current is None or not self.admin.execute(_BLOCKED, [pid]).fetchone()[0]:  # type: ignore[index]
+                was_blocked = False
+                continue
+            was_blocked = True
+            seen = self.statements
+            left = None
+            if connection.lock_timeout is not None:
+                left = began + connection.lock_timeout - scheduler.now
+                if left <= 0:
+                    self.admin.execute("select pg_cancel_backend(%s)", [pid])
+                    connection.lock_timeout, left = None, None
+                    raise _timeout(connection)
+            scheduler.wait(lambda seen=seen: self.statements != seen, left)
+
+    # --- failures ---------------------------------------------------------------------------------
+
+    def closed(self, connection: SimulatedConnection) -> None:
+        """A connection was closed. The server notices unless the statement waits for a lock."""
+        pgconn, connection.pgconn = connection.pgconn, self._none
+        self._open.remove(connection)
+        self.statements += 1
+        self._end(pgconn)
+
+    def _end(self, pgconn: PGconn) -> None:
+        if pgconn is self._none or pgconn.status != 0:
+            return
+        if pgconn.transaction_status == TransactionStatus.ACTIVE:
+            self._finish(pgconn)
+            return
+        if pgconn.transaction_status != TransactionStatus.IDLE:
+            pgconn.exec_(b"rollback")
+        pgconn.exec_(b"discard all")
+        if pgconn.transaction_status == TransactionStatus.IDLE and pgconn.status == 0:
+            self._idle.append(pgconn)
+        else:
+            self._finish(pgconn)
+
+    def _finish(self, pgconn: PGconn) -> None:
+        pid = pgconn.backend_pid
+        pgconn.finish()
+        # The process that wrote the statement is gone; what waits for a lock would be performed later.
+        self.admin.execute("select pg_terminate_backend(%s)", [pid])
+        self._await_end([pid])
+
+    def _await_end(self, pids: list[int]) -> None:
+        while self.admin.execute("select 1 from pg_stat_activity where pid = any(%s)", [pids]).fetchone():
+            pass
+
+    def _lose(self, connection: SimulatedConnection) -> None:
+        """The process believes that its connection is closed; the server notices that later."""
+        connection.is_lost = False
+        pgconn, connection.pgconn = connection.pgconn, self._none
+        if self._is_cut(connection.process):
+            self.machine.scheduler.after(KEEPALIVE_S, lambda: self._end(pgconn))
+        else:
+            self._end(pgconn)
+        self.statements += 1
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def restart(self, seconds: float) -> None:
+        """All connections are lost; nobody can connect for some time."""
+        scheduler = self.machine.scheduler
+        pids = [connection.pgconn.backend_pid for connection in self._open if connection.pgconn.status == 0]
+        self.admin.execute("select pg_terminate_backend(pid) from unnest(%s::integer[]) as pid", [pids])
+        self._await_end(pids)
+        self.statements += 1
+        self.down_until = scheduler.now + seconds
+        self._show_time()
+        self.admin.execute("update sim.clock set started = at")
+
+    def lose_answer(self, process: Process) -> None:
+        """The next statement of a process is performed, and its answer is lost."""
+        for connection in self._open:
+            if connection.process is process:
+                connection.is_lost = True
+
+
+def _timeout(connection: SimulatedConnection) -> psycopg.Error:
+    while (result := connection.pgconn.get_result()) is not None:
+        del result
+    return psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
