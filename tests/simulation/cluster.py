@@ -132,6 +132,7 @@ class ClusterSimulation(Simulation):
     """server: with the tables of a cluster; it belongs to this history until the next one begins."""
 
     kinds = KINDS
+    kept_histories = 1
 
     def __init__(
         self, server: Server, seed: int, kept: Sequence[int] | None = None, without_faults: str = ""
@@ -303,6 +304,14 @@ class ClusterSimulation(Simulation):
         state = self._state(run)
         if state is None or b'{"event":"run_end"' not in self._journal_of(state[0]):
             raise self._fails(f"{run.name} has ended, and that is not in its journal")
+
+    def _may_stray(self, process: Process, run: Wanted) -> bool:
+        """Once: its driver had recorded the start, and was suspended before it started the action."""
+        driver = process.parent
+        if driver is None or not driver.about.get("is_suspect") or ("strayed", run.name) in driver.about:
+            return False
+        driver.about["strayed", run.name] = True
+        return True
 
     def _is_alone(self, action: Action) -> bool:  # type: ignore[override]
         return self._is_driven(action)

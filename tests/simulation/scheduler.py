@@ -82,7 +82,7 @@ class Process:
         self.is_stopped = False
         self.is_llc = False
         self.name = ""
-        self.about: dict[str, Any] = {}
+        self.about: dict[Any, Any] = {}
 
     @property
     def is_alive(self) -> bool:
@@ -176,11 +176,11 @@ class Scheduler:
         return [process for process in self.processes.values() if process.is_alive]
 
     @contextmanager
-    def as_dead(self) -> Iterator[None]:
+    def as_dead(self) -> Iterator[Scheduler]:
         """Inside, a call of the host is that of a dead process."""
         before, self.current = self.current, Thread(self._dead, lambda: None)
         try:
-            yield
+            yield self
         finally:
             self.current = before
 

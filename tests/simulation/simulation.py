@@ -123,6 +123,8 @@ class Simulation:
 
     error: BaseException | None = None
     kinds = KINDS
+    # So many histories are in memory before what is left of them is removed.
+    kept_histories = 16
 
     def __init__(self, seed: int, kept: Sequence[int] | None = None, without_faults: str = "") -> None:
         self.seed = seed
@@ -147,7 +149,7 @@ class Simulation:
         self._prepare()
 
     def _plan(self, random: Random) -> list[Fault]:
-        count = random.choice((1, 2, 3, 5, 8))
+        count = random.choice((1, 2, 3, 5, 8, 13, 21))
         span = random.choice((100, 300, 1000, SPAN))
         plan = [
             Fault(random.randrange(1, span), random.choice(self.kinds), random.random()) for _ in range(count)
@@ -231,7 +233,7 @@ class Simulation:
     def _look(self) -> int:
         """What `llc status` says of each run agrees with who holds it."""
         for folder in list(runs_in("")):
-            lock = self._run_folders().get(folder.id, self.machine.null).names.get("lock", self.machine.null)
+            lock = self._lock_of(folder.id)
             holder, times = self._holder(lock), lock.times_locked
             try:
                 word = status.of(folder)["status"]
@@ -242,13 +244,17 @@ class Simulation:
                     error.add_note("in llc status")
                     self._problem = self._problem or error
                 return 1
-            if self._holder(lock) is not holder or lock.times_locked != times:
+            is_same = self._lock_of(folder.id) is lock and lock.times_locked == times
+            if self._holder(lock) is not holder or not is_same:
                 continue  # it changed hands meanwhile
             if holder is not None and word in ("crashed", "interrupted"):
                 raise self._fails(f"status says that {folder.id} is {word}, and {holder.name} drives it")
             if holder is None and word in ("running", "queued"):
                 raise self._fails(f"status says that {folder.id} is {word}, and nobody drives it")
         return 0
+
+    def _lock_of(self, run_id: str) -> Node:
+        return self._run_folders().get(run_id, self.machine.null).names.get("lock", self.machine.null)
 
     def _holder(self, lock: Node) -> Process | None:
         """The process that has a lock."""
@@ -338,7 +344,7 @@ class Simulation:
         run = next(run for run in self.runs if effect.startswith(run.name))
         again = [action for action in run.actions if action.key == key]
         self._tell(f"act {key} (effect {effect}, pid {process.pid}){' again' if again else ''}")
-        if key in run.used:
+        if key in run.used and not self._may_stray(process, run):
             raise self._fails(f"{key} of {run.name} is performed again, although its result was used")
         if any(self._is_alone(action) for action in again):
             raise self._fails(f"{key} of {run.name} is performed twice at once")
@@ -359,6 +365,10 @@ class Simulation:
         files.write(1, text[half:])
         action.has_ended = True
         return int(code)
+
+    def _may_stray(self, process: Process, run: Wanted) -> bool:
+        """Whether an action may be performed although its result was used."""
+        return False
 
     @staticmethod
     def _is_alone(action: Action) -> bool:
@@ -629,8 +639,6 @@ def simulate(seed: int, kept: Sequence[int] | None = None) -> Simulation:
 def perform(simulation: Simulation) -> Simulation:
     """Let a history happen. What its processes leave in memory is removed without an effect."""
     host.machine = simulation.machine
-    was_enabled = gc.isenabled()
-    gc.disable()
     try:
         simulation.run()
     except (Exception, Killed) as error:
@@ -638,9 +646,8 @@ def perform(simulation: Simulation) -> Simulation:
     finally:
         with simulation.scheduler.as_dead():
             simulation.scheduler.forget()
-            gc.collect()
-        if was_enabled:
-            gc.enable()
+            if simulation.seed % simulation.kept_histories == 0:
+                gc.collect()
     return simulation
 
 
@@ -652,6 +659,7 @@ def installed() -> Iterator[None]:
             programs.image_of(name, copy)
     gc.collect()
     gc.freeze()
+    gc.disable()  # what is removed then might call the host
     before, sys.unraisablehook = sys.unraisablehook, _ignore_killed
     was_possible = keeper._is_possible
     keeper._is_possible = False  # actions that survive are tested with real processes
@@ -660,8 +668,12 @@ def installed() -> Iterator[None]:
             yield
     finally:
         keeper._is_possible = was_possible
+        with Scheduler(Random(0)).as_dead() as scheduler:
+            host.machine = Machine(scheduler)
+            gc.collect()
         sys.unraisablehook = before
         gc.unfreeze()
+        gc.enable()
 
 
 def _ignore_killed(problem: sys.UnraisableHookArgs) -> None:
