@@ -95,7 +95,14 @@ _TIME = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z"
 
 def seconds(ts: Any) -> float | None:
     """Seconds since 1970 of a journal's time stamp; None for anything else."""
-    match = re.fullmatch(_TIME, ts) if isinstance(ts, str) else None
+    global _second
+    if not isinstance(ts, str):
+        return None
+    prefix, second = _second
+    milli = ts[20:23]
+    if ts[:20] == prefix and ts[23:] == "Z" and milli.isascii() and milli.isdecimal():
+        return second + int(milli) / 1000
+    match = re.fullmatch(_TIME, ts)
     if match is None:
         return None
     date = match[1], match[2], match[3]
@@ -105,9 +112,13 @@ def seconds(ts: Any) -> float | None:
     day = _days[date]
     if day is None:
         return None
-    return day * 86_400 + int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6]) + int(match[7]) / 1000
+    second = day * 86_400 + int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6])
+    _second = ts[:20], second
+    return second + int(match[7]) / 1000
 
 
+# The latest second: its time stamp without milliseconds, and seconds since 1970.
+_second: tuple[str, int] = "", 0
 # The last date, and what `_day` gave for it: most events of a journal are of the same day.
 _days: dict[tuple[str, str, str], int | None] = {}
 

@@ -57,6 +57,8 @@ __all__ = [
 FORMAT = 1
 # Bytes of notes that are buffered before they are written.
 BUFFER_LIMIT = 64 * 1024
+# Events that are kept for the history of a checkpoint; it is read from the file where there are more.
+_MOST_RECENT = 4096
 # Bytes that must be free before a run is resumed: without room for its result, the interrupted action would
 # be performed again by each resume.
 ROOM = 1 << 20
@@ -221,6 +223,8 @@ class Journal:
         self._last = b""
         self._buffer: list[bytes] = []
         self._waiting = 0
+        # The events since `take_recent`, each with its offset.
+        self._recent: list[tuple[dict[str, Any], int]] | None = None
         self.path = path
         self.now = now
         self.blobs = Blobs(os.path.join(os.path.dirname(path), "outputs"))
@@ -260,12 +264,22 @@ class Journal:
                 event = {KIND: kind, **fields, TIME: ts}
             line = seal(event)
         self._last = line
+        if self._recent is not None:
+            self._recent.append((event, self._size + self._waiting))
         self._buffer.append(line)
         self._waiting += len(line)
         self.lines += 1
         if self._waiting > BUFFER_LIMIT:
             self.flush()
         return event
+
+    def take_recent(self, after: int) -> list[tuple[dict[str, Any], int]] | None:
+        """The events since the last call, which was at line `after`, with offsets; None if not all are known.
+
+        From the first call on they are kept.
+        """
+        recent, self._recent = self._recent, []
+        return recent if recent is not None and len(recent) == self.lines - after else None
 
     @property
     def last_crc(self) -> str:
@@ -293,6 +307,8 @@ class Journal:
             self._cut()
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
         self._size += len(data)
+        if self._recent is not None and len(self._recent) > _MOST_RECENT:
+            self._recent = None
         self._buffer.clear()
         self._waiting = 0
 
@@ -331,6 +347,7 @@ class Journal:
 
     def _cut(self) -> None:
         """After a write that broke off: leave no half line behind, keep nothing for later."""
+        self._recent = None
         self._buffer.clear()
         self._waiting = 0
         with suppress(OSError):  # the reader drops a torn tail

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os.path
 
-from ...ir.light_records import LightRecord, field
+from ...ir.light_records import LightRecord
 from . import active_time
 from . import events as kinds
 from .active_time import ActiveTime
@@ -18,7 +18,7 @@ from .agent_history import AgentHistory
 from .codec import seconds
 from .position import Progress
 from .reader import Damage, read
-from .totals import StateHistory, Used, check_type, from_data, to_data
+from .totals import StateHistory, Used, check_type, from_data, own, to_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,23 +32,27 @@ CRASHED, INTERRUPTED = "crashed", "interrupted"
 _MOST_FILES = 1000
 
 
-class EffectHistory(LightRecord):
+class EffectHistory:
     """One effect; values are as on the line (`codec.unpack`).
 
     start: the event of its last start, None where that is not in the journal. processes: those started for
     it since, each with its start time. start_offset, end_offset: where those events are in the journal.
     """
 
-    seq: int = 0
-    kind: str | None = None
-    args: dict[str, Any] = field(factory=dict)
-    is_started: bool = False
-    is_finished: bool = False
-    result: dict[str, Any] = field(factory=dict)
-    start_offset: int = 0
-    end_offset: int = 0
-    start: kinds.EffectStarted | None = None
-    processes: list[tuple[int, str]] = field(factory=list)
+    __slots__ = (
+        *("seq", "kind", "args", "is_started", "is_finished", "result", "start_offset", "end_offset"),
+        *("start", "processes"),
+    )
+
+    def __init__(self, seq: int = 0) -> None:
+        self.seq = seq
+        self.kind: str | None = None
+        self.args: dict[str, Any] = {}
+        self.is_started = self.is_finished = False
+        self.result: dict[str, Any] = {}
+        self.start_offset = self.end_offset = 0
+        self.start: kinds.EffectStarted | None = None
+        self.processes: list[tuple[int, str]] = []
 
     def begin(self, event: kinds.EffectStarted) -> None:
         self.is_started = True
@@ -188,7 +192,7 @@ class RunHistory:
             setattr(self, name, _event(data[name], kind))
         for name in _PLAIN:
             check_type(data[name], getattr(self, name))
-            setattr(self, name, data[name])
+            setattr(self, name, own(data[name]))
         for name, kind in _RECORDS.items():
             setattr(self, name, from_data(kind, data[name]))
         self.progress = Progress.from_data(data["progress"])
@@ -211,7 +215,8 @@ class RunHistory:
 
     def add(self, entry: kinds.Event | Damage) -> None:
         """The next event, or the next damaged stretch."""
-        if isinstance(entry, Damage):
+        if entry.__class__ is Damage:
+            assert isinstance(entry, Damage)
             self.damage.append(entry)
             self.unsure.add(len(self.order))
             self.lines = entry.last_line
@@ -347,7 +352,11 @@ class RunHistory:
         return effect
 
     def _state(self, name: Any) -> StateHistory:
-        return self.states.setdefault(str(name), StateHistory())
+        name = str(name)
+        state = self.states.get(name)
+        if state is None:
+            state = self.states[name] = StateHistory()
+        return state
 
     def _leave_state(self, moment: float | None) -> None:
         if self.state is not None and self._entered is not None and moment is not None:

@@ -27,12 +27,17 @@ def to_data(record: LightRecord) -> list[Any]:
 
 def from_data(kind: type[R], data: list[Any]) -> R:
     """The record of that kind with these fields. Raises ValueError for values of other types."""
-    record, empty = kind(*data), kind(0)
+    record, empty = kind(*map(own, data)), kind(0)
     if len(data) != len(kind.field_names):
         raise ValueError(f"{len(data)} fields")
     for name in kind.field_names:
         check_type(getattr(record, name), getattr(empty, name))
     return record
+
+
+def own(value: Any) -> Any:
+    """A copy of a dict or list, which the history changes; the checkpoint is read again."""
+    return value.copy() if type(value) in (dict, list) else value
 
 
 def check_type(value: Any, default: Any) -> None:

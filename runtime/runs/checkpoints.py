@@ -12,6 +12,7 @@ import zlib
 from ...ir.python_internals import import_module, suppress
 from ..host import clock
 from ..journal import journal as journals
+from ..journal.events import read_event
 from ..journal.journal import Journal, JournalError, seal
 from ..journal.run_folder import RunFolder
 
@@ -94,9 +95,16 @@ class Checkpoints:
             base = self._base if self._base is not None and self._base.is_whole else None
             history = self._history = found.RunHistory(base)
             self._folded = (0, 0) if base is None else (base.offset, base.lines)
-        read = import_module(f"{Journal.__module__.rpartition('.')[0]}.reader").read
-        for entry in () if self._is_damaged else read(journal.path, *self._folded):
-            history.add(entry)
+        line = self._folded[1]
+        recent = journal.take_recent(line)
+        if recent is not None:
+            for wire, offset in recent:
+                line += 1
+                history.add(read_event(wire, offset, line))
+        elif not self._is_damaged:
+            read = import_module(f"{Journal.__module__.rpartition('.')[0]}.reader").read
+            for entry in read(journal.path, *self._folded):
+                history.add(entry)
         self._folded = journal.size, journal.lines
         self._is_damaged = bool(history.damage)
         return None if self._is_damaged else history.to_data()

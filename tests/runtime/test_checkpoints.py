@@ -17,9 +17,10 @@ from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
 from llc.runtime.host import files
 from llc.runtime.host.effect_context import Context, Interrupt
-from llc.runtime.journal import journal
+from llc.runtime.journal import journal, reader
 from llc.runtime.journal.journal import Journal
 from llc.runtime.journal.run_folder import RunFolder
+from llc.runtime.journal.run_history import RunHistory
 from llc.runtime.launch import resume as launch_resume
 from llc.runtime.project import options
 from llc.runtime.project.load import load_image
@@ -285,3 +286,31 @@ def test_a_scripted_run_goes_on_with_its_script_where_it_was(
     assert fresh.monotonic() == 7.0
     (project / "world.yaml").write_text("rules:\n  - {state: work, output: b}\n")
     assert not load_world("world.yaml").restore(world.save())
+
+
+@pytest.mark.usefixtures("counting")
+def test_the_history_in_each_checkpoint_is_that_of_the_journal(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was folded from the file or from the events as they were written."""
+    fold = Checkpoints._fold
+    found: list[int] = []
+
+    def checked(self: Checkpoints, journal: Journal) -> dict[str, Any] | None:
+        data = fold(self, journal)
+        read = RunHistory.of(reader.read(journal.path)).to_data()
+        assert json.loads(json.dumps(data)) == json.loads(json.dumps(read))
+        found.append(journal.lines)
+        return data
+
+    monkeypatch.setattr(Checkpoints, "_fold", checked)
+    monkeypatch.setattr(checkpoints, "SPACE", 2048)
+    run = cut_run(Told(STEPS))
+    before = len(found)
+    assert before > 2
+    assert resume(run) == EXPECTED
+    assert len(found) > before
+    ended = RunFolder("", run.path.replace(".running", ".history"))
+    history = checkpoint_reader.history(ended)
+    assert history.end is not None
+    assert history.lines == found[-1]
