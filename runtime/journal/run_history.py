@@ -414,6 +414,11 @@ class RunHistory:
         last = self.damage[-1] if self.damage else None
         return last if last is not None and last.missing else None
 
+    def lines_before(self, offset: int) -> int:
+        """How many lines of the journal are before that byte; of a detailed history."""
+        first = 0 if self.checkpoint is None else self.checkpoint.lines
+        return next((event.line for event in reversed(self.events) if event.offset < offset), first)
+
     def notes_after(self, results: int) -> list[kinds.NoteEvent]:
         """The notes between result number `results` and the next one; of a detailed history."""
         begin = self.result_at[results - 1] if results else 0

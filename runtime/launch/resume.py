@@ -171,12 +171,15 @@ def _go_on(
         in_doubt.let_go()  # the new program asks for its own
     policies = in_doubt.settle()
     folder.check_room()
-    kept = folder.set_aside(position.cut) if position.cut is not None else None
+    cut, kept = position.cut, None
+    if cut is not None:
+        kept = folder.set_aside(cut)
     if kept is not None:
         command.warn(f"note: what was cut from the journal is kept in {kept}")
     if is_accepted:
         program_diff.keep(folder, image)
-    journal = folder.append_journal(lambda: timestamp(world.time()), history.lines)
+    lines = history.lines if cut is None else history.lines_before(cut)
+    journal = folder.append_journal(lambda: timestamp(world.time()), lines)
     parked = folder.parked
     active_ms = history.active_ms() + (parked.gap_ms if parked is not None else 0)
     journal.record(

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
+
+from llc.runtime.journal import reader
+from llc.runtime.journal.journal import Journal
+from llc.runtime.journal.run_history import RunHistory
+from llc.runtime.runs import checkpoints
+from llc.runtime.runs.checkpoints import Checkpoints
 
 from .__main__ import smallest
 from .disk import Disk, Node
@@ -34,6 +42,28 @@ def test_promises_hold(first: int) -> None:
 def test_past_failures(seed: int) -> None:
     simulation = simulate(seed)
     assert simulation.error is None, shown(simulation)
+
+
+def test_checkpoints_have_the_history_of_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After kills, cuts and resumes the history in each checkpoint is what reading the journal amounts to."""
+    fold = Checkpoints._fold
+    checked: list[int] = []
+    differing: list[str] = []
+
+    def compare(self: Checkpoints, journal: Journal) -> dict[str, Any] | None:
+        data = fold(self, journal)
+        expected = json.dumps(RunHistory.of(reader.read(journal.path)).to_data())
+        if data is not None and json.dumps(data) != expected:
+            differing.append(f"{json.dumps(data)}\n{expected}")
+        checked.append(journal.lines)
+        return data
+
+    monkeypatch.setattr(Checkpoints, "_fold", compare)
+    monkeypatch.setattr(checkpoints, "SPACE", 512)
+    for seed in range(40):
+        simulate(seed)
+    assert differing == []
+    assert len(checked) > 100
 
 
 def test_a_seed_is_one_history() -> None:
