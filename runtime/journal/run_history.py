@@ -215,8 +215,7 @@ class RunHistory:
 
     def add(self, entry: kinds.Event | Damage) -> None:
         """The next event, or the next damaged stretch."""
-        if entry.__class__ is Damage:
-            assert isinstance(entry, Damage)
+        if isinstance(entry, Damage):
             self.damage.append(entry)
             self.unsure.add(len(self.order))
             self.lines = entry.last_line
