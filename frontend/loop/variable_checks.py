@@ -340,7 +340,7 @@ class _Checker:
         help: str | None = f"add `capture: {name}` to a state with an action"
         self.comparisons += len(self.captures)
         if self.captures and self.comparisons <= MAX_COMPARISONS:
-            help = suggest(name, self.captures, "the loop captures")
+            help = suggest(name, sorted(self.captures), "the loop captures")
         is_error = variable.default is None and self.loop.checks == "early"
         severity = "error" if is_error else "warning"
         yield Diagnostic(

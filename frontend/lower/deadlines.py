@@ -65,7 +65,12 @@ def pass_deadlines(functions: Sequence[ir.Function], loops: Mapping[str, Calls])
             found.add(name)
             todo += within[name]
     timed = found & references.waiting
-    return [_Pass(function, timed, loops).function() for function in functions]
+    return [
+        _Pass(function, timed, loops).function()
+        if function.name in timed or not timed.isdisjoint(within[function.name])
+        else function
+        for function in functions
+    ]
 
 
 class _Pass:
@@ -83,8 +88,6 @@ class _Pass:
 
     def function(self) -> ir.Function:
         old = self.old
-        if not self.is_timed and not any(map(self._names_timed, old.states)):
-            return old
         states = [made for state in old.states for made in self._state(state)]
         captures, locals_ = old.captures, old.locals
         if self.is_timed:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from ...ir import nodes
-from ...ir.analysis import exit_targets, expressions, functions_named, slots_read
+from ...ir.analysis import exit_targets, functions_named, slots_read
+from ...ir.call_limits import References
 from ...ir.records import frozen
 
 # What the result of a command can tell: nothing, its output, or its output and exit code.
@@ -89,28 +90,12 @@ def unproven_successes(program: nodes.Program, tells: Tells) -> list[Unproven]:
 
 def _effects(program: nodes.Program) -> dict[str, frozenset[str]]:
     """The kinds of effects that each function performs, itself or in what it may call."""
-    own: dict[str, set[str]] = {}
-    named: dict[str, set[str]] = {}
-    for function in program.functions:
-        own[function.name] = {
-            state.exit.kind for state in function.states if isinstance(state.exit, nodes.Perform)
-        }
-        named[function.name] = {
-            name
-            for state in function.states
-            for part in (*state.body, state.exit)
-            for expr in expressions(part)
-            for name in functions_named(expr)
-        }
-    changed = True
-    while changed:
-        changed = False
-        for name, others in named.items():
-            more = set().union(*(own[other] for other in others)) - own[name]
-            if more:
-                own[name] |= more
-                changed = True
-    return {name: frozenset(kinds) for name, kinds in own.items()}
+    references = References(program.functions)
+    own = {function.name: {*references.performed(function.name)} for function in program.functions}
+    return {
+        name: frozenset(kinds.union(*(own[other] for other in references.reach([name]))))
+        for name, kinds in own.items()
+    }
 
 
 class _Loop:
@@ -149,10 +134,11 @@ class _Loop:
         if state.handler is not None:
             yield state.handler.target, facts.with_fresh(frozenset())  # a fault skips what would be stored
         fresh = set(facts.fresh)
-        for part in state.body:
-            if isinstance(part, nodes.Set):
-                (fresh.add if self._is_fresh(part.value, fresh, facts) else fresh.discard)(part.slot)
-        facts = facts.with_fresh(frozenset(fresh))
+        if fresh:
+            for part in state.body:
+                if isinstance(part, nodes.Set):
+                    (fresh.add if self._is_fresh(part.value, fresh, facts) else fresh.discard)(part.slot)
+            facts = facts.with_fresh(frozenset(fresh))
         exit = state.exit
         if isinstance(exit, nodes.Switch) and self._is_fresh(exit.subject, fresh, facts):
             for verdict, target in exit.cases:
