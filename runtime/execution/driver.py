@@ -257,8 +257,13 @@ class Driver:
                 if not self._takes_long(effect):
                     return effect, self._perform(effect)
                 self._queued.append(effect)
-            yield from self._perform_concurrently(self._begin_concurrent())
-            answered = yield from self._wait()
+            # One sync is for all that has happened by now: what has ended is taken before more begins.
+            message = self._effects.ready() if self._effects is not None and self._pool is None else None
+            if message is None:
+                yield from self._perform_concurrently(self._begin_concurrent())
+                answered = yield from self._wait()
+            else:
+                answered = self._take(*message)
             if answered is not None:
                 return answered
 

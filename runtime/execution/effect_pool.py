@@ -33,6 +33,8 @@ DONE, CUT, FAILED = "done", "cut", "failed"
 _LAST = (DONE, CUT, FAILED)
 # Parts of output that wait at most: an action that writes faster than it can be shown has to wait.
 _ROOM = 256
+# Messages that are taken without a wait before what is queued begins.
+_MOST_DRAINED = 64
 _TICK_SEQ = 0  # effects count from 1
 _FOREVER = float("inf")
 
@@ -203,6 +205,7 @@ class RunEffects:
         self._tick_at = _FOREVER
         self._taken = 0
         self._is_ending = False
+        self._drained = 0
         self.tick_within(TICK)
 
     @property
@@ -333,6 +336,15 @@ class RunEffects:
             self._pool.at(when, self, _TICK_SEQ, None)
 
     # --- waiting --------------------------------------------------------------------------------
+
+    def ready(self) -> Message | None:
+        """What has happened already, in a pool of its own; None too after so many that others must begin."""
+        self._interrupt.check()
+        self._drained += 1
+        found = self._pool.next() if self._drained <= _MOST_DRAINED else None
+        if found is None:
+            self._drained = 0
+        return None if found is None else found[1]
 
     def wait(self) -> Message | None:
         """What happens next, where nothing else is waited for. Raises `Interrupted` on a request to stop."""

@@ -328,3 +328,45 @@ def test_resuming_a_run_that_ended_at_once_repeats_its_order(project: Path) -> N
         assert sorted(again) == [str(n) for n in range(4) if n + 1 not in done], count
         end = [event for event in events(project) if event["event"] == "run_end"][-1]
         assert end["value"] == value, count
+
+
+class Prompt(World):
+    """Ends each action at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[int] = []
+
+    def beside(self) -> World:
+        return self
+
+    def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+        self.ended.append(effect.seq)
+        return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+
+def test_one_sync_is_for_all_that_has_happened(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 calls whose actions end while the disk is busy, the next actions begin together."""
+    image = Image.from_bytes(program([str(number) for number in range(64)]))
+    runs.make_running_folder("")
+    folder = RunFolder.create("", "each")
+    book = journal.Journal.create(folder.journal, lambda: "2024-01-15T10:30:00.000Z")
+    interrupt = Interrupt()
+    world = Prompt()
+    syncs = 0
+
+    def slow(fd: int) -> None:
+        nonlocal syncs
+        syncs += 1
+        # Long enough for what was begun to end: so many have started as have a result, or wait for this.
+        begun = len(seqs(project, "action_start")) - 64 if syncs > 1 else 0
+        wait_for(lambda: len(world.ended) >= begun)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(journal.files, "fdatasync", slow)
+    driver = Driver(Machine(image), world, book, folder, Display(), interrupt, jobs=64)
+    assert driver.run().status == "success"
+    book.close()
+    interrupt.close()
+    assert len(world.ended) == 128
+    assert syncs <= 16  # two rounds; without it 64 for each
