@@ -360,6 +360,9 @@ class ProgressDisplay(ProgressLines, Display):
             text = f"Loop ended by an error: {state} {facts}"
         self._line("")
         self._line(text, style)
+        if outcome.terminated_by == "budget" and any(None in usage.values() for usage in self._usages or ()):
+            note = "a call that does not state what it used counts as all that is left of the budget"
+            self.notice(f"note: {note}; bound `calls` or `seconds` for such an agent")
 
 
 class ParallelDisplay(Display):

@@ -125,6 +125,12 @@ def report(**fields: Any) -> str:
         ("echo 'cannot start' >&2; exit 3", "failed-exit", "exit code 3: cannot start"),
         ('echo \'{"type": "system", "subtype": "init"}\'', "no-result", "without a result"),
         ("", "no-result", "it wrote nothing; check it with `llc doctor`"),
+        (report(num_turns=0, result="ok"), "no-work", "did no work: ok; write the action as a prompt"),
+        (
+            """echo '{"type": "system", "subtype": "init"}'; yes $(printf %01000d 0)""",
+            "agent-failed",
+            "it wrote more than 16 MiB of lines that are no events, and was stopped; see `llc logs -v`",
+        ),
         ('printf \'{"type": "assi\'', "no-result", "its output ends in the middle"),
     ],
 )

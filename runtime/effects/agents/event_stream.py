@@ -19,6 +19,8 @@ from ...project.agent_schema import AgentSpec, CostRule, ErrorRule, EventRule, R
 
 # A longer line is passed over. A tool's whole result may stand in one.
 LONGEST_LINE = 64 << 20
+# Characters of lines that are no events, after which an agent of events is stopped.
+MOST_WORDS = 16 << 20
 # Characters of what the agent said that are kept, in case there is no result in the end.
 _KEPT = 1 << 20
 # Characters of a line that is shown, of a text in a record, and of a text that an expression searches.
@@ -62,6 +64,7 @@ class EventStream:
         self._parts: list[str] = []
         self._size = 0
         self._is_skipping = False
+        self._words_size = 0
         self._said: deque[str] = deque()
         self._said_size = 0
         self._last_said = ""
@@ -129,6 +132,15 @@ class EventStream:
             self.take(event)
         else:
             self._say(line)
+            self._bound_words(len(line))
+
+    def _bound_words(self, size: int) -> None:
+        """Stop an agent of events that writes other lines without end: no time-out of idleness would."""
+        self._words_size += size
+        if self.is_stream and self._words_size > MOST_WORDS and not self.must_stop:
+            said = f"it wrote more than {MOST_WORDS >> 20} MiB of lines that are no events, and was stopped"
+            self.error = StreamError("", f"{said}; see `llc logs -v` for what it wrote", None)
+            self.must_stop = True
 
     # --- events -----------------------------------------------------------------------------------
 

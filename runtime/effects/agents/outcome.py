@@ -119,7 +119,15 @@ def _read_stream(result: dict[str, Any], agent: AgentSpec, stream: EventStream, 
         _lacks(result, f"the agent ended without a result: {why}")
     elif stream.turns == 0 or (stream.turns is None and stream.counts_turns and not stream.has_answer):
         said = " ".join(stream.answer.split())[:_TOLD]
-        _fail(result, agent, "no-work", f"the agent did no work: {said or 'it took no turn'}", None, None)
+        help = "write the action as a prompt that asks it to do something"
+        _fail(
+            result,
+            agent,
+            "no-work",
+            f"the agent did no work: {said or 'it took no turn'}; {help}",
+            None,
+            None,
+        )
 
 
 def _recognise(agent: AgentSpec, text: str, status: int | None, exit_code: int) -> KnownError | None:
