@@ -117,8 +117,8 @@ def as_text(found: dict[str, Any], screen: Screen) -> str:
         account, until = printable(row["account"]), seconds(row["until"]) or 0
         state = f"until {_local(until)}"
         if row["run"] is not None or until <= now:
-            state = "until the next agent has worked"
-        text += f"no agent of the account {account} is started {state}: {printable(row['reason'])}\n"
+            state = "until the next call has worked"
+        text += f"no call of the account {account} starts {state}: {printable(row['reason'])}\n"
         text += f"  to start one all the same: llc budget close account:{account}\n"
     if "days" in found:
         text += "\n" + _days(found["days"], screen)
