@@ -36,6 +36,7 @@ SECTIONS = {
     "context": ("context", "section"),
     "reports": ("reports", "section"),
     "programs": ("programs", "section"),
+    "general": ("general", "section"),
     "many": ("many", "section"),
 }
 # The same beside other people's programs, which are installed for it: only when it is asked for.

@@ -36,6 +36,7 @@ class Sizes:
     report_rounds: int = 3
     program_rounds: int = 9
     program_part: int = 1
+    general_rounds: int = 5
     many_runs: int = 1_000
     many_seconds: float = 30
     many_waits: float = 1
@@ -85,6 +86,7 @@ TINY = Sizes(
     report_rounds=1,
     program_rounds=1,
     program_part=1000,
+    general_rounds=1,
     many_runs=10,
     many_seconds=1,
     many_waits=0.1,

@@ -1,0 +1,71 @@
+"""Programs of different kinds that no pass was written for: the first run of a process, and a warm one.
+
+A first run has an image of its own: what gets hot is translated in it. Its fourth run is the warm one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import perf_counter
+
+from general_programs import FROZEN
+from measure import middle, ratios
+from place import Place
+from programs import image_of, result
+from report import TIMES, Row, Section, row
+from sizes import Sizes
+
+# What the twins' sizes mean: up to this a depth, of which little is taken off; above it a number of items.
+_DEPTH = 20
+# Runs between the first and the warm one: what is not hot in one run may get hot over several.
+_WARMING = 2
+
+
+def section(place: Place, sizes: Sizes) -> Section:
+    found = Section(
+        name="general",
+        title="General programs",
+        about=(
+            "Twenty programs of different kinds, chosen before any work on their speed, against idiomatic "
+            "Python with the same answer. A first run translates what gets hot; Python's twin is compiled."
+        ),
+    )
+    means: dict[str, list[float]] = {"first": [], "warm": []}
+    for name, (text, twin, whole) in FROZEN.items():
+        size = size_of(whole, sizes)
+        turns: dict[str, list[float]] = {"first": [], "warm": [], "twin": []}
+        for _ in range(sizes.general_rounds):
+            image = image_of(text, size)
+            seconds, answer = _timed(lambda image=image: result(image, "auto"))  # type: ignore[misc]
+            turns["first"].append(seconds)
+            for _ in range(_WARMING):
+                result(image, "auto")
+            seconds, again = _timed(lambda image=image: result(image, "auto"))  # type: ignore[misc]
+            turns["warm"].append(seconds)
+            seconds, expected = _timed(lambda twin=twin, size=size: twin(size))  # type: ignore[misc]
+            turns["twin"].append(seconds)
+            if not answer == again == expected:
+                raise RuntimeError(f"{name}: the ways differ: {answer}, {again}, {expected}")
+        for turn, of_all in means.items():
+            of_all.append(middle(ratios(turns[turn], turns["twin"])))
+        found.add(
+            row(name, turns["warm"], peer=("Python", turns["twin"]), aim=2.5),
+            row(f"{name}, first run", turns["first"], peer=("Python", turns["twin"])),
+        )
+    for turn, aim in (("warm", 1.5), ("first", 4)):
+        figure = math.exp(sum(map(math.log, means[turn])) / len(means[turn]))
+        what = f"all of them, {turn}, geometric mean of the ratios"
+        found.add(Row(what=what, unit=TIMES, figure=figure, aim=aim, aim_is_absolute=True))
+    return found
+
+
+def size_of(whole: int, sizes: Sizes) -> int:
+    """How much of a program's whole work is done."""
+    return whole if sizes.program_part == 1 else whole - 4 if whole <= _DEPTH else min(whole, 30)
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, object]:
+    begun = perf_counter()
+    answer = work()
+    return perf_counter() - begun, answer
