@@ -379,10 +379,14 @@ def test_logs_follow_a_run_to_its_end(project: Path) -> None:
     start()
     command = [sys.executable, "-m", "llc", "logs", "talks", "-f"]
     follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    time.sleep(0.7)
+    assert follower.stdout is not None
+    seen = ""
+    while "partial" not in seen:  # it follows now
+        line = follower.stdout.readline()
+        assert line, seen
+        seen += line
     (project / "go").touch()
-    shown, _ = follower.communicate(timeout=30)
-    assert "partial" in shown
+    shown, _ = follower.communicate(timeout=60)
     assert shown.splitlines()[-1].endswith("s)")
     assert "run ends: success" in shown.splitlines()[-1]
 
