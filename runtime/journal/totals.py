@@ -91,8 +91,8 @@ class Used(LightRecord):
         return usd, tokens
 
     def as_usage(self) -> dict[str, Any]:
-        """The sum as the usage of one result, empty without a call; None for what a result does not say."""
-        if not (self.calls or self.tokens or self.usd):
+        """The sum as the usage of one result, empty if none has any; None for what a result does not say."""
+        if not (self.tokens or self.usd or self.unpriced or self.is_uncounted):
             return {}
         usd, tokens = None if self.unpriced else self.usd, None if self.is_uncounted else self.tokens
         return {"usd": usd, "tokens": tokens}
