@@ -263,7 +263,7 @@ def is_waiting(journal: Path) -> bool:
     ("retry_after", "seconds"),
     [
         ("3600", 3600),
-        (email.utils.formatdate(time.time() + 3600, usegmt=True), 3600),
+        ("a date", 3600),
         ("20", None),
         ("-5", None),
         ("", None),
@@ -277,6 +277,8 @@ def is_waiting(journal: Path) -> bool:
 )
 def test_when_a_limit_of_a_model_is_a_quota(retry_after: str, seconds: int | None) -> None:
     """Where the service says that it takes longer than its client waits."""
+    if retry_after == "a date":
+        retry_after = email.utils.formatdate(time.time() + 3600, usegmt=True)
     found = provider.quota_of(limited(anthropic, None, {"retry-after": retry_after}))
     if seconds is None:
         assert found == {}
