@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from typing import Any
 
 from ...ir.diagnostics import suggest
@@ -53,16 +52,16 @@ def write(path: str, data: bytes) -> None:
         raise Failure("cannot-write", error.message) from None
 
 
-def open_file(path: str) -> None:
-    """Show a file in the user's browser. Raises UserError where that is not possible."""
+def open_page(address: str) -> None:
+    """Show a file or a URL in the user's browser. Raises UserError where that is not possible."""
     browser = environment.environ.get("BROWSER", "").split(":")[0]
     program = browser or next((name for name in _OPENERS if environment.which(name)), None)
-    help = f"open it yourself: {os.path.abspath(path)}"
+    help = f"open it yourself: {address}"
     if program is None:
         raise Failure("cannot-open", "no program to open a page is installed", help)
     try:
         processes.Popen(
-            [program, os.path.abspath(path)],
+            [program, address],
             stdin=processes.DEVNULL,
             stdout=processes.DEVNULL,
             stderr=processes.DEVNULL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import resource
 import signal
 import socket
@@ -42,9 +43,13 @@ states:
 class Server:
     """A server in a process of its own. address: as it was printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str, **variables: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "llc", "ui"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "llc", "ui", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **variables},
         )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
@@ -106,6 +111,36 @@ def run(server: Server) -> str:
     until(lambda: server.data("/api/questions"))
     name: str = server.data("/api/runs")["running"][0]["run"]
     return name
+
+
+def test_the_page_is_opened_without_its_token_in_the_words_of_a_command(place: Path) -> None:
+    """`--open` gives a browser a private file that leads to the address, and removes it at the end."""
+    browser = place / "browser"
+    browser.write_text(
+        f'#!/bin/sh\nstat -c %a "$1" > {place}/mode\ncp "$1" {place}/entrance\necho "$1" > {place}/asked\n'
+    )
+    browser.chmod(0o755)
+    found = Server("--open", BROWSER=str(browser))
+    try:
+        asked = until(lambda: (place / "asked").exists() and (place / "asked").read_text().strip())
+        assert found.token not in asked
+        assert (place / "mode").read_text() == "600\n"
+        assert found.address in (place / "entrance").read_text()
+    finally:
+        found.process.send_signal(signal.SIGINT)
+        found.process.communicate()
+    assert not Path(asked).exists()
+
+
+def test_without_a_browser_the_page_is_served_all_the_same(place: Path) -> None:
+    found = Server("--open", BROWSER=str(place / "none"))
+    try:
+        assert found.ask("GET", "/api/runs")[0] == 200
+    finally:
+        found.process.send_signal(signal.SIGINT)
+        _, errors = found.process.communicate()
+    assert "could not be started" in errors
+    assert "open the address yourself" in errors
 
 
 def test_without_the_token_nothing_is_shown(server: Server) -> None:

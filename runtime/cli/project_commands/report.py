@@ -52,5 +52,5 @@ def report(
     commands.write(path, data)
     write(os.path.relpath(path, here or ".") + "\n")
     if open_:
-        commands.open_file(path)
+        commands.open_page(os.path.abspath(path))
     return EXIT_OK

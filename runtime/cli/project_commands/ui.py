@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from functools import partial
 from typing import Annotated
 
-from ...host.errors import EXIT_OK
+from ...host import files
+from ...host.errors import EXIT_OK, UserError
 from ...ui import server
 from .. import parameters as cli
 from .. import verbs
-from ..output import write
+from ..output import warn, write
 
 
 def ui(
@@ -18,6 +20,7 @@ def ui(
         cli.Count,
         cli.option("--port", "N", "The port to listen on (default: a free one).", least=1, most=65535),
     ] = None,
+    open_: Annotated[bool, cli.option("--open", "", "Open the page in a browser.")] = False,
     db: cli.RunsDatabase = None,
 ) -> int:
     """Show the runs of this project in a browser; Ctrl-C ends it.
@@ -27,13 +30,29 @@ def ui(
 
     Examples:
         llc ui
+        llc ui --open
         llc ui --port 8020
     """
+    entrance = ""
 
     def ready(address: str) -> None:
+        nonlocal entrance
         write(f"{address}\n")
         sys.stdout.flush()
+        if open_:
+            # The words of a command are visible to other users, so the browser gets the token from a file.
+            handle, entrance = files.mkstemp(".html", "llc-ui-")
+            with files.open(handle, "w") as file:
+                file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n')
+            try:
+                verbs.load("report.commands:open_page", 2)(entrance)
+            except UserError as error:
+                warn(f"warning: {error.message}; open the address yourself")
 
     stop = partial(verbs.load("database.requests:ask_to_stop", 2), db) if db is not None else None
-    server.serve(port or 0, ready, stop)
+    try:
+        server.serve(port or 0, ready, stop)
+    finally:
+        with contextlib.suppress(OSError):
+            files.unlink(entrance)
     return EXIT_OK
