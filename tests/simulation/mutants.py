@@ -251,12 +251,6 @@ from (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share) as 
 from (select 1 from runs where id = %(run)s for share) as mine
 """,
     ),
-    "epoch-kept": (
-        "a claim does not raise the epoch",
-        "runtime/database/claims.py",
-        "update runs set owner = %(owner)s, epoch = epoch + 1, status = 'running'",
-        "update runs set owner = %(owner)s, status = 'running'",
-    ),
     "position-unchecked": (
         "an append need not be at the end",
         "runtime/database/stored_run.py",
@@ -268,18 +262,6 @@ from (select 1 from runs where id = %(run)s for share) as mine
         "runtime/database/stored_run.py",
         "        if self._unsent:\n",
         "        if len(self._unsent) > 4:\n",
-    ),
-    "living-dead": (
-        "a living owner counts as dead",
-        "runtime/database/claims.py",
-        "    if before is not None and not is_dead(connection, before):\n",
-        "    if False:\n",
-    ),
-    "lock-trusted": (
-        "a free lock proves a death also after a restart of the server",
-        "runtime/database/owner.py",
-        "  or (server_start = pg_postmaster_start_time() and pg_try_advisory_xact_lock(lock_key))\n",
-        "  or pg_try_advisory_xact_lock(lock_key)\n",
     ),
     "not-buried": (
         "the runs of a dead worker stay with it",
