@@ -1,1 +1,1 @@
-"""Making loops: by questions, from a description, words pinned to what a model made of them."""
+"""Making loops: by questions, from a description, words pinned to what a model made; rewriting files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ...project import format_files
+from ...authoring import format_files
 from .. import parameters as cli
 from ..output import show, write, write_data
 

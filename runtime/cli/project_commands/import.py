@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+from ...authoring import import_files
+from ...authoring.format_files import difference
 from ...host.errors import UserError
 from ...host.screen import Screen
-from ...project import import_files
-from ...project.format_files import difference
 from .. import parameters as cli
 from ..output import write_data, write_json
 
