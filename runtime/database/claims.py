@@ -19,7 +19,7 @@ from ..runs.locks import overlap
 from . import segments
 from .connection import Connection
 from .owner import bury, is_dead
-from .stored_run import WORKSPACE
+from .stored_run import WORKSPACE, Fenced
 
 _GATE = "select pg_advisory_xact_lock(hashtextextended('llc project ' || %s, 0))"
 _INSERT = """
@@ -110,6 +110,7 @@ def create(connection: Connection, run: NewRun, owner: str) -> int | Busy | None
     try:
         with connection.transaction():
             connection.execute(_GATE, [run.project])
+            _refuse_dead(connection, run.id, owner)
             if connection.execute(_INSERT, values).rowcount != 1:
                 known = connection.execute("select owner, epoch from runs where id = %s", [run.id]).fetchone()
                 # A repeated attempt after a lost connection finds its own run.
@@ -124,6 +125,13 @@ def create(connection: Connection, run: NewRun, owner: str) -> int | Busy | None
             return came
     except _Rollback as rolled:
         return rolled.busy
+
+
+def _refuse_dead(connection: Connection, run_id: str, owner: str) -> None:
+    """Nothing is claimed by an owner that was suspended and declared dead: nobody would bury it again."""
+    row = connection.execute("select state from workers where id = %s for share", [owner]).fetchone()
+    if row is not None and row[0] == "dead":
+        raise Fenced(run_id)
 
 
 class _Rollback(Exception):
@@ -144,6 +152,7 @@ def claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str |
         if row is None:
             return None
         connection.execute(_GATE, [row[0]])
+        _refuse_dead(connection, run_id, owner)
         return _claim(connection, run_id, owner)
 
 

@@ -31,6 +31,13 @@ SCHEMA = "llc"
 PATIENCE_S = 10
 # First and longest pause in seconds before a lost connection is opened again.
 _PAUSES = 0.05, 1.0
+# Seconds after which the server ends a session that is silent within a transaction: a process that is
+# suspended there would hold its locks.
+SILENCE_S = 15
+_SETTINGS = (
+    "select set_config('search_path', %s, false), "
+    "set_config('idle_in_transaction_session_timeout', %s, false)"
+)
 _PREFIXES = "postgresql://", "postgres://"
 
 
@@ -112,7 +119,7 @@ def connect(address: Address) -> Connection:
     except (psycopg.Error, ValueError) as error:
         raise UserError("bad-option", f"the address of the database cannot be read: {_text(error)}") from None
     try:
-        connection.execute("select set_config('search_path', %s, false)", [address.schema])
+        connection.execute(_SETTINGS, [address.schema, f"{SILENCE_S}s"])
     except psycopg.Error as error:
         connection.close()
         raise Lost(address, _text(error)) from None
@@ -126,8 +133,14 @@ def connected(address: Address) -> Iterator[Connection]:
     try:
         with connection:
             yield connection
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+    except _lost_errors() as error:
         raise Lost(address, _text(error)) from None
+
+
+def _lost_errors() -> tuple[type[Exception], ...]:
+    """The errors after which a connection is gone, or a statement may be repeated."""
+    gone: type[Exception] = psycopg.errors.IdleInTransactionSessionTimeout
+    return psycopg.OperationalError, psycopg.InterfaceError, gone
 
 
 class Lost(Failure):
@@ -217,7 +230,7 @@ class Session:
                 return action(self._connection)
             except Lost as error:
                 lost = error
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            except _lost_errors() as error:
                 lost = Lost(self.address, _text(error))
             self.close()
             if self._is_over():

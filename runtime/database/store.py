@@ -78,6 +78,8 @@ class DatabaseStore:
         # For new runs: whether workers drive them, and what a worker must have.
         self.managed = False
         self.labels: Sequence[str] = ()
+        # What runs are after new claims; a process that drains returns also those that it is just taking.
+        self.status_after = "stopped"
         # Called for each outage of the database, with the reason.
         self.on_outage: Callable[[str], object] = lambda why: None
         # The claims of this process, by run.
@@ -152,6 +154,7 @@ class DatabaseStore:
 
     def _claimed(self, run: DatabaseRun) -> Claim:
         claim = self.claims[run.id] = Claim(run, lambda: self.claims.pop(run.id, None))
+        claim.status = self.status_after
         return claim
 
     def _create(self, new: NewRun, connection: Connection) -> int | Busy | None:

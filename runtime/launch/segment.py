@@ -244,6 +244,7 @@ class _Process:
         if self._is_stopped:
             self._scheduler.stop(self._run)
         if self._is_drained:
+            self._store.status_after = "queued"
             for claim in list(self._store.claims.values()):
                 claim.status = "queued"
             self._scheduler.drain()

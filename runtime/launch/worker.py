@@ -157,6 +157,7 @@ class Worker:
             self._stop(self._stops.pop())
         if self._drain_until is not None:
             self._engine.drain()
+            self._store.status_after = "queued"
             for claim in list(self._store.claims.values()):
                 claim.status = "queued"
             self._scheduler.drain()

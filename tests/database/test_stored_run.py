@@ -345,3 +345,46 @@ def test_a_lock_that_is_held_elsewhere_proves_nothing(database: str) -> None:
         assert not owner.is_dead(connection, one.id)
         postgres.until(lambda: not connection.execute(unproven).fetchone()[0])
     one.close()
+
+
+def test_an_owner_that_was_declared_dead_claims_nothing(store: DatabaseStore, other: DatabaseStore) -> None:
+    """It may not know yet; nobody would bury it a second time."""
+    run, claim = begin(other, ("src",))
+    claim.close()
+    with connect(store.address) as connection:
+        owner.bury(connection, store.owner.id)
+    with pytest.raises(Fenced):
+        take_over(store, run.id)
+    with pytest.raises(Fenced):
+        begin(store, ("docs",))
+    take_over(other, run.id)[1].close()
+
+
+def test_a_silent_transaction_loses_its_locks(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is suspended within a transaction holds up nobody for long."""
+    monkeypatch.setattr("llc.runtime.database.connection.SILENCE_S", 1)
+    silent, other = connect(Address.of(database)), connect(Address.of(database))
+    silent.execute("begin")
+    silent.execute("select pg_advisory_xact_lock(1)")
+    other.execute("select pg_advisory_lock(1)")  # waits until the server has ended the first one
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        silent.execute("select 1")
+    other.close()
+    # Once it goes on, it begins again.
+    attempts = []
+
+    def once(connection: Any) -> None:
+        attempts.append(connection)
+        with connection.transaction():
+            connection.execute("select 1")
+            if len(attempts) == 1:
+                with connect(Address.of(database)) as watcher:
+                    gone = "select 1 from pg_stat_activity where pid = %s"
+                    pid = connection.info.backend_pid
+                    postgres.until(lambda: watcher.execute(gone, [pid]).fetchone() is None)
+            connection.execute("select 1")
+
+    session = Session(Address.of(database))
+    session.do(once)
+    session.close()
+    assert len(attempts) == 2

@@ -14,7 +14,6 @@ from typing import Any
 
 import postgres
 
-from llc.runtime.database import requests
 from llc.runtime.database.connection import Address, Connection, Session
 from llc.runtime.database.segments import QUEUE
 from llc.runtime.database.store import open_store
@@ -159,8 +158,8 @@ class ClusterSimulation(Simulation):
             self._check_told(run)
             run.used |= {action.key for action in run.actions}
             run.is_over = not self.faults
-        elif state[1] == "stopped" and not busy:
-            self._go(run, "resume", self._resume)
+        elif state[1] == "stopped":
+            raise self._fails(f"{run.name} has stopped, which nobody asked for: {state[2]}")
 
     def _supervise(self) -> None:
         workers = [process for process in self.scheduler.living() if "worker" in process.about]
@@ -207,10 +206,6 @@ class ClusterSimulation(Simulation):
             self._submitted.add(run.name)
         finally:
             store.close()
-        return 0
-
-    def _resume(self, process: Process, run: Wanted) -> int:
-        requests.resume(URL, run.name)
         return 0
 
     def _work(self, process: Process) -> int:

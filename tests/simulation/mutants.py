@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 # How many histories are simulated at most with one change.
 HISTORIES = 1500
-DATABASE_HISTORIES = 150
+DATABASE_HISTORIES = 400
 ROOT = Path(__file__).resolve().parents[2]
 
 # Name: what is wrong then; file; text; text instead.
@@ -299,12 +299,6 @@ from (select 1 from runs where id = %(run)s for share) as mine
         "            return found is not None and tuple(found) == (len(data), self.epoch, data)\n",
         "            return False\n",
     ),
-    "creation-repeated": (
-        "a creation whose answer was lost is taken for another run's",
-        "runtime/database/claims.py",
-        "                return known[1] if known is not None and known[0] == owner else None\n",
-        "                return None\n",
-    ),
     "scopes-shared": (
         "runs with the same paths work side by side",
         "runtime/database/claims.py",
@@ -314,8 +308,8 @@ from (select 1 from runs where id = %(run)s for share) as mine
     "lost-connection": (
         "a connection that is lost ends the worker",
         "runtime/database/connection.py",
-        "(psycopg.OperationalError, psycopg.InterfaceError) as error:\n                lost =",
-        "psycopg.InterfaceError as error:\n                lost =",
+        "            except _lost_errors() as error:\n                lost =",
+        "            except psycopg.InterfaceError as error:\n                lost =",
     ),
 }
 

@@ -59,7 +59,7 @@ class SimulatedConnection(psycopg.Connection[Any]):
 
     def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
         if query.startswith("select set_config('search_path'"):
-            params = [f"sim, pg_catalog, {params[0]}"]
+            params = [f"sim, pg_catalog, {params[0]}", *params[1:]]
         elif query.startswith("set lock_timeout"):
             self.lock_timeout = float(query.split("'")[1].removesuffix("s"))
             return None
