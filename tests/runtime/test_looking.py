@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import time
@@ -378,15 +379,15 @@ def test_logs_follow_a_run_to_its_end(project: Path) -> None:
     """`-f` shows what comes, across the move to the history, and ends with the run."""
     start()
     command = [sys.executable, "-m", "llc", "logs", "talks", "-f"]
-    follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert follower.stdout is not None
-    seen = ""
-    while "partial" not in seen:  # it follows now
-        line = follower.stdout.readline()
-        assert line, seen
-        seen += line
+    shown = ""
+    while not shown:  # it follows now
+        assert select.select([follower.stdout], [], [], 60)[0]
+        shown = os.read(follower.stdout.fileno(), 100_000).decode()
     (project / "go").touch()
-    shown, _ = follower.communicate(timeout=60)
+    shown += follower.communicate(timeout=60)[0].decode()
+    assert "partial" in shown
     assert shown.splitlines()[-1].endswith("s)")
     assert "run ends: success" in shown.splitlines()[-1]
 
