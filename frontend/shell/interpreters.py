@@ -279,19 +279,15 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     """
     if is_array:
         return IN_SUBSCRIPT if re.match(r"\[[^\]]*\Z", prefix) else None
-    assignment = ASSIGNMENT.match(prefix)
     if is_first:
-        if _SUBSCRIPT.match(prefix):
-            return IN_SUBSCRIPT
-        return None if assignment is not None else COMMAND
+        return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else None
     at = _command(words)
+    assignment = ASSIGNMENT.match(prefix)
     if assignment is not None and at == len(words):  # behind `env`
         name = re.split(r"\W", assignment[0])[0]
         return AS_NUMBER if name == "PS4" else name_runner("", name)
     if "env" in map(program_of, words) and _is_code(READERS["env"], words[1:], prefix):
         return reading("env", READERS["env"])
-    if at == len(words):
-        return COMMAND
     if _name(words, at) == "sqlite3" and _operands(words[at + 1 :], _SCRIPT_OPTIONS):
         return reading("sqlite3", READERS["sqlite3"])
     hazard = _builtin(_name(words, at), words[at + 1 :], prefix)

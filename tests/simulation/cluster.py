@@ -27,6 +27,7 @@ from llc.runtime.launch.run import start
 from llc.runtime.launch.stop_signals import StopSignals
 from llc.runtime.launch.submission import Submission
 from llc.runtime.launch.worker import Worker
+from llc.runtime.ledger import database as ledgers
 from llc.runtime.project.options import Values
 
 from .scheduler import Killed, Process
@@ -341,12 +342,14 @@ class ClusterSimulation(Simulation):
 @contextmanager
 def installed(server: Server) -> Iterator[None]:
     """Inside `simulation.installed`: llc uses this server, and workers the simulated queue."""
+    shared = ledgers.shared  # workers change it
     before, worker.Engine = worker.Engine, Queue  # type: ignore[assignment,misc]
     try:
         with server.installed():
             yield
     finally:
         worker.Engine = before  # type: ignore[misc]
+        ledgers.shared = shared
 
 
 @contextmanager

@@ -232,14 +232,15 @@ class Server:
             return
         if pgconn.transaction_status != TransactionStatus.IDLE:
             pgconn.exec_(b"rollback")
-        pgconn.exec_(b"discard all")
+        if pgconn.status == 0:
+            pgconn.exec_(b"discard all")
         if pgconn.transaction_status == TransactionStatus.IDLE and pgconn.status == 0:
             self._idle.append(pgconn)
         else:
             self._finish(pgconn)
 
     def _finish(self, pgconn: PGconn) -> None:
-        pid = pgconn.backend_pid
+        pid = pgconn.backend_pid if pgconn.status == 0 else 0
         pgconn.finish()
         # The process that wrote the statement is gone; what waits for a lock would be performed later.
         self.admin.execute("select pg_terminate_backend(%s)", [pid])

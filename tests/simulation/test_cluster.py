@@ -10,9 +10,9 @@ from .cluster import clustered
 from .simulation import Simulation, installed
 from .test_simulation import shown
 
-# Seeds with which a defect was found: a statement whose answer was lost, a segment taken by a dead worker, a
-# connection lost during a request, a segment given out twice. `mutants.py` has each defect.
-PAST = (28, 33, 48, 72)
+# Seeds with which a defect shows: a segment whose answer was lost, one taken by a dead worker, one given out
+# twice. `mutants.py` has each defect.
+PAST = (25, 33, 144)
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,3 @@ def test_promises_hold(seed: int, simulate: object) -> None:
     """Workers and clients killed, frozen, cut off; the server restarted, answers lost: each run ends."""
     simulation: Simulation = simulate(seed, None)  # type: ignore[operator]
     assert simulation.error is None, shown(simulation, " --database")
-
-
-def test_a_seed_is_one_history(simulate: object) -> None:
-    first, second = simulate(3, None), simulate(3, None)  # type: ignore[operator]
-    assert first.trace == second.trace
