@@ -62,7 +62,13 @@ def send(connection: Any, data: bytes, handles: Sequence[int]) -> None:
 
 def receive(connection: Any, count: int) -> tuple[bytes, list[int]]:
     """A message and its handles. Raises OSError, and ValueError where there are fewer than `count`."""
-    data, ancillary, _, _ = connection.recvmsg(LARGEST * 2, 4 * 32, of_socket("MSG_CMSG_CLOEXEC"))
+    size, space, flags = LARGEST * 2, 4 * 32, of_socket("MSG_CMSG_CLOEXEC")
+    try:
+        data, ancillary, _, _ = connection.recvmsg(size, space, flags)
+    except ConnectionResetError:
+        # The other process has died and had not read all of ours. The system says so first, and once;
+        # what it had sent before is still to be read.
+        data, ancillary, _, _ = connection.recvmsg(size, space, flags)
     handles = [
         int.from_bytes(packed[at : at + 4], sys.byteorder)
         for _, _, packed in ancillary

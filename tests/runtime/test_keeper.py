@@ -110,6 +110,47 @@ def test_what_a_dead_driver_had_not_read(project: Path) -> None:
     assert (project / "said").read_text() == "one"
 
 
+def test_what_a_dead_driver_had_read(project: Path) -> None:
+    """The driver has told the keeper where the output is, and dies before it reads that the action has
+    ended: the system reports the death to the keeper before the message."""
+    (project / "start.py").write_text(
+        "import os, time\n"
+        "from llc.runtime.host import keeper_process\n"
+        "keeper = keeper_process._Keeper\n"
+        "exited = keeper.exited\n"
+        "def exited_early(self, action):\n"
+        "    exited(self, action)\n"
+        "    while os.getppid() == self.driver:\n"
+        "        time.sleep(0.01)\n"
+        "keeper.exited = exited_early\n"
+        "from llc.runtime.cli import entry; entry.main()"
+    )
+    write(project, "until test -e go; do sleep 0.02; done; printf %s one")
+    run = subprocess.Popen([sys.executable, "start.py", "run", "job", "-q"])
+    wait_for(lambda: has(project / "log", "begun") and b'"event":"process"' in journal(project))
+    keeper = keeper_of(run.pid)
+    assert keeper is not None
+    os.kill(keeper, signal.SIGSTOP)
+    (project / "go").touch()
+    wait_for(lambda: "one" in kept_files(run.pid))
+    (pid,) = re.findall(rb'"event":"process","seq":1,"pid":(\d+)', journal(project))
+    wait_for(lambda: not is_alive(int(pid)))
+    run.send_signal(signal.SIGSTOP)
+    os.kill(keeper, signal.SIGCONT)
+    wait_for(lambda: not Path(f"/proc/{int(pid)}").exists())
+    run.kill()
+    run.wait()
+    wait_for(lambda: list(running(project).glob("kept/*.json")))
+    assert llc("resume", "job").returncode == 0
+    assert (project / "said").read_text() == "one"
+
+
+def kept_files(keeper: int) -> list[str]:
+    """What the files without names hold that a process has open."""
+    handles = Path(f"/proc/{keeper}/fd").iterdir()
+    return [handle.read_text() for handle in handles if os.readlink(handle).endswith("(deleted)")]
+
+
 def running(project: Path) -> Path:
     (folder,) = project.glob(".loops/.running/job-*")
     return folder
