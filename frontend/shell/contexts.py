@@ -36,10 +36,12 @@ from .hazards import (
 from .heredocs import Heredoc
 from .interpreters import (
     AS_NUMBER,
+    COMMAND,
     condition_reader,
     input_reader,
     is_evaluated,
     name_runner,
+    names_command,
     reader_of,
 )
 from .taint import tainted_places
@@ -104,6 +106,8 @@ class _Reader:
         self.nesting = Nesting(self.judge_test)
         self.heredocs: list[Heredoc] = []
         self.is_in_heredoc = False
+        # The last value that names a command, and the words of that command.
+        self.name: tuple[int, list[str] | None] = 0, None
         self.at = 0
 
     def read(self) -> None:
@@ -136,6 +140,10 @@ class _Reader:
         """A variable at `at`; notes its place and makes it part of the word under way."""
         frame = self.nesting.words
         if self.data[at]:
+            name, words = self.name
+            if words is not None and any(each.words is words for each in self.nesting.stack):
+                # The name may be `eval`, even where its characters are checked.
+                self.places[name] = attrs.evolve(self.places[name], hazard=attrs.evolve(COMMAND, plain=None))
             if self.is_in_heredoc:
                 self.refuse(at, IN_HEREDOC_COMMAND)
             elif frame.redirect in (">&", "<&"):
@@ -148,6 +156,11 @@ class _Reader:
             else:
                 is_array = frame.kind == "array"
                 hazard = reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
+                if hazard is None and not is_array:
+                    rest = self.text[at + 1 : at + 2]
+                    if names_command(frame.words, frame.word, rest, is_first=frame.command):
+                        hazard = COMMAND
+                        self.name = at, frame.words
                 self.places[at] = Place(quoting, hazard)
                 self.judge_assignment(frame, at)
         frame.add(HOLE)

@@ -187,6 +187,8 @@ class Nesting:
         frame.name = ""
         if not is_body:
             frame.command = word == "do"
+            if word == "in":
+                frame.words.append("for")  # what follows is a list of words
         elif not self._reserved_word(frame, word):
             raise Unsure("a `function` without a body")
 

@@ -165,7 +165,21 @@ _MAKE_INPUT = late_pattern(r"(?:^|\s)(?:-\w*f|--(?:make)?file)[ =]?(?:-|/dev/std
 _COMMAND_INPUT = words_of("parallel at batch vim vi ex ed gdb tclsh expect sqlite3")
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
-PREFIXES = frozenset({"command", "builtin", "sudo", "env", "nohup", "nice", "exec", "time", "timeout"})
+# Programs that run the command behind their options, and the options that take an argument.
+_NO_OPTION = late_pattern(r"(?!)")
+PREFIXES: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(("builtin", "nohup", "setsid"), _NO_OPTION),
+    **dict.fromkeys(("sudo", "doas"), late_pattern(r"-[A-Za-z]*[CDghpRrTtUu]|--(?:user|group|chdir|host)")),
+    "command": late_pattern(r"-p?[vV]"),  # these tell about a command and run none
+    "env": late_pattern(r"-[A-Za-z0]*[uC]|--(?:unset|chdir)"),
+    "exec": late_pattern(r"-[cl]*a"),
+    "nice": late_pattern(r"-n|--adjustment"),
+    "time": late_pattern(r"-[A-Za-z]*[of]|--(?:output|format)"),
+    "timeout": late_pattern(r"-[ks]|--(?:kill-after|signal)"),
+    "ionice": late_pattern(r"-[cnpPu]|--(?:class|classdata)"),
+    "stdbuf": late_pattern(r"-[ioe]|--(?:input|output|error)"),
+}
+_XARGS_OPTIONS = late_pattern(r"-[0rtpx]*[adEILnPs]")
 ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
 
@@ -236,9 +250,8 @@ _UNKNOWN = Reader(
 EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _COMMAND_INPUT | _NAME_TAKERS | DECLARERS
 EVALUATORS |= words_of("eval trap let [[ read watch compgen complete source . bind fc enable hash -v -R")
 # Programs that run the command in their arguments.
-RUNNERS = PREFIXES | words_of(
-    "xargs find parallel docker podman kubectl chroot setsid stdbuf doas nsenter unshare strace ionice "
-    "taskset busybox script"
+RUNNERS = frozenset(PREFIXES) | words_of(
+    "xargs find parallel docker podman kubectl chroot nsenter unshare strace taskset busybox script"
 )
 EVALUATORS |= RUNNERS
 
@@ -254,21 +267,50 @@ def program_of(word: str) -> str:
     return re.sub(r"(?<=[^0-9.])[0-9.]+\Z", "", word.rsplit("/", 1)[-1])
 
 
-def is_time(word: str) -> bool:
-    """Whether a word is a number or duration, as `timeout` and `nice` take them before the command."""
-    return word[:1].isdigit() and word.rstrip("smhd").replace(".", "").isdigit()
+def command_at(words: Sequence[str]) -> int:
+    """The index of the word that names the command, behind assignments and words such as `sudo`.
 
-
-def _command(words: Sequence[str]) -> int:
-    """The index of the word that names the command, behind words such as `command` and `sudo`."""
+    Without such a word it is the number of words if the next word is that name, and more if the next word is
+    the argument of an option.
+    """
+    prefix = ""
+    is_argument = is_duration = False
     for index, word in enumerate(words):
-        if word not in PREFIXES and not word.startswith("-") and "=" not in word and not is_time(word):
+        if is_argument:
+            is_argument = False
+        elif word in PREFIXES:
+            prefix = word
+            is_duration = word == "timeout"
+        elif word.startswith("-") and (prefix or not index):
+            is_argument = prefix != "" and PREFIXES[prefix].fullmatch(word) is not None
+        elif is_duration:
+            is_duration = False
+        elif not ASSIGNMENT.match(word) and not (prefix == "env" and "=" in word):
             return index
-    return len(words)
+    return len(words) + (is_argument or is_duration)
 
 
 def _name(words: Sequence[str], at: int) -> str:
     return words[at] if at < len(words) else ""
+
+
+def names_command(words: Sequence[str], prefix: str, rest: str, *, is_first: bool) -> bool:
+    """Whether a variable is all or part of the name of a command, and could make it any command.
+
+    prefix: its word before it; rest: the text behind it. A name with a fixed `/` is that of a file, as it is
+    in `sh FILE`, and no builtin.
+    """
+    if "/" in prefix or rest.startswith("/") or ASSIGNMENT.match(prefix):
+        return False
+    at = command_at(words)
+    if is_first or at >= len(words):
+        return is_first or (at == len(words) > 0)
+    match program_of(words[at]):
+        case "xargs":
+            return not _operands(words[at + 1 :], _XARGS_OPTIONS) and not prefix.startswith("-")
+        case "find":
+            return words[-1] in ("-exec", "-execdir", "-ok", "-okdir")
+    return False
 
 
 def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
@@ -281,9 +323,9 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
         return IN_SUBSCRIPT if re.match(r"\[[^\]]*\Z", prefix) else None
     if is_first:
         return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else None
-    at = _command(words)
+    at = command_at(words)
     assignment = ASSIGNMENT.match(prefix)
-    if assignment is not None and at == len(words):  # behind `env`
+    if assignment is not None and at >= len(words):  # behind `env`
         name = re.split(r"\W", assignment[0])[0]
         return AS_NUMBER if name == "PS4" else name_runner("", name)
     if "env" in map(program_of, words) and _is_code(READERS["env"], words[1:], prefix):
@@ -446,7 +488,7 @@ def condition_reader(words: Sequence[str]) -> Hazard | None:
 
 def input_reader(words: Sequence[str]) -> Hazard | None:
     """The hazard of a variable in a here-document or here-string of a command; None if there is none."""
-    at = _command(words)
+    at = command_at(words)
     for index in range(at, len(words)) if words and program_of(words[0]) in RUNNERS else (at,):
         hazard = _input_reader(_name(words, index), words[index + 1 :])
         if hazard is not None:

@@ -33,9 +33,9 @@ from .interpreters import (
     READERS,
     RUN_BY_PROGRAMS,
     SHELLS,
+    command_at,
     evaluated_names,
     input_reader,
-    is_time,
     name_runner,
     program_of,
     reader_of,
@@ -206,7 +206,8 @@ class _TaintAnalysis:
         found = self.heads.get(id(command))
         if found is None:
             words = _behind_keywords(command.words)
-            found = self.heads[id(command)] = words, _command_at(words)
+            at = min(command_at([word.text for word in words]), len(words))
+            found = self.heads[id(command)] = words, at
         return found
 
     # --- what texts hold ------------------------------------------------------------------
@@ -515,10 +516,17 @@ class _TaintAnalysis:
         if held:
             yield held, attrs.evolve(hazard, message=f"reaches {place}, and {hazard.message}")
 
+    def is_path(self, word: Region) -> bool:
+        """Whether a word in double quotes names a file in any case, by a `/` that is fixed."""
+        text = self.text[word.start : word.end]
+        is_quoted = text[:1] == '"' == text[-1:] and text.count('"') == 2
+        return is_quoted and "/" in word.text
+
     def code_arguments(self, words: list[Region], at: int, stdin: int) -> Iterator[tuple[int, Hazard | None]]:
         """Values in the arguments of a command, with the hazard of each place."""
         texts = [word.text for word in words[: at + _WORDS]]
-        yield self.value(words[at], holes=False), COMMAND
+        if not self.is_path(words[at]):
+            yield self.value(words[at], holes=False), COMMAND
         for index, word in enumerate(words[at + 1 : at + _WORDS], at + 1):
             held = self.value(word, holes=False)
             if held:
@@ -565,12 +573,3 @@ def _behind_keywords(words: list[Region]) -> list[Region]:
     while at < len(words) and words[at].is_bare and words[at].text in KEYWORDS:
         at += 1
     return words[at:]
-
-
-def _command_at(words: list[Region]) -> int:
-    """The index of the word that names the command, behind assignments and words such as `sudo`."""
-    for index, word in enumerate(words):
-        is_prefix = word.text in PREFIXES or (index and (word.text.startswith("-") or is_time(word.text)))
-        if not is_prefix and not ASSIGNMENT.match(word.text):
-            return index
-    return len(words)

@@ -12,6 +12,7 @@ import attrs
 from ..shell.contexts import Place, places
 from ..shell.expansions import HOLE
 from ..shell.hazards import AFTER_BACKSLASH, AFTER_DOLLAR
+from ..shell.interpreters import COMMAND
 from .nodes import Literal, Part, Problem, Variable
 
 
@@ -33,6 +34,8 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem], is_checke
     if place.quoting == "comment":
         return Literal(variable.text)  # no program sees it, and a value with a newline would end the comment
     hazard = place.hazard
+    if hazard is not None and hazard.message == COMMAND.message and variable.namespace == "env":
+        hazard = None  # who sets the environment chooses the programs by `PATH` already
     if hazard is not None:
         if variable.is_number and hazard not in (AFTER_BACKSLASH, AFTER_DOLLAR):
             return attrs.evolve(variable, quoting="number")

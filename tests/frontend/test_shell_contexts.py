@@ -258,7 +258,7 @@ def test_rule_7_holds_for_a_compiled_loop(shell: str, value: str) -> None:
         ('echo "a\\"V\\\\" V', ["double", "word"]),
         ("case V in V|'V') echo V;; (x) ;; esac; echo V", ["word", "word", "single", "word", "word"]),
         ("for x in V 'V'; do echo V; done", ["word", "single", "word"]),
-        ("if [ V = x ]; then echo V; elif ! V; then :; fi", ["word", "word", "word"]),
+        ("if [ V = x ]; then echo V; elif ! test V; then :; fi", ["word", "word", "word"]),
         ("f() { echo V; }; f V", ["word", "word"]),
         ("function g { echo V; }", ["word"]),
         ("cat > V <<EOF\nV 'V'\nEOF\necho V", ["word", "heredoc", "heredoc", "word"]),
@@ -272,7 +272,9 @@ def test_rule_7_holds_for_a_compiled_loop(shell: str, value: str) -> None:
         ("echo `date +%s` V", ["word"]),
         ("echo a#V b\\ V", ["word", "word"]),
         ("echo \\\n  V \\\n  V", ["word", "word"]),
-        ("V", ["word"]),
+        ('V/bin/tool "V/x" ./V', ["word", "double", "word"]),
+        ("./V; x=V y; timeout V sudo -u V ls; command -v V", ["word"] * 5),
+        ("for x in eval V; do ls $x; done; select x in sudo V; do ls; done", ["word", "word"]),
         ("sh -c 'echo \"$1\"' _ V", ["word"]),
         ("python3 -c 'import sys' V", ["word"]),
         ("python3 tool.py -c V; python -m pytest -c V", ["word", "word"]),
@@ -449,6 +451,19 @@ def test_a_place_without_quoting_is_refused(command: str, message: str) -> None:
         ("source /dev/stdin <<< V", "a second time"),
         (". /dev/stdin <<EOF\nV\nEOF", "a second time"),
         ("bash /dev/stdin <<< V", "code that `bash` reads"),
+        ("V", "the name of a command"),
+        ("V --version", "the name of a command"),
+        ('A=1 "V" x', "the name of a command"),
+        ("if x; then ! V; fi", "the name of a command"),
+        ("for x in a; do V; done", "the name of a command"),
+        ("echo $(V)", "the name of a command"),
+        ("sudo -u me timeout 5 V x", "the name of a command"),
+        ("env A=1 V x", "the name of a command"),
+        ("exec V", "the name of a command"),
+        ("time -p V", "the name of a command"),
+        ("ls | xargs -n 1 V", "the name of a command"),
+        ("find . -exec V {} +", "the name of a command"),
+        ("git-V", "the name of a command"),
     ],
 )
 def test_a_value_that_would_be_read_as_code_is_refused(command: str, message: str) -> None:
@@ -457,6 +472,20 @@ def test_a_value_that_would_be_read_as_code_is_refused(command: str, message: st
     assert [(problem.id, problem.severity) for problem in problems] == [("variable-in-code", "error")]
     assert message in problems[0].message
     assert problems[0].help
+
+
+def test_a_value_of_the_environment_may_name_a_command() -> None:
+    """Who sets the environment chooses the programs by `PATH` already."""
+    assert parse("${env.PYTHON} -m pytest", kind="shell").problems == ()
+    (problem,) = parse("sh -c '${env.PYTHON} -m pytest'", kind="shell").problems
+    assert problem.id == "variable-in-code"
+
+
+def test_under_a_dialect_a_value_names_a_command_only_alone() -> None:
+    """Its characters are checked, which does not exclude `eval`, which would run the other values."""
+    for command, severity in ((f"{V} -v; echo {V}", "warning"), (f'{V} "$(echo {V})"', "error")):
+        (problem,) = parse(command, kind="shell", is_open=True).problems
+        assert problem.severity == severity
 
 
 @pytest.mark.parametrize(
@@ -506,6 +535,7 @@ def test_a_value_that_reaches_code_is_refused(command: str) -> None:
         ("printf -v V x", "a[$(:>pwned)]"),
         (": >&V", "x$(:>pwned)"),
         ("n=V; echo $((n))", "a[$(:>pwned)]"),
+        ("V ':>pwned'", "eval"),
     ],
 )
 def test_what_is_refused_would_run_in_bash(command: str, value: str, shell: str, tmp_path: Path) -> None:
