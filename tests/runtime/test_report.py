@@ -245,9 +245,9 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    # The keeper of its action has its lock, and learns of the death in a moment.
-    wait_for(lambda: data_of("wait")["run"]["sentence"].endswith("it can be resumed."))
     (place / "go").touch()
+    # The keeper of its action has its lock until the action has ended.
+    wait_for(lambda: data_of("wait")["run"]["sentence"].endswith("it can be resumed."))
     assert llc("resume", "wait").returncode == 0
     data = data_of("wait")
     assert data["run"]["resumed"] == 1
