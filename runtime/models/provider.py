@@ -39,6 +39,8 @@ MAX_REPLY = 4 << 20
 UNTOLD = {"tokens": None}
 # Seconds of a `retry-after` that a client waits itself, before it asks again.
 _CLIENT_WAITS = 60.0
+# Words of the 400 by which Anthropic refuses an account that must be paid first.
+_NO_CREDIT = "credit balance is too low"
 # Stable text shorter than this is not cached by anybody (a thousand tokens).
 LEAST_CACHED = 4_000
 
@@ -165,7 +167,7 @@ class Provider:
         except Exception as error:  # whatever a broken body makes a client raise
             kind, message = explain(error, self._package, request["timeout"])
             result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
-            if kind == "rate-limited":
+            if kind in ("rate-limited", "bad-request"):
                 result["error"] |= quota_of(error)
         if reply.usage is not None:
             result["usage"] = reply.usage
@@ -230,10 +232,13 @@ def status_kind(status: int) -> str:
 
 
 def quota_of(error: Any) -> dict[str, Any]:
-    """`kind` and `resets_at` of a 429 by which the quota is used up for longer than a client waits itself.
+    """`kind` and `resets_at` of a refusal when the quota is used up for longer than a client waits itself.
 
+    error: of status 429, or 400, by which Anthropic's API refuses an account without credit.
     resets_at: seconds since 1970, absent where it is not stated; such an account has no money left.
     """
+    if error.status_code == 400:
+        return {"kind": "quota"} if _NO_CREDIT in str(error).lower() else {}
     seconds = _wait_of(error.response)
     if _CLIENT_WAITS < seconds <= FURTHEST:
         return {"kind": "quota", "resets_at": round(clock.time() + seconds, 3)}

@@ -294,6 +294,21 @@ def test_an_account_without_money_has_no_reset() -> None:
     assert provider.quota_of(limited(openai, {"code": None}, {})) == {}
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Your credit balance is too low to access the Anthropic API.", {"kind": "quota"}),
+        ("max_tokens: must be greater than 0", {}),
+    ],
+)
+def test_an_account_without_credit(message: str, expected: dict[str, str]) -> None:
+    """Anthropic's API says so in the text of a 400, by which it also refuses wrong requests."""
+    response = SimpleNamespace(request=None, status_code=400, headers={})
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    error = anthropic.BadRequestError(f"Error code: 400 - {body}", response=response, body=body)
+    assert provider.quota_of(error) == expected
+
+
 def limited(package: Any, body: Any, headers: dict[str, str]) -> Exception:
     """The exception of a client for a 429."""
     response = SimpleNamespace(request=None, status_code=429, headers=headers)

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from ...project.agent_schema import FIELDS, AgentSpec, KnownError
+from ...project.agents import capabilities_of
 from ..handoff import handoff_of
 from .event_stream import EventStream, amount
 
@@ -107,7 +108,12 @@ def _read_stream(result: dict[str, Any], agent: AgentSpec, stream: EventStream, 
         _fail(result, agent, known.kind, f"the agent {what}: {said}", None, known)
     elif stream.refusals:
         tools = ", ".join(dict.fromkeys(_refused(*entry) for entry in stream.refusals[:20]))
-        message = f"the agent was refused {tools}; allow it with `allowed_tools` or `permissions`"
+        ways = (
+            "`allowed_tools` or `permissions`"
+            if "allowed_tools" in capabilities_of(agent)
+            else "`permissions`"
+        )
+        message = f"the agent was refused {tools}; allow it with {ways}"
         result["error"] = {"kind": "refused", "message": message[:1000]}
     elif stream.has_final and not stream.is_final:
         if not (result["output"] or result["stderr"]).strip():
