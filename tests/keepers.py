@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
-# What an action does to kill its run and the keeper.
-KILL = "read -r _ _ _ driver _ < /proc/$PPID/stat; kill -9 $driver $PPID"
+# What an action does to kill its run and the keeper. The keeper first, so that its locks are free when the
+# run has ended; it stays a zombie until then, since the run that is its parent is suspended.
+KILL = (
+    "read -r _ _ _ driver _ < /proc/$PPID/stat; kill -STOP $driver; kill -9 $PPID; "
+    "while read -r _ _ state _ < /proc/$PPID/stat && [ $state != Z ]; do :; done; kill -9 $driver"
+)
 
 
 def keeper_of(pid: int) -> int | None:
@@ -22,6 +27,14 @@ def keeper_of(pid: int) -> int | None:
     return None
 
 
+def is_ended(pid: int) -> bool:
+    """Whether a process has ended, and with it the locks that it held; its parent may not have seen that."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def kill_with_keeper(process: subprocess.Popen[Any] | int) -> None:
     """kill -9 of a run, by its process or its pid, and of the keeper of its actions."""
     pid = process if isinstance(process, int) else process.pid
@@ -29,6 +42,8 @@ def kill_with_keeper(process: subprocess.Popen[Any] | int) -> None:
     keeper = keeper_of(pid)
     if keeper is not None:
         os.kill(keeper, signal.SIGKILL)
+        while not is_ended(keeper):
+            time.sleep(0.001)
     os.kill(pid, signal.SIGKILL)
     if not isinstance(process, int):
         process.wait(60)
