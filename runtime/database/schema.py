@@ -129,6 +129,8 @@ MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUN
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63
+# How often two connections are asked for their server processes, to recognise a pooler.
+_PROBES = 10
 
 
 def initialise(address: Address) -> int:
@@ -207,20 +209,27 @@ def _check_server(connection: Connection) -> None:
 def _check_pooler(connection: Connection, address: Address) -> None:
     """Refuse a connection pooler that gives the server connection to others between transactions.
 
-    A pooler answers with a process number of its own. In transaction mode a second connection gets the server
-    process that the first one has just used; with sessions it never does.
+    A pooler answers with a process number of its own. In transaction mode two connections change their server
+    process, or use the same one after each other; with sessions they never do.
     """
-    pid = connection.execute("select pg_backend_pid()").fetchone()[0]
-    if pid == connection.info.backend_pid:
+    own = _processes(connection)
+    if own == {connection.info.backend_pid}:
         return
     with connected(address) as other:
-        seen = {other.execute("select pg_backend_pid()").fetchone()[0] for _ in range(3)}
-    if pid in seen:
+        others = set[int]()
+        for _ in range(_PROBES):
+            others |= _processes(other)
+            own |= _processes(connection)
+    if own & others or len(own | others) > 2:
         raise Failure(
             "database-pooler",
             f"{address} is a connection pooler in transaction mode; llc needs sessions, for locks and NOTIFY",
             "name the server itself, or set `pool_mode = session` for this database",
         )
+
+
+def _processes(connection: Connection) -> set[int]:
+    return {int(connection.execute("select pg_backend_pid()", prepare=False).fetchone()[0])}
 
 
 def _missing(address: Address) -> UserError:

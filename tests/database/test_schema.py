@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pooler
@@ -140,18 +141,67 @@ def refusal(address: Address) -> UserError | None:
     return None
 
 
-def test_a_pooler_in_transaction_mode_is_refused(database: str) -> None:
+@pytest.fixture(params=["pgbouncer", "small"])
+def pooled(request: pytest.FixtureRequest, database: str) -> Iterator[Callable[[str], str]]:
+    """The address of the database through a pooler in a mode; the small one also where PgBouncer is there."""
+    started: list[pooler.PgBouncer | pooler.Pooler] = []
+
+    def start(mode: str) -> str:
+        make = pooler.start if request.param == "pgbouncer" else pooler.Pooler
+        started.append(make(database, mode))
+        return started[-1].url
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def test_a_pooler_in_transaction_mode_is_refused(pooled: Callable[[str], str]) -> None:
     """Locks and notifications belong to sessions, which such a pooler does not keep."""
-    shared = pooler.Pooler(database)
+    address = pooled("transaction")
+    for words in (("db", "check"), ("worker",)):
+        found = llc(*words, "--db", address)
+        assert found.returncode == 1
+        assert "error[database-pooler]" in found.stderr, found.stderr
+        assert "pool_mode = session" in found.stderr
+
+
+def test_a_pooler_is_noticed_while_others_use_it(database: str) -> None:
+    """Other clients take the server connections meanwhile, so that none is the same twice in a row."""
+    shared = pooler.start(database, "transaction")
+    address = Address.of(shared.url)
+    is_over = threading.Event()
+
+    def work() -> None:
+        with psycopg.connect(address.url, autocommit=True, prepare_threshold=None) as connection:
+            while not is_over.is_set():
+                connection.execute("select pg_sleep(0.002)")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
     try:
-        parts = psycopg.conninfo.conninfo_to_dict(database)
-        through = f"postgresql://{parts['user']}@127.0.0.1:{shared.port}/{parts['dbname']}"
-        found = llc("db", "check", "--db", through)
+        for _ in range(5):
+            with connect(address) as connection, pytest.raises(UserError, match="pooler in transaction mode"):
+                schema.check(connection, address)
     finally:
+        is_over.set()
+        for thread in threads:
+            thread.join(postgres.LIMIT_S)
         shared.close()
-    assert found.returncode == 1
-    assert "error[database-pooler]" in found.stderr, found.stderr
-    assert "pool_mode = session" in found.stderr
+
+
+def test_a_pooler_with_sessions(pooled: Callable[[str], str]) -> None:
+    """`db check` accepts it, and so do advisory locks, which are free when the client has left."""
+    address = pooled("session")
+    checked = llc("db", "check", "--db", address)
+    assert checked.returncode == 0, checked.stderr
+    key = "select pg_try_advisory_lock(7)"
+    with connect(Address.of(address)) as first, connect(Address.of(address)) as second:
+        assert first.execute(key).fetchone() == (True,)
+        assert second.execute(key).fetchone() == (False,)
+        first.close()
+        postgres.until(lambda: second.execute(key).fetchone() == (True,))
 
 
 def test_the_client_is_not_installed(tmp_path: Path) -> None:
