@@ -3,11 +3,15 @@
 Each row of `RULES` makes an expression of operands with what is known of them (`kinds`), and the condition
 under which it says the same as the primitive, '' for always; or nothing, and the primitive's function is
 called. An operand may be written more than once in an expression, so it is a name or a constant
-(`instructions` sees to that).
+(`instructions` sees to that), except for those `IN_ORDER`.
+
+`SECOND` has the form for operands of another type, which is tried where the condition of the first one, if it
+has one, does not hold.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from ...values import bounds
@@ -27,14 +31,19 @@ Rule: TypeAlias = "Callable[[Sequence[Typed]], Quick | None]"
 _SMALL = 1 << 64
 # Lists of fewer items are no more than a list may be, whatever bounds a host sets within reason.
 _MANY = 1 << 20
+# The rest of a list of fewer items is made by copying it.
+_FEW = 8
 # Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
 _SHORT = 1 << 16
+
+# A text with a variable in it, and not in a string.
+_VARIABLE = re.compile(r"[^'\"]*\b[sx]\d+\b")
 
 
 def fits(name: str) -> bool:
     """Whether what a rule leaves unchecked is within the bounds that hold (`vm.bounds`)."""
     match name:
-        case "string_append":
+        case "string_append" | "to_string":
             return bounds.MAX_TEXT >= 8 * _SHORT
         case "cons":
             return bounds.MAX_ITEMS >= _MANY
@@ -152,7 +161,8 @@ def _equal(operands: Sequence[Typed]) -> Quick | None:
         # Python's 1 equals True, no other number does.
         if kind in INTEGERS and _is_number(text) and int(text) not in (0, 1):
             return f"{left} == {right}", ""
-    return f"{left} == {right}", f"type({left}) is int is type({right})"
+    are_ints, are_texts = (f"type({left}) is {name} and type({right}) is {name}" for name in ("int", "str"))
+    return f"{left} == {right}", f"({are_ints} or {are_texts})"
 
 
 def _is(test: str) -> Rule:
@@ -179,17 +189,41 @@ def _unbox_set(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _first(operands: Sequence[Typed]) -> Quick | None:
-    ((items, kind),) = operands
-    if not items.isidentifier():
-        return None
-    return f"{items}.head", "" if kind == "pair" else f"type({items}) is Pair"
+    return _field("head", operands) or _item(0)(operands)
 
 
 def _rest(operands: Sequence[Typed]) -> Quick | None:
+    return _field("tail", operands) or _short_rest(operands)
+
+
+def _field(name: str, operands: Sequence[Typed]) -> Quick | None:
+    """Of a pair."""
     ((items, kind),) = operands
-    if not items.isidentifier():
+    if not items.isidentifier() or kind == "array":
         return None
-    return f"{items}.tail", "" if kind == "pair" else f"type({items}) is Pair"
+    return f"{items}.{name}", "" if kind == "pair" else f"type({items}) is Pair"
+
+
+def _item(index: int) -> Rule:
+    """One item of an array."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        return _nth([(str(index), "step"), *operands])
+
+    return rule
+
+
+def _short_rest(operands: Sequence[Typed]) -> Quick | None:
+    """Of an array that is copied quicker than its items are made into pairs (`vm.values.lists`)."""
+    ((items, kind),) = operands
+    if not items.isidentifier() or kind == "pair":
+        return None
+    return f"{items}[1:]", f"{_is_array(items, kind)}0 < len({items}) < {_FEW}"
+
+
+def _is_array(items: str, kind: Kind) -> str:
+    """The beginning of a condition for an array."""
+    return "" if kind == "array" else f"type({items}) is tuple and "
 
 
 def _cons(operands: Sequence[Typed]) -> Quick | None:
@@ -202,10 +236,12 @@ def _cons(operands: Sequence[Typed]) -> Quick | None:
 
 def _nth(operands: Sequence[Typed]) -> Quick | None:
     """Of an array: where an item of a chain is, takes a search."""
-    for (items, kind), (index, other) in (operands, operands[::-1]):
+    for (index, other), (items, kind) in (operands, operands[::-1]):
         if other in INTEGERS and kind in ("array", "any") and items.isidentifier():
-            test = "" if kind == "array" else f"type({items}) is tuple and "
-            return f"{items}[{index}]", f"{test}-1 < {index} < len({items})"
+            if index == "0":
+                return f"{items}[0]", f"{_is_array(items, kind)}{items} is not NIL"
+            end = f"len({items}) > {index}" if index.isdigit() else f"-1 < {index} < len({items})"
+            return f"{items}[{index}]", f"{_is_array(items, kind)}{end}"
     return None
 
 
@@ -213,8 +249,23 @@ def _length(operands: Sequence[Typed]) -> Quick | None:
     ((items, kind),) = operands
     if not items.isidentifier():
         return None
-    test = "" if kind == "array" else f"type({items}) is tuple"
-    return f"len({items})", test
+    if kind == "pair":
+        return f"{items}.length", ""
+    return f"len({items})", "" if kind == "array" else f"type({items}) is tuple"
+
+
+def _length_of_pairs(operands: Sequence[Typed]) -> Quick | None:
+    ((items, kind),) = operands
+    if not items.isidentifier() or kind in ("pair", "array"):
+        return None
+    return f"{items}.length", f"type({items}) is Pair"
+
+
+def _list(operands: Sequence[Typed]) -> Quick | None:
+    """Of something that varies: Python would make a list of constants once, and each is to be another one."""
+    if not any(_VARIABLE.match(text) for text, _ in operands):
+        return None
+    return f"({''.join(f'{text}, ' for text, _ in operands)})", ""
 
 
 def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
@@ -259,12 +310,8 @@ def _joined(operands: Sequence[Typed]) -> Quick | None:
     for text, kind in operands:
         if kind == "str" and not text.isidentifier():
             parts.append(text[1:-1] if _is_plain(text) else f"{{{text}}}")
-        elif kind in INTEGERS:
-            tests.append(_is_small(text, kind))
-            parts.append(f"{{{text}}}")
-        elif text.isidentifier() and kind in ("str", "any"):
-            tests.append("" if kind == "str" else f"type({text}) is str")
-            tests.append(f"len({text}) < {_SHORT}")
+        elif kind in INTEGERS or (text.isidentifier() and kind in ("str", "any")):
+            tests.append(_is_short(text, kind))
             parts.append(f"{{{text}}}")
         else:
             return None
@@ -273,9 +320,83 @@ def _joined(operands: Sequence[Typed]) -> Quick | None:
     return quick, condition
 
 
+def _is_short(text: str, kind: Kind) -> str:
+    """The condition for an operand to be a short string or a small integer."""
+    if kind in INTEGERS:
+        return _is_small(text, kind)
+    is_short = f"len({text}) < {_SHORT}"
+    if kind == "str":
+        return is_short
+    return f"(type({text}) is str and {is_short} or type({text}) is int and {_is_small(text, 'int')})"
+
+
+def _to_string(operands: Sequence[Typed]) -> Quick | None:
+    ((text, kind),) = operands
+    if not text.isidentifier() or kind not in (*INTEGERS, "str", "any"):
+        return None
+    if kind == "str":
+        return text, ""
+    if kind in INTEGERS:
+        return f'f"{{{text}}}"', _is_small(text, kind)
+    return f'f"{{{text}}}"', f"(type({text}) is str or type({text}) is int and {_is_small(text, 'int')})"
+
+
 def _is_plain(text: str) -> bool:
     """Whether a string that is written out can stand in another as it is."""
     return not any(mark in text[1:-1] for mark in "\\\"'{}")
+
+
+def _are_texts(*operands: Typed) -> str | None:
+    """The condition for all operands to be strings, as `_are_ints`."""
+    if not all(kind in ("str", "any") for _, kind in operands):
+        return None
+    return " and ".join(f"type({text}) is str" for text, kind in operands if kind == "any")
+
+
+def _of_texts(sign: str) -> Rule:
+    """Of two strings."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        condition = _are_texts(*operands) if len(operands) == 2 else None
+        return None if condition is None else (f"{operands[0][0]} {sign} {operands[1][0]}", condition)
+
+    return rule
+
+
+def _string_length(operands: Sequence[Typed]) -> Quick | None:
+    condition = _are_texts(*operands)
+    return None if condition is None else (f"len({operands[0][0]})", condition)
+
+
+def _substring(operands: Sequence[Typed]) -> Quick | None:
+    whole, *ends = operands
+    is_text, are_ints = _are_texts(whole), _are_ints(ends)
+    if is_text is None or are_ints is None or not whole[0].isidentifier():
+        return None
+    text, first, last = whole[0], ends[0][0], ends[-1][0]
+    order = f"0 <= {first} <= {last} <= len({text})" if len(ends) == 2 else f"0 <= {first} <= len({text})"
+    quick = f"{text}[{first}:{last if len(ends) == 2 else ''}]"
+    return quick, " and ".join(test for test in (is_text, are_ints, order) if test)
+
+
+def _larger(sign: str) -> Rule:
+    """One of two integers."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        condition = _are_ints(operands) if len(operands) == 2 else None
+        if condition is None:
+            return None
+        (left, _), (right, _) = operands
+        return f"({left} if {left} {sign} {right} else {right})", condition
+
+    return rule
+
+
+def _has_key(operands: Sequence[Typed]) -> Quick | None:
+    map_, key = operands
+    if not map_[0].isidentifier():
+        return None
+    return f"{key[0]} in {map_[0]}", " and ".join(are_map_and_key(map_, key))
 
 
 def _select(operands: Sequence[Typed]) -> Quick:
@@ -308,6 +429,7 @@ RULES: dict[str, Rule] = {
     "is_map": _is("type({}) is dict"),
     "is_symbol": _is("type({}) is Symbol"),
     "is_boolean": _is("type({}) is bool"),
+    "is_number": _is("type({0}) is int or type({0}) is float"),
     "is_function": _is("type({}) is FunctionValue"),
     "is_pair": _is("type({0}) is Pair or type({0}) is tuple and {0} is not NIL"),
     "is_list": _is("type({0}) is Pair or type({0}) is tuple"),
@@ -317,7 +439,18 @@ RULES: dict[str, Rule] = {
     "nth": _nth,
     "length": _length,
     "first": _first,
+    "second": _item(1),
+    "third": _item(2),
     "rest": _rest,
+    "list": _list,
+    "min": _larger("<="),
+    "max": _larger(">="),
+    "has_key": _has_key,
+    "to_string": _to_string,
+    "string_eq": _of_texts("=="),
+    "string_lt": _of_texts("<"),
+    "string_length": _string_length,
+    "substring": _substring,
     "get": _get,
     "get_or": _get_or,
     "put": _put,
@@ -325,3 +458,11 @@ RULES: dict[str, Rule] = {
     "string_append": _joined,
     "select": _select,
 }
+
+SECOND: dict[str, Rule] = {
+    "first": _item(0),
+    "rest": _short_rest,
+    "length": _length_of_pairs,
+}
+# Those that write each operand once, in the order they stand.
+IN_ORDER = frozenset({"list", "map"})

@@ -15,7 +15,7 @@ from ..analysis.uniqueness import ALONE, InPlace
 from ..model import type_lattice
 from ..model.function import Function
 from ..model.type_lattice import INTEGERS, Kind
-from .inline import RULES, Rule, are_map_and_key, fits
+from .inline import IN_ORDER, RULES, SECOND, Rule, are_map_and_key, fits
 from .python_text import MARK, Statement, mark
 from .type_flags import Flags
 
@@ -192,18 +192,23 @@ class Instructions:
         rule = RULES.get(name) if fits(name) else None
         if rule is not None and self.combine(offset, name, count, rule):
             return
-        taken = self.take(count, rule is not None)
+        taken = self.take(count, rule is not None and name not in IN_ORDER)
         if self.take_liberty(offset, name, taken):
             return
         kind = type_lattice.of_result(name, [one.kind for one in taken])
         # The call of the primitive, if there is one, is on a line of its own.
         slow = f"{self.mark(offset)}P_{name}({', '.join(one.text for one in taken)})"
-        found = None if rule is None else rule([(one.text, one.kind) for one in taken])
+        typed = [(one.text, one.kind) for one in taken]
+        found = None if rule is None else rule(typed)
         if found is None:
             self.stack.append(Operand(f"({slow})", kind, False))
-        else:
-            quick, condition = map(self.flags.within, found)
-            self.stack.append(_chosen(quick, condition, slow, kind, type_lattice.of_quick(name, kind)))
+            return
+        quick, condition = map(self.flags.within, found)
+        second = SECOND[name](typed) if condition and name in SECOND else None
+        if second is not None and second != found:
+            other, when = map(self.flags.within, second)
+            slow = f"{other} if {when} else {slow}"
+        self.stack.append(_chosen(quick, condition, slow, kind, type_lattice.of_quick(name, kind)))
 
     def combine(self, offset: int, name: str, count: int, rule: Rule) -> bool:
         """Write a primitive around the one of its operands that is no name or constant, if that is enough."""
