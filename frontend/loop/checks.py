@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled, nearest, suggest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, clean, labelled, nearest, suggest
 from ...ir.effects import CANNOT_JUDGE, CONTINUE
 from ...ir.python_internals import late_pattern
 from ...ir.spans import Span
@@ -25,11 +25,13 @@ from .graph import Graph
 from .hook_schema import FAIL, REPORTING, hooks_in
 from .project_checks import is_judged_by_model
 from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec
+from .texts import template_of
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
 _LIMIT_TARGETS = ("on_retry_exhausted", "on_rate_limit_exhausted", "on_throttle_hard")
 _CAPTURE_NAME = late_pattern(r"[\w-]+")
+_TOOL_NAME = late_pattern(r"[\w-]+/[^\s/]+")
 
 
 def check(loop: Loop, document: Document | None = None) -> Iterator[Diagnostic]:
@@ -77,6 +79,7 @@ class _Checker:
             if state.name not in misspelt:
                 yield from self.leftovers(state)
                 yield from self.question(state)
+                yield from self.tool(state)
                 yield from self.outcome(state)
             if not state.flawed:
                 yield from self.flow(state)
@@ -380,6 +383,20 @@ class _Checker:
             message = f"the default `{default}` is not one of the choices"
             help = suggest(default, choices, "the choices are")
             yield Diagnostic("unknown-choice", message, state.span_of("default"), "", help)
+
+    def tool(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """What a state calls of an MCP server."""
+        if not state.uses_tool:
+            if state.params is not None:
+                why = "the state calls no tool"
+                yield self.unused(state.span_of("key:params"), "params", why, "add `action_type: mcp_tool`")
+            return
+        assert state.action is not None
+        name = fixed_text(template_of(self.loop, state.name, "value", state.action))
+        if name is None or not _TOOL_NAME.fullmatch(name.strip()):
+            message = f"`{clean(state.action, 80)}` names no tool of an MCP server"
+            help = "write the server and the tool: `action: server/tool`; variables of `context` may be in it"
+            yield Diagnostic("bad-call", message, state.span_of("action"), "", help)
 
     def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Keys read as `on_<verdict>` that were meant as a key of the schema."""

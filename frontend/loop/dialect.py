@@ -53,9 +53,11 @@ def unused_keys(loop: Loop) -> Iterator[Diagnostic]:
     for block, keys in ((loop, LOOP_KEYS), *((state, STATE_KEYS) for state in loop.states.values())):
         for key, field in keys.items():
             if f"key:{key}" in block.spans and field.doc.startswith(_NOT_USED):
-                why = field.doc[:1].lower() + field.doc[1:].rstrip(".")
-                message = f"`{key}` has no effect: {why}"
-                yield Diagnostic("unused-key", message, block.span_of(f"key:{key}"), "", None, "warning")
+                why = field.doc.partition(": ")[2].rstrip(".")
+                place = block.span_of(f"key:{key}")
+                yield Diagnostic(
+                    "unused-key", f"`{key}` has no effect", place, "a key of little-loops", why, "warning"
+                )
 
 
 def check_parameters(loop: Loop) -> Iterator[Diagnostic]:

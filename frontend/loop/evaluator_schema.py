@@ -157,6 +157,14 @@ class OpenQuestionStall(ScoreStall):
     history_file: str = optional(TEMPLATE, "The file.", "${loop.run_dir}.open_questions_history")
 
 
+class McpResult(Evaluator):
+    """How a call of an MCP tool ended, by its exit code; what states with `mcp_tool` get by default."""
+
+    type: ClassVar[str] = "mcp_result"
+    verdicts: ClassVar[tuple[str, ...] | None] = ("success", "tool_error", "not_found", "timeout")
+    details: ClassVar[tuple[str, ...]] = ("exit_code",)
+
+
 class LlmStructured(Evaluator):
     """A model reads the output and gives a verdict; what slash commands get by default."""
 
@@ -239,6 +247,7 @@ NamedEvaluator = (
     | DiffStall
     | ScoreStall
     | OpenQuestionStall
+    | McpResult
 )
 AnyEvaluator = NamedEvaluator | Answer
 

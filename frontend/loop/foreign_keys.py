@@ -13,13 +13,11 @@ _INSTEAD = {
     "advisor_consult": _NO_EQUIVALENT,
     "append_to_messages": "write `capture`, and read it as `${captured.NAME.output}`",
     "evaluator": "write `evaluate`",
-    "params": "write `call: file.sexp#function` with the tool's task in the function, and `args`",
     "request_path": "an agent decides how it asks its model",
     "scopes": "the environment of an action is that of the run; unset a variable in the action",
     "type": "write what the state does as its `action`",
 }
 _ACTION_TYPES = {
-    "mcp_tool": "write `call: file.sexp#function` with the tool's task in the function",
     "contract": "write a prompt that asks whether the two sides fit, and judge it by `llm_structured`",
 }
 
@@ -31,7 +29,6 @@ _EVALUATORS = {
     "comparator": "write a command that compares with the baseline",
     "contract": "write a state that asks an agent whether the two sides fit, and `classify` what it prints",
     "harbor_scorer": "write `output_numeric`: the output of the scorer is a number",
-    "mcp_result": "write `call: file.sexp#function` with the tool's task in the function",
 }
 
 

@@ -167,10 +167,10 @@ class _Reader(SchemaReader):
         return explain_key(key)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
-        """Keys of little-loops are no suggestion, unless nothing of llc's own is near."""
+        """A key of little-loops is suggested where it is the nearest, and is in no list of keys."""
         theirs = STATE_KEYS if "action" in fields else LOOP_KEYS
         own = {name: field for name, field in fields.items() if name not in theirs}
-        super().unknown_key(key, node, what, own if nearest(key, own) or not nearest(key, fields) else fields)
+        super().unknown_key(key, node, what, fields if nearest(key, fields) in theirs else own)
 
     def home_of(self, key: str) -> str | None:
         for name, cls in _paradigms().items():

@@ -34,7 +34,15 @@ from ..source.schema import (
 )
 from .agent_schema import AgentSettings, Budget, LlmSettings
 from .dialect_schema import DialectLoop, DialectState
-from .evaluator_schema import EVALUATORS, Answer, AnyEvaluator, ExitCode, LlmStructured, NamedEvaluator
+from .evaluator_schema import (
+    EVALUATORS,
+    Answer,
+    AnyEvaluator,
+    ExitCode,
+    LlmStructured,
+    McpResult,
+    NamedEvaluator,
+)
 from .hook_schema import HookSpec, LoopHooks, StateHooks, hooks_in
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
@@ -84,11 +92,12 @@ class StateSpec(DialectState):
         TEMPLATE, "A shell command, a slash command such as `/ll:check_code fix`, or a prompt."
     )
     action_type: str | None = optional(
-        choice("shell", "prompt", "slash", "slash_command", "ask", "human_approval"),
+        choice("shell", "prompt", "slash", "slash_command", "ask", "human_approval", "mcp_tool"),
         "Which it is, where its look does not say it: `prompt`, `slash` and `slash_command` give it to "
         "the agent, `ask` puts it as a question to a person, `human_approval` as one with the choices `yes` "
-        "and `no`.",
+        "and `no`, `mcp_tool` calls the tool `server/tool` of an MCP server.",
     )
+    params: dict[str, Any] | None = optional(Type("map", JSON), "What that tool is called with.")
     feedback: bool = optional(
         BOOLEAN,
         "Whether the last check's command, exit code and the end of its output follow a prompt, as data.",
@@ -213,6 +222,11 @@ class StateSpec(DialectState):
     def asks(self) -> bool:
         """Whether the action is a question to a person."""
         return self.action is not None and self.action_type == "ask"
+
+    @property
+    def uses_tool(self) -> bool:
+        """Whether the action is a call of a tool of an MCP server."""
+        return self.action is not None and self.action_type == "mcp_tool"
 
     @property
     def is_terminal(self) -> bool:
@@ -372,7 +386,7 @@ class Loop(LoopSettings):
         )
 
     def kind_of(self, state: StateSpec) -> str:
-        """What a state does, its context looked into: `shell`, `slash` (agent), `ask`, `call`, `loop`."""
+        """What a state does, its context looked into: `shell`, `slash`, `ask`, `mcp_tool`, `call`, `loop`."""
         if state.calls:
             return "call" if state.call is not None else "loop"
         if state.action_type is not None:
@@ -398,6 +412,8 @@ class Loop(LoopSettings):
             return state.evaluate
         if state.action is not None and self.llm.enabled and self.kind_of(state) == "slash":
             return _BY_MODEL
+        if state.uses_tool:
+            return _BY_TOOL
         return _BY_ANSWER if state.asks else _BY_EXIT_CODE
 
     def restart_of(self, state: StateSpec) -> str | None:
@@ -410,7 +426,7 @@ class Loop(LoopSettings):
 
 
 # How a state is judged that does not say how.
-_BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE = LlmStructured(), Answer(), ExitCode()
+_BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE, _BY_TOOL = LlmStructured(), Answer(), ExitCode(), McpResult()
 # What is given to the agent, whatever it begins with.
 _AGENT_TYPES = {"prompt": "slash", "slash_command": "slash"}
 # How deep a context value may refer to others.

@@ -20,7 +20,7 @@ from .schema import Loop, StateSpec
 
 # The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
 # Keys of arguments.
-_KEYS = ("args", "with")
+_KEYS = ("args", "params", "with")
 Within = Callable[[Span | None, str, int, int], Span | None]
 
 
@@ -41,10 +41,11 @@ def template_of(loop: Loop, state: str | None, kind: str, text: str) -> Template
 def texts_of_state(loop: Loop, state: StateSpec) -> Iterator[tuple[str, str, str]]:
     """Each text of a state that is evaluated at run time, as (field, kind of template, text)."""
     if state.action is not None:
-        yield "action", "value" if state.asks else loop.kind_of(state), state.action
+        kind = "value" if state.asks or state.uses_tool else loop.kind_of(state)
+        yield "action", kind, state.action
     if state.asks and state.default is not None:
         yield "default", "value", state.default
-    for place, text in argument_texts(state.args):
+    for place, text in (*argument_texts(state.args), *argument_texts(state.params, "params")):
         yield place, "value", text
     for key in ("loop", "worktree"):
         if state.loop is not None and getattr(state, key) is not None:

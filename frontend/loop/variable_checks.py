@@ -66,7 +66,7 @@ def fixed_text(template: Template) -> str | None:
 def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
     """Whose a text is, its field, its kind of template, itself."""
     fields = fields_of(StateSpec)
-    special = ("action", "route", "default", "args", "loop")
+    special = ("action", "route", "default", "args", "params", "loop")
     keys = [key for key, field in fields.items() if field.type.kind == "target" or key in special]
     for state in loop.states.values():
         for key in keys:
@@ -74,15 +74,17 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
             if value is None:
                 continue
             if key == "action":
-                kind = {"slash": "slash", "ask": "value"}.get(loop.kind_of(state), "shell")
+                kind = {"slash": "slash", "ask": "value", "mcp_tool": "value"}.get(
+                    loop.kind_of(state), "shell"
+                )
                 if state.flawed and state.action_type is None and state.is_given("action_type"):
                     kind = "slash"  # the kind could not be read, so nothing is known of its syntax
                 yield state, key, kind, value
             elif key == "route":
                 for verdict, target in value.items():
                     yield state, f"route.{verdict}", "value", target
-            elif key == "args":
-                for place, text in argument_texts(value):
+            elif key in ("args", "params"):
+                for place, text in argument_texts(value, key):
                     yield state, place, "value", text
             else:
                 yield state, key, "value", value

@@ -37,6 +37,9 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     if state.calls:
         calls.act(context, chain, state)
         return
+    if state.uses_tool:
+        calls.use_tool(context, chain, state)
+        return
     assert state.action is not None
     kind = _EFFECTS[context.loop.kind_of(state)]
     needs = Needs()

@@ -77,6 +77,58 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         chain.unless(late, "/timeout", f"{name}/acted_in_time")
 
 
+def use_tool(context: LoopContext, chain: Chain, state: StateSpec) -> None:
+    """Call a tool of an MCP server; the result has the exit codes of little-loops' `mcp-call`."""
+    needs = Needs()
+    name = context.templates[state.name, "action"].fixed
+    assert name is not None
+    server, _, tool = name.strip().partition("/")
+    given = {
+        key: _argument(context, state, f"params.{key}", value, needs)
+        for key, value in (state.params or {}).items()
+    }
+    context.prepare(chain, state, "act", needs)
+    args = {
+        "name": f"mcp:{server}.{tool}",
+        "args": record(given),
+        "definition": {"mcp": {"server": server, "tool": tool}},
+        "timeout_s": state.timeout,
+        "deadline_ms": context.deadline,
+        "on_unknown": state.on_unknown,
+    }
+    chain.perform("tool", args, "used", f"{state.name}/acted")
+    chain.add(store("last", _TOOL_RESULT))
+    if state.capture is not None:
+        chain.add(store(f"captured.{state.capture}", Slot("last")))
+    context.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+
+def _tool_result() -> Expr:
+    """The result of a tool as an action's: only what is no answer of a server is an error."""
+    used = Slot("used")
+    error, kind = (prim("lookup_or", used, path, None) for path in (("error",), ("error", "kind")))
+    codes = [(0, prim("is_null", error)), (124, prim("eq", kind, "timeout"))]
+    codes.append((127, prim("contains", ("unknown-server", "not-found"), kind)))
+    exit_code: Expr = Const(1)
+    for code, is_so in reversed(codes):
+        exit_code = prim("select", is_so, code, exit_code)
+    is_broken = prim("contains", ("no-package", "bad-configuration"), kind)
+    is_late = prim("eq", prim("lookup_or", used, ("timed_out",), None), "loop")
+    fields = {
+        "output": prim("text", prim("lookup_or", used, ("value",), "")),
+        "stderr": prim("lookup_or", used, ("error", "message"), ""),
+        "exit_code": exit_code,
+        "duration_ms": prim("get", used, "duration_ms"),
+        "elapsed_ms": prim("get", used, "elapsed_ms"),
+        "error": prim("select", is_broken, error, None),
+        "timed_out": prim("select", is_late, "loop", None),
+    }
+    return prim("without_nulls", record(fields))
+
+
+_TOOL_RESULT = _tool_result()
+
+
 def _arguments(context: LoopContext, state: StateSpec, callee: Callee, needs: Needs) -> list[Expr]:
     given = dict(callee.arguments)
     found: list[Expr] = []

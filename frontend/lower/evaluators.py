@@ -21,6 +21,7 @@ from ..loop.evaluator_schema import (
     DiffStall,
     ExitCode,
     LlmStructured,
+    McpResult,
     OutputContains,
     OutputJson,
     OutputNumeric,
@@ -80,6 +81,8 @@ class Evaluation:
                 result = self.convergence(self.evaluator)
             case LlmStructured():
                 result = self.model(self.evaluator)
+            case McpResult():
+                result = self.tool()
             case Classify():
                 result = self.classify(self.evaluator)
             case DiffStall():
@@ -152,6 +155,19 @@ class Evaluation:
         abstains = prim("eq", prim("lookup_or", Slot("last"), ("exit_code",), None), 3)
         abstention = record({"verdict": CANNOT_JUDGE, "details": record({"exit_code": 3})})
         return prim("select", abstains, abstention, result)
+
+    def tool(self) -> Expr:
+        """What the exit code of a call of a tool says; one that could not be made is an error."""
+        last = Slot("last")
+        code = prim("lookup_or", last, ("exit_code",), None)
+        timed_out = prim("eq", prim("lookup_or", last, ("timed_out",), None), "action")
+        verdict = prim("select", prim("eq", code, 0), "success", "tool_error")
+        verdict = prim("select", prim("eq", code, 127), "not_found", verdict)
+        verdict = prim("select", prim("or", timed_out, prim("eq", code, 124)), "timeout", verdict)
+        said = record({"verdict": verdict, "details": record({"exit_code": code})})
+        is_broken = prim("not", prim("is_null", prim("lookup_or", last, ("error",), None)))
+        is_broken = prim("and", is_broken, prim("not", prim("eq", code, 127)))
+        return prim("select", is_broken, prim("judge_crash", last), said)
 
     def numeric(self, evaluator: OutputNumeric) -> Expr:
         subject, target = self.subject(), self.field("target")

@@ -8,7 +8,14 @@ from ...frontend.source.schema import fields_of
 from .model import ERROR, PLAIN, Edge, Graph, Node, kind_of_verdict
 
 _LONGEST_DETAIL = 60
-_KINDS = {"shell": "action", "slash": "agent", "ask": "ask", "call": "call", "loop": "call"}
+_KINDS = {
+    "shell": "action",
+    "slash": "agent",
+    "ask": "ask",
+    "call": "call",
+    "loop": "call",
+    "mcp_tool": "call",
+}
 
 
 def graph_of_loop(loop: Loop) -> Graph:

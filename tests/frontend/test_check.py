@@ -526,7 +526,7 @@ def test_paradigms_are_checked_at_the_authors_text() -> None:
 # --- loops of little-loops --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type", ["prompts", "approval", "mcp_tool"])
+@pytest.mark.parametrize("type", ["prompts", "approval", "contract"])
 def test_an_action_of_an_unknown_type_is_not_read_as_shell(type: str) -> None:
     """Its text may be anything; the type is the only finding."""
     text = "it's `odd ${prev.output} $(and (unclosed ${captured.y.output}"

@@ -140,10 +140,10 @@ def test_an_empty_required_key_is_missing() -> None:
         ("timeout: 1e10", "out-of-range", "1e10", None),
         ("action_type: shel", "unknown-value", "shel", "did you mean `shell`?"),
         (
-            "action_type: mcp_tool",
+            "action_type: contract",
             "unknown-value",
-            "mcp_tool",
-            "write `call: file.sexp#function` with the tool's task in the function",
+            "contract",
+            "write a prompt that asks whether the two sides fit, and judge it by `llm_structured`",
         ),
         ("evaluate: exit_code", "wrong-type", "exit_code", "such as `{type: exit_code}`"),
         ("evaluate: {pattern: x}", "missing-field", "{pattern: x}", None),

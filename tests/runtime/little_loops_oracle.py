@@ -89,6 +89,14 @@ def main() -> None:
     same = SimpleNamespace(stdout="same", stderr="", returncode=0)
     evaluators.subprocess = SimpleNamespace(run=lambda *_, **__: same, TimeoutExpired=TimeoutError)
     executor.FSMExecutor._interruptible_sleep = lambda _, seconds, *__, **___: seconds
+
+    def call(_: Any, cmd: list[str], **__: Any) -> Any:
+        code, output = scripted(counts.scenario, counts.actions)
+        counts.actions += 1
+        said = json.dumps({"isError": code != 0, "content": output})
+        return ActionResult(output=said, stderr="", exit_code=min(code, 1), duration_ms=1)
+
+    executor.FSMExecutor._run_subprocess = call  # of `mcp-call` alone
     signal.signal(signal.SIGALRM, late)
     home = Path.cwd()
     for number, (path, scenario) in enumerate(json.load(sys.stdin)):

@@ -273,6 +273,9 @@ def answers(scenario: str) -> Callable[[Effect], dict[str, Any] | None]:
     """What the scripted world says to each effect."""
     counts: Counter[str] = Counter()
 
+    def actions() -> int:
+        return counts["shell"] + counts["agent"] + counts["tool"]
+
     def answer_of(effect: Effect) -> dict[str, Any] | None:
         args = effect.args
         if effect.kind == "shell" and args["command"].startswith("{ git rev-parse HEAD;"):
@@ -280,8 +283,12 @@ def answers(scenario: str) -> Callable[[Effect], dict[str, Any] | None]:
         if effect.kind == "shell" and args["command"].startswith("cat -- "):
             return {"output": "", "stderr": "", "exit_code": 1, "duration_ms": 1, "elapsed_ms": 1}
         counts[effect.kind] += 1
+        if effect.kind == "tool":
+            code, output = scripted(scenario, actions() - 1)
+            error = {"error": {"kind": "mcp-error", "message": output}} if code else {}
+            return {"value": output, "duration_ms": 1, "elapsed_ms": 1, **error}
         if effect.kind in ("shell", "agent"):
-            code, output = scripted(scenario, counts["shell"] + counts["agent"] - 1)
+            code, output = scripted(scenario, actions() - 1)
             return {"output": output, "stderr": "", "exit_code": code, "duration_ms": 1, "elapsed_ms": 1}
         if effect.kind == "evaluate":
             said = answer(scenario, counts["evaluate"] - 1)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import llc
+from llc.frontend.compile import compile_text
 from llc.frontend.tasks.mcp_servers import signature
 from llc.ir.diagnostics import CompileError
 from llc.runtime.cli import dispatch
@@ -404,3 +405,79 @@ def test_without_the_package_the_error_says_what_to_install(
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     done = run("run", "-e", "(mcp:t.count)")
     assert "pip install '.[mcp]'" in done.stderr
+
+
+# --- states of loops ----------------------------------------------------------------------------
+
+STATE = """\
+name: x
+initial: a
+context: {{server: t}}
+states:
+  a: {{action: echo 40, capture: said, next: b}}
+  b:
+    action_type: mcp_tool
+    action: {action}
+    params: {params}
+    capture: got
+    timeout: 30
+    route: {{success: ok, tool_error: wrong, not_found: absent, timeout: late}}
+  ok: {{action: "echo ${{captured.got.output}} ${{result.verdict}} >shown", next: done}}
+  wrong: {{action: "echo ${{captured.got.stderr}} >shown", next: failed}}
+  absent: {{terminal: true}}
+  late: {{terminal: true}}
+  done: {{terminal: true}}
+  failed: {{terminal: true, status: failure}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "params", "end", "shown"),
+    [
+        ("t/add", '{x: "${captured.said.output}", y: 2}', "done", '{"result": 42} success'),
+        (
+            '"${context.server}/greet"',
+            '{name: "it\'s; $(x)"}',
+            "done",
+            '{"result": "Hello, it\'s; $(x)!"} success',
+        ),
+        ("t/fail", "{message: so}", "failed", "Error executing tool fail"),
+        ("t/crash", "{}", "failed", "out of cheese"),
+        ("nowhere/add", "{x: 1}", "absent", ""),
+    ],
+)
+def test_a_state_calls_a_tool(action: str, params: str, end: str, shown: str, project: Path) -> None:
+    """With values of the run; the end of the call is the verdict, the value of the tool its output."""
+    Path(".loops/x.yaml").write_text(STATE.format(action=action, params=params))
+    outcome = llc.run("x")
+    assert outcome.final_state == end
+    assert shown in (Path("shown").read_text() if shown else "")
+
+
+def test_a_state_waits_for_a_tool_as_long_as_it_may(project: Path) -> None:
+    """`timeout` of the state is a verdict, that of the loop ends the loop."""
+    text = STATE.format(action="t/wait", params="{seconds: 600}").replace("timeout: 30", "timeout: 0.2")
+    Path(".loops/x.yaml").write_text(text)
+    assert llc.run("x").final_state == "late"
+    Path(".loops/x.yaml").write_text(text.replace("    timeout: 0.2\n", "") + "timeout: 0.5\n")
+    assert llc.run("x").terminated_by == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "id"),
+    [
+        ("action: t/add", "action: add", "bad-call"),
+        ("action: t/add", 'action: "${captured.said.output}/add"', "bad-call"),
+        ("params: {x: 1}", "params: [1]", "wrong-type"),
+        ("params: {x: 1}", 'params: {x: "${captured.sad.output}"}', "unset-capture"),
+        ("tool_error: wrong", "tool_errror: wrong", "unknown-verdict"),
+        ("action_type: mcp_tool", "action_type: shell", "unused-key"),
+    ],
+)
+def test_mistakes_in_a_call_of_a_tool(old: str, new: str, id: str) -> None:
+    text = STATE.format(action="t/add", params="{x: 1}").replace(old, new)
+    try:
+        found = compile_text(text).diagnostics
+    except CompileError as error:
+        found = error.diagnostics
+    assert id in {one.id for one in found}, [one.message for one in found]

@@ -188,6 +188,7 @@ WORDS = [
     ),
     (loop("action: ls, next: done", "size_ok: true"), loop("action: ls, next: done")),
     (loop("action: sure?, action_type: human_approval, on_yes: done, on_no: other"), ""),
+    (loop("action: a/b, action_type: mcp_tool, params: {c: 1}, route: {success: done, _: other}"), ""),
     (loop("type: learning, learning: {targets: [a]}, on_yes: done, on_blocked: other"), ""),
     (loop("action: 'echo ${context.t}', next: done", "required_inputs: [t]\ncontext: {t: a}"), ""),
 ]
@@ -210,7 +211,7 @@ def test_a_row_of_words(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert llc.run("x.yaml").final_state == "done"
     elif number == 9:
         assert made.loop.states["a"].choices == ("yes", "no")
-    elif number == 10:
+    elif number == 11:
         assert made.loop.states["a"].action == "/ll:explore-api a"
         assert made.loop.states["a"].routes["failure"] == "other"
 
