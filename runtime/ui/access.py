@@ -38,9 +38,10 @@ def new_secret() -> str:
 
 
 class Access:
-    """Who may make requests to the server at a port."""
+    """Who may make requests to the server at a port. is_read_only: none that changes anything."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, is_read_only: bool = False) -> None:
+        self.is_read_only = is_read_only
         self.token = new_secret()
         self._session = new_secret()
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
@@ -75,15 +76,17 @@ class Access:
         # The page itself shows nothing; a link to it may be in a document.
         if is_foreign and not (path == "/" and method == "GET"):
             return 403, "requests of other sites are refused"
-        if self.has_token(headers):
-            return None
         is_reading = method in ("GET", "HEAD")
-        if path in OPEN_PATHS and is_reading:
-            return None
-        if not self.has_session(headers):
-            return 401, "open the address that `llc ui` has printed, or send its token: Authorization: Bearer"
-        if not is_reading and origin is None:
-            return 403, "a request that changes something needs an Origin, or the token"
+        if not self.has_token(headers):
+            if path in OPEN_PATHS and is_reading:
+                return None
+            if not self.has_session(headers):
+                told = "open the address that `llc ui` has printed, or send its token: Authorization: Bearer"
+                return 401, told
+            if not is_reading and origin is None:
+                return 403, "a request that changes something needs an Origin, or the token"
+        if self.is_read_only and not is_reading and path not in OPEN_PATHS:
+            return 403, "this page only shows: `llc ui` was started with --read-only"
         return None
 
 

@@ -1,7 +1,8 @@
 """What the page shows of a project, and what it can do there: plain data for the routes.
 
-All of it runs in one thread (`worker`): bounds of re-execution are global. Names in a request are compared
-with the runs and loops that are listed and never become part of a path.
+All of it runs in one thread (`worker`), since bounds of re-execution are global, but `resume` and `fork`,
+which wait for another process. Names in a request are compared with the runs and loops that are listed and
+never become part of a path.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from ...ir.records import frozen
 from ..graph import picture
 from ..graph.commands import graph_of
 from ..host import threads
@@ -23,11 +25,14 @@ from ..report.model import as_data
 from ..runs import locks
 from ..runs.loop_names import loop_files
 from ..runs.runs import runs_in
+from . import continuation
 from .feed import Feed
 
 # Runs whose data is kept, and finished runs that are listed at most.
 _MOST_FEEDS = 16
 _MOST_ENDED = 1000
+# Numbers of effects are smaller.
+_MOST_EFFECTS = 1 << 53
 # Seconds that a run gets to stop by itself.
 _STOPPING = 10.0
 _ROW = ("run", "program", "status", "state", "iteration", "max_iterations", "started_at", "resumed")
@@ -37,14 +42,22 @@ _ENDED = (
 )
 
 
+@frozen
+class Requests:
+    """What is asked of runs on other machines, by their ids: to stop, and to be resumed by a worker."""
+
+    stop: Callable[[str], object]
+    resume: Callable[[str], object]
+
+
 class ProjectView:
     """The runs, questions, budgets and loops of the project in the current folder.
 
-    stop(run): asks a run on another machine to stop; None where all runs are on this one.
+    requests: for runs on other machines; None where all runs are on this one.
     """
 
-    def __init__(self, stop: Callable[[str], object] | None = None) -> None:
-        self._stop = stop
+    def __init__(self, requests: Requests | None = None) -> None:
+        self._requests = requests
         self._looks: dict[str, Look] = {}
         self._ended: dict[str, dict[str, Any]] = {}
         self._feeds: dict[str, Feed] = {}
@@ -136,10 +149,10 @@ class ProjectView:
         """All data of a run, as `llc report --format json` has it. Raises UserError and JournalError."""
         return as_data(self._feed(name).since(0))
 
-    def page(self, name: str, script: str) -> bytes:
+    def page(self, name: str, script: str, is_read_only: bool) -> bytes:
         """The page of a run, with a script that keeps it up to date. Raises UserError and JournalError."""
         feed = self._feed(name)
-        live = {"run": name, "version": f"{feed.stamp}.{feed.version}"}
+        live = {"run": name, "version": f"{feed.stamp}.{feed.version}", "is_read_only": is_read_only}
         return page.render([feed.since(0)], live=page.Live(script, live))
 
     def since(self, name: str, version: str) -> tuple[str, dict[str, Any] | None, bool]:
@@ -169,8 +182,26 @@ class ProjectView:
         run = self._find(name)
         if not locks.is_live(run):
             raise stop.not_running(run)
-        if self._stop is not None:
-            self._stop(run.id)
+        if self._requests is not None:
+            self._requests.stop(run.id)
         else:
             threads.Thread(target=stop.stop, args=([run], _STOPPING), daemon=True).start()
         return {"run": name, "stopping": True}
+
+    def resume(self, name: str) -> dict[str, Any]:
+        """Resume an unfinished run in the background; returns once it runs. Raises UserError."""
+        run = self._find(name)
+        if self._requests is None:
+            return continuation.resume(run.id)
+        self._requests.resume(run.id)
+        return {"run": run.id, "pid": None}
+
+    def fork(self, name: str, at: Any) -> dict[str, Any]:
+        """Start a new run from a point of a run, before effect `at`, in the background. Raises UserError."""
+        run = self._find(name)
+        if not isinstance(at, int) or isinstance(at, bool) or not 0 < at < _MOST_EFFECTS:
+            raise UserError("bad-option", "`at` is the number of an effect")
+        if self._requests is not None:
+            help = f"on the command line: llc fork {run.id} --at {at} --on cluster"
+            raise UserError("bad-option", "the page does not fork runs of a database", help)
+        return continuation.fork(run.id, at)

@@ -31,7 +31,7 @@ from ..journal.journal import JournalError
 from ..report.page import asset
 from .access import Access, Guard
 from .feed import INTERVAL
-from .project_view import ProjectView
+from .project_view import ProjectView, Requests
 from .worker import Worker
 
 _ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
@@ -52,15 +52,16 @@ def _own(name: str) -> str:
 
 
 class Service:
-    """The routes of one project. is_ending: whether streams are to end. stop: as `ProjectView` has it."""
+    """The routes of one project. is_ending: whether streams are to end. requests: as of `ProjectView`."""
 
     def __init__(
-        self, access: Access, is_ending: Callable[[], bool], stop: Callable[[str], object] | None = None
+        self, access: Access, is_ending: Callable[[], bool], requests: Requests | None = None
     ) -> None:
         self._access = access
         self._is_ending = is_ending
-        self._view = ProjectView(stop)
+        self._view = ProjectView(requests)
         self._worker = Worker()
+        self._starter = Worker()
         style = asset("page.css") + _own("project.css")
         script = asset("text.js") + _own("project.js")
         self._policy = "; ".join(
@@ -75,6 +76,8 @@ class Service:
             )
         )
         self._page = _own("project.html").replace("<!-- style -->", f"<style>{style}</style>")
+        if access.is_read_only:
+            self._page = self._page.replace("<html", "<html data-read-only", 1)
         self._page = self._page.replace("<!-- script -->", f"<script>{script}</script>")
         self._live = _own("live.js")
 
@@ -95,6 +98,8 @@ class Service:
             Route("/api/runs/{run}/events", self._events),
             Route("/api/runs/{run}/answer", self._answer, methods=["POST"]),
             Route("/api/runs/{run}/stop", self._stop, methods=["POST"]),
+            Route("/api/runs/{run}/resume", self._resume, methods=["POST"]),
+            Route("/api/runs/{run}/fork", self._fork, methods=["POST"]),
             Route("/runs/{run}", self._run),
             Route("/loops/{loop}", self._graph),
         ]
@@ -112,7 +117,8 @@ class Service:
 
     async def _run(self, request: Request) -> Response:
         name = request.path_params["run"]
-        return _html(await self._worker.do(self._view.page, name, self._live), _FRAMES)
+        page = await self._worker.do(self._view.page, name, self._live, self._access.is_read_only)
+        return _html(page, _FRAMES)
 
     async def _graph(self, request: Request) -> Response:
         return _html(await self._worker.do(self._view.graph, request.path_params["loop"]), _FRAMES)
@@ -139,6 +145,14 @@ class Service:
 
     async def _stop(self, request: Request) -> Response:
         return _json(await self._worker.do(self._view.stop, request.path_params["run"]), 202)
+
+    async def _resume(self, request: Request) -> Response:
+        return _json(await self._starter.do(self._view.resume, request.path_params["run"]), 202)
+
+    async def _fork(self, request: Request) -> Response:
+        body = await _body(request)
+        name = request.path_params["run"]
+        return _json(await self._starter.do(self._view.fork, name, body.get("at")), 202)
 
     async def _events(self, request: Request) -> Response:
         """What is new of a run, as server-sent events, from the version that the viewer has."""
@@ -203,23 +217,27 @@ async def _body(request: Request) -> dict[str, Any]:
 
 async def _failed(request: Request, error: Exception) -> Response:
     id: str
+    help = None
     match error:
         case UserError():
             status, id, message = _STATUSES.get(error.id, 409), error.id, error.message
+            help = printable(error.help) if error.help else None
         case CompileError():
             status, id, message = 409, error.diagnostics[0].id, error.diagnostics[0].message
         case JournalError():
             status, id, message = 409, "no-record", error.message
         case _:
             status, id, message = 500, "internal", "this is a bug in llc"
-    return _json({"error": {"id": id, "message": printable(message)}}, status)
+    return _json({"error": {"id": id, "message": printable(message), "help": help}}, status)
 
 
-def serve(port: int, ready: Callable[[str], None], stop: Callable[[str], object] | None = None) -> None:
+def serve(
+    port: int, ready: Callable[[str], None], requests: Requests | None = None, is_read_only: bool = False
+) -> None:
     """Serve the project until SIGINT or SIGTERM, which then has its usual effect.
 
-    port: 0 for any that is free. ready: called with the address. stop: as `ProjectView` has it. Raises
-    UserError where the port or a package is not available.
+    port: 0 for any that is free. ready: called with the address. requests: as `ProjectView` has them.
+    is_read_only: nothing can be changed. Raises UserError where the port or a package is not available.
     """
     if _absent is not None:
         raise Failure(
@@ -234,9 +252,9 @@ def serve(port: int, ready: Callable[[str], None], stop: Callable[[str], object]
         raise Failure("cannot-listen", f"cannot listen on port {port}: {reason(error)}", help) from None
     with listener:
         number = listener.getsockname()[1]
-        access = Access(number)
+        access = Access(number, is_read_only)
         server: uvicorn.Server
-        service = Service(access, lambda: server.should_exit, stop)
+        service = Service(access, lambda: server.should_exit, requests)
         config = uvicorn.Config(
             Guard(service.application(), access),
             log_config=None,

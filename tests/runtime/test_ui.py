@@ -277,6 +277,58 @@ def test_what_was_sent_is_all_of_the_run(server: Server, run: str) -> None:
     assert server.ask("GET", "/api/runs", If_None_Match=tag)[0] == 304
 
 
+def answer(server: Server, run: str, text: str) -> None:
+    (question,) = [one for one in server.data("/api/questions") if one["run"] == run]
+    fields = {"question": question["question"], "answer": text}
+    assert server.ask("POST", f"/api/runs/{run}/answer", fields)[0] == 200
+
+
+def test_a_run_is_resumed_and_forked(server: Server, run: str) -> None:
+    """Both run in the background, also when the server ends; what cannot be is refused with what to do."""
+    status, body, _ = server.ask("POST", f"/api/runs/{run}/resume", {})
+    assert (status, json.loads(body)["error"]["id"]) == (409, "run-is-live")
+    assert "llc stop" in json.loads(body)["error"]["help"]
+    assert server.ask("POST", f"/api/runs/{run}/stop", {})[0] == 202
+    until(lambda: server.data(f"/api/runs/{run}")["status"] == "interrupted")
+    status, body, _ = server.ask("POST", f"/api/runs/{run}/resume", {})
+    assert (status, json.loads(body)["run"]) == (202, run)
+    assert server.data(f"/api/runs/{run}")["status"] == "running"
+    for at in (None, 0, -1, "1", True, 1.5, 99, 1 << 60):
+        assert server.ask("POST", f"/api/runs/{run}/fork", {"at": at})[0] in (400, 409), at
+    status, body, _ = server.ask("POST", f"/api/runs/{run}/fork", {"at": 2})
+    assert (status, json.loads(body)["error"]["id"]) == (409, "scope-conflict")
+    until(lambda: server.data("/api/questions"))
+    answer(server, run, "no")
+    until(lambda: server.data(f"/api/runs/{run}")["status"] == "success")
+    status, body, _ = server.ask("POST", f"/api/runs/{run}/fork", {"at": 2})
+    assert status == 202, body
+    made = json.loads(body)["run"]
+    assert made != run
+    assert server.data(f"/api/runs/{made}")["forked_from"]["run"] == run
+    server.process.send_signal(signal.SIGINT)
+    server.process.wait(PATIENCE)
+    assert json.loads(run_llc("status", made, "--json").stdout)["status"] == "running"
+
+
+def test_a_page_that_only_shows_changes_nothing(run: str) -> None:
+    """Neither with the token nor with the cookie."""
+    only = Server("--read-only")
+    try:
+        cookie = only.ask("POST", "/session")[2]["set-cookie"].partition(";")[0]
+        origin = f"http://127.0.0.1:{only.port}"
+        assert len(only.data("/api/questions")) == 1
+        for what in ("answer", "stop", "resume", "fork"):
+            path = f"/api/runs/{run}/{what}"
+            assert only.ask("POST", path, {"question": 2, "answer": "go", "at": 1})[0] == 403
+            assert only.ask("POST", path, {}, None, Cookie=cookie, Origin=origin)[0] == 403
+        assert b"data-read-only" in only.ask("GET", "/")[1]
+        assert only.data(f"/api/runs/{run}")["status"] == "running"
+        assert len(only.data("/api/questions")) == 1
+    finally:
+        only.process.kill()
+        only.process.communicate()
+
+
 def test_ctrl_c_ends_it_and_no_run(server: Server, run: str) -> None:
     """Also while a page is open; the exit code is that of an interrupted command."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
@@ -338,9 +390,20 @@ def test_the_pages_work_in_a_browser(server: Server, run: str) -> None:
         browser.call("Page.navigate", url=f"{origin}/runs/{run}")
         browser.wait("document.documentElement.dataset.shown !== undefined")
         browser.wait("document.body.textContent.includes('answered')")
-        (question,) = server.data("/api/questions")
-        fields = {"question": question["question"], "answer": "x"}
-        assert server.ask("POST", f"/api/runs/{run}/answer", fields)[0] == 200
+        browser.evaluate("document.getElementById('stop').click()")
+        browser.wait("!document.getElementById('resume').hidden")
+        browser.evaluate("report.go(0), document.getElementById('resume').click()")
+        browser.wait("!document.getElementById('stop').hidden")
+        until(lambda: [one for one in server.data("/api/questions") if one["run"] == run])
+        answer(server, run, "x")
         browser.wait("document.body.textContent.includes('ended with success')")
+        buttons = "[...document.querySelectorAll('#details button')]"
+        fork = f"{buttons}.find((one) => one.textContent === 'Fork here')"
+        browser.evaluate("report.go(0)")
+        browser.wait(fork)
+        browser.evaluate(f"{fork}.click()")
+        browser.wait(f"!location.pathname.includes('{run}')")
+        forked = browser.evaluate("location.pathname").rpartition("/")[2]
+        assert server.data(f"/api/runs/{forked}")["forked_from"]["run"] == run
         assert browser.evaluate("window.bad === undefined")
         assert browser.problems == []

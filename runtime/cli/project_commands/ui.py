@@ -10,6 +10,7 @@ from typing import Annotated
 from ...host import files
 from ...host.errors import EXIT_OK, UserError
 from ...ui import server
+from ...ui.project_view import Requests
 from .. import parameters as cli
 from .. import verbs
 from ..output import warn, write
@@ -21,17 +22,21 @@ def ui(
         cli.option("--port", "N", "The port to listen on (default: a free one).", least=1, most=65535),
     ] = None,
     open_: Annotated[bool, cli.option("--open", "", "Open the page in a browser.")] = False,
+    read_only: Annotated[
+        bool, cli.option("--read-only", "", "Only show: no answers, and no run is stopped or started.")
+    ] = False,
     db: cli.RunsDatabase = None,
 ) -> int:
     """Show the runs of this project in a browser; Ctrl-C ends it.
 
-    The page shows what is running, answers questions and stops runs. It is served to this
-    computer only, at an address with a secret token.
+    The page shows what is running, answers questions, and stops, resumes and forks runs. It is
+    served to this computer only, at an address with a secret token.
 
     Examples:
         llc ui
         llc ui --open
         llc ui --port 8020
+        llc ui --read-only
     """
     entrance = ""
 
@@ -49,9 +54,14 @@ def ui(
             except UserError as error:
                 warn(f"warning: {error.message}; open the address yourself")
 
-    stop = partial(verbs.load("database.requests:ask_to_stop", 2), db) if db is not None else None
+    requests = None
+    if db is not None:
+        asked = (
+            partial(verbs.load(f"database.requests:{name}", 2), db) for name in ("ask_to_stop", "resume")
+        )
+        requests = Requests(*asked)
     try:
-        server.serve(port or 0, ready, stop)
+        server.serve(port or 0, ready, requests, read_only)
     finally:
         with contextlib.suppress(OSError):
             files.unlink(entrance)

@@ -105,8 +105,8 @@ function valueBlock(value, query) {
   return textBlock(JSON.stringify(value, null, 2) || "", query);
 }
 
-// One position. notify: tells the person what was copied.
-async function detailsOf(run, position, query, go, copy) {
+// One position. go: called with a position; copy: with a command; offers: names and functions of more buttons.
+async function detailsOf(run, position, query, go, copy, offers) {
   const step = run.steps[position] || {};
   const next = run.steps[position + 1];
   const parts = [];
@@ -150,7 +150,8 @@ async function detailsOf(run, position, query, go, copy) {
   const source = await sourceOf(run, step.place);
   if (source) parts.push(source);
   if (commands.length) parts.push(section("Commands", ...commands.map((text) => make("p", { class: "copy" }, make("code", {}, text), " ",
-    make("button", { type: "button", onclick: () => copy(text) }, "Copy")))));
+    make("button", { type: "button", onclick: () => copy(text) }, "Copy"))),
+    ...offers.map(([name, act]) => make("p", { class: "copy" }, make("button", { type: "button", onclick: () => act(step.seq) }, name)))));
   return make("div", { class: "step" }, ...parts);
 }
 

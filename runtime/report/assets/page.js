@@ -7,7 +7,7 @@ const byId = (id) => document.getElementById(id);
 class Page {
   // rows: of each row of the list the position in each run, or null.
   constructor(runs, rows) {
-    Object.assign(this, { runs, rows, row: 0, query: "", hits: null, range: null, drawing: false, turn: 0 });
+    Object.assign(this, { runs, rows, row: 0, query: "", hits: null, range: null, drawing: false, turn: 0, offers: [] });
     this.list = byId("list");
     this.sheet = make("div", { class: "sheet", role: "presentation" });
     this.list.append(this.sheet);
@@ -123,7 +123,7 @@ class Page {
     const shown = await Promise.all(this.runs.map((run, number) => {
       const at = this.rows[row][number];
       return at === null ? make("p", { class: "soft" }, "This run has no such step.")
-        : detailsOf(run, at, this.query, (wanted) => this.go(this.rowOf(wanted, number)), (text) => this.copy(text));
+        : detailsOf(run, at, this.query, (wanted) => this.go(this.rowOf(wanted, number)), (text) => this.copy(text), number ? [] : this.offers);
     }));
     if (turn !== this.turn) return;
     const difference = this.rows[row][2];
@@ -261,6 +261,12 @@ class Page {
     } catch {
       this.say(text);
     }
+  }
+
+  // A button for each step that was an effect. act: called with its number.
+  offer(name, act) {
+    this.offers.push([name, act]);
+    this.go(this.row);
   }
 
   say(text) {

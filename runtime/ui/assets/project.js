@@ -3,6 +3,8 @@
 const PERIOD_MS = 1000;
 const byId = (id) => document.getElementById(id);
 const known = {};  // of each address the tag and the data of the last answer
+const is_read_only = "readOnly" in document.documentElement.dataset;
+let refusal = "";  // what the server said of the last request that it refused
 const forms = new Map();  // of each open question its element, which keeps what is being typed
 
 // The data at an address; undefined where it is as before.
@@ -19,7 +21,7 @@ async function changed(address) {
 async function send(address, body) {
   const response = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
   const data = await response.json();
-  if (!response.ok) throw new Error(data.error.message);
+  if (!response.ok) throw new Error([data.error.message, data.error.help].filter(Boolean).join("; "));
   return data;
 }
 
@@ -58,7 +60,7 @@ function showRuns() {
   put("running", table(["Run", "Status", "State", "Iteration", "Cost", "Started", ""], running.map((row) => [
     linkTo(row.run), badge(row.status), row.state || "",
     row.iteration === null ? "" : row.iteration + (row.max_iterations ? ` of ${row.max_iterations}` : ""),
-    usd(row), moment(row.started_at), row.status === "running" || row.status === "queued" ? stopButton(row.run) : ""]),
+    usd(row), moment(row.started_at), is_read_only ? "" : row.status === "running" || row.status === "queued" ? actButton(row.run, "stop", "Stop") : actButton(row.run, "resume", "Resume")]),
   "No run is unfinished."));
   const wanted = byId("filter").value.trim().toLowerCase();
   const shown = ended.filter((row) => `${row.run} ${row.status}`.toLowerCase().includes(wanted));
@@ -69,11 +71,15 @@ function showRuns() {
   return total;
 }
 
-function stopButton(run) {
-  const button = make("button", { type: "button", "data-key": "stop " + run, "aria-label": `Stop ${run}`, onclick: async () => {
+// A button that asks the server for something about a run.
+function actButton(run, what, name) {
+  const button = make("button", { type: "button", "data-key": `${what} ${run}`, "aria-label": `${name} ${run}`, onclick: async () => {
     button.disabled = true;
-    try { await send(`/api/runs/${encodeURIComponent(run)}/stop`, {}); } catch (error) { note(error.message, true); }
-  } }, "Stop");
+    refusal = "";
+    try { await send(`/api/runs/${encodeURIComponent(run)}/${what}`, {}); } catch (error) { refusal = error.message; }
+    button.disabled = false;
+    refresh();
+  } }, name);
   return button;
 }
 
@@ -89,7 +95,7 @@ function questionForm(question) {
   };
   const choices = question.choices.map((choice) => make("button", { type: "button", onclick: () => answer(choice) }, choice));
   const free = question.choices.length ? [] : [input, make("button", { type: "submit" }, "Answer")];
-  const form = make("form", { onsubmit: (event) => { event.preventDefault(); answer(input.value); } }, ...choices, ...free, problem);
+  const form = is_read_only ? "" : make("form", { onsubmit: (event) => { event.preventDefault(); answer(input.value); } }, ...choices, ...free, problem);
   return make("div", { class: "question" }, make("p", {}, linkTo(question.run), question.state ? ` in ${question.state}` : ""),
     make("pre", {}, question.text), question.running ? "" : make("p", { class: "soft" }, `It is not running: llc resume ${question.run}`), form);
 }
@@ -131,7 +137,7 @@ async function refresh() {
       const data = await changed(address);
       if (data !== undefined) show(data);
     }
-    note("");
+    note(refusal, refusal !== "");
     document.documentElement.dataset.ready = "yes";
   } catch (error) {
     note(error.status ? error.message : "llc ui has ended.", true);
