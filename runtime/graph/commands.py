@@ -14,6 +14,7 @@ from ..host.errors import Failure, UserError, refuse_missing_folder
 from ..host.paths import IMAGE_SUFFIX
 from ..host.screen import Screen
 from ..journal.journal import JournalError, write_file
+from ..journal.run_history import RunHistory
 from ..project.compilation import compile_text
 from ..project.load import compile_options, load_image
 from ..recordings.find import RunFiles, find_run
@@ -22,7 +23,7 @@ from . import diagram, layout, picture, text_forms
 from .loop_graph import graph_of_loop
 from .model import Graph
 from .program_graph import graph_of_functions, graph_of_ir
-from .run_overlay import add_run
+from .run_overlay import Taken, add_run, taken_in
 from .simplify import simplify
 
 LEVELS = ("loop", "functions", "ir")
@@ -41,19 +42,18 @@ def graph_of(target: str, run: str | None, level: str | None, all_edges: bool) -
     else:
         found = _run(target)
         source = _source_of(found.load_image(), found.name)
-    return _drawn(source, found, level, all_edges)
-
-
-def graph_of_run(run: RunFiles, image: Image) -> Graph:
-    """The graph of a run of a program, as it is drawn. Raises UserError, CompileError and JournalError."""
-    return _drawn(_source_of(image, run.name), run, None, False)
-
-
-def _drawn(source: Source, run: RunFiles | None, level: str | None, all_edges: bool) -> Graph:
     graph = _graph(source, level)
-    if run is not None and graph.level == "loop":
-        add_run(graph, run.name, run.journal)
+    if found is not None and graph.level == "loop":
+        add_run(graph, found.name, *taken_in(found.journal))
     return simplify(graph, all_edges)
+
+
+def graph_of_run(name: str, image: Image, history: RunHistory, taken: Taken) -> Graph:
+    """The graph of a run of a program, as it is drawn. Raises UserError and CompileError."""
+    graph = _graph(_source_of(image, name), None)
+    if graph.level == "loop":
+        add_run(graph, name, history, taken)
+    return simplify(graph, False)
 
 
 def _run(target: str) -> RunFiles:

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..journal.events import Event, Route
+from ..journal.events import Route
 from ..journal.reader import read
 from ..journal.run_history import RunHistory
 from .model import Graph, Visits
 
 
-def add_run(graph: Graph, run: str, journal: str) -> None:
-    """Add what a run did to a graph with all its edges. Raises JournalError."""
-    history = RunHistory()
-    taken: Counter[tuple[str, str, str]] = Counter()
+class Taken:
+    """The routes that a run took, by their ends and verdict, with how often."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, route: Route) -> None:
+        self.counts[route.from_, route.to, str(route.verdict or "")] += 1
+
+
+def taken_in(journal: str) -> tuple[RunHistory, Taken]:
+    """What a journal says of a run, and the routes that it took. Raises JournalError."""
+    history, taken = RunHistory(), Taken()
     for entry in read(journal):
         history.add(entry)
-        if isinstance(entry, Event) and isinstance(entry, Route):
-            taken[entry.from_, entry.to, str(entry.verdict or "")] += 1
+        if isinstance(entry, Route):
+            taken.add(entry)
+    return history, taken
+
+
+def add_run(graph: Graph, run: str, history: RunHistory, taken: Taken) -> None:
+    """Add what a run did to a graph with all its edges."""
     graph.run = run
     for node in graph.nodes:
         known = history.states.get(node.name)
@@ -29,7 +43,7 @@ def add_run(graph: Graph, run: str, journal: str) -> None:
     for edge in graph.edges:
         edge.taken = sum(
             count
-            for (source, target, verdict), count in taken.items()
+            for (source, target, verdict), count in taken.counts.items()
             if (source, target) == (edge.source, edge.target) and _is_of(edge.labels, verdict)
         )
 

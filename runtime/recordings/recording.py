@@ -265,6 +265,8 @@ def unpacked(
 
 def each_text(value: Any, put: Callable[[str], str]) -> Any:
     """A value with each of its texts as `put` gives it. Iterative: it may be nested deep."""
+    if not isinstance(value, dict | list | tuple):
+        return put(value) if isinstance(value, str) else value
     root: list[Any] = [value]
     stack: list[tuple[Any, Any]] = [(root, 0)]
     while stack:

@@ -33,6 +33,8 @@ LONGEST = 4096
 # Active functions that are shown, and looked through for a place in the author's source.
 _FRAMES = 3
 _NEAR = 32
+# Ticks between two views from which on compiled code is faster.
+_LONG = 1000
 _LIBRARY = "stdlib/"
 _BAD_VERDICTS = ("failure", "error", "blocked")
 
@@ -262,6 +264,9 @@ class Timeline:
         """What is in the slots at a point. Raises UserError."""
         execution = self._wind(number)
         machine = execution.machine
+        if machine.direct is None:
+            # To show frames of the compiled tier costs more than it saves where little is done between views.
+            machine.warm = machine.ticks + machine.seq + _LONG
         answer = self.answer(number)
         seq = answer.seq if answer is not None else _last_word(machine)
         frames, items = self._frames(machine, seq)

@@ -164,11 +164,11 @@ class RunModel:
             found["bytecode"] = self.values.add(disassemble(self._image))
         if self._with_graph:
             try:
-                graph = graph_of_run(self.run, self._image)
+                graph = graph_of_run(self.run.name, self._image, self.history, self.steps.taken)
                 found["graph"] = _plain_graph(graph)
                 self._number_nodes(graph)
                 found["svg"] = picture.as_svg(graph)
-            except (UserError, CompileError, JournalError) as error:
+            except (UserError, CompileError) as error:
                 self._notes.append(f"no diagram: {_words(error)}")
         return found
 
@@ -266,11 +266,10 @@ class RunModel:
     def _step(self, number: int, step: Step) -> dict[str, Any]:
         """A step without what is empty."""
         found = {
-            name: value
-            for name, value in attrs.asdict(step).items()
-            if value or (value == 0 and name in _FROM_ZERO)
+            name: list(value) if isinstance(value, list) else value
+            for name in _STEP_FIELDS
+            if (value := getattr(step, name)) or (value == 0 and name in _FROM_ZERO)
         }
-        found.pop("trees", None)
         if step.activity:
             # Without contents its texts are already those of their heads.
             found["activity"] = self.values.add([list(entry) for entry in step.activity], is_content=False)
@@ -401,6 +400,7 @@ class RunModel:
         return ", ".join(told)
 
 
+_STEP_FIELDS = tuple(field.name for field in attrs.fields(Step) if field.name != "trees")
 # Fields of a step in which 0 says something: moments and references.
 _FROM_ZERO = ("start", "end", "args", "result", "details")
 

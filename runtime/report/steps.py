@@ -13,6 +13,7 @@ import attrs
 
 from ...ir.effects import EFFECTS
 from ...ir.records import define
+from ..graph.run_overlay import Taken
 from ..host.secrets import masked
 from ..journal import agent_text
 from ..journal.events import (
@@ -107,6 +108,7 @@ class Steps:
         self.values = values
         self.steps = [Step()]
         self.marks: list[Mark] = []
+        self.taken = Taken()
         self.changed_from = 0
         self._is_bare = is_bare
         self._begun: float | None = None
@@ -218,6 +220,8 @@ class Steps:
         last.notes.append(masked(diff_text.describe(Note(note.kind_name, fields))))
         if isinstance(note, StateEnter | LoopComplete) and last.seq is None:
             self._place(last)
+        if isinstance(note, Route):
+            self.taken.add(note)
         if before is None:
             return
         if isinstance(note, Evaluate):

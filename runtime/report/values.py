@@ -6,6 +6,7 @@ A step names a value by its index. Long texts are cut here, with a note that tel
 from __future__ import annotations
 
 import hashlib
+import marshal
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,8 @@ class Values:
         self._where = where
         self._is_bare = is_bare
         self._known: dict[bytes, int] = {}
+        # By their values as they were given.
+        self._seen: dict[tuple[bytes, bool], int] = {}
         self._size = 0
 
     def add_packed(self, packed: Any) -> int:
@@ -52,8 +55,18 @@ class Values:
 
     def add(self, value: Any, is_content: bool = True) -> int:
         """Add plain data; its index. is_content: not when it is a name or a command, which is always kept."""
-        data = to_json(self._prepared(value, self._is_bare and is_content))
-        digest = data if len(data) <= 32 else hashlib.sha256(data).digest()
+        is_bare = self._is_bare and is_content
+        # Most values were there before, as slots are: those need not be prepared again.
+        raw = _raw(value)
+        known = None if raw is None else self._seen.get((raw, is_bare))
+        if known is None:
+            known = self._add(to_json(self._prepared(value, is_bare)))
+            if raw is not None:
+                self._seen[raw, is_bare] = known
+        return known
+
+    def _add(self, data: bytes) -> int:
+        digest = _digest(data)
         known = self._known.get(digest)
         if known is None:
             known = self._known[digest] = len(self.items)
@@ -107,3 +120,18 @@ class Values:
 
     def _text(self, text: str) -> str:
         return self._cut(secrets.masked(text))
+
+
+def _digest(data: bytes) -> bytes:
+    return data if len(data) <= 32 else hashlib.sha256(data).digest()
+
+
+def _raw(value: Any) -> bytes | None:
+    """What tells plain data from other, with its types; None for what has no such form.
+
+    Version 2 has no references, so that equal values are equal bytes.
+    """
+    try:
+        return _digest(marshal.dumps(value, 2))
+    except ValueError:  # nested too deep, or no plain data
+        return None
