@@ -35,6 +35,7 @@ SECTIONS = {
     "resuming": ("resuming", "section"),
     "context": ("context", "section"),
     "reports": ("reports", "section"),
+    "pages": ("pages", "section"),
     "programs": ("programs", "section"),
     "general": ("general", "section"),
     "many": ("many", "section"),

@@ -9,13 +9,11 @@ from typing import Any
 
 from ..host import clock, environment, files
 from ..host.paths import ROOT
+from ..journal.codec import to_json
 from ..journal.run_folder import RunFolder
 from ..recordings.find import RunFiles
-from ..report.model import RunModel
+from ..report.model import RunModel, as_data
 from ..runs.locks import is_live
-
-# Seconds between two looks at a journal.
-INTERVAL = 0.1
 
 
 class Feed:
@@ -36,7 +34,8 @@ class Feed:
         # Of each version the first position that changed, and the number of values before it.
         self._begins: list[tuple[int, int]] = []
         self._size = -1
-        self._looked_at = float("-inf")
+        # Updates to the version now as JSON, by the version before: most viewers have the same one.
+        self._updates: dict[int, bytes] = {}
 
     def close(self) -> None:
         self._model.close()
@@ -50,12 +49,14 @@ class Feed:
         """Whether a process executed the run when it was read last."""
         return bool(self._head["run"]["status"] == "running")
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the run is where it was last."""
+        return files.isdir(self._model.run.folder)
+
     def refresh(self) -> None:
         """Read what is new, if the run changed. Raises JournalError."""
-        self.used_at = now = clock.monotonic()
-        if now - self._looked_at < INTERVAL / 2:
-            return
-        self._looked_at = now
+        self.used_at = clock.monotonic()
         # In this order: a run that has released its lock writes nothing more.
         alive = is_live(RunFolder(ROOT, self._model.run.folder))
         try:
@@ -67,6 +68,7 @@ class Feed:
             self._add(self._model.update())
 
     def _add(self, update: dict[str, Any]) -> None:
+        self._updates.clear()
         self._begins.append((update["from"], len(self._values)))
         self._program = update.pop("program", self._program)
         del self._steps[update["from"] :]
@@ -83,3 +85,9 @@ class Feed:
         found = {**self._head, "from": first, "steps": self._steps[first:]}
         found |= {"first_value": count, "values": self._values[count:]}
         return found if version else {**found, "program": self._program}
+
+    def json_since(self, version: int) -> bytes:
+        """The update from an earlier version as JSON, values included."""
+        if version not in self._updates:
+            self._updates[version] = to_json(as_data(self.since(version)))
+        return self._updates[version]

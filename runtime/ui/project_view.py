@@ -19,6 +19,7 @@ from ..host.errors import Failure, UserError
 from ..host.paths import HISTORY, ROOT
 from ..inspection import answer, history, ledgers, stop
 from ..inspection.status import Look
+from ..journal.journal import JournalError
 from ..journal.run_folder import RunFolder
 from ..report import page
 from ..report.model import as_data
@@ -135,13 +136,14 @@ class ProjectView:
             return look.status()
 
     def _feed(self, name: str) -> Feed:
-        run = self._find(name)
-        if name not in self._feeds:
-            if len(self._feeds) >= _MOST_FEEDS:
-                oldest = min(self._feeds, key=lambda other: self._feeds[other].used_at)
-                self._feeds.pop(oldest).close()
-            self._feeds[name] = Feed(run)
-        feed = self._feeds[name]
+        feed = self._feeds.get(name)
+        if feed is None or not feed.is_there:
+            run = self._find(name)
+            if feed is None:
+                if len(self._feeds) >= _MOST_FEEDS:
+                    oldest = min(self._feeds, key=lambda other: self._feeds[other].used_at)
+                    self._feeds.pop(oldest).close()
+                feed = self._feeds[name] = Feed(run)
         feed.refresh()
         return feed
 
@@ -155,8 +157,16 @@ class ProjectView:
         live = {"run": name, "version": f"{feed.stamp}.{feed.version}", "is_read_only": is_read_only}
         return page.render([feed.since(0)], live=page.Live(script, live))
 
-    def since(self, name: str, version: str) -> tuple[str, dict[str, Any] | None, bool]:
-        """The version of a run now, the update to it if there is one, and whether the run is live.
+    def version(self, name: str) -> tuple[str, bool] | str:
+        """The version of a run now and whether it is live; "" where there is no such run any more."""
+        try:
+            feed = self._feed(name)
+        except (UserError, JournalError):
+            return ""
+        return f"{feed.stamp}.{feed.version}", feed.is_live
+
+    def since(self, name: str, version: str) -> tuple[str, bytes | None, bool]:
+        """The version of a run now, the update to it as JSON if there is one, and whether the run is live.
 
         An unknown version has no update, but the version now. Raises UserError and JournalError.
         """
@@ -166,7 +176,7 @@ class ProjectView:
         is_known = stamp == feed.stamp and number.isdecimal() and len(number) < 12
         if not is_known or not 0 < int(number) < feed.version:
             return now, None, feed.is_live
-        return now, as_data(feed.since(int(number))), feed.is_live
+        return now, feed.json_since(int(number)), feed.is_live
 
     def answer(self, name: str, number: Any, text: Any, said: Any) -> dict[str, Any]:
         """Answer the question of a run that has this number and text. Raises UserError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import hashlib
 import json
@@ -30,8 +29,8 @@ from ..journal.codec import to_json
 from ..journal.journal import JournalError
 from ..report.page import asset
 from .access import Access, Guard
-from .feed import INTERVAL
 from .project_view import ProjectView, Requests
+from .watch import Watch
 from .worker import Worker
 
 _ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
@@ -62,6 +61,7 @@ class Service:
         self._view = ProjectView(requests)
         self._worker = Worker()
         self._starter = Worker()
+        self._watches: dict[str, Watch] = {}
         style = asset("page.css") + _own("project.css")
         script = asset("text.js") + _own("project.js")
         self._policy = "; ".join(
@@ -163,29 +163,34 @@ class Service:
         return StreamingResponse(self._updates(name, version), media_type="text/event-stream")
 
     async def _updates(self, name: str, version: str) -> AsyncIterator[bytes]:
-        yield b": begins\n\n"
-        loop = asyncio.get_running_loop()
-        said_at = loop.time()
-        while not self._is_ending():
-            try:
-                now, update, is_live = await self._worker.do(self._view.since, name, version)
-            except (UserError, JournalError):
-                yield b"event: gone\ndata: {}\n\n"
-                return
-            if update is not None:
-                yield b"id: %s\ndata: %s\n\n" % (now.encode(), to_json(update))
-            elif now != version:
-                yield b"event: reset\ndata: {}\n\n"
-                return
-            elif loop.time() - said_at > _ALIVE_S:
-                yield b": alive\n\n"
-            else:
-                if not is_live:
+        if name not in self._watches:
+            self._watches[name] = Watch(lambda: self._worker.do(self._view.version, name), self._is_ending)
+        watch = self._watches[name]
+        watch.viewers += 1
+        try:
+            yield b": begins\n\n"
+            while not self._is_ending():
+                try:
+                    now, update, is_live = await self._worker.do(self._view.since, name, version)
+                except (UserError, JournalError):
+                    yield b"event: gone\ndata: {}\n\n"
+                    return
+                if update is not None:
+                    yield b"id: %s\ndata: %s\n\n" % (now.encode(), update)
+                elif now != version:
+                    yield b"event: reset\ndata: {}\n\n"
+                    return
+                elif not is_live:
                     yield b"event: end\ndata: {}\n\n"
                     return
-                await asyncio.sleep(INTERVAL)
-                continue
-            version, said_at = now, loop.time()
+                elif not await watch.other((now, is_live), _ALIVE_S):
+                    yield b": alive\n\n"
+                version = now
+        finally:
+            watch.viewers -= 1
+            if not watch.viewers:
+                watch.close()
+                self._watches.pop(name)
 
 
 def _html(text: str | bytes, policy: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -19,6 +20,8 @@ from typing import Any
 import pytest
 from browser import Browser, browser_program
 from in_process import run_llc
+
+from llc.runtime.ui.watch import Watch
 
 # Seconds until what hangs is ended.
 PATIENCE = 120
@@ -281,6 +284,24 @@ def answer(server: Server, run: str, text: str) -> None:
     (question,) = [one for one in server.data("/api/questions") if one["run"] == run]
     fields = {"question": question["question"], "answer": text}
     assert server.ask("POST", f"/api/runs/{run}/answer", fields)[0] == 200
+
+
+def test_a_run_is_looked_at_once_for_all_who_view_it() -> None:
+    """However many wait, a look at intervals wakes all of them when there is another version."""
+    looks = []
+
+    async def look() -> int:
+        looks.append(len(looks))
+        return len(looks) // 5
+
+    async def view() -> int:
+        watch = Watch(look, lambda: False)
+        found = await asyncio.gather(*(watch.other(0, PATIENCE) for _ in range(50)))
+        watch.close()
+        return sum(found)
+
+    assert asyncio.run(view()) == 50
+    assert len(looks) < 10
 
 
 def test_a_run_is_resumed_and_forked(server: Server, run: str) -> None:
