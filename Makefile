@@ -35,7 +35,7 @@ browser: $(BIN)/llc
 
 # Every accident at every write, hundreds of random ones, and 50 processes at once: about ten minutes.
 crash: $(BIN)/llc
-	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_crash_agents.py tests/runtime/test_damage.py tests/runtime/test_ledger.py tests/runtime/test_quota.py
+	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_crash_agents.py tests/runtime/test_damage.py tests/runtime/test_ledger.py tests/runtime/test_quota.py tests/database/test_soak.py
 
 # What each agent program does in each situation, those that start slowly too: about five minutes.
 agents: $(BIN)/llc

@@ -35,19 +35,22 @@ class Cluster:
         self.url = url
         self.workers: list[subprocess.Popen[str]] = []
         (folder / ".loops").mkdir()
-        self.database = psycopg.connect(url, autocommit=True, options="-c search_path=llc")
+        self.connect()
+
+    def connect(self) -> None:
+        self.database = psycopg.connect(self.url, autocommit=True, options="-c search_path=llc")
 
     def loop(self, name: str, first: str = "true", second: str = "true", scope: str = "") -> None:
         text = JOB.format(first=SCRIPT.format(first), second=SCRIPT.format(second), scope=scope or name)
         (self.folder / ".loops" / f"{name}.yaml").write_text(text)
 
-    def llc(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def llc(self, *words: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "llc", *words],
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
         )
 
     def submit(self, name: str, *words: str) -> str:

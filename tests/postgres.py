@@ -171,9 +171,9 @@ def new_database(url: str) -> str:
     return f"{head.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
     """Wait until a condition holds; fail after a generous limit."""
-    end = time.monotonic() + LIMIT_S
+    end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.005)

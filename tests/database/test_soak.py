@@ -1,0 +1,117 @@
+"""Many runs over workers that are killed or frozen at random, and a server that restarts.
+
+`make crash` has 1,000 runs; otherwise there are a few.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+import postgres
+from clusters import Cluster
+
+IS_LARGE = bool(os.environ.get("LLC_CRASH"))
+RUNS, WORKERS, KILLS, FREEZES, RESTARTS = (1000, 4, 120, 4, 8) if IS_LARGE else (16, 2, 2, 0, 1)
+# Seconds until the test gives up, which only ends what hangs.
+LIMIT_S = 7200 if IS_LARGE else 300
+# Of every ten runs: some share their paths, and some are parked while they wait.
+LOOPS = 10
+STATES = """
+name: loop{number}
+initial: s1
+scope: [part{scope}]
+{more}
+states:
+  s1: {{action: '{action}', next: s2}}
+  s2: {{action: '{action}', next: s3}}
+  s3: {{action: '{action}', next: done}}
+  done: {{terminal: true}}
+"""
+ACTION = 'echo "$LLC_EFFECT_ID begins" >> log; sleep 0.02; echo "$LLC_EFFECT_ID ends" >> log'
+
+
+def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postgres.Server) -> None:
+    """All runs succeed; each effect has one result, and begins again only where its worker had died."""
+    chance = random.Random(1)
+    cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
+    try:
+        for number in range(LOOPS):
+            text = STATES.format(
+                number=number,
+                scope=number // 3 if number < 6 else number,
+                more="backoff: 5" if number == 9 and IS_LARGE else "",
+                action=ACTION,
+            )
+            (tmp_path / f".loops/loop{number}.yaml").write_text(text)
+        jobs = [json.dumps({"loop": f"loop{number % LOOPS}"}) + "\n" for number in range(RUNS)]
+        (tmp_path / "jobs.jsonl").write_text("".join(jobs))
+        submitted = cluster.llc("batch", "jobs.jsonl", "--on", cluster.url, limit_s=LIMIT_S)
+        assert submitted.returncode == 0, submitted.stderr
+        runs = submitted.stdout.split()
+        assert len(set(runs)) == RUNS
+        for _ in range(WORKERS):
+            cluster.start()
+        harm = chance.sample(
+            ["kill"] * KILLS + ["freeze"] * FREEZES + ["restart"] * RESTARTS, k=KILLS + FREEZES + RESTARTS
+        )
+        frozen = []
+        for number, what in enumerate(harm):
+            # In the first nine tenths, so that there is work when the last one comes.
+            await_ended(cluster, RUNS * 9 * (number + 1) // (10 * (len(harm) + 1)))
+            alive = [worker for worker in cluster.workers if worker.poll() is None and worker not in frozen]
+            victim = chance.choice(alive)
+            if what == "kill":
+                victim.kill()
+                victim.wait()
+                cluster.start()
+            elif what == "freeze":
+                victim.send_signal(signal.SIGSTOP)
+                frozen.append(victim)
+                cluster.start()
+            else:
+                cluster.database.close()
+                own_server.restart()
+                cluster.connect()
+        await_ended(cluster, RUNS)
+        for worker in frozen:
+            worker.send_signal(signal.SIGCONT)
+            assert worker.wait(LIMIT_S) == 86
+        check(cluster, runs)
+        assert "Traceback" not in cluster.said()
+    finally:
+        cluster.close()
+
+
+def await_ended(cluster: Cluster, count: int) -> None:
+    def ended() -> bool:
+        row = cluster.database.execute("select count(*) from runs where status = 'ended'").fetchone()
+        return row is not None and row[0] >= count
+
+    postgres.until(ended, LIMIT_S)
+
+
+def check(cluster: Cluster, runs: list[str]) -> None:
+    log = cluster.log()
+    left = "select count(*) from llc_dbos.workflow_status where status not in ('SUCCESS')"
+    postgres.until(lambda: cluster.database.execute(left).fetchone() == (0,), LIMIT_S)
+    repeated = 0
+    for run in runs:
+        row = cluster.row(run)
+        assert (row["status"], row["outcome"]) == ("ended", "success"), run
+        events = cluster.events(run)  # without a gap, because each is a line of JSON
+        results = Counter(event["seq"] for event in events if event["event"] == "action_complete")
+        assert results == {1: 1, 2: 1, 3: 1}, run
+        resumed = sum(event["event"] == "run_resume" for event in events)
+        for seq in results:
+            assert log[f"{run}/{seq} ends"] >= 1, run
+            begun = log[f"{run}/{seq} begins"]
+            assert 1 <= begun <= resumed, run
+            repeated += begun - 1
+        whole = "select max(position + size) = sum(octet_length(data)) from journal where run = %s"
+        assert cluster.database.execute(whole, [run]).fetchone() == (True,), run
+    print(f"{len(runs)} runs, {repeated} effects begun again after {KILLS} kills and {FREEZES} freezes")
