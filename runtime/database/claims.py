@@ -53,7 +53,8 @@ where id = %s and epoch = %s and status <> 'ended' and owner is not null
 
 _PARK = """
 update runs set owner = null, status = 'waiting', changed = now(), parked = %(waits)s,
-  parked_at = clock_timestamp(), due = clock_timestamp() + make_interval(secs => %(left)s)
+  parked_at = clock_timestamp(), due = clock_timestamp() + make_interval(secs => %(left)s),
+  accounts = %(accounts)s
 where id = %(id)s and epoch = %(epoch)s and status = 'running'
 """
 _ANSWERED = """
@@ -196,6 +197,7 @@ def park(connection: Connection, run_id: str, epoch: int, parking: Parking, size
     waits = {str(seq): round(waited, 3) for seq, waited in parking.waited.items()}
     names = [f"answers/{seq}.json" for seq in parking.waited]
     values = {"id": run_id, "epoch": epoch, "waits": json.dumps({"size": size, "waits": waits})}
+    values["accounts"] = list(parking.accounts)
     with connection.transaction():
         if connection.execute(_PARK, {**values, "left": parking.left_s}).rowcount:
             # An answer that came before; a later one finds the run parked.

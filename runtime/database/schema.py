@@ -125,7 +125,12 @@ create index runs_above on runs using gin (above) with (fastupdate = off)
 """
 # Only the functions of `segments` have changed.
 _FUNCTIONS = "select 1"
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS)
+# The accounts whose quota a parked run waits for.
+_ACCOUNTS = """
+alter table runs add column accounts text[] not null default '{}';
+create index runs_of_accounts on runs (id) where status = 'waiting' and accounts <> '{}';
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS, _ACCOUNTS)
 FORMAT = len(MIGRATIONS)
 # Key of the advisory lock under which migrations are applied.
 _LOCK = 0x6C6C63

@@ -68,7 +68,8 @@ begin
     perform {schema}.enqueue_segment(run_);
   end if;
 end $$;
--- Parked runs continue whose time has come. One caller at a time looks for them.
+-- Parked runs continue whose time has come, or whose quota is there again before. One caller at a time
+-- looks for them.
 create or replace function {schema}.wake_due() returns integer
 language plpgsql as $$
 declare n integer;
@@ -79,7 +80,11 @@ begin
   select count({schema}.enqueue_segment(d.id)) into n from (
     select id from {schema}.runs where status = 'waiting' and due <= clock_timestamp()
     order by due limit 2000 for update skip locked) d;
-  return n;
+  return n + (select count({schema}.enqueue_segment(q.id)) from (
+    select r.id from {schema}.runs r where r.status = 'waiting' and r.accounts <> '{{}}' and exists (
+      select 1 from unnest(r.accounts) a
+      where not exists (select 1 from {schema}.breakers b where b.account = a))
+    limit 2000 for update skip locked) q);
 end $$;
 create or replace function {schema}.forget_segments(run_ text) returns void
 language sql as $$

@@ -450,6 +450,10 @@ class Driver:
             self._log.record(about)
         elif what == "agent":
             self._log.agent(seq, about)
+            assert self._effects is not None
+            deadline_ms = effect.args.get("deadline_ms")
+            longest_s = None if deadline_ms is None else (deadline_ms - self.elapsed_ms()) / 1000
+            self._effects.acted(effect, about, longest_s)
         elif what == "failed":
             raise about
         else:
@@ -506,6 +510,7 @@ class Driver:
         state, iteration = self._log.places[seq]
         may_prompt = self._has_input and self._display.has_person and EFFECTS[effect.kind].may_prompt
         spending = self._log.spending(effect.kind)
+        waited_s, is_idle = self._waited.get(seq, 0.0), EFFECTS[effect.kind].is_idle
         return Context(
             run_id=run.id,
             effect_id=f"{run.id}/{seq}",
@@ -525,7 +530,8 @@ class Driver:
             has_input=self._has_input,
             cap_usd=None if spending is None else spending.cap(seq),
             interrupted=self._interrupted_agents.pop(seq, None),
-            waited_s=self._waited.get(seq, 0.0),
+            waited_s=waited_s if is_idle else 0.0,
+            quota_waited_s=0.0 if is_idle else waited_s,
             kept=self._kept.get(seq),
         )
 
@@ -571,7 +577,7 @@ class Driver:
         parking = self._effects.parking if self._effects is not None else None
         if parking is not None and self._machine.waiting.keys() == parking.waited.keys():
             waited = {seq: before + self._waited.get(seq, 0.0) for seq, before in parking.waited.items()}
-            self._run.parking = Parking(waited, parking.left_s)
+            self._run.parking = Parking(waited, parking.left_s, parking.accounts)
             outcome.terminated_by = reason = PARKED
         if isinstance(why, FuelLimitReached | BudgetLimitReached):
             reason = why.describe(outcome, self._machine)

@@ -16,6 +16,8 @@ from ...vm.machine.machine import Effect
 from ..effects.world import World
 from ..host import clock, environment, files, pipes, threads
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
+from ..journal.agent_activity import AgentActivity
+from ..journal.agent_history import WORK
 from ..journal.run_folder import Parking
 from ..models.worker_pool import SharedWorkers
 from .io_threads import Threads
@@ -199,8 +201,12 @@ class RunEffects:
         self._is_own = pool is None
         self._busy: dict[int, _Worker] = {}
         self._sleeping: dict[int, int] = {}
-        # When waits of sleeps and questions began and when they end at the latest, by effect.
+        # When waits of sleeps, questions and for quotas began and when they end at the latest, by effect.
         self._waits: dict[int, tuple[float, float]] = {}
+        # Of effects that may wait for a quota: accounts, seconds of earlier waits, and which have worked.
+        self._accounts: dict[int, str] = {}
+        self._rested: dict[int, float] = {}
+        self._worked: set[int] = set()
         self.parking: Parking | None = None
         self._tick_at = _FOREVER
         self._taken = 0
@@ -223,8 +229,8 @@ class RunEffects:
 
     @property
     def is_acting(self) -> bool:
-        """Whether an effect is performed that does not only wait for a person."""
-        return any(not worker.is_asking for worker in self._busy.values())
+        """Whether an effect is performed that does not only wait, for a person or a quota."""
+        return bool(self._busy.keys() - self._waits.keys())
 
     def __len__(self) -> int:
         """How many effects are performed now."""
@@ -281,6 +287,26 @@ class RunEffects:
         else:
             self._pool.say(self, (effect.seq, DONE, result))
 
+    def acted(self, effect: Effect, activity: AgentActivity, longest_s: float | None) -> None:
+        """What an agent has done; from `quota-wait` on the effect waits, until anything else happens.
+
+        longest_s: for how long it may wait; None for any time. A wait that would lose work when the effect
+        is performed again is not counted as one: that of a tool or task after it has done something.
+        """
+        seq, now = effect.seq, clock.monotonic()
+        if activity.kind == "quota-wait":
+            if effect.kind == "agent" or (effect.kind != "tool" and seq not in self._worked):
+                left = max(0.0, (activity.resets_at or 0.0) - clock.time())
+                begun = self._waits.get(seq, (now - self._rested.get(seq, 0.0), 0.0))[0]
+                self._waits[seq] = begun, now + min(left, _FOREVER if longest_s is None else longest_s)
+                self._accounts[seq] = activity.name
+            return
+        if activity.kind in WORK:
+            self._worked.add(seq)
+        if self._accounts.pop(seq, None) is not None:
+            self._rested[seq] = now - self._waits.pop(seq)[0]
+            self.parking = None
+
     def park(self, least_s: float) -> bool:
         """Whether the run only waits, for so long already and from now on; `parking` tells how."""
         performed = {*self._busy, *self._sleeping}
@@ -292,7 +318,8 @@ class RunEffects:
         if left < least_s or any(now - begun < least_s for begun, _ in self._waits.values()):
             return False
         waited = {seq: now - begun for seq, (begun, _) in self._waits.items()}
-        self.parking = Parking(waited, None if left == _FOREVER else left)
+        accounts = tuple(sorted(set(self._accounts.values())))
+        self.parking = Parking(waited, None if left == _FOREVER else left, accounts)
         return True
 
     def want_room(self, is_wanted: bool) -> None:
@@ -307,7 +334,9 @@ class RunEffects:
     def leave(self, seq: int) -> _Worker:
         """An effect in a thread is over: its worker."""
         worker = self._busy.pop(seq)
-        self._waits.pop(seq, None)
+        for about in (self._waits, self._accounts, self._rested):
+            about.pop(seq, None)
+        self._worked.discard(seq)
         self._pool.working -= not worker.is_asking
         if worker.interrupt.count:
             worker.interrupt.close()

@@ -164,6 +164,7 @@ class Context(LightRecord):
     on_agent(activity): what an agent does, a `journal.agent_activity.AgentActivity`. on_event(event): a
     journal event about the effect, written at once. cap_usd: the most that an agent may spend, or None.
     waited_s: for how many seconds a sleep or a question has waited before, while no process drove the run.
+    quota_waited_s: the same for an effect that has waited for the quota of its account.
     kept: an action of the effect that has survived the process which had started it (`keeper.Kept`).
     interrupted: what an agent did before the run crashed or was stopped
     (`journal.agent_history.AgentHistory`), where its session is to be continued.
@@ -188,6 +189,7 @@ class Context(LightRecord):
     cap_usd: float | None = None
     interrupted: Any = None
     waited_s: float = 0.0
+    quota_waited_s: float = 0.0
     kept: Any = None
 
     @property

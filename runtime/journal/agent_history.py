@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _MANY = 100
 _LONGEST = 4096
 # What shows that a model has answered.
-_WORK = ("text", "tool", "tool-end", "files", "refusal", "usage", "final")
+WORK = ("text", "tool", "tool-end", "files", "refusal", "usage", "final")
 
 
 class AgentHistory(LightRecord):
@@ -42,7 +42,7 @@ class AgentHistory(LightRecord):
 
     def add(self, event: AgentActed) -> None:
         """The next event of the effect."""
-        if event.what in _WORK:
+        if event.what in WORK:
             if self._is_again:
                 self.running.clear()  # the agent knows by now what was interrupted
                 self._is_again = False

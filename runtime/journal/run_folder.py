@@ -55,11 +55,12 @@ def has_ended(path: str) -> bool:
 class Parking(LightRecord):
     """A run that only waits, to be continued later. waited: seconds so far, by effect.
 
-    left_s: seconds until the first of them is over, None for unknown.
+    left_s: seconds until the first of them is over, None for unknown. accounts: whose quota it waits for.
     """
 
     waited: dict[int, float]
     left_s: float | None
+    accounts: tuple[str, ...] = ()
 
 
 class Parked(LightRecord):

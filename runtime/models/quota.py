@@ -59,7 +59,7 @@ class Quota:
         self._account = account
         self._what = what
         self._is_probe = False
-        self.waited_s = 0.0
+        self.waited_s = context.quota_waited_s
         # Where the database cannot be used: what the service itself said.
         self._own: Breaker | None = None
         self._is_alone = False

@@ -83,7 +83,7 @@ class InDoubt(LightRecord):
         for seq in begun:
             self._end_leftover(seq, position.open[seq])
             position.settled(seq)
-        self.agents = self._recorded_agents({seq for seq in begun if effects[seq].kind == "agent"})
+        self.agents = self._recorded_agents(set(begun))
         policies = {seq: self._policy(effects[seq]) for seq in begun}
         for seq in [seq for seq in self.agents if policies[seq] != CONTINUE]:
             del self.agents[seq]
@@ -124,7 +124,8 @@ class InDoubt(LightRecord):
             return None
         continues = self._can_continue(effect)
         recorded = self.agents.get(effect.seq)
-        if recorded is not None and recorded.waits is not None:
+        is_agent = effect.kind == "agent"
+        if recorded is not None and recorded.waits is not None and (is_agent or not recorded.has_worked):
             # It waited for its quota, so nothing was done that is not on record.
             return CONTINUE if continues and recorded.tools else "rerun"
         policy = self.on_unknown or effect.args.get("on_unknown") or CONTINUE
@@ -136,7 +137,7 @@ class InDoubt(LightRecord):
 
     def _can_continue(self, effect: Effect) -> bool:
         """Whether the effect is an agent's, whose session is known and can be resumed."""
-        recorded = self.agents.get(effect.seq)
+        recorded = self.agents.get(effect.seq) if effect.kind == "agent" else None
         return recorded is not None and bool(recorded.session) and can_continue(effect.kind, effect.args)
 
     def _recorded_agents(self, wanted: set[int]) -> dict[int, AgentHistory]:

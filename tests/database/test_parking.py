@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
+import postgres
+import pytest
 from clusters import Cluster
 
 from llc.runtime.runs.locks import overlap
@@ -101,3 +106,96 @@ def test_paths_overlap_in_the_database_as_in_a_folder(cluster: Cluster) -> None:
             due = cluster.database.execute("select is_due('other/1', 'p', '{}', '')").fetchone()
             is_held = any(overlap(path, wanted) for path in ("/other", held))
             assert due == (not is_held,), (held, wanted)
+
+
+ASKED = """
+name: asked
+initial: work
+scope: []
+agent: mine
+states:
+  work: {WORK, on_unknown: fail, on_success: done, on_failure: lost, on_error: lost}
+  done: {terminal: true}
+  lost: {terminal: true, status: failure}
+"""
+WORK = {
+    "action": "action: do it, action_type: prompt, evaluate: {type: exit_code}",
+    "verdict": "action: echo finished, evaluate: {type: llm_structured}",
+}
+AGENT = """import json, sys
+sys.stdin.read()
+with open("asked", "a") as file:
+    file.write("x")
+verdict = {"verdict": "success", "confidence": 0.9, "reason": "seen"}
+end = {"is_error": False, "num_turns": 1, "session_id": "s", "total_cost_usd": 0.02, "result": "ok"}
+print(json.dumps({"type": "system", "subtype": "init", "session_id": "s", "model": "m"}))
+print(json.dumps({"type": "result", "subtype": "success", **end, "structured_output": verdict}))
+"""
+
+
+@pytest.fixture(params=WORK)
+def asked(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Callable[[], int]:
+    """A loop whose agent works or judges, and whose account has no quota; how often it was asked."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_AGENT"):
+        monkeypatch.delenv(name, raising=False)
+    (cluster.folder / "agent.py").write_text(AGENT)
+    mine = {"extends": "claude", "argv": [sys.executable, "agent.py", "{options}"]}
+    (cluster.folder / ".loops/config.yaml").write_text(json.dumps({"agents": {"mine": mine}}))
+    (cluster.folder / ".loops/asked.yaml").write_text(ASKED.replace("WORK", WORK[request.param]))
+    cluster.database.execute(
+        "insert into breakers (account, until, opened, reason, failures) "
+        "select 'mine', now + 3600, now, 'no more today', 1 from (select extract(epoch from now()) as now) x"
+    )
+    path = cluster.folder / "asked"
+    return lambda: len(path.read_text()) if path.exists() else 0
+
+
+def await_quota(cluster: Cluster) -> str:
+    """A run of the loop that is parked, because its agent's account has no quota."""
+    run = cluster.submit("asked", "--no-preflight")
+    cluster.await_status(run, "waiting")
+    assert cluster.row(run)["owner"] is None
+    return run
+
+
+def test_a_run_that_waits_for_its_quota_holds_no_place(cluster: Cluster, asked: Callable[[], int]) -> None:
+    """`--at-once 1`: another run is performed meanwhile; the agent is asked once the breaker is closed."""
+    cluster.loop("job")
+    cluster.start("--at-once", "1")
+    run = await_quota(cluster)
+    shown = cluster.llc("status", run, "--db", cluster.url)
+    assert "quota of the account mine until" in shown.stdout, shown.stdout + shown.stderr
+    assert cluster.await_status(cluster.submit("job"))["outcome"] == "success"
+    assert (cluster.row(run)["status"], asked()) == ("waiting", 0)
+    cluster.database.execute("delete from breakers")
+    assert cluster.await_status(run)["outcome"] == "success"
+    events = cluster.events(run)
+    assert [event.get("reason") for event in events if event["event"] == "run_interrupted"] == ["parked"]
+    assert asked() == 1
+
+
+def test_a_quota_is_there_again_at_its_time(cluster: Cluster, asked: Callable[[], int]) -> None:
+    """On another worker than the one that began; the time without a worker is part of the loop's time."""
+    first = cluster.start()
+    run = await_quota(cluster)
+    first.terminate()
+    assert first.wait(120) == 0
+    cluster.start()
+    cluster.database.execute("update breakers set until = 0")
+    cluster.database.execute(AN_HOUR_LATER)
+    assert cluster.await_status(run)["outcome"] == "success"
+    assert asked() == 1
+    assert 3_600_000 <= _active_ms(cluster.events(run)) < 5_400_000
+
+
+def test_a_wait_for_a_quota_does_not_delay_draining(cluster: Cluster, asked: Callable[[], int]) -> None:
+    """The run is returned at once, whether it was parked already or not."""
+    worker = cluster.start("--drain", "3600")
+    run = cluster.submit("asked", "--no-preflight")
+    postgres.until(lambda: any(event.get("what") == "quota-wait" for event in cluster.events(run)))
+    worker.terminate()
+    assert worker.wait(120) == 0
+    assert cluster.row(run)["status"] in ("queued", "waiting")
+    assert asked() == 0
