@@ -15,6 +15,7 @@ from ...ir.builder import FunctionBuilder
 from ...ir.nodes import Function, Meta, Slot, TailCall
 from ...ir.spans import Source
 from ..values.lists import Pair
+from ..values.maps import MapVersion, read
 from ..values.values import BOXES, FunctionValue, Value
 from .emit import Constants, FunctionEmitter, Spans
 from .image import FunctionCode, Image, SourceText, words
@@ -23,7 +24,7 @@ from .opcodes import decode
 
 # The entry of every image: it calls the function that it is given.
 ENTRY = "session"
-_HOLDERS = frozenset({tuple, Pair, dict, *BOXES, FunctionValue})
+_HOLDERS = frozenset({tuple, Pair, dict, MapVersion, *BOXES, FunctionValue})
 
 
 class Linker:
@@ -137,8 +138,8 @@ def functions_in(values: Iterable[Value]) -> list[FunctionValue]:
         seen.add(id(value))
         if kind is tuple:
             todo += [item for item in value if type(item) in _HOLDERS]
-        elif kind is dict:
-            todo += [item for item in value.values() if type(item) in _HOLDERS]
+        elif kind is dict or kind is MapVersion:
+            todo += [item for item in read(value).values() if type(item) in _HOLDERS]
         elif kind is Pair:
             todo += (value.tail, value.head)
         elif kind in BOXES:

@@ -10,6 +10,7 @@ from ..code.opcodes import BY_NAME
 from ..primitives.operands import items as items_of
 from ..values import bounds
 from ..values.faults import PrimitiveFault
+from ..values.maps import is_map, read
 from ..values.values import FunctionValue, Value, show, small_map
 from .control import Control, plain
 from .frames import Frame, Step
@@ -28,7 +29,7 @@ def plain_map(value: Value, what: str, kind: str) -> dict[str, Any]:
     made = small_map(value)
     if made is not None:
         return made
-    if type(value) is not dict:
+    if not is_map(value):
         raise PrimitiveFault("type-error", f"{what} `{kind}` are a map, not {show(value)}")
     return plain(value, f"{what} `{kind}`")  # type: ignore[no-any-return]
 
@@ -137,13 +138,13 @@ def _return(machine: Control, frame: Frame, operands: Any) -> Outcome | None:
 
 def fail(machine: Control, frame: Frame, operands: Any) -> None:
     error = machine.stack.pop()
-    if type(error) is not dict:
+    if not is_map(error):
         raise PrimitiveFault("user", error if type(error) is str else show(error))
-    kind, message, place, details = map(error.get, ("kind", "message", "span", "details"))
+    kind, message, place, details = map(read(error).get, ("kind", "message", "span", "details"))
     raise PrimitiveFault(
         kind if type(kind) is str else "user",
         message if type(message) is str else show(error),
-        details if type(details) is dict else None,
+        details if is_map(details) else None,
         place if type(place) is str else None,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ...ir.primitives import PRIMITIVES
 from ..values.faults import PrimitiveFault
+from ..values.maps import is_map
 from ..values.values import (
     BOXES,
     MAX_HOST_DEPTH,
@@ -105,7 +106,7 @@ def operate(name: Value, values: Value) -> Value:
 HANDLERS: dict[str, Callable[..., Value]] = {
     "is_null": lambda value: value is None,
     "is_boolean": lambda value: type(value) is bool,
-    "is_map": lambda value: type(value) is dict,
+    "is_map": is_map,
     "is_function": lambda value: type(value) is FunctionValue,
     "eq": lambda first, *others: all(equal(first, other) for other in others),
     "plain": plain,

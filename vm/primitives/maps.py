@@ -6,10 +6,12 @@ A key is a string; a symbol counts as its name. null counts as the empty map.
 from __future__ import annotations
 
 from ...ir.constants import Symbol
+from ..values import maps
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, iterate, length, to_tuple
+from ..values.maps import is_map, read
 from ..values.values import kind_of, show
-from .operands import any_list, expected, key, map_or_null, string
+from .operands import any_list, entries, expected, key, map_or_null, string
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,22 +35,11 @@ def make_map(*entries: Value) -> Value:
 
 
 def get_or(map: Value, name: Value, default: Value = None) -> Value:
-    if type(map) is dict and type(name) is str:
-        return map.get(name, default)
-    return map_or_null(map).get(key(name), default)
+    return entries(map).get(name if type(name) is str else key(name), default)
 
 
-def remove(map: Value, name: Value) -> Value:
-    gone = key(name)
-    return {other: value for other, value in map_or_null(map).items() if other != gone}
-
-
-def keys(map: Value) -> Value:
-    return tuple(map_or_null(map))
-
-
-def entries(map: Value) -> Value:
-    return tuple(map_or_null(map).items())
+def put(map: Value, name: Value, value: Value) -> Value:
+    return maps.put(map_or_null(map), name if type(name) is str else key(name), value)
 
 
 def from_entries(pairs: Value) -> Value:
@@ -61,15 +52,15 @@ def from_entries(pairs: Value) -> Value:
     return made
 
 
-def merge(*maps: Value) -> Value:
-    made: dict[str, Value] = {}
-    for map in maps:
-        made.update(map_or_null(map))
+def merge(*parts: Value) -> Value:
+    made: Value = {}
+    for part in parts:
+        made = maps.merge(made, map_or_null(part))
     return made
 
 
 def without_nulls(map: Value) -> Value:
-    return {name: value for name, value in map_or_null(map).items() if value is not None}
+    return {name: value for name, value in entries(map).items() if value is not None}
 
 
 # --- fields -----------------------------------------------------------------------------------
@@ -84,8 +75,8 @@ def get_field(value: Value, path: Value) -> Value:
     if type(path) is int:
         return _field(value, path)
     names = key(path)
-    if type(value) is dict and names in value:
-        return value[names]
+    if is_map(value) and names in (fields := read(value)):
+        return fields[names]
     if "." in names and is_list(value) and all(map(_is_entry, iterate(value))):
         for label, content in map(to_tuple, iterate(value)):
             if _is_label(label, names):
@@ -98,8 +89,8 @@ def get_field(value: Value, path: Value) -> Value:
 def _field(value: Value, name: str | int) -> Value:
     if value is None:
         return None
-    if type(value) is dict and type(name) is str:
-        return value.get(name)
+    if is_map(value) and type(name) is str:
+        return read(value).get(name)
     if not is_list(value):
         raise PrimitiveFault("type-error", f"{kind_of(value)} has no field {show(name)}: {show(value)}")
     if isinstance(name, int) or (name.isdecimal() and name.isascii() and len(name) < 10):
@@ -131,13 +122,14 @@ def _walk(value: Value, path: Value) -> Value:
     for depth, step in enumerate(iterate(path)):
         if type(step) is not str and type(step) is not int:
             raise expected("a name or an index", step)
-        if type(value) is dict:
-            if type(step) is not str or step not in value:
-                fields = ", ".join(f"`{show_key(name)}`" for name in list(value)[:_SHOWN])
+        if is_map(value):
+            found = read(value)
+            if type(step) is not str or step not in found:
+                fields = ", ".join(f"`{show_key(name)}`" for name in list(found)[:_SHOWN])
                 raise _Undefined(
                     f"there is no `{show_key(step)}`" + (f"; there is {fields}" if fields else "")
                 )
-            value = value[step]
+            value = found[step]
         elif is_list(value):
             items = to_tuple(value)
             index = int(step) if type(step) is str and step.isdecimal() and len(step) < 10 else step
@@ -173,14 +165,14 @@ def lookup_or(value: Value, path: Value, default: Value) -> Value:
 
 HANDLERS: dict[str, Callable[..., Value]] = {
     "map": make_map,
-    "get": lambda map, name: map_or_null(map).get(string(name)),
+    "get": lambda map, name: entries(map).get(name if type(name) is str else string(name)),
     "get_or": get_or,
-    "put": lambda map, name, value: {**map_or_null(map), key(name): value},
-    "remove": remove,
-    "has_key": lambda map, name: key(name) in map_or_null(map),
-    "keys": keys,
-    "values": lambda map: tuple(map_or_null(map).values()),
-    "entries": entries,
+    "put": put,
+    "remove": lambda map, name: maps.remove(map_or_null(map), key(name)),
+    "has_key": lambda map, name: key(name) in entries(map),
+    "keys": lambda map: tuple(entries(map)),
+    "values": lambda map: tuple(entries(map).values()),
+    "entries": lambda map: tuple(entries(map).items()),
     "from_entries": from_entries,
     "merge": merge,
     "without_nulls": without_nulls,

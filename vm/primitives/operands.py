@@ -8,11 +8,14 @@ from __future__ import annotations
 from ...ir.constants import Symbol
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, to_tuple
+from ..values.maps import is_map, read
 from ..values.values import show, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from ..values.maps import Map
 
     Value = Any
 
@@ -75,12 +78,17 @@ def items(value: Value) -> tuple[Value, ...]:
     return to_tuple(any_list(value))
 
 
-def a_map(value: Value) -> dict[str, Value]:
-    if type(value) is dict:
+def a_map(value: Value) -> Map:
+    if is_map(value):
         return value
     raise expected("a map", value)
 
 
-def map_or_null(value: Value) -> dict[str, Value]:
+def map_or_null(value: Value) -> Map:
     """null counts as an empty map."""
     return {} if value is None else a_map(value)
+
+
+def entries(value: Value) -> dict[str, Value]:
+    """The entries of a map, none for null: to be read, and neither changed nor kept."""
+    return value if type(value) is dict else read(map_or_null(value))

@@ -11,6 +11,7 @@ from math import isfinite
 from ..values import bounds, lists
 from ..values.faults import PrimitiveFault
 from ..values.lists import Pair, is_list
+from ..values.maps import is_map, read
 from ..values.values import ATOMS, equal, show
 from .numbers import inexact
 from .operands import any_list, count, expected, items, number
@@ -155,7 +156,7 @@ class _Keys:
             if id(node) in self._known:
                 stack.pop()
                 continue
-            parts = items(node) if is_list(node) else list(node.values()) if type(node) is dict else ()
+            parts = items(node) if is_list(node) else list(read(node).values()) if is_map(node) else ()
             waiting = [part for part in parts if type(part) not in ATOMS and id(part) not in self._known]
             if waiting:
                 stack.extend(waiting)
@@ -164,8 +165,8 @@ class _Keys:
             keys = [self._atom(part) if type(part) in ATOMS else self._known[id(part)] for part in parts]
             if is_list(node):
                 key: Any = ("list", *keys)
-            elif type(node) is dict:
-                key = frozenset(zip(node, keys, strict=True))
+            elif is_map(node):
+                key = frozenset(zip(read(node), keys, strict=True))
             else:
                 key = ("object", id(node))
             # A part is known by a number, so that no key is deep.
@@ -239,10 +240,8 @@ def make_sorted(values: Value) -> Value:
 
 
 def is_empty(value: Value) -> bool:
-    if value is None or type(value) in (str, dict, tuple):
+    if value is None or type(value) is str or is_list(value) or is_map(value):
         return not value
-    if type(value) is Pair:
-        return False
     raise expected("a list, a map or a string", value)
 
 

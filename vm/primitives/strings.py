@@ -11,6 +11,7 @@ from ...ir.regex import compiled, encoded
 from ..values import bounds
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, iterate
+from ..values.maps import is_map
 from ..values.text_form import duration_text, json_scalar, json_text, written
 from ..values.values import MAX_HOST_DEPTH, equal, from_host, show
 from .operands import any_list, count, expected, items, number, string
@@ -58,7 +59,7 @@ def text(value: Value) -> str:
         return ""
     if type(value) is Symbol:
         return value.name
-    if type(value) is dict or is_list(value):
+    if is_map(value) or is_list(value):
         return json_text(value)
     return json_scalar(value)
 

@@ -11,6 +11,7 @@ from ...ir.python_internals import re
 from ...ir.regex import compiled, encoded
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, to_tuple
+from ..values.maps import is_map, read
 from ..values.values import equal, show, type_name
 from . import strings
 
@@ -111,9 +112,14 @@ def _verdict(holds: bool) -> str:
 
 
 def _fields(value: Value, what: str) -> dict[str, Value]:
-    if not isinstance(value, dict):
+    if not is_map(value):
         raise PrimitiveFault("type-error", f"{what} is a map, not {show(value)} ({type_name(value)})")
-    return value
+    return read(value)
+
+
+def _inner(value: Value) -> dict[str, Value] | None:
+    """The fields of what may be a map."""
+    return read(value) if is_map(value) else None
 
 
 # --- actions ----------------------------------------------------------------------------------
@@ -129,8 +135,8 @@ _ERRORS = (
 
 def _crash(action: dict[str, Value]) -> tuple[str, str] | None:
     """Why an action has no result of its own: reason and message; None where it ran to its end."""
-    error = action.get("error")
-    if isinstance(error, dict):
+    error = _inner(action.get("error"))
+    if error is not None:
         kind = error.get("kind")
         message = error.get("message")
         reason = kind if isinstance(kind, str) and kind in _ERRORS else "failed-to-start"
@@ -184,7 +190,7 @@ def judge_failed_exit(action: Value) -> Result | None:
     crash = judge_crash(action)
     if crash is not None or action is None:
         return crash
-    code = action.get("exit_code")
+    code = read(action).get("exit_code")
     return None if code in (0, None) else _result("error", exit_code=code, message=f"exit code {show(code)}")
 
 
@@ -200,9 +206,8 @@ def judge_error_text(result: Value, text: Value, texts: Value) -> Result:
     fields = _fields(result, "a result")
     found = next((part for part in _codes(texts) if _text(part) in _text(text)), None)
     if fields.get("verdict") != "failure" or found is None:
-        return fields
-    details = fields.get("details")
-    details = details if isinstance(details, dict) else {}
+        return result  # type: ignore[no-any-return]
+    details = _inner(fields.get("details")) or {}
     return _result("error", **{**details, "message": f"the output contains {show(found)}"})
 
 
@@ -236,12 +241,12 @@ def _text(value: Value) -> str:
 def judge_exit(action: Value, success: Value, failure: Value) -> Result:
     """`exit_code`: 0 is success, 1 failure, all else error; lists of codes say otherwise."""
     if type(action) is not dict:
-        _fields(action, "an action's result")
+        action = _fields(action, "an action's result")
     given = action.get("exit_code")
     code = given if type(given) is int else number_in(given)
-    error = action.get("error")
+    error = _inner(action.get("error"))
     # What an exit code means is said here; where none is judged, one that is not 0 is an agent's error.
-    is_ended = not isinstance(error, dict) or error.get("kind") == "failed-exit"
+    is_ended = error is None or error.get("kind") == "failed-exit"
     never_ended = action.get("timed_out") or not is_ended
     if not never_ended and isinstance(code, int):
         if code in ((0,) if success is None else _codes(success)):
@@ -345,11 +350,12 @@ def judge_json(reply: Value, path: Value, operator: Value, target: Value) -> Res
 
 
 def _reported(reply: dict[str, Value], default: str) -> tuple[str, str]:
-    error = reply.get("error")
-    if isinstance(error, dict):
+    error = _inner(reply.get("error"))
+    if error is not None:
         kind, message = error.get("kind"), error.get("message")
         return kind if isinstance(kind, str) else "failed", message if isinstance(message, str) else default
-    return "failed", error if isinstance(error, str) else default
+    said = reply.get("error")
+    return "failed", said if isinstance(said, str) else default
 
 
 def judge_convergence(
@@ -415,8 +421,8 @@ def _tidy(number: int | float) -> int | float:
 def judge_model(reply: Value, min_confidence: Value, uncertain_suffix: Value) -> Result:
     """`llm_structured`: a model's reply, with the flag `confident` and perhaps the suffix `_uncertain`."""
     reply = _fields(reply, "a model's reply")
-    answer = reply.get("reply")
-    if not isinstance(answer, dict):
+    answer = _inner(raw := reply.get("reply"))
+    if answer is None:
         kind, message = _reported(reply, "the model gave no evaluation")
         return _result("error", error=kind, message=message)
     verdict = answer.get("verdict")
@@ -428,21 +434,20 @@ def judge_model(reply: Value, min_confidence: Value, uncertain_suffix: Value) ->
     elif isinstance(confidence, bool) or not isinstance(confidence, int | float):
         wrong = _not_a_number("the model's confidence", confidence)
     if wrong is not None:
-        return _result("error", error="invalid-reply", message=wrong, raw=answer)
+        return _result("error", error="invalid-reply", message=wrong, raw=raw)
     bound = 0.5 if min_confidence is None else min_confidence
     confident = confidence >= bound
     if uncertain_suffix and not confident:
         verdict = f"{verdict}_uncertain"
     reason = answer.get("reason", "")
-    return _result(verdict, confidence=confidence, confident=confident, reason=reason, raw=answer)
+    return _result(verdict, confidence=confidence, confident=confident, reason=reason, raw=raw)
 
 
 def unrouted(state: Value, result: Value) -> dict[str, Value]:
     """The fault where nothing routes the verdict of `result`: which, why, what would route it."""
     result = _fields(result, "a result")
-    verdict, details = result.get("verdict"), result.get("details")
+    verdict, details = result.get("verdict"), _inner(result.get("details")) or {}
     shown = verdict if isinstance(verdict, str) else show(verdict)
-    details = details if isinstance(details, dict) else {}
     message = details.get("message")
     reason = f" ({message})" if isinstance(message, str) and message else ""
     if verdict == "error" and not reason and details.get("exit_code") is not None:

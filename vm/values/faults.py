@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
+    from .maps import Map
+
 # path, line, column, end line, end column, as in `ir.spans.Span`
 Place: TypeAlias = tuple[str, int, int, int, int]
 # function, state, place
@@ -27,12 +29,10 @@ class PrimitiveFault(Exception):
     happened, as its map says it; a primitive leaves it out.
     """
 
-    def __init__(
-        self, kind: str, message: str, details: dict[str, Any] | None = None, place: str | None = None
-    ) -> None:
+    def __init__(self, kind: str, message: str, details: Map | None = None, place: str | None = None) -> None:
         self.kind = kind
         self.message = message
-        self.details = details or {}
+        self.details: Map = details or {}
         self.place = place
         self.is_again = place is not None
         super().__init__(kind, message)
@@ -84,7 +84,7 @@ def show_place(place: Place | None) -> str | None:
     return None if place is None else f"{place[0]}:{place[1]}:{place[2]}"
 
 
-def fault_map(kind: str, message: str, place: str | None, details: dict[str, Any]) -> dict[str, Any]:
+def fault_map(kind: str, message: str, place: str | None, details: Map) -> dict[str, Any]:
     """The value a handler's slot gets: {kind, message, span, details?}."""
     fault: dict[str, Any] = {"kind": kind, "message": message, "span": place}
     if details:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from ...ir.constants import Symbol
 from .lists import Pair, is_list, pairs
+from .maps import is_map, read
 from .values import ATOMS, BOXES, SCALARS, Box, DynamicBox, FunctionValue, Value
 
 TYPE_CHECKING = False
@@ -88,9 +89,9 @@ class HeapWriter:
             elif type(node) is Pair:
                 self._add(node, ["cons", *references])
                 self._add_tails(node, len(parts) - 1)
-            elif type(node) is dict:
+            elif is_map(node):
                 row: list[Any] = ["map"]
-                for key, reference in zip(node, references, strict=True):
+                for key, reference in zip(read(node), references, strict=True):
                     row += (self._scalar(key), reference)
                 self._add(node, row)
             elif self._function_name is not None:
@@ -156,8 +157,8 @@ class HeapWriter:
 def _parts(node: Value) -> Sequence[Value]:
     if type(node) is tuple:
         return node
-    if type(node) is dict:
-        return list(node.values())
+    if is_map(node):
+        return list(read(node).values())
     return node.captures  # type: ignore[no-any-return]
 
 

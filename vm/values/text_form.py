@@ -6,6 +6,7 @@ from ...ir.constants import Symbol
 from . import bounds
 from .faults import PrimitiveFault
 from .lists import Pair, iterate
+from .maps import MapVersion
 from .values import FunctionValue, kind_of, type_name
 
 TYPE_CHECKING = False
@@ -92,6 +93,8 @@ def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
             out.add(piece)
             continue
         item: Value = piece[0]
+        if type(item) is MapVersion:
+            item = item.read()
         kind = type(item)
         if kind not in _CONTAINERS:
             out.add(json_scalar(item, strict))
@@ -135,6 +138,8 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
                 return "".join(out.parts)[:limit] + "…"
             continue
         item: Value = piece[0]
+        if type(item) is MapVersion:
+            item = item.read()
         kind = type(item)
         if kind is FunctionValue and function_name is not None:
             out.add(f"#<function {function_name(item.function)}>")

@@ -1,13 +1,13 @@
 """The values programs compute with, and their host (JSON-like) form.
 
 null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is
-a tuple or a `Pair` (`lists`); a map is a dict with string keys that is never changed; a
+a tuple or a `Pair` (`lists`); a map is a dict with string keys or a `MapVersion` (`maps`); a
 function is a `FunctionValue`; a box is a `Box`, the only value that can change and so the only way to
 a cycle. Values share structure freely and may be deep: nothing here recurses over one.
 
 Truth is Python's: false are null, false, 0, 0.0, "", the empty list and the empty map.
 
-Must not contain: the forms of a list (`lists`), arithmetic and text (`primitives`), storing
+Must not contain: the forms of lists and maps (`lists`, `maps`), arithmetic and text (`primitives`), storing
 (`heap`).
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from ...ir.constants import Symbol
 from .lists import Pair, iterate, length
+from .maps import MapVersion, is_map, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ _TYPE_NAMES: dict[type, str] = {
     tuple: "list",
     Pair: "list",
     dict: "map",
+    MapVersion: "map",
     FunctionValue: "function",
     Box: "box",
     DynamicBox: "box",
@@ -108,6 +110,10 @@ def equal(left: Value, right: Value) -> bool:
         a, b = pairs.pop()
         if a is b:
             continue
+        if type(a) is MapVersion:
+            a = a.read()
+        if type(b) is MapVersion:
+            b = b.read()
         kind, other = type(a), type(b)
         if kind is Pair or other is Pair:
             if not _lists_agree(a, b, pairs, seen):
@@ -229,8 +235,9 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
             stack.pop()
             continue
         kind = type(node)
-        if kind is dict:
-            items = node.values()
+        entries = read(node) if is_map(node) else None
+        if entries is not None:
+            items: Any = entries.values()
         elif kind is tuple:
             items = node
         elif kind is Pair:
@@ -242,7 +249,7 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
             stack.extend(waiting)
             continue
         stack.pop()
-        size = 1 + sum(map(len, node)) if kind is dict else 1
+        size = 1 + sum(map(len, entries)) if entries is not None else 1
         depth = 0
         converted = []
         for item in items:
@@ -264,7 +271,7 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
             raise ValueError(
                 f"the value is nested too deep to leave the machine: more than {most_depth} levels"
             )
-        host = dict(zip(node, converted, strict=True)) if kind is dict else converted
+        host = dict(zip(entries, converted, strict=True)) if entries is not None else converted
         done[id(node)] = (host, size, depth + 1)
     return done[id(value)][0]
 
@@ -299,6 +306,8 @@ def show(value: Value) -> str:
     todo: list[tuple[bool, Value]] = [(False, value)]
     while todo and room > 0:
         is_text, item = todo.pop()
+        if type(item) is MapVersion:
+            item = item.read()
         kind = type(item)
         if is_text:
             text = item

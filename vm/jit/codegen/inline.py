@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ...values import bounds
+from ...values.maps import SHORT
 from ..model.type_lattice import INTEGERS, Kind
 
 TYPE_CHECKING = False
@@ -292,7 +293,8 @@ def _put(operands: Sequence[Typed]) -> Quick | None:
     if not map_[0].isidentifier():
         return None
     quick = f"{{**{map_[0]}, {key[0]}: {value}}}"
-    return quick, " and ".join(are_map_and_key(map_, key))
+    # A map this short is a dict.
+    return quick, " and ".join([*are_map_and_key(map_, key), f"len({map_[0]}) < {SHORT - 1}"])
 
 
 def _map(operands: Sequence[Typed]) -> Quick | None:
@@ -426,7 +428,7 @@ RULES: dict[str, Rule] = {
     "is_null": _is("{} is None"),
     "is_nil": _is("{0} is NIL or {0} is None"),
     "is_string": _is("type({}) is str"),
-    "is_map": _is("type({}) is dict"),
+    "is_map": _is("type({0}) is dict or type({0}) is MapVersion"),
     "is_symbol": _is("type({}) is Symbol"),
     "is_boolean": _is("type({}) is bool"),
     "is_number": _is("type({0}) is int or type({0}) is float"),

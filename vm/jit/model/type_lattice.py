@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ...code.image import Image
 from ...values.lists import Pair
+from ...values.maps import MapVersion
 from ...values.values import Box, FunctionValue, Value
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ _OF_TYPES: dict[type, Kind] = {
     bool: "bool",
     str: "str",
     dict: "map",
+    MapVersion: "map",
     tuple: "array",
     Pair: "pair",
     Box: "box",

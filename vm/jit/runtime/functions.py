@@ -24,6 +24,7 @@ from ...primitives.handlers import HANDLERS
 from ...values.faults import Place as Span
 from ...values.faults import PrimitiveFault
 from ...values.lists import Pair
+from ...values.maps import MapVersion
 from ...values.values import Box, FunctionValue, Value, show
 from ..analysis import uniqueness
 from ..codegen.inline import trust
@@ -64,6 +65,7 @@ class Library:
             "Box": Box,
             "FunctionValue": FunctionValue,
             "Pair": Pair,
+            "MapVersion": MapVersion,
             "Symbol": Symbol,
             "PrimitiveFault": PrimitiveFault,
             "tick": repeat(None, 0),

@@ -1,0 +1,239 @@
+"""The two forms of a map: versions of one map share a dict, and no program can tell."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from flow_runs import machine_of
+from hypothesis import given
+from hypothesis import strategies as st
+from tiers import LAWS, assert_alike, told
+
+from llc.vm.primitives.handlers import HANDLERS
+from llc.vm.tiered import Machine
+from llc.vm.values import maps
+from llc.vm.values.heap import HeapReader, HeapWriter
+from llc.vm.values.text_form import json_text, written
+from llc.vm.values.values import equal, show, to_host, type_name
+
+CHANCE = st.integers(0, 1 << 32).map(random.Random)
+
+
+def plainly(name: str, *operands: Any) -> dict[str, Any]:
+    """A change of a dict by copying."""
+    first, *others = operands
+    match name:
+        case "put":
+            return {**first, others[0]: others[1]}
+        case "remove":
+            return {key: value for key, value in first.items() if key != others[0]}
+        case _:
+            return {**first, **others[0]}
+
+
+def changed(chance: random.Random, count: int, size: int = 40) -> list[tuple[Any, dict[str, Any]]]:
+    """Maps made of one another by changes, each with an equal dict; old ones are changed and read too."""
+    names = [f"k{number}" for number in range(size + 10)]
+    start = dict.fromkeys(names[:size], 0)
+    made: list[tuple[Any, dict[str, Any]]] = [(start, start)]
+    for number in range(count):
+        map_, twin = made[-1] if chance.random() < 0.7 else chance.choice(made)
+        name = chance.choice(names)
+        match chance.randrange(10):
+            case 0 | 1 | 2 | 3 | 4:
+                step: tuple[Any, ...] = "put", name, number
+            case 5 | 6:
+                step = "remove", name
+            case 7:
+                other, its_twin = chance.choice(made)
+                made.append((HANDLERS["merge"](map_, other), plainly("merge", twin, its_twin)))
+                continue
+            case 8:
+                step = "merge", {name: number}
+            case _:
+                assert list(HANDLERS["entries"](map_)) == list(twin.items())
+                continue
+        made.append((HANDLERS[step[0]](map_, *step[1:]), plainly(step[0], twin, *step[1:])))
+    return made
+
+
+@given(CHANCE)
+def test_every_version_is_what_copying_gives(chance: random.Random) -> None:
+    """Entries and their order, whichever versions were changed or read before."""
+    made = changed(chance, 120)
+    assert any(type(map_) is maps.MapVersion for map_, _ in made)
+    chance.shuffle(made)
+    for map_, twin in made:
+        assert list(maps.read(map_).items()) == list(twin.items())
+        assert len(map_) == len(twin)
+
+
+@given(CHANCE)
+def test_a_version_looks_like_a_dict(chance: random.Random) -> None:
+    """Kind, equality, host form, messages, texts and stored form are those of the dict."""
+    made = changed(chance, 30)
+    (map_, twin), (other, its_twin) = chance.choice(made), chance.choice(made)
+    assert maps.is_map(map_)
+    assert type_name(map_) == "map"
+    assert bool(map_) == bool(twin)
+    assert equal(map_, twin)
+    assert equal(twin, map_)
+    assert equal(map_, other) == (twin == its_twin)
+    assert to_host(map_) == twin
+    assert list(to_host(map_)) == list(twin)
+    for text in (show, json_text, written):
+        assert text(map_) == text(twin)  # type: ignore[operator]
+    stored, expected = HeapWriter(), HeapWriter()
+    other_twin = twin if other is map_ else dict(its_twin)
+    assert stored.write((map_, other, map_)) == expected.write((twin, other_twin, twin))
+    assert stored.nodes == expected.nodes
+    assert equal(HeapReader(stored.nodes).read([len(stored.nodes) - 1]), (map_, other, map_))
+
+
+@given(CHANCE)
+def test_primitives_take_either_form(chance: random.Random) -> None:
+    """Each primitive over maps gives the same for a version and for its dict."""
+    map_, twin = chance.choice(changed(chance, 40))
+    key = chance.choice([*twin, "missing"])
+    for name, *operands in (
+        *(("get", key), ("get_or", key, 7), ("put", key, 1), ("remove", key), ("has_key", key)),
+        *(("keys",), ("values",), ("entries",), ("merge", {key: 5}), ("without_nulls",), ("is_map",)),
+        *(("get_field", key), ("lookup_or", (key,), 3), ("is_empty",), ("text",), ("eq", twin), ("plain",)),
+    ):
+        assert equal(HANDLERS[name](map_, *operands), HANDLERS[name](twin, *operands)), name
+    assert equal(HANDLERS["unique"]((map_, twin, map_)), (twin,))
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the maps that are copied."""
+    sizes: list[int] = []
+    begin, restored = maps.begin, maps.MapVersion.restored
+    monkeypatch.setattr(maps, "begin", lambda entries: sizes.append(len(entries)) or begin(entries))
+
+    def restore(version: maps.MapVersion) -> Any:
+        entries = restored(version)
+        sizes.append(len(entries))
+        return entries
+
+    monkeypatch.setattr(maps.MapVersion, "restored", restore)
+    return sizes
+
+
+BUILDING = {
+    "put": "(put made (string-append 'k i) i)",
+    "update": "(update made (string-append 'k i) (lambda (old) i))",
+    "merge": "(merge made (dict ((string-append 'k i) i)))",
+    "count": "(let ((key (to-string (modulo i 500)))) (put made key (+ 1 (get made key 0))))",
+    "remove": "(remove (put (put made (string-append 'k i) i) 'last i) (string-append 'k (- i 700)))",
+}
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "direct"])
+@pytest.mark.parametrize("step", BUILDING.values(), ids=BUILDING)
+def test_building_copies_few_items(step: str, tier: str, copied: list[int]) -> None:
+    """A map of n keys is built in any way with at most a few copied items for each change."""
+    text = f"(reduce (lambda (made i) {step}) (dict) (range 0 {{count}}))"
+    for count in (1000, 4000):
+        copied.clear()
+        assert told(Machine(machine_of(text.format(count=count)).image, tier=tier).resume())[0] == "done"
+        assert sum(copied) < (maps.SHORT + 4) * 2 * count, sum(copied)
+
+
+def test_reading_old_versions_copies_each_once(copied: list[int]) -> None:
+    """An old version that is read owns its entries from then on, also after changes of it."""
+    old = maps.put({f"k{number}": number for number in range(1000)}, "a", 1)
+    new = maps.put(old, "b", 2)
+    copied.clear()
+    for _ in range(100):
+        assert "b" not in maps.read(old)
+        assert len(maps.read(new)) == 1002
+    assert copied == [1001]
+    copied.clear()
+    other = maps.put(old, "c", 3)
+    assert "c" not in maps.read(old)
+    for number in range(100):
+        other = maps.put(other, "c", number)
+        assert "b" in maps.read(new)
+        assert "c" not in maps.read(old)
+    assert copied == [1002]
+
+
+def test_no_read_costs_more_than_its_map() -> None:
+    """However many changes follow, an old version is at most half its size of them away from a dict."""
+    map_: Any = {f"k{number}": number for number in range(100)}
+    versions = []
+    for number in range(2000):
+        map_ = (
+            maps.put(map_, f"k{number % 90}", number) if number % 3 else maps.remove(map_, f"k{number % 90}")
+        )
+        versions.append(map_)
+    for version in versions:
+        away = 0
+        size = len(maps.read(version))
+        newer = version
+        while newer.undo is not None:
+            newer, away = newer.undo[0], away + 1
+        assert away <= size
+
+
+def test_effects_and_faults_take_versions() -> None:
+    """A large map may be an effect's argument, the operand of `error`, and what is caught."""
+    text = """
+    (define (add made i) (put made (string-append 'k i) i))
+    (define large (reduce add (dict (kind "odd") (message "no")) (range 0 100)))
+    (try (error large) (catch fault (list (get fault "kind") (get fault "message"))))
+    """
+    assert told(Machine(machine_of(text).image).resume()) == ("done", "['odd', 'no']")
+
+
+# Rounds that change a large map, the one before it and the first, and read any of them.
+ROUND = """
+(define (go i map old first kept)
+  (if (= i 12)
+      (list map old first kept)
+      (go (+ i 1) {map} map first {kept})))
+(define start (from-entries (map (lambda (i) (list (string-append "k" i) i)) (range 0 40))))
+(go 0 start start start nil)
+"""
+MAPS = (
+    '(put map "k3" i)',
+    "(put old (to-string i) i)",
+    '(remove map (string-append "k" i))',
+    '(remove (put map "k3" i) "k5")',
+    "(merge map (dict (a i)))",
+    "(merge old first)",
+    "(put map (to-string i) (length (keys old)))",
+    "(begin (now) (put map (to-string i) i))",
+    "(reduce (lambda (made i) (put made (to-string i) i)) map (range 0 30))",
+)
+KEPT = (
+    "kept",
+    "(cons map kept)",
+    "(cons (get old 'k1) kept)",
+    "(cons (keys map) kept)",
+    "(list old)",
+)
+
+
+@LAWS
+@given(st.sampled_from(MAPS), st.sampled_from(KEPT), st.integers(1, 40), st.integers(0, 255))
+def test_both_tiers_agree_about_large_maps(map_: str, kept: str, quantum: int, turns: int) -> None:
+    """Results and snapshots are alike in either tier, and where a machine goes through JSON at any time."""
+    assert_alike(machine_of(ROUND.format(map=map_, kept=kept)).image, quantum, [], turns)
+
+
+def test_a_version_that_nothing_else_holds_changes_in_place(copied: list[int]) -> None:
+    """The translated tier changes a large map itself; the maps that it was made of stay as they are."""
+    text = """
+    (define start (reduce (lambda (made i) (put made (to-string i) i)) (dict) (range 0 100)))
+    (define (count i map) (if (= i 3000) map (count (+ i 1) (put map (to-string (modulo i 120)) i))))
+    (define done (count 0 (remove (put start "a" 1) "50")))
+    (list (length (keys start)) (length (keys done)) (get done "50") (first (keys (remove start "0"))))
+    """
+    for tier in ("interpreter", "direct"):
+        copied.clear()
+        assert told(Machine(machine_of(text).image, tier=tier).resume()) == ("done", "[100, 121, 2930, '1']")
+    assert sum(copied) < 8000
