@@ -43,7 +43,13 @@ class Browser:
         words = [
             *(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"),
             *("--no-first-run", "--disable-extensions", "--disable-background-networking", "--mute-audio"),
-            *("--disable-component-update", "--disable-dev-shm-usage", f"--user-data-dir={self._profile}"),
+            *(
+                "--disable-component-update",
+                "--disable-quic",
+                "--disable-sync",
+                "--disable-dev-shm-usage",
+                f"--user-data-dir={self._profile}",
+            ),
             *("--force-color-profile=srgb", "about:blank"),
         ]
         # The browser reads from descriptor 3 and writes to 4.

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accessibility import violations
 from browser import Browser, browser_program
 from in_process import run_llc
 
@@ -428,3 +429,36 @@ def test_the_pages_work_in_a_browser(server: Server, run: str) -> None:
         assert server.data(f"/api/runs/{forked}")["forked_from"]["run"] == run
         assert browser.evaluate("window.bad === undefined")
         assert browser.problems == []
+
+
+@pytest.mark.parametrize("options", [(), ("--read-only",)])
+def test_the_pages_can_be_used_by_all(run: str, options: tuple[str, ...]) -> None:
+    """axe-core finds no serious violation, at any width nothing needs to be scrolled sideways."""
+    if browser_program() is None:
+        pytest.skip("no browser is installed, and LLC_BROWSER is not set")
+    server = Server(*options)
+    origin = f"http://127.0.0.1:{server.port}"
+    ready = "document.documentElement?.dataset.ready"
+    try:
+        with contextlib.closing(Browser(origin)) as browser:
+            browser.call("Page.navigate", url=server.address)
+            browser.wait(f"{ready} && document.querySelector('.question')")
+            buttons = browser.evaluate(
+                "[...document.querySelectorAll('button')].map((one) => one.textContent)"
+            )
+            assert buttons == ([] if options else ["go", "no", "Stop"])
+            for path in ("/", f"/runs/{run}", "/loops/asks"):
+                for scheme, width in (("light", 1280), ("dark", 360)):
+                    browser.prefer(scheme)
+                    browser.resize(width)
+                    browser.call("Page.navigate", url="about:blank")
+                    browser.call("Page.navigate", url=origin + path)
+                    browser.wait("location.protocol === 'http:' && document.readyState === 'complete'")
+                    if not path.startswith("/loops/"):
+                        browser.wait(ready)
+                    assert violations(browser) == [], path
+                    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            assert browser.problems == []
+    finally:
+        server.process.kill()
+        server.process.communicate()
