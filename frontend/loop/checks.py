@@ -17,11 +17,11 @@ from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
 from ..template.template import parse
 from .agent_schema import AGENT_OPTIONS, AgentSettings
+from .control_flow import Graph
 from .dialect import FAILURE_NAMES
 from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
 from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured, OutputContains, OutputJson
 from .foreign_keys import explain_key
-from .graph import Graph
 from .hook_schema import FAIL, REPORTING, hooks_in
 from .project_checks import is_judged_by_model
 from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec

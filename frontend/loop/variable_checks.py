@@ -17,8 +17,8 @@ from ..source.document import Document
 from ..source.schema import fields_of
 from ..template.nodes import NAMESPACES, Constant, Problem, Template, Variable, text_of
 from ..template.template import parse
+from .control_flow import Graph
 from .evaluator_schema import EVALUATORS
-from .graph import Graph
 from .hook_schema import hooks_in
 from .schema import Loop, StateSpec
 from .texts import argument_key, argument_texts, template_of, texts_of_evaluator, texts_of_loop

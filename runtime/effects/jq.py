@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..host import environment
 from ..host.effect_context import Context
-from ..models.worker import Worker, WorkerEnded, WorkerTimeout
+from ..models.helper_process import Worker, WorkerEnded, WorkerTimeout
 from .performers import Parts
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from typing import Any
 import jq  # type: ignore[import-not-found, unused-ignore]
 
 from ..host import processes, signals
-from ..models.worker import MAX_DEPTH, MAX_MESSAGE, serve
+from ..models.helper_process import MAX_DEPTH, MAX_MESSAGE, serve
 
 # Bytes of address space; a document of 1 MiB needs about 100 MiB.
 MEMORY = 1 << 30

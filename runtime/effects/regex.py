@@ -14,7 +14,7 @@ from ...ir.regex import MatchLimit
 from ..host import environment, processes, threads
 from ..host.effect_context import Interrupt
 from ..host.screen import Screen
-from ..models.worker import Worker, WorkerEnded, WorkerTimeout
+from ..models.helper_process import Worker, WorkerEnded, WorkerTimeout
 
 # Seconds one match may take.
 LIMIT = 5.0

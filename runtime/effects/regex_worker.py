@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..host import processes, signals
-from ..models.worker import MAX_MESSAGE, serve
+from ..models.helper_process import MAX_MESSAGE, serve
 
 # Bytes of address space.
 MEMORY = 1 << 30

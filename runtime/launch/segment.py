@@ -28,7 +28,7 @@ from ..host.paths import RUNNING
 from ..journal.outcome import PARKED, Outcome
 from ..journal.run_folder import RunFolder
 from ..ledger import database as ledgers
-from ..models.worker import command_of
+from ..models.helper_process import command_of
 from ..project.options import Values
 from ..trees.workspace import Workspace
 from .command import Command

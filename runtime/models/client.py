@@ -15,8 +15,8 @@ from ..project import accounts
 from ..project.models import Model, Unavailable, address
 from ..project.prices import Prices
 from ..project.providers import DEFAULT, PROVIDERS
+from .helper_process import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .quota import Quota
-from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

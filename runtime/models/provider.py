@@ -28,7 +28,7 @@ from ..host import clock, threads
 from ..host.errors import KindError
 from ..ledger.breakers import FURTHEST
 from . import structured_output
-from .worker import MAX_MESSAGE, end_when_alone, serve_in_parts
+from .helper_process import MAX_MESSAGE, end_when_alone, serve_in_parts
 from .worker_pool import MANY, serve_many
 
 # Appended where a model does not let itself be forced to use the tool.

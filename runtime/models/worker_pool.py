@@ -14,7 +14,7 @@ from collections import deque
 
 from ..host import clock, files, pipes, processes, threads
 from ..host.effect_context import Interrupt, milliseconds
-from .worker import MAX_ANSWER, START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from .helper_process import MAX_ANSWER, START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

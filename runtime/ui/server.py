@@ -29,9 +29,9 @@ from ..journal.codec import to_json
 from ..journal.journal import JournalError
 from ..report.page import asset
 from .access import Access, Guard
+from .job_thread import Worker
 from .project_view import ProjectView, Requests
 from .watch import Watch
-from .worker import Worker
 
 _ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
 # Bytes of a request's body.

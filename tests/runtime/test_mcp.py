@@ -23,7 +23,7 @@ from llc.ir.diagnostics import CompileError
 from llc.runtime.cli import dispatch
 from llc.runtime.effects.world import World
 from llc.runtime.host.processes import is_alive, start_time
-from llc.runtime.models import worker
+from llc.runtime.models import helper_process
 from llc.runtime.project import configuration
 
 # Not imported here, which takes longer than most modules of tests.
@@ -337,7 +337,7 @@ def test_an_answer_that_is_none_is_a_fault(value: Value, text: str, kind: str) -
 
 def test_an_answer_that_is_too_large_is_a_fault(value: Value, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no value of a program."""
-    monkeypatch.setattr(worker, "MAX_ANSWER", 1 << 20)
+    monkeypatch.setattr(helper_process, "MAX_ANSWER", 1 << 20)
     kind, message, again = value(
         f"""
         (let ((fault (try (mcp:h.flood) (catch e e))))

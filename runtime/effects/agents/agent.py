@@ -22,9 +22,9 @@ from ...host.errors import KindError
 from ...host.paths import ROOT
 from ...journal.agent_activity import AgentActivity
 from ...journal.agent_history import AgentHistory
+from ...models.helper_process import command_of
 from ...models.judge import judge_of
 from ...models.quota import Quota
-from ...models.worker import command_of
 from ...project import accounts, agents, configuration, prices
 from ...project.agent_schema import PROTOCOLS, AgentSpec
 from ...project.settings import Configuration

@@ -12,7 +12,7 @@ import re
 from ...host import environment, processes, signals, threads
 from ...host.effect_context import TICK, Context, Interrupted
 from ...host.paths import ROOT
-from ...models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ...models.helper_process import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from ...project import configuration
 from .builtin_tools import ToolError
 

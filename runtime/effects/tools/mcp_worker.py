@@ -15,7 +15,7 @@ from typing import Any
 
 from ...host import environment, files, pipes, processes, threads
 from ...host.errors import KindError
-from ...models.worker import serve
+from ...models.helper_process import serve
 
 # Seconds that a server has to show that it listens, after a call that took too long.
 _LISTENING = 2.0

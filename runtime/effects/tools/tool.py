@@ -18,7 +18,7 @@ from ....vm.primitives.shell_words import (
 from ....vm.values.faults import PrimitiveFault
 from ...host import clock, environment
 from ...host.effect_context import Context
-from ...models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ...models.helper_process import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from ..performers import Parts
 from ..process import NotStarted
 from ..shell import Shell, shell_of

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...host import environment, files
 from ...host.paths import LOOPS
-from ...models.worker import MAX_DEPTH, MAX_MESSAGE, serve
+from ...models.helper_process import MAX_DEPTH, MAX_MESSAGE, serve
 
 MAX_TRACE = 4000
 
