@@ -481,8 +481,77 @@ def test_primitives_of_any_two_operands_are_alike(name: str) -> None:
     assert run(flow, "direct") == run(flow, "interpreter")
 
 
+@pytest.mark.parametrize("name", ["+", "-", "*", "<", "=", ">=", "max", "min"])
+def test_operations_of_three_numbers_are_alike(name: str) -> None:
+    """Each operand may be what is no integer."""
+    numbers = ("1", "2", "2.0", "true", "18446744073709551616")
+    tries = "\n".join(
+        f'(map (lambda (z) (map (lambda (y) (try (f {one} y z) (catch e (get e "message")))) all)) all)'
+        for one in numbers
+    )
+    flow = f"(define all (list {' '.join(numbers)}))\n(define (f x y z) ({name} x y z))\n(list {tries})"
+    assert run(flow, "direct") == run(flow, "interpreter")
+
+
 def test_a_list_of_constants_is_made_each_time() -> None:
     """Python would make it once; what holds the same list and what holds an equal one differ in snapshots."""
     assert_alike(
         flow_of("(define (f n) (list 1 (list 2 (+ 1 2))))\n(list (f 1) (f 2) (now))").image, 3, [], 0b10
     )
+
+
+APPLIED = (
+    "+",
+    "-",
+    "max",
+    "list",
+    "cons",
+    "car",
+    "none",
+    "pair",
+    "any",
+    "more",
+    "(lambda (a b) (+ a b n))",
+    "7",
+)
+LISTS = ("nil", "null", "(list 1)", "(list n 2)", "(cons 1 (cons n nil))", "(range 0 9)", "(list 1.5 2)", "9")
+APPLYING = """
+(define (none) 0)
+(define (pair a b) (list b a))
+(define (any &rest all) all)
+(define (more a &rest all) (list all a))
+(define (last-thing f l) (apply f l))
+(define (over f l n) (list (apply f l) n (last-thing f l)))
+(define (each f n) (list {tries}))
+(list {calls})
+"""
+
+
+def test_functions_applied_to_lists_run_alike() -> None:
+    """Of each kind to lists of each length and form: values, faults with their places, and each tick."""
+    fault = '(catch e (list (get e "message") (get e "span")))'
+    tries = " ".join(f"(try (over f {one} n) {fault}) (try (apply f n {one}) {fault})" for one in LISTS)
+    calls = " ".join(f"(let ((n 3)) (each {one} n))" for one in APPLIED)
+    text = APPLYING.format(tries=tries, calls=calls)
+    assert run(text, "direct") == run(text, "interpreter")
+    for one in APPLIED:
+        calls = f"(let ((n 3)) (list (each {one} n) (each {one} n)))"
+        assert_alike(flow_of(APPLYING.format(tries=tries, calls=calls)).image, 7, [], 0b0110)
+
+
+def test_arguments_filled_in_count_after_calls_without() -> None:
+    """What calls a function with two arguments is found again by a call with two and a list."""
+    for function in ("(a b)", "(a &rest b)", "(a b &rest c)"):
+        text = f"""
+        (define (go f l) (list (f 1 2) (try (apply f 1 2 l) (catch e (get e "message")))))
+        (define all (list (lambda {function} (list a b))))
+        (map (lambda (f) (list (go f nil) (go f (list 3)))) all)
+        """
+        assert run(text, "direct") == run(text, "interpreter")
+
+
+def test_functions_that_apply_themselves_are_as_deep_as_others() -> None:
+    """Python's own stack, which is short, is not used for them."""
+    for tail in ("(apply f (list (- n 1)))", "(+ 1 (apply f (list (- n 1))))"):
+        text = f"(define (f n) (if (= n 0) 0 {tail}))\n(f 60000)"
+        assert run(text, "direct") == run(text, "interpreter")

@@ -67,23 +67,21 @@ def _are_ints(operands: Sequence[Typed]) -> str | None:
             return None
     if len(unsure) == 2:
         return f"{unsure[0]} is int is {unsure[1]}"
-    return f"{unsure[0]} is int" if unsure else ""
+    return " and ".join(f"{one} is int" for one in unsure)
 
 
-def _of_two(sign: str) -> Rule:
-    """Of two numbers."""
+def _of_numbers(sign: str) -> Rule:
+    """Of two numbers, or of several integers."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
-        if len(operands) != 2:
+        if len(operands) < 2:
             return None
+        texts = f" {sign} ".join(text for text, _ in operands)
         if _are_floats(operands):
             # A sum begins with 0, so that it is never -0.0.
-            return f"{'0 + ' * (sign == '+')}{operands[0][0]} {sign} {operands[1][0]}", ""
+            return (f"{'0 + ' * (sign == '+')}{texts}", "") if len(operands) == 2 else None
         condition = _are_ints(operands)
-        if condition is None:
-            return None
-        (left, _), (right, _) = operands
-        return f"{left} {sign} {right}", condition
+        return None if condition is None else (texts, condition)
 
     return rule
 
@@ -381,15 +379,17 @@ def _substring(operands: Sequence[Typed]) -> Quick | None:
     return quick, " and ".join(test for test in (is_text, are_ints, order) if test)
 
 
-def _larger(sign: str) -> Rule:
-    """One of two integers."""
+def _extreme(name: str, sign: str) -> Rule:
+    """One of several integers."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
-        condition = _are_ints(operands) if len(operands) == 2 else None
+        condition = _are_ints(operands) if len(operands) > 1 else None
         if condition is None:
             return None
-        (left, _), (right, _) = operands
-        return f"({left} if {left} {sign} {right} else {right})", condition
+        texts = [text for text, _ in operands]
+        if len(texts) > 2:
+            return f"{name}({', '.join(texts)})", condition
+        return f"({texts[0]} if {texts[0]} {sign} {texts[1]} else {texts[1]})", condition
 
     return rule
 
@@ -407,14 +407,14 @@ def _select(operands: Sequence[Typed]) -> Quick:
 
 
 RULES: dict[str, Rule] = {
-    "add": _of_two("+"),
-    "sub": _of_two("-"),
+    "add": _of_numbers("+"),
+    "sub": _of_numbers("-"),
     "mul": _product,
-    "num_eq": _of_two("=="),
-    "lt": _of_two("<"),
-    "le": _of_two("<="),
-    "gt": _of_two(">"),
-    "ge": _of_two(">="),
+    "num_eq": _of_numbers("=="),
+    "lt": _of_numbers("<"),
+    "le": _of_numbers("<="),
+    "gt": _of_numbers(">"),
+    "ge": _of_numbers(">="),
     "quotient": _division("quotient", "{} // {}"),
     "remainder": _division("remainder", "{} % {}"),
     "modulo": _division("modulo", "{} % {}"),
@@ -445,8 +445,8 @@ RULES: dict[str, Rule] = {
     "third": _item(2),
     "rest": _rest,
     "list": _list,
-    "min": _larger("<="),
-    "max": _larger(">="),
+    "min": _extreme("min", "<="),
+    "max": _extreme("max", ">="),
     "has_key": _has_key,
     "to_string": _to_string,
     "string_eq": _of_texts("=="),

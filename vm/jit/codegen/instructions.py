@@ -13,7 +13,7 @@ from ..analysis.liveness import ONLY
 from ..analysis.type_inference import Known
 from ..analysis.uniqueness import ALONE, InPlace
 from ..model import type_lattice
-from ..model.function import Function
+from ..model.function import Function, operation
 from ..model.type_lattice import INTEGERS, Kind
 from .inline import IN_ORDER, RULES, SECOND, Rule, are_map_and_key, fits
 from .python_text import MARK, Statement, mark
@@ -30,6 +30,7 @@ Version: TypeAlias = "Callable[[int, tuple[Kind, ...]], str]"
 # Placeholder of an operand while the expression around it is built; limit of its length.
 _PLACE = "xx"
 _LONGEST = 400
+_VARIABLE = re.compile(r"[sx]\d+")
 # What a text names.
 _WORDS = re.compile(r"\w+")
 
@@ -38,7 +39,8 @@ class Operand:
     """An expression on the stack: its text, what is known of its type, whether it can be written twice.
 
     captures: those of a function that is made right here. choice: where the expression is one of two, they
-    and the condition for the first, and what is known of that one.
+    and the condition for the first, and what is known of that one. applied: where it is a function with a
+    list of arguments filled in, the names of both.
     """
 
     def __init__(self, text: str, kind: Kind, is_atom: bool, captures: list[str] | None = None) -> None:
@@ -47,6 +49,7 @@ class Operand:
         self.is_atom = is_atom
         self.captures = captures
         self.choice: tuple[str, str, str, Kind] | None = None
+        self.applied: tuple[str, str] | None = None
 
 
 class Liberties:
@@ -193,7 +196,7 @@ class Instructions:
         if rule is not None and self.combine(offset, name, count, rule):
             return
         taken = self.take(count, rule is not None and name not in IN_ORDER)
-        if self.take_liberty(offset, name, taken):
+        if self.take_liberty(offset, name, taken) or (name == "applied" and self.fill_in(offset, *taken)):
             return
         kind = type_lattice.of_result(name, [one.kind for one in taken])
         # The call of the primitive, if there is one, is on a line of its own.
@@ -235,6 +238,20 @@ class Instructions:
         kind = type_lattice.of_result(name, [one.kind for one in taken])
         text = quick.replace(_PLACE, f"({first})")
         self.stack.append(_chosen(text, both, slow, kind, type_lattice.of_quick(name, kind)))
+        return True
+
+    def fill_in(self, offset: int, function: Operand, values: Operand) -> bool:
+        """`applied`: what a call that follows at once takes apart again (`call`)."""
+        function, values = map(self.atom, (function, values))
+        if not _VARIABLE.fullmatch(function.text):
+            return False
+        are_quick = f"type({function.text}) is FunctionValue and type({values.text}) is tuple"
+        slow = f"{self.mark(offset)}APPLICABLE({function.text}, {values.text})"
+        items = self.atom(Operand(f"({values.text} if {are_quick} else {slow})", "array", False)).text
+        captures = f"(*{items}, *{function.text}.captures)"
+        made = Operand(f"FunctionValue({function.text}.function, {captures})", "any", False)
+        made.applied = function.text, items
+        self.stack.append(made)
         return True
 
     def is_liberty(self, offset: int, name: str) -> bool:
@@ -323,6 +340,12 @@ class Instructions:
         callee = self.stack[-1 - count]
         if isinstance(callee.kind, tuple) and (callee.is_atom or callee.captures is not None):
             return self.call_known(offset, count, callee, callee.kind[1])
+        if callee.applied is not None:
+            function, values = callee.applied
+            first = [one.text for one in self.take(count, False)]
+            self.stack.pop()
+            whole = listed([*first, f"*{values}"]) if first else values
+            return f"({self.mark(offset)}APPLY({function}, {whole}))"
         operands = self.take(count + 1, not callee.is_atom)
         value, *texts = [one.text for one in operands]
         given = "".join(f", {text}" for text in texts)
@@ -342,6 +365,8 @@ class Instructions:
         assert isinstance(callee.kind, tuple)
         given = [one.kind for one in arguments]
         own = f"{callee.text}.captures" if callee.captures is None else listed(callee.captures)
+        if operation(self.image, function, count) is not None:
+            return f"({self.mark(offset)}C{count}[{function}]({', '.join([own, *texts])}))"
         if code.rest and count >= code.parameters - 1:
             texts[code.parameters - 1 :] = [listed(texts[code.parameters - 1 :])]
             given[code.parameters - 1 :] = ["array"]

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ....ir.primitives import PRIMITIVES
 from ...code.image import Image
 from ...code.opcodes import ROWS, decode
 from ..analysis.assignment import assigned
@@ -26,7 +25,7 @@ from ..analysis.range_checks import Indices
 from ..analysis.type_inference import Known, Results, explore
 from ..analysis.uniqueness import InPlace
 from ..model.control_flow import FlowGraph
-from ..model.function import NOWHERE, Function
+from ..model.function import NOWHERE, Function, operation
 from ..model.slots import Slots
 from ..model.type_lattice import INTEGERS, Kind
 from .instructions import Instructions, Liberties, Operand, listed
@@ -306,19 +305,10 @@ class Translator:
 
     def spread(self, index: int, count: int) -> Text | None:
         """`A<index>_<count>_0`: a function that only applies a primitive to its list, for `count` items."""
+        name = operation(self.image, index, count)
+        if name is None:
+            return None
         function = self.whole(index)[0]
-        code, constants = function.code, self.image.constants
-        words = [(row.name, operands) for _, row, operands in function.states[0]]
-        if len(function.states) != 1 or [name for name, _ in words] != ["CONST", "LOAD", "PRIM", "RETURN"]:
-            return None
-        if not code.rest or code.parameters != 1 or code.captures or words[1][1][0] != 0:
-            return None
-        name = constants[words[0][1][0]]
-        signature = PRIMITIVES.get(name) if type(name) is str else None
-        if constants[words[2][1][0]] != "operate" or signature is None or name == "operate":
-            return None
-        if count < signature.least or (signature.most is not None and count > signature.most):
-            return None
         given = [f"a{number}" for number in range(count)]
         writer = Instructions(function, Known(), self.version)
         writer.stack = [Operand(text, "any", True) for text in given]

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from operator import length_hint
 
+from ....ir.primitives import PRIMITIVES
 from ...code.image import Image
 from ...code.opcodes import NO_STATE, Opcode, decode
 from .control_flow import FlowGraph
@@ -378,3 +379,19 @@ def result_slot(name: str, operands: tuple[int, ...]) -> int | None:
             return operands[0]
         case _:
             return None
+
+
+def operation(image: Image, index: int, count: int) -> str | None:
+    """The primitive, if a function does nothing but apply one to its arguments, which may be `count`."""
+    code, constants = image.functions[index], image.constants
+    if not code.rest or code.parameters != 1 or code.captures or len(code.states) != 1:
+        return None
+    words = [(row.name, operands) for _, row, operands in decode(code.code)]
+    if [name for name, _ in words] != ["CONST", "LOAD", "PRIM", "RETURN"] or words[1][1][0] != 0:
+        return None
+    name = constants[words[0][1][0]]
+    signature = PRIMITIVES.get(name) if type(name) is str else None
+    if constants[words[2][1][0]] != "operate" or signature is None or name == "operate":
+        return None
+    is_fit = count >= signature.least and (signature.most is None or count <= signature.most)
+    return name if is_fit else None

@@ -20,7 +20,8 @@ from ...code.image import Image
 from ...machine.control import takes
 from ...machine.frames import Functions
 from ...machine.steps import fail
-from ...primitives.handlers import HANDLERS
+from ...primitives.handlers import HANDLERS, applied
+from ...primitives.operands import items
 from ...values.faults import Place as Span
 from ...values.faults import PrimitiveFault
 from ...values.lists import Pair
@@ -39,6 +40,18 @@ if TYPE_CHECKING:
 
 Entry: TypeAlias = "Callable[[Sequence[Value]], Value]"
 
+# A call with a list of arguments. Few are given one by one, since only such a call does without Python's own
+# stack, which is short. Where the function has some filled in already, they are after these.
+_ARGUMENTS = 4
+_ITEMS = [f"values[{number}]" for number in range(_ARGUMENTS)]
+_APPLY = """
+def APPLY(function, values):
+ index, captures, count = function.function, function.captures, len(values)
+ if len(captures) == CAPTURES[index]:
+"""
+for _count in range(1, _ARGUMENTS + 1):
+    _APPLY += f"  if count == {_count}:\n   return C{_count}[index](captures, {', '.join(_ITEMS[:_count])})\n"
+_APPLY += " return APPLIED(index, (*values, *captures))\n"
 # Limit of the entries of a function at one state, which differ by the types of its slots.
 _ENTRIES = 8
 
@@ -83,6 +96,9 @@ class Library:
             "TURNED": uniqueness.turned,
             "FULL": uniqueness.full,
             "APPLIED": self.applied,
+            "APPLICABLE": _applicable,
+            "APPLY": self.apply,
+            "CAPTURES": [code.captures for code in image.functions],
             "CALL": self.call,
             "ENTER": self.enter,
             **{f"P_{name}": handler for name, handler in HANDLERS.items()},
@@ -224,11 +240,24 @@ class Library:
         """A function is called with what is filled in, and no more."""
         return self.adapter(function, 0, len(captures) - self.image.functions[function].captures)(captures)
 
+    def apply(self, function: FunctionValue, values: tuple[Value, ...]) -> Value:
+        """The first call of a function with a list of arguments."""
+        for count in range(1, _ARGUMENTS + 1):
+            self.table(count)
+        exec(_APPLY, self.names)
+        return self.names["APPLY"](function, values)
+
     def call(self, function: FunctionValue, arguments: tuple[Value, ...]) -> Value:
         """A call that can be seen not to fit."""
         return self.resolve(function.function, len(arguments), function.captures)(
             function.captures, *arguments
         )
+
+
+def _applicable(function: Value, values: Value) -> tuple[Value, ...]:
+    """The arguments in a list, if the function is one and the list is one."""
+    applied(function, values)
+    return items(values)
 
 
 def translator_of(image: Image) -> Translator:
