@@ -12,6 +12,7 @@ from llc.vm.code.image import Image
 from llc.vm.jit.analysis.range_checks import Indices
 from llc.vm.jit.analysis.uniqueness import InPlace
 from llc.vm.jit.model.function import Function
+from llc.vm.jit.runtime.tier import Live
 from llc.vm.tiered import Machine
 from llc.vm.values import bounds
 
@@ -153,6 +154,64 @@ LOOPS = st.builds(
 def test_loops_run_alike(text: str, quantum: int, turns: int) -> None:
     """The same where a loop is no function."""
     assert_alike(machine_of(text).image, quantum, [], turns)
+
+
+# Functions that come to one another by tail calls, with captures and without, and to themselves.
+TURNS = """
+(define (mark map by) (put map "mark" by))
+(define (twice map by) (let ((marked (mark map by))) (put marked "twice" (list map by))))
+(define (go i items map kept)
+  (let next ((left (list i (+ i 1))) (items items) (map map) (kept kept) (by i))
+    (cond ((> i 6) (list {end} map kept by))
+          ((null? left) (come (+ i 1) {items} {map} {kept}))
+          ((= i 3) (begin {before} (next (rest left) {items} map kept (+ i by))))
+          (else (begin {before} (next (rest left) items {map} {kept} by))))))
+(define (come i items map kept)
+  (let ((stay (lambda (items) (go i items map {kept}))))
+    (cond ((odd? i) (go i {items} map kept))
+          ((= i 2) (stay {items}))
+          ((= i 4) (come (+ i 1) items {map} (get map "k")))
+          (else (let ((i (+ i 1))) (go i items {map} kept))))))
+(define tried (try (go 0 {first} (dict ("k" 1)) nil) (catch e (list (get e "message") (get e "span")))))
+(list tried (go 5 nil (dict) 0))
+"""
+TURNED = st.builds(
+    lambda **parts: TURNS.format(**parts),
+    first=st.sampled_from(FIRST),
+    before=st.sampled_from(BEFORE),
+    items=st.sampled_from(ITEMS),
+    map=st.sampled_from(MAPS),
+    kept=st.sampled_from(KEPT),
+    end=st.sampled_from(ENDS),
+)
+
+
+@LAWS
+@given(TURNED, st.integers(1, 12), st.integers(0, 1 << 24))
+def test_functions_that_call_one_another_last_run_alike(text: str, quantum: int, turns: int) -> None:
+    """Each is a frame of its own wherever the run stops, and none stays behind."""
+    assert_alike(machine_of(text).image, quantum, [], turns)
+
+
+def test_functions_that_call_one_another_last_leave_no_frames() -> None:
+    """They are one loop in Python."""
+    text = """
+    (define (ping n sum) (if (= n 0) (error "done" sum) (pong (- n 1) (+ sum 1))))
+    (define (pong n sum) (if (= n 0) sum (let again ((m 2)) (if (= m 0) (ping (- n 1) sum) (again (- m 1))))))
+    (ping 100000 0)
+    """
+    image = machine_of(text).image
+    machine = Machine(image, tier="direct", fuel=4_000)
+    machine.resume()
+    live = machine.strand.live
+    assert isinstance(live, Live)
+    frame, count = live.greenlet.gr_frame, 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    assert count < 20
+    assert len(machine.frames()) == 1
+    machine.refuel(None)
+    assert told(machine.resume()) == told(Machine(image, tier="interpreter").resume())
 
 
 BOXED = """

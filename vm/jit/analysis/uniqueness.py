@@ -57,6 +57,8 @@ class InPlace:
                 and any(_is_cons(node, slot) for state in own for node in states[state])
             }
         stores = [node for nodes in states for node in nodes if node.name == "STORE"]
+        if len([part for part in function.parts if part.call < 0]) > 1:
+            return  # one that begins anew may be come to from another (`Function.merge`)
         for slot in {node.slot for node in stores if _is_cons(node.taken[0], node.slot)}:
             is_given = self.is_unset(slot, states, True)
             is_own = slot < len(function.code.slots)

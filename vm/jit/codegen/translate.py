@@ -25,7 +25,7 @@ from ..analysis.range_checks import Indices
 from ..analysis.type_inference import Known, Results, explore
 from ..analysis.uniqueness import InPlace
 from ..model.control_flow import FlowGraph
-from ..model.function import NOWHERE, Function, operation
+from ..model.function import NOWHERE, Function, operation, tail_callee
 from ..model.slots import Slots
 from ..model.type_lattice import INTEGERS, Kind
 from .instructions import Instructions, Liberties, Operand, listed
@@ -112,6 +112,7 @@ class Translator:
         self.named: dict[str, Version] = {}
         self.counts: dict[int, int] = {}
         self.uses: set[str] = set()
+        self.tailed: dict[int, set[int]] = {}
 
     def whole(self, index: int) -> tuple[Function, FlowGraph]:
         """A function with nothing written in place, and its shape."""
@@ -184,9 +185,11 @@ class Translator:
         tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped]
         function = Function(self.image, index)
         function.parts[0].filled = self.filled(index)
+        partners = self.partners(index)
+        function.merge((self.whole(partner)[0], self.filled(partner)) for partner in partners)
         growing: list[int] = []
         below: set[int] = set()
-        if not version.is_plain:
+        if not version.is_plain and not partners:
             growing = sorted(InPlace(function).growing)
             tests += [
                 f"type(s{slot}) is not tuple and type(s{slot}) is not Pair"
@@ -224,6 +227,39 @@ class Translator:
         kinds_then = [hoped.get(slot, kind) for slot, kind in enumerate(given)]
         before = explore(function, kinds_then, self.results).before[0]
         return {slot: kind for slot, kind in sorted(hoped.items()) if before[slot] == kind}
+
+    def partners(self, index: int) -> list[int]:
+        """The functions that a function comes to by tail calls and that come back to it so.
+
+        In a text of their own, each would leave a frame that nothing needs any more.
+        """
+        onward = self.reached(index)
+        found = [other for other in sorted(onward) if other != index and index in self.reached(other)]
+        codes = [self.image.functions[other] for other in (index, *found)]
+        if any(code.handlers for code in codes) or sum(len(code.code) for code in codes) > _WHOLE:
+            return []
+        exits = {state[-1][1].name for other in found for state in self.whole(other)[0].states}
+        return [] if exits & {"PERFORM", "PARALLEL"} else found
+
+    def reached(self, index: int) -> set[int]:
+        """The functions that one comes to by tail calls, one after another."""
+        found: set[int] = set()
+        todo = [index]
+        while todo:
+            for other in self.tails(todo.pop()):
+                if other not in found:
+                    found.add(other)
+                    todo.append(other)
+        return found
+
+    def tails(self, index: int) -> set[int]:
+        """The functions that one makes tail calls of."""
+        found = self.tailed.get(index)
+        if found is None:
+            states = self.whole(index)[0].states
+            callees = {tail_callee(self.image, state) for state in states}
+            found = self.tailed[index] = callees - {-1}
+        return found
 
     # --- texts ------------------------------------------------------------------------------
 

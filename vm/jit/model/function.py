@@ -231,14 +231,38 @@ class Function:
                 self.again.append(False)
                 self.edges.append(list(onward))
                 continue
-            self.states.append([_moved(instruction, part) for instruction in state])
-            self.offsets.append(other.offsets[number] + part.offset)
-            self.part_of.append(part)
-            self.again.append(other.again[number])
-            if state[-1][1].name == "RETURN" or (state[-1][1].name == "TAILCALL" and not other.again[number]):
-                self.edges.append(list(onward))
-            else:
-                self.edges.append([target + part.state for target in other.edges[number]])
+            is_left = state[-1][1].name == "RETURN" or (
+                state[-1][1].name == "TAILCALL" and not other.again[number]
+            )
+            self._add(part, other, number)
+            if is_left:
+                self.edges[-1] = list(onward)
+
+    def _add(self, part: Part, other: Function, number: int) -> None:
+        """Add a state of a part's function."""
+        self.states.append([_moved(instruction, part) for instruction in other.states[number]])
+        self.offsets.append(other.offsets[number] + part.offset)
+        self.part_of.append(part)
+        self.again.append(other.again[number])
+        self.edges.append([target + part.state for target in other.edges[number]])
+
+    def merge(self, others: Iterable[tuple[Function, Slots]]) -> None:
+        """Have whole functions written in, with jumps for the tail calls among them and this one."""
+        for other, filled in others:
+            part = Part(self.image, other.index, self.size, self.slots, len(self.states), -1)
+            part.filled = filled
+            self.names += [f"s{part.slot + slot}" for slot in range(other.slots)]
+            self.parts.append(part)
+            self.size += other.size
+            self.slots += other.slots
+            for number in range(len(other.states)):
+                self._add(part, other, number)
+        by_index = {part.index: part for part in self.parts}
+        for state, instructions in enumerate(self.states):
+            target = by_index.get(tail_callee(self.image, instructions))
+            if target is not None and target is not self.part_of[state] and not self.again[state]:
+                self.called[state] = target
+                self.edges[state] = [target.state]
 
     def _names_for(self, part: Part, other: Function) -> list[str]:
         """The names of the slots of a function written in place.
@@ -349,6 +373,17 @@ def _stack(state: list[Instruction]) -> list[Any]:
         if row.pushes:
             stack.append((row.name, words, taken))
     return stack
+
+
+def tail_callee(image: Image, state: list[Instruction]) -> int:
+    """The function that a state ends in a tail call of, with as many arguments as it takes; -1 for none."""
+    _, row, words = state[-1]
+    if row.name != "TAILCALL":
+        return -1
+    name, (index, *_), _ = _stack(state)[-1 - words[0]]
+    if name != "CLOSURE" or image.functions[index].rest or image.functions[index].parameters != words[0]:
+        return -1
+    return index  # type: ignore[no-any-return]
 
 
 def _moved(instruction: Instruction, part: Part) -> Instruction:
