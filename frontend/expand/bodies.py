@@ -7,6 +7,7 @@ visible in the whole body; the second expands its forms in order.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from itertools import islice
 from posixpath import normpath
 from typing import Any
 
@@ -97,15 +98,18 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
         # In a session a variable that is defined again has its old value until then.
         if isinstance(entry, Define) and (x.session is None or entry.binding not in x.session.valued):
             x.pending.add(entry.binding)
-    for entry in found:
+    functions: dict[int, Binding] = {}
+    after_functions = 0
+    for at, entry in enumerate(found):
+        if at >= after_functions:
+            after_functions = _declare_functions(x, unit, found, at, functions) + 1
         if isinstance(entry, Define):
             value = yield entry.value(unit.scope)
             x.pending.discard(entry.binding)
             unit.definitions.add(entry.binding)
             unit.entries.append((entry.binding, named(value, entry.binding)))
-        elif isinstance(entry, Bind) and _names_function(x, unit, entry):
-            # Like a `define`: the function sees its name.
-            binding = _new_variable(x, unit, entry)
+        elif at in functions:
+            binding = functions[at]
             value = yield entry.datum.items[2], unit.scope
             unit.definitions.add(binding)
             unit.entries.append((binding, named(value, binding)))
@@ -121,10 +125,20 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
     return Literal(None)
 
 
-def _names_function(x: Context, unit: Unit, entry: Bind) -> bool:
-    """Whether a `bind` makes a new variable for a `lambda`."""
-    is_new = not isinstance(unit.scope.names.get(entry.identifier), Binding)
-    return is_new and is_lambda(x, entry.datum.items[2], unit.scope)
+def _declare_functions(
+    x: Context, unit: Unit, found: list[Any], start: int, declared: dict[int, Binding]
+) -> int:
+    """Declare the variables of the `bind`s of lambdas that follow one another from `start` on.
+
+    As with `define`, the functions see their own name and those of the others. `declared` gets the new
+    variables, by the places of their forms. Returns the place of the first other form.
+    """
+    for at, entry in enumerate(islice(found, start, None), start):
+        if not isinstance(entry, Bind) or not is_lambda(x, entry.datum.items[2], unit.scope):
+            return at
+        if not isinstance(unit.scope.names.get(entry.identifier), Binding):
+            declared[at] = _new_variable(x, unit, entry)
+    return len(found)
 
 
 def _new_variable(x: Context, unit: Unit, entry: Bind) -> Binding:

@@ -55,6 +55,8 @@ VALUES = {
     # a function that `bind` names can call itself
     "(define (f) (bind down (lambda (n) (if (= n 0) 'done (down (- n 1))))) (down 3)) (f)": "done",
     "(bind down (lambda (n) (if (= n 0) 'done (down (- n 1))))) (down 3)": "done",
+    "(bind a (lambda (n) (if (= n 0) 1 (b (- n 1))))) (bind b (lambda (n) (if (= n 0) 2 (a 0)))) (a 7)": "1",
+    "(define (f) (bind a (lambda () (b))) (bind b (lambda () 1)) (bind b (lambda () 2)) (a)) (f)": "2",
     "(define (f) (if true (bind g (lambda (n) (if (= n 0) 'done (g 0)))) null) (g 1)) (f)": "done",
     """(letrec ((even? (lambda (n) (if (= 0 n) true (odd? (- n 1)))))
              (odd? (lambda (n) (if (= 0 n) false (even? (- n 1))))))
