@@ -15,7 +15,7 @@ from ..host.errors import EXIT_OK
 from ..host.screen import Screen, printable
 from ..journal import agent_text
 from ..journal import events as kinds
-from ..journal.codec import to_json
+from ..journal.codec import strict_json
 from ..journal.quantities import local_time, usage_texts, zone_name
 from ..journal.reader import Damage, ReadError, read, tail_offset
 from ..journal.run_folder import RunFolder
@@ -217,7 +217,7 @@ def show(
     def text_of(event: kinds.Event) -> str:
         if as_json:
             whole = follower.whole(event.wire)
-            return to_json(secrets.known.mask_all(whole)).decode() + "\n"
+            return strict_json(secrets.known.mask_all(whole)).decode() + "\n"
         return "".join(line + "\n" for line in formatter.lines(event))
 
     try:

@@ -7,7 +7,7 @@ from typing import Any
 from ...ir.diagnostics import suggest
 from ..host import environment, processes
 from ..host.errors import Failure, UserError, refuse_missing_folder
-from ..journal.codec import to_json
+from ..journal.codec import strict_json
 from ..journal.journal import JournalError, write_file
 from ..recordings.find import RunFiles, find_run
 from . import comparison, page
@@ -30,9 +30,9 @@ def made(target: str, other: str | None, form: str, is_bare: bool) -> tuple[str,
     updates = [_update(run, is_bare, form != PERFETTO) for run in runs]
     name = "-and-".join(run.name for run in runs)
     if form == PERFETTO:
-        return f"{name}.json", to_json(trace_events(updates[0])) + b"\n"
+        return f"{name}.json", strict_json(trace_events(updates[0])) + b"\n"
     if form == JSON:
-        return f"{name}.json", to_json(list(map(as_data, updates))) + b"\n"
+        return f"{name}.json", strict_json(list(map(as_data, updates))) + b"\n"
     rows = comparison.align(*updates) if len(updates) > 1 else None
     return f"{name}.html", page.render(updates, rows)
 

@@ -19,7 +19,7 @@ from ...ir.records import frozen
 from ..graph.picture import csp_hash
 from ..host import files
 from ..host.screen import printable
-from ..journal.codec import to_json
+from ..journal.codec import strict_json
 
 _ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
 # In the order in which they use each other; they share one scope.
@@ -55,7 +55,7 @@ def render(updates: list[dict[str, Any]], rows: list[Any] | None = None, live: L
     runs = [_run(update, number, blocks, figures) for number, update in enumerate(updates)]
     head: dict[str, Any] = {"runs": runs, "rows": None}
     if rows is not None:
-        blocks.append(_block("rows", to_json(rows)))
+        blocks.append(_block("rows", strict_json(rows)))
         head["rows"] = "rows"
     style = asset("page.css")
     script = "\n".join(map(asset, SCRIPTS))
@@ -83,7 +83,7 @@ def render(updates: list[dict[str, Any]], rows: list[Any] | None = None, live: L
         f"<title>{html.escape(printable(title))}</title>",
         f"<style>{style}</style></head><body>",
         asset("page.html").replace("<!-- figures -->", "\n".join(figures)),
-        f'<script type="application/json" id="head">{_escaped(to_json(head))}</script>',
+        f'<script type="application/json" id="head">{_escaped(strict_json(head))}</script>',
         *blocks,
         f"<script>{script}</script>",
         "</body></html>",
@@ -100,7 +100,7 @@ def _run(update: dict[str, Any], number: int, blocks: list[str], figures: list[s
         figures.append(f'<div class="figure" data-run="{number}">{svg}</div>')
     head["program"] = program
     head["steps"] = f"steps-{number}"
-    blocks.append(_block(head["steps"], to_json(update["steps"])))
+    blocks.append(_block(head["steps"], strict_json(update["steps"])))
     head["chunks"] = []
     for first, data in _chunks(update["values"]):
         name = f"values-{number}-{first}"

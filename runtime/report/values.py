@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..host import secrets
-from ..journal.codec import to_json
+from ..journal.codec import strict_json
 from ..journal.journal import BlobError
 from ..recordings.recording import unpacked
 
@@ -60,7 +60,7 @@ class Values:
         raw = _raw(value)
         known = None if raw is None else self._seen.get((raw, is_bare))
         if known is None:
-            known = self._add(to_json(self._prepared(value, is_bare)))
+            known = self._add(strict_json(self._prepared(value, is_bare)))
             if raw is not None:
                 self._seen[raw, is_bare] = known
         return known

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..host import clock, environment, files
 from ..host.paths import ROOT
-from ..journal.codec import to_json
+from ..journal.codec import strict_json
 from ..journal.run_folder import RunFolder
 from ..recordings.find import RunFiles
 from ..report.model import RunModel, as_data
@@ -89,5 +89,5 @@ class Feed:
     def json_since(self, version: int) -> bytes:
         """The update from an earlier version as JSON, values included."""
         if version not in self._updates:
-            self._updates[version] = to_json(as_data(self.since(version)))
+            self._updates[version] = strict_json(as_data(self.since(version)))
         return self._updates[version]

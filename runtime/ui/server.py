@@ -25,7 +25,7 @@ from ..graph.picture import csp_hash
 from ..host import files, pipes
 from ..host.errors import Failure, UserError, reason
 from ..host.screen import printable
-from ..journal.codec import to_json
+from ..journal.codec import strict_json
 from ..journal.journal import JournalError
 from ..report.page import asset
 from .access import Access, Guard
@@ -129,7 +129,7 @@ class Service:
         """The endpoint that gives what a function returns, or says that it is the same as before."""
 
         async def endpoint(request: Request) -> Response:
-            data = to_json(await self._worker.do(function, *request.path_params.values()))
+            data = strict_json(await self._worker.do(function, *request.path_params.values()))
             tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers={"etag": tag})
@@ -199,7 +199,7 @@ def _html(text: str | bytes, policy: str) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(to_json(value), status, media_type="application/json")
+    return Response(strict_json(value), status, media_type="application/json")
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,6 +60,25 @@ def test_numbers_that_json_does_not_have(llc: Llc) -> None:
     )
     found = json.loads(done.stdout, parse_int=len, parse_constant=lambda name: pytest.fail(name))
     assert found["value"] == [30001, "Infinity"], done.stderr
+
+
+def test_what_shows_a_run_as_json_has_no_infinite_number(llc: Llc, place: Path) -> None:
+    """The journal keeps them as numbers; logs, trace and reports hold JSON that every reader takes."""
+    (place / "big.sexp").write_text("(define r (* 1e308 10))\n(log-message r)\n(list r (- r) (- r r))\n")
+    assert llc("run", "big.sexp").returncode == 0
+    shown = (
+        llc("logs", "big", "--json").stdout.splitlines() + llc("trace", "big", "--json").stdout.splitlines()
+    )
+    for form in ("json", "perfetto"):
+        assert llc("report", "big", "--format", form, "-o", f"{form}.json").returncode == 0
+        shown.append((place / f"{form}.json").read_text())
+    assert llc("report", "big", "-o", "big.html").returncode == 0
+    pieces = re.findall(
+        '<script type="application/json"[^>]*>(.*?)</script>', (place / "big.html").read_text(), re.S
+    )
+    assert pieces
+    values = [json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in [*shown, *pieces]]
+    assert '["Infinity", "-Infinity", "NaN"]' in json.dumps(values)
 
 
 def test_a_flow_is_found_by_its_name(llc: Llc) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_text
 import sys
 from typing import Annotated
 
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
+from ...journal.codec import json_text
 from ...recordings import replay_command, trace_text
 from ...recordings.recording import bounded
 from ...recordings.timeline import Timeline
@@ -48,7 +48,7 @@ def trace(
         if json or number is not None or not is_live:
             for point in (timeline.at(number),) if number is not None else timeline:
                 if json:
-                    write(json_text.dumps(point.to_json(), ensure_ascii=False) + "\n")
+                    write(json_text(point.to_json()) + "\n")
                 else:
                     write(trace_text.as_text(point, timeline) + "\n" * (number is None))
         else:
