@@ -263,6 +263,32 @@ def test_a_page_takes_updates(browser: Browser, project: Path, monkeypatch: pyte
     assert shown(browser, "#position") == "3 of 3"
 
 
+def test_a_range_is_chosen_by_keys(browser: Browser, project: Path) -> None:
+    """`[` and `]` at its ends, in any order, also where no step took any time; Escape shows all."""
+    browser.open(project / "long.html", "#step=5001")
+    at(browser, 5001)
+    assert browser.evaluate("report.timeline.isEven")
+    browser.press("[")
+    browser.press("PageUp")
+    at(browser, 4991)
+    browser.press("]")
+    assert browser.evaluate("report.range") == [4991, 5001]
+    assert shown(browser, "#range").startswith("11 effects")
+    browser.press("Escape")
+    assert browser.evaluate("report.range") is None
+
+
+def test_the_whole_diagram_is_shown(browser: Browser, project: Path) -> None:
+    """A button scales it to its place."""
+    browser.resize(1024)
+    browser.open(project / "shown.html")
+    browser.evaluate("document.getElementById('fit').click()")
+    assert browser.evaluate("document.getElementById('fit').getAttribute('aria-pressed')") == "true"
+    assert browser.evaluate(
+        "document.querySelector('#figures svg').getBoundingClientRect().height <= 24 * 16"
+    )
+
+
 def test_two_runs_begin_at_their_first_difference(browser: Browser, project: Path) -> None:
     """Both runs are shown at each row; `d` leads to the next difference."""
     browser.open(project / "two.html")

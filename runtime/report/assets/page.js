@@ -118,7 +118,7 @@ class Page {
     this.fillList();
     const position = this.rows[row][0];
     if (position !== null) this.timeline.draw(position);
-    this.mark(position);
+    this.mark();
     try { history.replaceState(null, "", `#step=${row}`); } catch { /* an address that cannot be changed */ }
     const shown = await Promise.all(this.runs.map((run, number) => {
       const at = this.rows[row][number];
@@ -178,9 +178,14 @@ class Page {
       else this.say("this state was not entered");
     })));
     byId("diagram").classList.toggle("empty", !this.nodes.length);
+    byId("fit").addEventListener("click", () => {
+      const is_whole = byId("figures").classList.toggle("whole");
+      byId("fit").setAttribute("aria-pressed", String(is_whole));
+      this.mark();
+    });
   }
 
-  mark(position) {
+  mark() {
     this.nodes.forEach((nodes, number) => {
       const at = this.rows[this.row][number];
       const step = at === null ? {} : this.runs[number].steps[at];
@@ -245,6 +250,11 @@ class Page {
       n: () => this.find((row) => this.failed(row), 1, "no failure after this step"),
       p: () => this.find((row) => this.failed(row), -1, "no failure before this step"),
       d: () => this.runs.length > 1 && this.find((row) => this.rows[row][2], 1, "no difference after this step"),
+      "[": () => { this.rangeFrom = this.rows[this.row][0]; this.say(`the range begins at step ${this.row}; ] ends it`); },
+      "]": () => {
+        const position = this.rows[this.row][0];
+        if (position !== null) this.timeline.selectSteps(this.rangeFrom ?? 0, position);
+      },
       "/": () => byId("query").focus(), Escape: () => this.timeline.select(null),
       t: () => commands.seq && this.copy(`llc trace ${id} --at ${commands.seq}`), f: () => commands.seq && this.copy(`llc fork ${id} --at ${commands.seq}`),
     };

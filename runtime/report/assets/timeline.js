@@ -1,5 +1,6 @@
 "use strict";
-// The timeline: a row for states and one for each effect at the same time, on the axis that the model gives.
+// The timeline: a row for states and one for each effect at the same time, on the axis that the model gives. A run
+// that took no time, such as a scripted one, has the numbers of its steps as the axis.
 
 const ROW = 18;
 const MOST_ROWS = 10;
@@ -49,9 +50,20 @@ class Timeline {
 
   offset(event) { return Math.max(0, Math.min(this.width, event.offsetX)); }
 
+  // Whether no step took any time.
+  get isEven() {
+    const axis = this.run.head.axis || [];
+    return !axis.length || axis[axis.length - 1][1] <= 1;
+  }
+
+  // When a step began and ended, on the axis; undefined for one that did not.
+  begin(step, number) { return step.start === undefined ? undefined : this.isEven ? number : step.start; }
+  end(step, number) { return step.end === undefined ? undefined : this.isEven ? number + 1 : step.end; }
+
   // The pieces of the axis in the range, and how long they are drawn.
   pieces() {
-    const all = this.run.head.axis || [[0, 1, 1, ""]];
+    const count = Math.max(1, this.run.steps.length);
+    const all = this.isEven ? [[0, count, count, ""]] : this.run.head.axis;
     if (!this.range) return all;
     const [from, to] = this.range;
     return all.filter(([begin, end]) => end > from && begin < to).map(([begin, end, drawn, label]) => {
@@ -106,8 +118,8 @@ class Timeline {
     let least = Infinity;
     this.run.steps.forEach((step, number) => {
       if (step.start === undefined) return;
-      const begin = this.x(step.start);
-      const end = this.x(step.end === undefined ? step.start : step.end);
+      const begin = this.x(this.begin(step, number));
+      const end = step.end === undefined ? begin : this.x(this.end(step, number));
       const away = (x < begin ? begin - x : x > end ? x - end : 0) + (lane >= 0 && (step.lane || 0) !== lane ? 3 : 0);
       if (away < least) { least = away; best = number; }
     });
@@ -122,15 +134,26 @@ class Timeline {
     } else {
       const inside = [];
       this.run.steps.forEach((step, number) => {
-        if (step.start !== undefined && step.start < to && (step.end === undefined || step.end > from)) inside.push(number);
+        const [begin, end] = [this.begin(step, number), this.end(step, number)];
+        if (begin !== undefined && begin < to && (end === undefined || end > from)) inside.push(number);
       });
       const usd = inside.reduce((sum, at) => sum + (this.run.steps[at].usd || 0), 0);
       const tokens = inside.reduce((sum, at) => sum + (this.run.steps[at].tokens || 0), 0);
-      this.note.textContent = `${inside.length.toLocaleString("en")} effects in ${spanText(to - from)}` +
+      this.note.textContent = `${inside.length.toLocaleString("en")} effects` + (this.isEven ? "" : ` in ${spanText(to - from)}`) +
         (usd ? `, ${usd.toFixed(4)} USD` : "") + (tokens ? `, ${tokens.toLocaleString("en")} tokens` : "") + " · Esc shows all";
       this.ranged(inside.length ? [inside[0], inside[inside.length - 1]] : null);
     }
     this.layOut();
+  }
+
+  // Show the steps between two positions, both included.
+  selectSteps(one, other) {
+    const { steps } = this.run;
+    const [first, last] = one <= other ? [one, other] : [other, one];
+    const from = this.begin(steps[first], first);
+    if (from === undefined) return;
+    const ends = steps.slice(first, last + 1).map((step, at) => this.end(step, first + at) ?? this.begin(step, first + at) ?? from);
+    this.select(from, Math.max(...ends, from + 1));
   }
 
   paint(pen) {
@@ -177,20 +200,22 @@ class Timeline {
       }
     };
     let end = 0;
-    for (const step of this.run.steps) {
-      if (step.start === undefined) continue;
+    this.run.steps.forEach((step, number) => {
+      const start = this.begin(step, number);
+      if (start === undefined) return;
       if (!begun || begun.state !== (step.state || "")) {
-        band(step.start);
-        begun = { state: step.state || "", start: step.start, node: step.node };
+        band(start);
+        begun = { state: step.state || "", start, node: step.node };
       }
-      end = Math.max(end, step.end === undefined ? step.start : step.end);
-    }
+      end = Math.max(end, step.end === undefined ? start : this.end(step, number));
+    });
     band(end);
     const latest = this.axis.length ? this.axis[this.axis.length - 1][1] : 0;
-    for (const step of [...this.run.steps, ...(this.run.head.pending || [])]) {
+    const now = this.run.steps.length - 1;
+    for (const [step, number] of [...this.run.steps.map((one, at) => [one, at]), ...(this.run.head.pending || []).map((one) => [one, now])]) {
       if (step.start === undefined) continue;
-      const x = this.x(step.start);
-      const width = Math.max(1.5, this.x(step.end === undefined ? latest : step.end) - x - 0.5);
+      const x = this.x(this.begin(step, number));
+      const width = Math.max(1.5, this.x(step.end === undefined ? latest : this.end(step, number)) - x - 0.5);
       const y = (Math.min(step.lane || 0, MOST_ROWS - 1) + 1) * ROW;
       pen.fillStyle = inkOf(COLORS[step.kind] || "--tool");
       pen.fillRect(x, y + 2, width, ROW - 5);
@@ -203,7 +228,7 @@ class Timeline {
     for (const mark of this.run.about.marks || []) {
       if (mark.at === null) continue;
       pen.fillStyle = inkOf(mark.kind === "end" ? "--ink" : "--bad");
-      pen.fillRect(Math.min(this.x(mark.at), this.width - 2), 0, 2, this.height - 20);
+      pen.fillRect(Math.min(this.x(this.isEven ? mark.step : mark.at), this.width - 2), 0, 2, this.height - 20);
     }
   }
 
@@ -217,12 +242,13 @@ class Timeline {
     pen.lineWidth = 1.2;
     pen.beginPath();
     pen.moveTo(0, bottom);
-    for (const step of this.run.steps) {
-      if (!step.usd) continue;
-      pen.lineTo(this.x(step.end), bottom - (spent / total) * height);
+    this.run.steps.forEach((step, number) => {
+      if (!step.usd) return;
+      const x = this.x(this.end(step, number));
+      pen.lineTo(x, bottom - (spent / total) * height);
       spent += step.usd;
-      pen.lineTo(this.x(step.end), bottom - (spent / total) * height);
-    }
+      pen.lineTo(x, bottom - (spent / total) * height);
+    });
     pen.lineTo(this.width, bottom - (spent / total) * height);
     pen.stroke();
     pen.fillStyle = soft;
@@ -243,7 +269,7 @@ class Timeline {
     const step = this.run.steps[this.position];
     const style = getComputedStyle(document.documentElement);
     pen.fillStyle = style.getPropertyValue("--focus");
-    const moment = !step || step.start === undefined ? this.axis.length ? this.axis[this.axis.length - 1][1] : 0 : step.start;
+    const moment = !step || step.start === undefined ? this.axis.length ? this.axis[this.axis.length - 1][1] : 0 : this.begin(step, this.position);
     pen.fillRect(Math.max(0, Math.min(this.x(moment) - 1, this.width - 2)), 0, 2, this.height - 18);
     if (this.drag) {
       pen.globalAlpha = 0.25;
