@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import Any
 
 import postgres
 import psycopg
+from keepers import kill_with_keeper
 
 LIMIT_S = 120
 # Each action leaves a line when it begins and one when it ends.
@@ -101,15 +101,17 @@ class Cluster:
         return next(worker for worker in self.workers if worker.pid == pid)
 
     def events(self, run: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.journal(run).splitlines()]
+
+    def journal(self, run: str) -> str:
         parts = self.database.execute(
             "select data from journal where run = %s order by position", [run], binary=True
         ).fetchall()
-        return [json.loads(line) for line in b"".join(part for (part,) in parts).splitlines()]
+        return b"".join(part for (part,) in parts).decode()
 
     def close(self) -> None:
         for worker in self.workers:
             if worker.poll() is None:
-                worker.send_signal(signal.SIGCONT)
-                worker.kill()
+                kill_with_keeper(worker)
             worker.wait(LIMIT_S)
         self.database.close()

@@ -72,7 +72,7 @@ def show(folder: Path, workers: list[subprocess.Popen[bytes]]) -> None:
     until(lambda: status(run)["status"] == "success")
     say(f"llc status {run} --db $LLC_DB")
     print(llc("status", run, "--db", os.environ["LLC_DB"]), end="")
-    say("what the actions wrote: the one in progress was performed again, none that had ended")
+    say("what the actions wrote: the one in progress was taken over, none was performed again")
     print(log.read_text(), end="")
     say("what the workers wrote")
     print((folder / "workers.txt").read_text(), end="")

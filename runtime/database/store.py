@@ -20,7 +20,7 @@ from ..host.paths import ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import locks
 from ..runs.runs import make_running_folder
-from . import claims, segments
+from . import claims, segments, survivors
 from .claims import Busy, NewRun
 from .connection import Address, Connection, Session
 from .owner import Identity, Owner, bury_dead, is_dead
@@ -45,10 +45,11 @@ class Claim:
         self._is_open = True
         self.status = "stopped"
         self.kept: dict[str, Kept] = {}
+        # Of the folder of this process, by which others of this machine find actions that survive it.
+        self.lock: locks.Lock | None = None
 
     def fileno(self) -> int:
-        """There is none, so that actions end with their driver: another machine may take over."""
-        return -1
+        return self.lock.fileno() if self.lock is not None else -1
 
     def tell(self, **changes: Any) -> None:
         """Nothing: the table of runs has the owner and the scope."""
@@ -57,6 +58,10 @@ class Claim:
         if self._is_open:
             self._is_open = False
             self._on_close()
+            for action in self.kept.values():
+                action.close()
+            if self.lock is not None:
+                self.lock.close()
             run = self.run
             parking = run.parking
             if parking is not None:
@@ -69,6 +74,9 @@ class Claim:
 
 class DatabaseStore:
     """The runs of a project in a database. project: its name, the same on all machines."""
+
+    # Whether actions survive this process.
+    keeps_actions = True
 
     def __init__(self, address: Address, owner: Identity, project: str, cache: str) -> None:
         self.address = address
@@ -150,11 +158,15 @@ class DatabaseStore:
             run.refresh()
             size = files.getsize(run.journal) if files.exists(run.journal) else 0
             run.parked = run.session.do(partial(claims.parked, run_id=run.id, size=size))
+            if claim.lock is not None:
+                claim.kept = yield Apart(lambda: survivors.of_run(run, self.cache))
             return claim
 
     def _claimed(self, run: DatabaseRun) -> Claim:
         claim = self.claims[run.id] = Claim(run, lambda: self.claims.pop(run.id, None))
         claim.status = self.status_after
+        if self.keeps_actions and not self.managed:
+            claim.lock = locks.hold(run, epoch=run.epoch)
         return claim
 
     def _create(self, new: NewRun, connection: Connection) -> int | Busy | None:

@@ -110,12 +110,14 @@ class DatabaseJournal(Journal):
     shown to others before the commit, so the program repeats only what was visible to no other process.
     """
 
-    __slots__ = ("_position", "_run", "_sent_lines", "_unsent")
+    __slots__ = ("_position", "_recorded", "_run", "_sent_lines", "_unsent")
 
     def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
         super().__init__(fd, path, now, lines)
         self._run: DatabaseRun
         self._unsent: list[bytes] = []
+        # What to call after the next commit.
+        self._recorded: list[Callable[[], object]] = []
         self._position = self.size
         self._sent_lines = lines
 
@@ -149,6 +151,21 @@ class DatabaseJournal(Journal):
             self._sent_lines = self.lines
         self._synced = length
         self._is_unsynced = False
+        self._call_recorded()
+
+    def sync_later(self, recorded: Callable[[], object] = bool) -> None:
+        super().sync_later()
+        self._recorded.append(recorded)
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._call_recorded()  # what could not be committed is for the next owner to decide
+
+    def _call_recorded(self) -> None:
+        while self._recorded:
+            self._recorded.pop(0)()
 
 
 class DatabaseRun(RunFolder):

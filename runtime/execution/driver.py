@@ -304,8 +304,7 @@ class Driver:
         if kind == "pause":
             self._paused = str(args.get("reason"))
         if row.acts and not self._is_scripted:
-            self._record.sync_later()
-            keeper.release(f"{self._run.id}/{effect.seq}")
+            self._record.sync_later(lambda: keeper.release(f"{self._run.id}/{effect.seq}"))
         if row.waits:
             self._display.effect_end(kind, result)
         self._record.changed()
@@ -463,9 +462,8 @@ class Driver:
                 return None
             self._log.end(effect, about)
             if EFFECTS[effect.kind].acts:
-                self._record.sync_later()
+                self._record.sync_later(lambda: keeper.release(f"{self._run.id}/{seq}"))
                 self._record.is_unsynced = True
-                keeper.release(f"{self._run.id}/{seq}")
             if EFFECTS[effect.kind].waits:
                 display.effect_end(effect.kind, about)
             self._record.changed()

@@ -319,8 +319,8 @@ class _Journal(_Measured):
         self._meter.timed(JOURNAL, self._inner.flush)
         self._meter.begin_pending()
 
-    def sync_later(self) -> None:
-        self._meter.timed(JOURNAL, self._inner.sync_later)
+    def sync_later(self, recorded: Callable[[], object] = bool) -> None:
+        self._meter.timed(JOURNAL, self._inner.sync_later, recorded)
 
     def settle(self) -> None:
         self._meter.timed(JOURNAL, self._inner.settle)

@@ -381,6 +381,10 @@ class RunInterrupted(Event, name="run_interrupted"):
         return _milliseconds(self.wire.get("duration_ms"))
 
 
+# The decision on an effect whose action has survived its driver.
+TAKE_OVER = "take-over"
+
+
 class RunResume(Event, name="run_resume"):
     """The run resumes. `elapsed_ms`: its active time before; `unknown`: the decision on each effect in doubt,
     by its number (`rerun`, `continue`, `fail` or `take-over`); `lost`: what damage to the journal cost, a

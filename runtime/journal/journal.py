@@ -325,10 +325,14 @@ class Journal:
         self._synced = length
         self._is_unsynced = False
 
-    def sync_later(self) -> None:
-        """Put what is waiting into the file, and onto the disk with the next `settle` or `sync`."""
+    def sync_later(self, recorded: Callable[[], object] = bool) -> None:
+        """Put what is waiting into the file, and onto the disk with the next `settle` or `sync`.
+
+        recorded(): called once the death of this process does not lose it.
+        """
         self.flush()
         self._is_unsynced = True
+        recorded()
 
     def settle(self) -> None:
         """Put what is waiting into the file, and onto the disk what was left for later."""

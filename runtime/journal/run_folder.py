@@ -27,7 +27,7 @@ _HELD = {
     **dict.fromkeys(
         ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host"), str
     ),
-    **dict.fromkeys(("pid", "ticket"), int),
+    **dict.fromkeys(("pid", "ticket", "epoch"), int),
     **dict.fromkeys(("background", "queued", "kept"), bool),
     **dict.fromkeys(("scope", "waits_for"), list),
 }

@@ -182,6 +182,8 @@ class _Borrowed:
 class _Store(DatabaseStore):
     """The store of a run with a workspace: the claim is followed by the checkout."""
 
+    # The next owner makes the files again as they were before the action.
+    keeps_actions = False
     facts: dict[str, Any]
     workspace: Workspace | None = None
 

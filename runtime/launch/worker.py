@@ -11,7 +11,7 @@ import sys
 from collections import Counter, deque
 from typing import Any
 
-from ..database import live, removal, schema
+from ..database import live, removal, schema, survivors
 from ..database import owner as owners
 from ..database.connection import Address, Connection, connected
 from ..database.engine import Engine
@@ -202,8 +202,15 @@ class Worker:
             self._on_deaths(owners.bury_dead(connection, self._owner.id))
             connection.execute("select reconcile_segments()")
             self._deliveries.return_missing(connection)
+            self._end_abandoned(connection)
         if self._owner.beats % _CLEAN == 0:
             removal.remove(connection, self._store.project, None, "ended", self._base.retention)
+
+    def _end_abandoned(self, connection: Connection) -> None:
+        """In the thread of the heartbeat, which does not wait for keepers of actions."""
+        folders = survivors.abandoned(connection, self._store.cache, self._owner.machine)
+        if folders:
+            threads.Thread(target=survivors.end, args=(folders,), daemon=True).start()
 
     def _live_file(self, run: str) -> str | None:
         child = self._checkouts.get(run)

@@ -20,7 +20,7 @@ from ..host.leftovers import AGENT_SIGNALS, end_effect
 from ..host.screen import Screen
 from ..host.secrets import masked
 from ..journal.agent_history import AgentHistory
-from ..journal.events import AgentActed, EffectStarted
+from ..journal.events import TAKE_OVER, AgentActed, EffectStarted
 from ..journal.reader import read
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import EffectHistory
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The policy for an effect whose action has survived its driver.
-TAKE_OVER = "take-over"
 # What an effect that is to fail has for a result.
 RESULT = {
     "output": "",

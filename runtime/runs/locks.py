@@ -239,6 +239,26 @@ def _take(run: RunFolder) -> tuple[int, dict[str, keeper.Kept]] | None:
     return None
 
 
+def hold(run: RunFolder, **about: Any) -> Lock:
+    """The lock of a folder that no process uses; who may drive the run is decided elsewhere."""
+    return _hold(run, [], about, None)
+
+
+def survivors(run: RunFolder) -> dict[str, keeper.Kept]:
+    """The actions that have survived the process that held the folder, by effect.
+
+    Raises UserError if it is alive.
+    """
+    boot = str(run.about().get("start_time", "")).partition(":")[0]
+    # A process of another machine that has the same files cannot be asked.
+    found = _take(run) if boot == processes.boot_id() else None
+    if found is None:
+        return keeper.left(run.path)
+    lock, running = found
+    files.close(lock)  # the keeper holds it until they are released
+    return keeper.left(run.path) | running
+
+
 def is_driven(run: RunFolder) -> bool:
     """Whether a process drives the run or waits for its turn; the keeper of its actions does not count."""
     if not is_live(run):
