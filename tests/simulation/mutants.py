@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 # How many histories are simulated at most with one change.
-HISTORIES = 1500
+HISTORIES = 4000
 DATABASE_HISTORIES = 400
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,8 +30,8 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     "start-unsynced": (
         "an action starts before its start is on disk",
         "runtime/execution/driver.py",
-        "        if row.acts:\n            self._record.sync()\n",
-        "        if row.acts:\n            self._record.flush()\n",
+        "        elif row.acts:\n            self._record.sync()\n",
+        "        elif row.acts:\n            self._record.flush()\n",
     ),
     "start-first": (
         "an action starts, then its start is synced",
@@ -132,8 +132,8 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     "cut-too-much": (
         "a repair takes a line too much",
         "runtime/launch/resume.py",
-        "folder.set_aside(position.cut)",
-        "folder.set_aside(position.cut - 60)",
+        "folder.set_aside(cut)",
+        "folder.set_aside(cut - 60)",
     ),
     "no-checksum": (
         "checksums of lines are not compared",
@@ -153,11 +153,11 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "            if _try_flock(fd, files.LOCK_EX):\n                break\n",
         "            break\n",
     ),
-    "lock-given-up": (
-        "a run that is live is taken over",
+    "lock-shared": (
+        "several processes may have the lock of a run",
         "runtime/runs/locks.py",
-        '                raise Failure("run-is-live", f"{run.id} is still running")\n',
-        "                break\n",
+        "            if _try_flock(fd, files.LOCK_EX):\n",
+        "            if _try_flock(fd, files.LOCK_SH):\n",
     ),
     "lock-closed": (
         "a resumed run lets go of its lock at once",
@@ -204,8 +204,8 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     "finished-again": (
         "a finished action counts as one in doubt",
         "runtime/journal/run_history.py",
-        "        effect.is_finished = True\n",
-        "        effect.is_finished = effect.seq != 2\n",
+        "                self.order.append(effect.seq)\n",
+        "                self.order += [effect.seq] * (effect.seq != 2)\n",
     ),
     "swept": (
         "a run whose journal cannot be read is removed",

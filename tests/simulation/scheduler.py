@@ -213,7 +213,17 @@ class Scheduler:
         if not thread.process.is_alive:
             raise Killed
         if thread.process.is_stopped or self.random.random() < SWITCH:
-            self._let_others(thread)
+            if not thread.process.is_stopped and self._is_alone(thread):
+                self._handle_signals(thread)
+            else:
+                self._let_others(thread)
+
+    def _is_alone(self, thread: Thread) -> bool:
+        """Whether nothing else can go on now."""
+        now = self.now
+        if any(when <= now for when, _ in self.timers):
+            return False
+        return not any(other is not thread and other.is_ready(now) for other in self.threads)
 
     def wait(self, until: Callable[[], object], seconds: float | None = None) -> bool:
         """Wait until `until()` is true; False when the time was over before."""
@@ -237,9 +247,12 @@ class Scheduler:
         thread.greenlet.parent = self._hub
         self._hub.switch()
         thread.until = thread.deadline = None
-        process = thread.process
-        if not process.is_alive:
+        if not thread.process.is_alive:
             raise Killed
+        self._handle_signals(thread)
+
+    def _handle_signals(self, thread: Thread) -> None:
+        process = thread.process
         while process.signals and thread is process.threads[0]:
             number = process.signals.pop(0)
             handler = process.handlers.get(number)

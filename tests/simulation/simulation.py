@@ -13,7 +13,7 @@ import json
 import signal
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from random import Random
@@ -35,10 +35,13 @@ from llc.runtime.launch.report import Report
 from llc.runtime.launch.resume import take_up
 from llc.runtime.launch.run import start
 from llc.runtime.launch.stop_signals import StopSignals
+from llc.runtime.project import verify
 from llc.runtime.project.limits import Bounds
 from llc.runtime.project.options import Values
+from llc.runtime.runs import checkpoints
 from llc.runtime.runs.locks import unfinished
 from llc.runtime.runs.runs import runs_in
+from llc.vm.code.image import Image
 
 from . import programs
 from .disk import Node
@@ -50,6 +53,8 @@ SECRET = "s3cr3t-4711-token"
 PATIENCE = 900.0
 # How often somebody looks.
 LOOKS = 0.15
+# Bytes of a journal between two checkpoints: a short run has some.
+SPACE = 4096
 # Faults happen before this many calls of the host; a short run takes about a thousand.
 SPAN = 4000
 KINDS = (
@@ -133,7 +138,7 @@ class Simulation:
         self.machine = Machine(self.scheduler)
         self.trace: list[str] = []
         names = list(programs.TEXTS)
-        chosen = [random.choice(names) for _ in range(random.choice((1, 1, 2)))]
+        chosen = [random.choice(names) for _ in range(random.choice((1, 1, 1, 1, 1, 2, 2, 3)))]
         if without_faults:
             chosen = [without_faults]
         self.runs = [Wanted(name, copy) for copy, name in enumerate(chosen)]
@@ -658,25 +663,38 @@ def perform(simulation: Simulation) -> Simulation:
 def installed() -> Iterator[None]:
     """Inside, llc runs on the simulated host. Programs are compiled before, on the real one."""
     for name in programs.TEXTS:
-        for copy in (0, 1):
+        for copy in range(3):
             programs.image_of(name, copy)
     gc.collect()
     gc.freeze()
     gc.disable()  # what is removed then might call the host
     before, sys.unraisablehook = sys.unraisablehook, _ignore_killed
-    was_possible = keeper._is_possible
+    was_possible, space, check = keeper._is_possible, checkpoints.SPACE, verify.verify_image
     keeper._is_possible = False  # actions that survive are tested with real processes
+    checkpoints.SPACE = SPACE
+    verify.verify_image = _verified_once(check)  # the programs of all histories are the same
     try:
         with protocol.installed(host):
             yield
     finally:
-        keeper._is_possible = was_possible
+        keeper._is_possible, checkpoints.SPACE, verify.verify_image = was_possible, space, check
         with Scheduler(Random(0)).as_dead() as scheduler:
             host.machine = Machine(scheduler)
             gc.collect()
         sys.unraisablehook = before
         gc.unfreeze()
         gc.enable()
+
+
+def _verified_once(check: Callable[[Image], None]) -> Callable[[Image], None]:
+    sound: set[str] = set()
+
+    def verify_image(image: Image) -> None:
+        if image.program_hash not in sound:
+            check(image)
+            sound.add(image.program_hash)
+
+    return verify_image
 
 
 def _ignore_killed(problem: sys.UnraisableHookArgs) -> None:

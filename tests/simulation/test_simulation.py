@@ -17,6 +17,7 @@ from llc.runtime.runs.checkpoints import Checkpoints
 
 from .__main__ import smallest
 from .disk import Disk, Node
+from .mutants import DATABASE_MUTANTS, MUTANTS, ROOT
 from .simulation import SimulatedHost, Simulation, Violation, host, installed, simulate
 
 SEEDS = 200
@@ -117,6 +118,14 @@ def test_what_a_loss_of_power_leaves() -> None:
         names.add("b" in disk.root.names)
     assert names == {True, False}
     assert {b"one", b"onetwo", b"onetwosix", b"one\0\0\0six", b"onet"} <= contents
+
+
+def test_every_change_can_be_made() -> None:
+    """`python -m simulation.mutants` changes texts of the sources, each of which is there once."""
+    every = MUTANTS | DATABASE_MUTANTS
+    assert [
+        n for n, (_, file, old, _) in every.items() if (ROOT / file).read_text("utf-8").count(old) != 1
+    ] == []
 
 
 def test_every_member_of_the_host_is_simulated() -> None:
