@@ -64,6 +64,8 @@ class Checkpoints:
             return
         history = self._fold(journal)
         begun = clock.monotonic()
+        # A disk may lose an earlier write and keep a later one, and a resume does not read what is before.
+        journal.sync()
         facts = {name: journals.pack(value, self._keep) for name, value in facts.items()}
         self._space = max(SPACE, self._write(file_name(self._turn), journal, {**facts, "history": history}))
         self._turn = (self._turn + 1) % COUNT

@@ -141,11 +141,11 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         ' or tail != b\',"crc":"%08x"}\' % zlib.crc32(body):\n',
         ":\n",
     ),
-    "any-checkpoint": (
-        "a checkpoint is used although the journal does not reach it",
-        "runtime/runs/checkpoint_reader.py",
-        "if run.has_line_end(offset, crc):",
-        "if True:",
+    "checkpoint-first": (
+        "a checkpoint is written before the journal is on disk",
+        "runtime/runs/checkpoints.py",
+        "        journal.sync()\n",
+        "",
     ),
     "no-lock": (
         "runs are driven without their lock",
