@@ -27,7 +27,7 @@ _VIEWS = {
     **dict.fromkeys(("status", "list", "answer"), False),
     "history": True,
     **dict.fromkeys(
-        ("logs", "profile", "attach", "trace", "replay", "record", "report", "graph", "ui", "fork")
+        ("logs", "profile", "attach", "trace", "replay", "record", "report", "graph", "ui", "fork", "diff")
     ),
 }
 # Folders of `.loops` that commands write to.
@@ -42,11 +42,12 @@ def choose(verb: verbs.Verb, given: dict[str, Any]) -> dict[str, Any]:
             help = f"write `database: URL` into .loops/config.yaml, set {VARIABLE}, or say --on URL"
             raise UserError("no-database", "no database is named", help)
         return {**given, "on": url}
-    if verb.name == "diff" and given.get("db") is not None:
-        help = "the files that it changed are on its result branch; llc report RUN --db shows its steps"
-        raise UserError("bad-option", "the database has no trees of the files of a run", help)
-    if verb.name == "diff" or all(row.name != "db" for row in verb.options):
+    if all(row.name != "db" for row in verb.options):
         return given
+    if verb.name == "diff" and given.get("target") is None:
+        if given.get("db") not in (None, NONE):
+            raise UserError("bad-option", "name the run in the database", "llc status --db URL")
+        return {**given, "db": None}
     asked = given.get("db")
     if asked is None and not _is_here(given.get("target") or given.get("run")):
         asked = named()
@@ -79,5 +80,6 @@ def enter(verb: verbs.Verb, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]
     named = [given[name] for name in ("target", "run", "other") if isinstance(given.get(name), str)]
     chosen = named[1:] if verb.name == "graph" and len(named) > 1 else named
     is_ended = None if chosen else _VIEWS[verb.name]
-    view = verbs.load("database.views:enter", 2)(url, chosen, is_ended, _WRITTEN.get(verb.name, ()))
+    more = _WRITTEN.get(verb.name, ()), verb.name == "diff"
+    view = verbs.load("database.views:enter", 2)(url, chosen, is_ended, *more)
     return view, given

@@ -20,7 +20,7 @@ from ...ir.effects import EFFECTS
 from ..host import files
 from ..host.errors import UserError, clean
 from ..host.paths import RUNNING, make_private
-from ..journal.events import AgentActed, EffectFinished, Event
+from ..journal.events import AgentActed, EffectFinished, Event, TreeTaken
 from ..journal.journal import Blobs, Journal, JournalError, write_file
 from ..journal.run_folder import RunFolder
 from .connection import Connection, Session
@@ -30,6 +30,8 @@ OUTPUTS = "outputs"
 ANSWERS = "answers"
 # The files of a run that has a workspace (`trees.workspace`).
 WORKSPACE, PACKS = "workspace.json", "workspace/"
+# What differences between its trees read (`trees.kept`), as `trees.stores` names it.
+TREES = "kept-trees/"
 _APPEND = """
 insert into journal (run, position, size, lines, epoch, data)
 select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
@@ -57,7 +59,7 @@ _TAIL = "select position, data from journal where run = %s and position >= %s or
 _DOCUMENTS = """
 select name, data from documents
 where run = %s and (%s or name not like 'outputs/%%') and not name = any(%s::text[])
-  and name not like 'workspace/%%'
+  and name not like 'workspace/%%' and name not like 'kept-trees/%%'
 """
 
 
@@ -78,6 +80,13 @@ class Files(Protocol):
 
     def finish(self, status: str) -> None:
         """The run has ended."""
+
+
+class Trees(Protocol):
+    """The trees of the files, kept in the record of a run."""
+
+    def keep(self, event: TreeTaken) -> None:
+        """A tree was taken; its event follows."""
 
 
 class DatabaseBlobs(Blobs):
@@ -130,6 +139,8 @@ class DatabaseJournal(Journal):
         kept = self._run.files
         if kept is not None and isinstance(event, EffectFinished) and EFFECTS[event.kind].changes_files:
             kept.save(event.seq)
+        if self._run.trees is not None and isinstance(event, TreeTaken):
+            self._run.trees.keep(event)
         line = super().record(event, ts)
         if isinstance(event, AgentActed):
             self.sync()  # another machine continues the agent's session
@@ -172,15 +183,17 @@ class DatabaseRun(RunFolder):
     """A run of the database and its cache on this machine.
 
     epoch: of our claim; 0 to read only. files: of its workspace, None where it works on the project's folder.
+    trees: None where they are not kept.
     """
 
-    __slots__ = ("_journal", "epoch", "files", "session")
+    __slots__ = ("_journal", "epoch", "files", "session", "trees")
 
     def __init__(self, root: str, path: str, session: Session) -> None:
         super().__init__(root, path)
         self.session = session
         self.epoch = 0
         self.files: Files | None = None
+        self.trees: Trees | None = None
         self._journal: DatabaseJournal | None = None
 
     @classmethod

@@ -16,9 +16,10 @@ from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
 from ..host.paths import HISTORY, LOOPS, RUNNING, SOURCE_SUFFIXES, make_private
 from ..journal.journal import JournalError, write_file
+from ..runs.lookup import find_run_folder
 from . import live, schema
 from .connection import Address, Connection, Session
-from .stored_run import ANSWERS, DatabaseRun, is_name
+from .stored_run import ANSWERS, TREES, DatabaseRun, is_name
 
 # Seconds between two updates, and how many runs are shown at most.
 EVERY_S = 0.25
@@ -159,6 +160,15 @@ class View:
         if handle is not None:
             files.close(handle)
 
+    def fetch_trees(self, target: str) -> None:
+        """Fetch what the database has of the trees of a run. Raises UserError."""
+        folder = find_run_folder(target)
+        run = DatabaseRun(self.root, folder.path, self._session)
+        files.makedirs(run.place(TREES), exist_ok=True)
+        for name, data in run.documents(TREES):
+            if is_name(name.removeprefix(TREES)):
+                write_file(run.place(name), data, durable=False, mode=0o600)
+
     def close(self) -> None:
         """Store the answers that were given in the view, and remove the folder. Raises UserError."""
         with self._turn:
@@ -189,11 +199,16 @@ class View:
 
 
 def enter(
-    url: str, targets: Sequence[str], is_ended: bool | None = None, folders: Sequence[str] = ()
+    url: str,
+    targets: Sequence[str],
+    is_ended: bool | None = None,
+    folders: Sequence[str] = (),
+    has_trees: bool = False,
 ) -> View:
     """Make a view the working directory; outside of a project it has the runs of all. Raises UserError.
 
-    In a project the view has its other files too. folders: of `.loops` that the command writes to.
+    In a project the view has its other files too. folders: of `.loops` that the command writes to. has_trees:
+    it has the trees of the run that is named, as they are now; otherwise it is kept up to date.
     """
     here = files.realpath(environment.getcwd())
     loops = os.path.join(here, LOOPS)
@@ -205,7 +220,10 @@ def enter(
         _link(here, view.root)
         _link(loops, os.path.join(view.root, LOOPS))
     environment.chdir(view.root)
-    view.follow()
+    if has_trees:
+        view.fetch_trees(targets[0])
+    else:
+        view.follow()
     return view
 
 

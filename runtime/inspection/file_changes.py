@@ -25,7 +25,7 @@ from ..runs.lookup import find_run_folder
 from ..runs.runs import HOW_TO_BEGIN, runs_in
 from ..trees.git_trees import present_tree
 from ..trees.recorder import FOLDER
-from ..trees.stores import open_recorded
+from ..trees.stores import open_recorded, unpack
 from ..trees.tree import GIT, NoTree
 
 # Styles of lines by their beginnings; the first one counts.
@@ -150,8 +150,9 @@ class Changes:
             raise UserError("no-tree", "the trees are of different kinds: the project became a repository")
         try:
             path = os.path.join(run.path, FOLDER)
+            is_elsewhere = unpack(run.path, self.first.store, self.new)
             self.store = open_recorded(path, self.first.store)
-            if self._is_unfinished and self.first.store == GIT:
+            if self._is_unfinished and self.first.store == GIT and not is_elsewhere:
                 # What an effect has changed so far: the files as they are now.
                 self._scratch = os.path.join(path, f"now-{processes.getpid()}")
                 self.store, self.new = present_tree(path, self._scratch, ROOT)

@@ -98,9 +98,10 @@ class GitTrees:
         """An index from HEAD: the user's is damaged, or in parts."""
         with contextlib.suppress(OSError):
             files.unlink(os.path.join(self.path, "index"))
-        with contextlib.suppress(NoTree):  # no commit yet
-            tree = git(("rev-parse", "--verify", "-q", "HEAD^{tree}"), cwd=folder or None)
-            self._git("read-tree", tree.strip().decode("ascii", "replace"))
+        tree = tree_of_head(folder)
+        if tree is not None:
+            with contextlib.suppress(NoTree):
+                self._git("read-tree", tree)
 
     def _write(self, name: str, content: bytes) -> None:
         with files.open(os.path.join(self.path, name), "wb") as file:
@@ -199,6 +200,16 @@ class GitTrees:
 
     def _keep(self, old: bytes, new: bytes) -> tuple[Change, ...]:
         """Copy to our objects what a difference of the trees reads; the difference by files."""
+        needed, changes = self._read_by(old, new)
+        foreign = sorted(id for id in needed if not self._has(id.decode()))
+        if foreign:
+            with contextlib.suppress(NoTree):  # a partial clone lacks objects
+                place = os.path.abspath(os.path.join(self.path, "objects", "pack", "pack"))
+                self._git("pack-objects", "-q", "--window=0", place, given=b"\n".join(foreign) + b"\n")
+        return changes
+
+    def _read_by(self, old: bytes, new: bytes) -> tuple[set[bytes], tuple[Change, ...]]:
+        """The objects that a difference of the trees reads; the difference by files."""
         raw = self._git("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", old.decode(), new.decode())
         needed = {old, new}
         changes: list[Change] = []
@@ -211,12 +222,16 @@ class GitTrees:
             )
             if b"040000" not in modes:
                 changes.append(Change(letter.decode("ascii", "replace"), text_of(fields[at + 1])))
-        foreign = sorted(id for id in needed if not self._has(id.decode()))
-        if foreign:
-            with contextlib.suppress(NoTree):  # a partial clone lacks objects
-                place = os.path.abspath(os.path.join(self.path, "objects", "pack", "pack"))
-                self._git("pack-objects", "-q", "--window=0", place, given=b"\n".join(foreign) + b"\n")
-        return tuple(changes)
+        return needed, tuple(changes)
+
+    def excerpt(self, old: str, new: str) -> bytes:
+        """What a difference of two trees reads, for `add`. Raises NoTree."""
+        needed, _ = self._read_by(old.encode(), new.encode())
+        return self._git("pack-objects", "-q", "--stdout", given=b"\n".join(sorted(needed)) + b"\n")
+
+    def add(self, excerpt: bytes) -> None:
+        """Add the objects of an excerpt. Raises NoTree."""
+        self._git("index-pack", "--stdin", given=excerpt)
 
     def _has(self, id: str) -> bool:
         return files.exists(os.path.join(self.path, "objects", id[:2], id[2:]))
@@ -227,6 +242,8 @@ class GitTrees:
         """What `git diff` prints for two trees. Raises NoTree."""
         if not all(len(id) in (40, 64) and id.isalnum() for id in (old, new)):
             raise NoTree("the journal names a tree by no usable id")
+        if old == new:
+            return b""
         return self._git("diff", "--no-ext-diff", "--no-textconv", "-M", *options, old, new, "--")
 
     @property
@@ -281,6 +298,20 @@ def branches(folder: str = "") -> str:
     except NoTree:
         return ""
     return listed.decode("utf-8", "replace")
+
+
+def tree_of_head(folder: str = "") -> str | None:
+    """The tree of the commit that is checked out; None without a commit."""
+    with contextlib.suppress(NoTree):
+        return git(("rev-parse", "--verify", "-q", "HEAD^{tree}"), cwd=folder or None).decode().strip()
+    return None
+
+
+def make_empty(path: str, id: str) -> GitTrees:
+    """An empty repository for excerpts with ids like this. Raises NoTree."""
+    form = "sha1" if len(id) == 40 else "sha256"
+    git((*_SAFE, "init", "-q", "--bare", "--template=", f"--object-format={form}", path), settings={})
+    return open_trees(path)
 
 
 def open_trees(path: str) -> GitTrees:

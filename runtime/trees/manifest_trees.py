@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import io
 import json
 import os.path
+import re
 import stat
+import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -25,6 +29,8 @@ _CONTEXT = 3
 _MOST_LINES = 50_000
 _BINARY = 8000
 _WIDEST_BAR = 40
+# The files of an excerpt.
+_NAME = re.compile(r"[0-9a-f]{64}\.json|objects/[0-9a-f]{64}")
 
 
 class _File(NamedTuple):
@@ -125,10 +131,45 @@ class ManifestTrees:
             files.rename(place + ".new", place)
         return digest.hexdigest()
 
+    # --- excerpts ---------------------------------------------------------------------------------
+
+    def excerpt(self, old: str, new: str) -> bytes:
+        """What a difference of two trees reads, for `add`. Raises NoTree."""
+        before, after = self._read(old), self._read(new)
+        paths = [path for _, path in _compare(before, after)]
+        ids = {file.id for path in paths for file in (before.get(path), after.get(path)) if file is not None}
+        packed = io.BytesIO()
+        try:
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as excerpt:
+                for name in (f"{old}.json", f"{new}.json", *(f"objects/{id}" for id in sorted(ids))):
+                    with files.open(os.path.join(self.path, name), "rb") as file:
+                        excerpt.writestr(name, file.read())
+        except OSError as error:
+            raise NoTree(reason(error)) from None
+        return packed.getvalue()
+
+    def add(self, excerpt: bytes) -> None:
+        """Add the manifests and contents of an excerpt. Raises NoTree."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(excerpt)) as packed:
+                entries = packed.infolist()
+                if sum(entry.file_size for entry in entries) > MOST_BYTES:
+                    raise NoTree("an excerpt is too large")
+                for entry in entries:
+                    if _NAME.fullmatch(entry.filename):
+                        with files.open(os.path.join(self.path, entry.filename), "wb") as file:
+                            file.write(packed.read(entry))
+        except OSError as error:
+            raise NoTree(reason(error)) from None
+        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError):
+            raise NoTree("an excerpt is damaged") from None
+
     # --- reading ----------------------------------------------------------------------------------
 
     def diff(self, old: str, new: str, *options: str) -> bytes:
         """What `git diff` prints for two trees, with the options of `llc diff`. Raises NoTree."""
+        if old == new:
+            return b""
         before, after = self._read(old), self._read(new)
         changes = _renamed(_compare(before, after), before, after)
         shown = [_Shown(self, change, before, after) for change in changes]

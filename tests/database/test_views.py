@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import postgres
@@ -123,10 +125,36 @@ def test_old_runs_are_removed(cluster: Cluster) -> None:
     assert [run for (run,) in found] == runs[2:]
 
 
-def test_trees_are_not_in_the_database(cluster: Cluster) -> None:
-    refused = cluster.llc("diff", "job", "--db", cluster.url)
-    assert refused.returncode == 2
-    assert "no trees" in refused.stderr
+def test_the_changes_of_a_run_without_git(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """`llc diff --db`: the files of a project that is no repository; only what differs is in the database."""
+    (cluster.folder / ".loops/config.yaml").write_text("record_files: all\n")
+    (cluster.folder / "large").write_bytes(os.urandom(1 << 20))
+    cluster.loop("job", first="echo one > made", second="echo two >> made")
+    cluster.start()
+    run = cluster.submit("job")
+    assert cluster.await_status(run)["outcome"] == "success"
+    away = tmp_path_factory.mktemp("away")
+    assert "+one\n+two\n" in _db(cluster, "diff", run, "--db", cluster.url, cwd=away)
+    shown = _db(cluster, "diff", "job", "two", "--db", cluster.url, "--json", cwd=away)
+    assert ["M", "made"] in [[file["status"], file["path"]] for file in json.loads(shown)["files"]]
+    (size,) = cluster.database.execute(
+        "select sum(octet_length(data)) from documents where starts_with(name, 'kept-trees/')"
+    ).fetchone() or (0,)
+    assert 0 < size < 20_000
+    assert "name the run" in cluster.llc("diff", "--db", cluster.url).stderr
+    for data in (b"no archive", _archive("../../escaped"), _archive("objects/" + 64 * "a", b"x")):
+        where = "update documents set data = %s where run = %s and starts_with(name, 'kept-trees/')"
+        cluster.database.execute(where, [data, run])
+        damaged = cluster.llc("diff", run, "--db", cluster.url)
+        assert (damaged.returncode, "error[no-tree]" in damaged.stderr) == (2, True), damaged.stderr
+    assert not list(cluster.folder.parent.rglob("escaped"))
+
+
+def _archive(name: str, data: bytes = b"") -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr(name, data)
+    return made.getvalue()
 
 
 def test_the_output_of_an_action_is_shown_while_it_runs(cluster: Cluster) -> None:

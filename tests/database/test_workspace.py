@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -127,6 +128,62 @@ def test_runs_of_a_batch_have_checkouts_of_their_own(machines: Machines) -> None
     for run in runs:
         assert machines.await_status(run)["outcome"] == "success"
         assert machines.branch(run, "file") == f"committed\n{run}"
+
+
+def test_the_changes_of_a_run_are_shown_from_anywhere(
+    machines: Machines, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """`llc diff --db` of a run that two machines have driven, in a folder that has nothing of it."""
+    for place in machines.places:
+        (place / ".loops/config.yaml").write_text("record_files: all\n")
+    (machines.folder / "file").write_text("dirty\n")
+    machines.write(
+        "echo one > added; mkdir -p deep/er; echo x > deep/er/y",
+        f"echo two >> file; {machines.wait_for('go')}",
+    )
+    first = machines.worker(0)
+    run = machines.submit("job")
+    machines.await_signal("go")
+    away = tmp_path_factory.mktemp("away")
+
+    def diff(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", "diff", run, *words, "--db", machines.url],
+            cwd=away,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+
+    begun = diff("--name-only")
+    assert (begun.returncode, begun.stdout) == (0, "added\ndeep/er/y\n"), begun.stderr
+    machines.worker(1)
+    first.kill()
+    postgres.until(lambda: machines.row(run)["epoch"] >= 4)
+    (machines.signals / "go").touch()
+    assert machines.await_status(run)["outcome"] == "success"
+    whole = diff()
+    assert whole.returncode == 0, whole.stderr
+    assert "-dirty\n" not in whole.stdout
+    assert "+++ b/file\n@@ -1 +1,2 @@\n dirty\n+two\n" in whole.stdout
+    assert "+one\n" in whole.stdout
+    assert "added" not in diff("two").stdout
+    assert [file["path"] for file in json.loads(diff("one", "--json").stdout)["files"]] == [
+        "added",
+        "deep/er/y",
+    ]
+    unknown = diff("three")
+    assert (unknown.returncode, "error[no-such-point]" in unknown.stderr) == (2, True), unknown.stderr
+    patch = away / "patch"
+    patch.write_text(whole.stdout)
+    git(machines.folder, "apply", "--check", str(patch))
+    assert os.listdir(away) == ["patch"]
+    machines.database.execute("update documents set data = 'no pack' where starts_with(name, 'kept-trees/')")
+    damaged = diff()
+    assert (damaged.returncode, "error[no-tree]" in damaged.stderr) == (2, True), damaged.stderr
+    machines.database.execute("delete from documents where starts_with(name, 'kept-trees/')")
+    gone = diff()
+    assert (gone.returncode, "error[no-tree]" in gone.stderr) == (2, True), gone.stderr
 
 
 def test_another_machine_continues_with_the_files(machines: Machines) -> None:
