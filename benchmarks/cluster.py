@@ -40,7 +40,11 @@ def section(place: Place, sizes: Sizes) -> Section:
             "Transact on the same server; the journal in a file. Takeover: from kill -9 of a worker until "
             "the action in doubt begins on another one; worst is the slowest. Runs of two `true` actions are "
             "queued one after the other by one client, then driven by three workers, from the start of the "
-            "workers on. Sizes are what tables with their indexes have grown by."
+            "workers on. Sizes are what tables with their indexes have grown by. Parked runs: copies in the "
+            "database of one that a worker has parked. Transactions of idle workers are those of the "
+            "database without the measurement's own; a statement outside of a transaction counts as one. Due "
+            "runs: a tenth of the parked ones, whose time comes at once, until the last one is in the queue, "
+            "and until all are over."
         ),
     )
     import postgres  # of the tests, found after the path is set
@@ -49,6 +53,7 @@ def section(place: Place, sizes: Sizes) -> Section:
         _effects(found, place, sizes, postgres.cluster_database(server.url("postgres")))
         _takeover(found, place, sizes, postgres.cluster_database(server.url("postgres")))
         _many(found, place, sizes, postgres.cluster_database(server.url("postgres")))
+        _parked(found, place, sizes, postgres.cluster_database(server.url("postgres")))
     return found
 
 
@@ -178,7 +183,12 @@ def _rows(url: str) -> Iterator[Any]:
     import psycopg
 
     with psycopg.connect(url, autocommit=True, options="-c search_path=llc") as connection:
-        yield lambda words: connection.execute(words).fetchall()
+
+        def ask(words: str) -> list[Any]:
+            cursor = connection.execute(words)
+            return cursor.fetchall() if cursor.description else []
+
+        yield ask
 
 
 def _until(condition: Any) -> None:
@@ -269,6 +279,77 @@ def _many(found: Section, place: Place, sizes: Sizes, url: str) -> None:
         row(f"a run of {_SHORT} effects in the database", [short], BYTES),
         row("each further effect", [(long - short) / (_LONG - _SHORT)], BYTES),
     )
+
+
+_NAMES = "project, program, path, managed, status, epoch, segment, due, parked, parked_at, machine"
+_COPY = """
+with ids as (select 'copy-' || n as id from generate_series(1, {count}) as n),
+r as (insert into runs (id, {names}) select ids.id, {names} from runs, ids where runs.id = '{run}'),
+j as (insert into journal select ids.id, position, size, lines, epoch, data from journal, ids
+  where run = '{run}'),
+d as (insert into documents select ids.id, name, data from documents, ids where run = '{run}')
+select 1
+"""
+
+
+def _parked(found: Section, place: Place, sizes: Sizes, url: str) -> None:
+    place.write_loop("sleeper", '(begin (sleep 86400) "slept")', ".sexp")
+    runs, due = sizes.cluster_parked, max(1, sizes.cluster_parked // 10)
+    with contextlib.closing(_Workers(place, url)) as workers, _rows(url) as rows:
+        workers.start()
+        _submit(place, url, "sleeper", 1)
+        _until(lambda: rows("select status from runs") == [("waiting",)])
+        ((run,),) = rows("select id from runs")
+        ((snapshot,),) = rows("select sum(pg_column_size(data)) from documents")
+        before = _bytes(rows)
+        rows(_COPY.format(count=runs, run=run, names=_NAMES))
+        each = (_bytes(rows) - before) / runs
+        rows("vacuum analyze")
+        commands = [[*place.llc, *words, "--db", url] for words in (("status", "--json"), ("db", "check"))]
+        status, check = (
+            [place.seconds(command) for _ in range(sizes.cluster_rounds)] for command in commands
+        )
+        one = _idle(rows)
+        workers.start()
+        both = _idle(rows)
+        begun = perf_counter()
+        # As if the day were over that each of them sleeps.
+        time = "due = now(), parked_at = parked_at - interval '1 day'"
+        rows(f"update runs set {time} where id in (select id from runs limit {due})")
+        left = f"select 1 from runs where status = 'waiting' having count(*) > {runs + 1 - due}"
+        _until(lambda: not rows(left))
+        woken = perf_counter() - begun
+        ended = f"select 1 from runs where status = 'ended' having count(*) = {due}"
+        _until(lambda: rows(ended))
+        over = perf_counter() - begun
+
+    def held(what: str, unit: str, figure: float, aim: float | None = None) -> Row:
+        return Row(what=what, unit=unit, figure=figure, aim=aim, aim_is_absolute=aim is not None)
+
+    found.add(
+        held(f"a parked run of {runs:,}, without program and snapshot", BYTES, each - float(snapshot), 2048),
+        held("its program and snapshot", BYTES, float(snapshot)),
+        row(f"`llc status --db` with {runs:,} parked runs", status, peer=("`llc db check`", check)),
+        held("transactions of one idle worker", RATE, one, 12),
+        held("transactions of a second one", RATE, both - one, 5),
+        held(f"{due:,} parked runs are due: all in the queue", SECONDS, woken, 1),
+        held("the same: all over, with two workers", SECONDS, over),
+    )
+
+
+def _idle(rows: Any, seconds: float = 10.0) -> float:
+    """Transactions of the server a second."""
+    count = "select sum(xact_commit + xact_rollback) from pg_stat_database where datname = current_database()"
+
+    def ask() -> float:
+        rows("select pg_stat_clear_snapshot()")
+        ((found,),) = rows(count)
+        return float(found)
+
+    sleep(2 * seconds / 10)
+    first = ask()
+    sleep(seconds)
+    return (ask() - first - 2) / seconds
 
 
 def _bytes(rows: Any) -> float:

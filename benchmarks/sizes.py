@@ -59,6 +59,7 @@ class Sizes:
     cluster_rounds: int = 15
     cluster_kills: int = 20
     cluster_runs: int = 1_000
+    cluster_parked: int = 10_000
 
 
 FULL = Sizes()
@@ -112,4 +113,5 @@ TINY = Sizes(
     cluster_rounds=1,
     cluster_kills=1,
     cluster_runs=10,
+    cluster_parked=20,
 )
