@@ -16,6 +16,7 @@ import attrs
 from ...ir.diagnostics import CompileError
 from ...vm.code.disassembly import disassemble
 from ...vm.code.image import Image
+from ...vm.code.opcodes import decode
 from ...vm.values.text_form import duration_text
 from ..graph import picture
 from ..graph.commands import graph_of_run
@@ -153,11 +154,12 @@ class RunModel:
             self._image = self.run.load_image()
         except (UserError, CompileError, JournalError) as error:
             self._give_up(error)
-            return {"sources": [], "graph": None, "svg": ""}
+            return {"sources": [], "graph": None, "svg": "", "readers": {}}
         sources = [
             [source.path, self.values.add(source.text)] for source in self._image.sources if source.text
         ]
         found: dict[str, Any] = {"sources": sources, "graph": None, "svg": ""}
+        found["readers"] = _readers(self._image)
         if self._is_bare:
             found["sources"] = []
         else:
@@ -408,6 +410,20 @@ _FROM_ZERO = ("start", "end", "args", "result", "details")
 def as_data(update: dict[str, Any]) -> dict[str, Any]:
     """An update as plain data, for JSON."""
     return {**update, "values": [json.loads(value) for value in update["values"]]}
+
+
+def _readers(image: Image) -> dict[str, dict[str, list[str]]]:
+    """Of each function the author's states whose code reads a slot, by slot, in the order of the program."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for function in image.functions:
+        readers: dict[str, dict[str, None]] = {}
+        for number, name in enumerate(function.states):
+            author, _, _ = name.partition("/")
+            for _, row, words in decode(function.code, *function.bounds(number)):
+                if row.name == "LOAD" and author:
+                    readers.setdefault(function.slots[words[0]], {})[author] = None
+        found[function.name] = {slot: list(states) for slot, states in readers.items()}
+    return found
 
 
 def _plain_graph(graph: Graph) -> dict[str, Any]:

@@ -263,6 +263,21 @@ def test_a_page_takes_updates(browser: Browser, project: Path, monkeypatch: pyte
     assert shown(browser, "#position") == "3 of 3"
 
 
+def test_a_slot_leads_to_its_next_reader(browser: Browser, project: Path) -> None:
+    """The next step in a state whose code reads it; none where no state does."""
+    browser.open(project / "shown.html", "#step=1")
+    at(browser, 1)
+    readers = browser.evaluate(
+        """Object.fromEntries([...document.querySelectorAll('.slots tbody tr')].map(
+        (row) => [row.querySelector('th').textContent, row.lastElementChild.textContent]))"""
+    )
+    assert readers["iteration"] == "mend (1)"
+    assert readers["seen.check"] == "check (2)"
+    assert readers["state"] == ""
+    browser.evaluate("report.go(0)")
+    at(browser, 0)
+
+
 def test_a_range_is_chosen_by_keys(browser: Browser, project: Path) -> None:
     """`[` and `]` at its ends, in any order, also where no step took any time; Escape shows all."""
     browser.open(project / "long.html", "#step=5001")

@@ -205,9 +205,11 @@ async function slotsOf(run, position, next, go) {
       if (is_same) cells.push(make("td", {}, changed(name) ? slotValue(await run.value(now[name]), name in now) : make("span", { class: "soft" }, "same")));
       const writer = name in old ? run.writerOf(position, depth, name) : null;
       cells.push(make("td", {}, writer === null ? "" : make("button", { type: "button", class: "link", title: "Where this value was set", onclick: () => go(Math.max(0, writer - 1)) }, `${Math.max(0, writer - 1)}`)));
+      const reader = run.readerOf(position, depth, name);
+      cells.push(make("td", {}, reader === null ? "" : make("button", { type: "button", class: "link", title: "The next step in a state that reads it", onclick: () => go(reader[0]) }, `${reader[1]} (${reader[0]})`)));
       return make("tr", { class: changed(name) ? "changed" : "" }, ...cells);
     }));
-    const head = make("tr", {}, ...["Slot", "Before", ...(is_same ? ["After"] : []), "Set by"].map((name) => make("th", { scope: "col" }, name)));
+    const head = make("tr", {}, ...["Slot", "Before", ...(is_same ? ["After"] : []), "Set by", "Read by"].map((name) => make("th", { scope: "col" }, name)));
     tables.push(make("h4", {}, `${frames[depth].name} · ${frames[depth].state}`),
       make("div", { class: "wide", tabindex: "0", role: "group", "aria-label": `Slots of ${frames[depth].name}` },
         make("table", { class: "slots" }, make("thead", {}, head), make("tbody", {}, ...rows))));

@@ -63,6 +63,25 @@ class Run {
     return 0;
   }
 
+  // Where the code of a state that reads a slot comes next, from a position on, while the same functions are active:
+  // [position, state], or null. depth: of the function.
+  readerOf(position, depth, name) {
+    const frame = this.framesAt(position)[depth];
+    const readers = (((this.head.program || {}).readers || {})[frame.name] || {})[name] || [];
+    let { state } = frame;
+    for (let at = position; readers.length && at < this.steps.length; at += 1) {
+      const step = this.steps[at];
+      if (at > position) {
+        if (step.entered || step.items) return null;
+        if (step.frames) state = step.frames[depth][1];
+        else if (step.at) state = step.at[depth];
+      }
+      const [author] = state.split("/");
+      if (readers.includes(author)) return [at, author];
+    }
+    return null;
+  }
+
   async lines(chunk) {
     if (chunk.lines === null) {
       if (!chunk.loading) chunk.loading = unpack(this.blocks(chunk.name)).then((text) => text.split("\n"));
