@@ -49,8 +49,7 @@ def request_of(
         known, constant = _constant(loop, state, value)
         if known:
             constants[key] = constant
-    is_dialect = loop.dialect == LITTLE_LOOPS
-    if is_dialect and INPUT_HASH not in values and "input" in values and "input" not in constants:
+    if INPUT_HASH not in values and "input" in values and "input" not in constants:
         values[INPUT_HASH] = values["input"]  # as a digest, which the call makes of it
     given = tuple(key for key in values if key not in constants)
     # Only what `with` names has a place, and precedence over the loop's own.
@@ -79,10 +78,16 @@ def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]
     for key, place in request.spans.items():
         if place is None and f"context.{key}" in loop.spans:
             continue
+        if key == INPUT_HASH and place is None and LITTLE_LOOPS not in (request.dialect, loop.dialect):
+            continue
         value = request.constants.get(key, Given())
         context[key] = scalar_or_text(value) if isinstance(value, str) else value
         if place is not None:
             spans[f"context.{key}"] = place
+    if (
+        INPUT_HASH in context
+    ):  # the last parameter wherever it is set, so that an imported loop is the same program
+        context[INPUT_HASH] = context.pop(INPUT_HASH)
     is_input = loop.dialect == LITTLE_LOOPS or loop.input_key == "input"
     if is_input and "input" not in request.spans and "context.input" not in spans:
         context.pop("input", None)  # only a run from outside has an empty one

@@ -81,7 +81,7 @@ class _Checker:
                 yield from self.question(state)
                 yield from self.tool(state)
                 yield from self.outcome(state)
-            if not state.flawed:
+            if not state.flawed and (state.type is None or state.acts):
                 yield from self.flow(state)
                 yield from self.evaluator(state)
         yield from self.expressions(texts)
@@ -224,6 +224,9 @@ class _Checker:
                 yield from self.target(target, loop.span_of(key), label)
             elif target is not None:
                 yield from self.fixed_target(target, loop.span_of(key), label)
+        if loop.on_max_steps is not None and loop.max_steps is None and not loop.flawed:
+            why = "nothing limits the states entered"
+            yield self.unused(loop.span_of("key:on_max_steps"), "on_max_steps", why, "add `max_steps`")
         if loop.initial or not loop.flawed:
             if loop.initial == CURRENT:
                 yield Diagnostic("unknown-state", "no state runs before the first", loop.span_of("initial"))
@@ -275,6 +278,7 @@ class _Checker:
             yield Diagnostic("unknown-state", message, back, "leads back", "name another state")
         elif (
             state.on_retry_exhausted is not None
+            and not state.flawed
             and state.max_retries is None
             and state.retryable_exit_codes is None
         ):
@@ -290,11 +294,18 @@ class _Checker:
             message = f"state `{state.name}` has both {' and '.join(does[key] for key in done)}"
             help = "a state does one thing; make it two states"
             yield Diagnostic("action-and-call", message, state.span_of(f"key:{done[-1]}"), "", help)
+        if state.bindings and not state.runs_loops and not state.flawed:
+            why = "the state runs no loop"
+            yield self.unused(state.span_of("key:with"), "with", why, "add `loop`, or `fragment`")
+        if state.type is not None and state.learning is None and not state.acts and not state.flawed:
+            message = f"state `{state.name}` does not say what it learns about"
+            help = "add `learning: {targets: [a package]}`"
+            yield Diagnostic("missing-field", message, state.span_of("key:type"), "", help)
         if state.join is not None and state.parallel is None:
             yield self.unused(state.span_of("key:join"), "join", "the state has no `parallel`")
         if not state.is_terminal:
-            for key in ("status", "on_maintain"):
-                if getattr(state, key) is not None:
+            for key in ("status", "failure", "on_maintain"):
+                if getattr(state, key) is not None and f"key:{key}" in state.spans:
                     why = "the state is not terminal"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `terminal: true`")
         elif state.on_maintain is not None and not self.loop.maintain:
@@ -416,7 +427,8 @@ class _Checker:
             message = f"state `{state.name}` has no key `{key}`"
             why = f" `{self.loop.evaluator_of(state).type}` never says `{verdict}`" if judges else ""
             place = state.span_of(f"key:{key}")
-            yield Diagnostic("unknown-key", message, place, "unknown", f"did you mean `{meant}`?{why}")
+            help = explain_key(key) or f"did you mean `{meant}`?{why}"
+            yield Diagnostic("unknown-key", message, place, "unknown", help)
 
     def contradiction(self, state: StateSpec, place: str, key: str, why: str) -> Diagnostic:
         message = f"`{key}` has no effect: {why}"
@@ -503,7 +515,7 @@ class _Checker:
         self, state: StateSpec, verdict: str, kind: str, produced: tuple[str, ...]
     ) -> Diagnostic:
         place = state.span_of(f"key:route.{verdict}", f"key:on_{verdict}")
-        said = {"yes": "success", "no": "failure"}.get(verdict)
+        said = {"yes": "success", "no": "failure"}.get(verdict.lower(), verdict.lower())
         help = explain_key(f"on_{verdict}") or suggest(verdict, produced, "it says")
         if said in produced:
             help = f"did you mean `{said}`?"

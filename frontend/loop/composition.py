@@ -13,10 +13,10 @@ from posixpath import basename, commonpath, dirname, join, normpath
 from typing import Any, NamedTuple
 
 from ...ir.compile_options import LOOP_SUFFIXES
-from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, suggest
+from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, nearest, suggest
 from ...ir.python_internals import late_pattern
 from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
-from ..source.files import is_file, read_source, real
+from ..source.files import is_file, names_in, read_source, real
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import MAX_NODES, read_document
 from ..template.nodes import text_of
@@ -89,7 +89,19 @@ def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | N
     if path is None:
         looked = ", ".join(f"`{base or '.'}`" for base in folders)
         message = f"no {what} `{name[:200]}`"
-        return NoFile("file-not-found", message, "names no file", f"it was looked for in {looked}")
+        known = {
+            file if ending == "" else file.removesuffix(ending)
+            for base in folders
+            for file in names_in(base)
+            for ending in endings
+            if file.endswith(ending) and file.endswith(LOOP_SUFFIXES)
+        }
+        meant = next((file for file in sorted(known) if file.startswith(f"{name}.")), None)
+        meant = meant or nearest(name, known)
+        help = f"did you mean `{meant}`?" if meant else f"it was looked for in {looked}"
+        if what == "library" and not meant:
+            help += "; one that little-loops ships is copied from its folder of loops"
+        return NoFile("file-not-found", message, "names no file", help)
     if commonpath([root, real(path)]) != root:
         message = f"`{name[:200]}` lies outside the folder of loops"
         help = f"copy the file to `{folders[-1] or '.'}` or a folder in it"
@@ -226,6 +238,7 @@ class _Composition:
                 self.fail("wrong-type", "a step of `flow` is the name of a state", item, "", help)
             else:
                 parsed.append((item, found))
+        is_read = len(parsed) == len(steps.items)
         for number, (item, found) in enumerate(parsed):
             after = parsed[number + 1] if number + 1 < len(parsed) else None
             body = Mapping(item.start)
@@ -249,7 +262,7 @@ class _Composition:
                 self.fail("duplicate-key", f"`{found[1]}` occurs twice in `flow`", item, "given again")
             states.entries[found[1]] = (name_node, body)
         for name, (name_node, _) in defined.items():
-            if name not in states.entries:
+            if is_read and name not in states.entries:
                 message = f"`flow` has no state `{name[:80]}`"
                 known = suggest(name, states.entries, "`flow` has")
                 self.fail("unknown-state", message, name_node, "never entered", known)
@@ -311,6 +324,10 @@ class _Composition:
                     self.fail("wrong-type", f"`{name}` is no library: it is not a mapping", item)
                 continue
             offered = content.entries.get("fragments")
+            if offered is not None and "import" in content.entries:  # so that libraries form no cycles
+                key = content.entries["import"][0]
+                help = "write all libraries under `import` of the loop"
+                self.fail("fragment-library", "a library imports no others", key, "", help)
             if offered is None:
                 help = "a library has `fragments:`; a loop is inherited by `from`"
                 self.fail("missing-field", f"`{name}` has no `fragments`", item, "is no library", help)
@@ -395,6 +412,8 @@ class _Composition:
                 message = f"fragment `{fragment[:80]}` has no parameter `{name[:80]}`"
                 self.fail("unknown-parameter", message, key, "unknown", help)
         missing = [name for name, spec in parameters.items() if spec.required and name not in values]
+        if not bindings.keys() <= parameters.keys():  # reported: one of those may be what is missing
+            return values | dict.fromkeys(missing, "")
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             message = f"fragment `{fragment[:80]}` needs {names}"

@@ -16,7 +16,7 @@ from ..template.nodes import Given, text_of
 from ..template.template import parse
 from .agent_schema import Budget
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS, Learning
-from .evaluator_schema import Convergence, ExitCode
+from .evaluator_schema import Convergence, ExitCode, OutputJson
 from .schema import GuardSettings, Loop, StallSettings, StateSpec
 
 # Names of terminals that little-loops takes as a failure.
@@ -33,6 +33,8 @@ INPUT_HASH, HASH_LENGTH = "input_hash", 12
 # What little-loops takes for a test file.
 TEST_PATHS = ("**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*", "**/tests/**", "**/conftest.py")
 DEFAULT_STEPS = 50
+# A path of `output_json`, whose first dot may be missing.
+_KEYS = late_pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _RUN_FOLDER = late_pattern(r"\$\{context\.run_dir(?:[:?][^}]*)?\}")
 _SESSIONS = {"fresh": "new", "continue": "continue"}
 _NOT_USED = ("Not ", "Not.")
@@ -193,6 +195,8 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
         return state
     if not state.acts and state.evaluate is None and "success" in state.routes:
         return state.evolve(next=state.routes["success"], route=None, on_success=None, on_failure=None)
+    if isinstance(state.evaluate, OutputJson) and _KEYS.fullmatch(state.evaluate.path):
+        state = state.evolve(evaluate=state.evaluate.evolve(path=f".{state.evaluate.path}"))
     changes: dict[str, Any] = {}
     if not state.acts and state.evaluate is not None and state.evaluate.source is None:
         source = "0" if isinstance(state.evaluate, ExitCode) else ""

@@ -6,7 +6,7 @@ that says what has no effect. `spec/dialect.md` is printed from them. Must not c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...ir.compile_options import DIALECTS
 from ..source.schema import (
@@ -50,6 +50,8 @@ _WANTED = {
 class Parameter(Spec):
     """One of `parameters`: an input by its name."""
 
+    example: ClassVar[str] = "such as `{type: string}`"
+
     type: str = required(choice(*_WANTED), "What its value is.")
     required: bool = optional(BOOLEAN, "Whether a value must be given.", False)
     default: Any = optional(JSON, "Its value if none is given.")
@@ -85,7 +87,7 @@ def _is_number(value: Any, whole: bool) -> bool:
     return isinstance(value, int | float) and (not whole or value == int(value))
 
 
-PARAMETERS = Type("map", block(Parameter))
+PARAMETERS = Type("map", block(Parameter), hint="such as `{name: {type: string}}`")
 
 
 class RepeatedFailure(Spec):

@@ -106,6 +106,9 @@ class Convergence(OutputEvaluator):
         MEASURE, "The measurement before; absent: the last one this state made; empty: none."
     )
     direction: str = optional(choice("minimize", "maximize"), "Which way is progress.", "minimize")
+    reference: int | float | str | None = optional(
+        MEASURE, "A fixed measurement; one that is worse is `stall`, also at the target."
+    )
 
 
 class Classify(OutputEvaluator):
@@ -155,6 +158,13 @@ class OpenQuestionStall(ScoreStall):
     is_falling: ClassVar[bool] = True
 
     history_file: str = optional(TEMPLATE, "The file.", "${loop.run_dir}.open_questions_history")
+
+
+class HarborScorer(Evaluator):
+    """A command scored something: `success` if it printed a number, `failure` if its exit code is not 0."""
+
+    type: ClassVar[str] = "harbor_scorer"
+    details: ClassVar[tuple[str, ...]] = ("value", "exit_code")
 
 
 class McpResult(Evaluator):
@@ -247,6 +257,7 @@ NamedEvaluator = (
     | DiffStall
     | ScoreStall
     | OpenQuestionStall
+    | HarborScorer
     | McpResult
 )
 AnyEvaluator = NamedEvaluator | Answer

@@ -17,7 +17,11 @@ _INSTEAD = {
     "scopes": "the environment of an action is that of the run; unset a variable in the action",
     "type": "write what the state does as its `action`",
 }
+# Routes of verdicts, which a question with such choices has.
+_ROUTES = {"on_approve": "write `on_yes`", "on_reject": "write `on_no`"}
 _ACTION_TYPES = {
+    "agent": "write `prompt`",
+    "llm": "write `prompt`",
     "contract": "write a prompt that asks whether the two sides fit, and judge it by `llm_structured`",
 }
 
@@ -28,7 +32,6 @@ _EVALUATORS = {
     "advisor_consult": "write a state that asks an agent, and `classify` what it prints",
     "comparator": "write a command that compares with the baseline",
     "contract": "write a state that asks an agent whether the two sides fit, and `classify` what it prints",
-    "harbor_scorer": "write `output_numeric`: the output of the scorer is a number",
 }
 
 
@@ -40,7 +43,7 @@ def explain_evaluator(name: str) -> str | None:
 
 def explain_key(key: str) -> str | None:
     """The remedy for a key of little-loops; None for any other key."""
-    instead = _INSTEAD.get(key)
+    instead = _INSTEAD.get(key) or _ROUTES.get(key)
     return None if instead is None else f"`{key}` is a key of little-loops: {instead}"
 
 

@@ -45,6 +45,7 @@ _SETTINGS = (
     "checks",
     "on_handoff",
 )
+_OPTIONS = CompileOptions(dialect=LITTLE_LOOPS)
 _ROUTES = {"success": "on_success", "failure": "on_failure", "_error": "on_error"}
 
 
@@ -71,9 +72,13 @@ def import_loop(source: Source) -> Imported:
             return Imported(_spelt(document, root, None).applied(), (), (source,))
         if "nonzero_exit" in root.entries and "dialect" not in root.entries:
             return Imported(text, (), (source,))  # it was imported before
-    options = CompileOptions(dialect=LITTLE_LOOPS)
-    wanted, whole, found = load(source, options, lambda loop: (loop, []))
+        first = _first_state(root)
+        if first is not None and not root.entries.keys() & {"initial", "from", "flow", "paradigm"}:
+            return _import_parent(source, first)
+    wanted, whole, found = load(source, _OPTIONS, lambda loop: (loop, []))
     errors = tuple(finding for finding in found if finding.is_error)
+    if isinstance(root, Mapping) and "from" in root.entries and _is_no_loop(root, errors):
+        return Imported(_spelt(document, root, None).applied(), (), (source,))
     if wanted is None or errors or not isinstance(root, Mapping):
         return Imported(text, errors, whole.sources)
     decisions = [finding for finding in found if finding.id != "unused-key"]
@@ -103,6 +108,31 @@ def import_loop(source: Source) -> Imported:
     place = document.span(root.entries["states"][0]) if "states" in root.entries else None
     decisions.append(Diagnostic("not-imported", message, place, "", None, "warning"))
     return Imported(kept.applied(), tuple(decisions), whole.sources)
+
+
+def _is_no_loop(root: Mapping, errors: tuple[Diagnostic, ...]) -> bool:
+    """Whether a file has no states of its own, and none to begin with: others inherit from it."""
+    has_states = root.entries.keys() & {"initial", "states", "flow"}
+    return not has_states and [finding.id for finding in errors] == ["missing-field"]
+
+
+def _first_state(root: Mapping) -> str | None:
+    states = root.entries.get("states")
+    return next(iter(states[1].entries), None) if states and isinstance(states[1], Mapping) else None
+
+
+def _import_parent(source: Source, first: str) -> Imported:
+    """A loop without `initial`, which only others inherit from: imported as one that has it."""
+    text = source.text or ""
+    line = f"\ninitial: {json.dumps(first)}\n"
+    made = import_loop(text_source(text + line, source.path))
+    if made.is_refused or made.text.count(line) != 1:
+        missing = [
+            finding for finding in load(source, _OPTIONS, lambda loop: (loop, []))[2] if finding.is_error
+        ]
+        return Imported(text, tuple(missing), (source,))
+    decisions = tuple(found for found in made.decisions if found.id != "unreachable-state")
+    return Imported(made.text.replace(line, ""), decisions, (source,))
 
 
 def _is_library(root: Mapping) -> bool:

@@ -21,7 +21,7 @@ from .composition import compose
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, SILENCERS, STATE_KEYS
 from .evaluator_schema import EVALUATORS, Evaluator
 from .foreign_keys import action_type_of, explain_evaluator, explain_key
-from .schema import Loop, LoopSettings, StateSpec
+from .schema import ACTION_TYPES, Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
     from .paradigms import Constraint, InvariantsSpec, LoopSpec
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 # Values of little-loops that mean the same as one of llc.
 _WORDS = {"spawn": "continue", "terminate": "end"}
+# Keys of `composition`, which are gone when the schema is read.
+_COMPOSING = ("from", "flow", "state_defs", "import", "fragments")
 _BINDINGS = Type("map", JSON)
 _VERDICT_KEY = late_pattern(r"on_([A-Za-z][\w-]*)")
 # Placeholders for required fields of a loop that could not be read.
@@ -170,6 +172,11 @@ class _Reader(SchemaReader):
         """A key of little-loops is suggested where it is the nearest, and is in no list of keys."""
         theirs = STATE_KEYS if "action" in fields else LOOP_KEYS
         own = {name: field for name, field in fields.items() if name not in theirs}
+        more = _COMPOSING if "initial" in fields else ("fragment", "with") if "action" in fields else ()
+        fields = {**fields, **dict.fromkeys(more, fields["description"])} if more else fields
+        if "with" in fields:
+            del fields["with_"]
+        theirs = {**theirs, **dict.fromkeys(more, fields["description"])} if more else theirs
         super().unknown_key(key, node, what, fields if nearest(key, fields) in theirs else own)
 
     def home_of(self, key: str) -> str | None:
@@ -198,6 +205,9 @@ class _Reader(SchemaReader):
             if meant is not None:
                 message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
                 return self.error("unknown-value", message, place, "", meant)
+        if path == "type" and text in ACTION_TYPES and text not in type.choices:
+            message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
+            return self.error("unknown-value", message, place, "", f"did you mean `action_type: {text}`?")
         return super().choice(type, node, path)
 
     def more_settings(self, others: list[tuple[str, Scalar, Node]]) -> list[tuple[str, Scalar, Node]]:
@@ -210,7 +220,9 @@ class _Reader(SchemaReader):
                 unknown.append((key, key_node, node))
                 continue
             message = f"`{key[:200]}` is no key of a loop"
-            self.warn("unknown-key", message, self.document.span(key_node), "has no effect")
+            meant = nearest(key, [*fields_of(Loop), *_COMPOSING])
+            help = f"did you mean `{meant}`?" if meant else None
+            self.warn("unknown-key", message, self.document.span(key_node), "has no effect", help)
         return unknown
 
     def more_of_evaluator(

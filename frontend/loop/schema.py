@@ -69,6 +69,7 @@ def _misspelt(*verdicts: str) -> str:
     return f"^on_(?!(?:{'|'.join(verdicts)})$)(?:{'|'.join(dict.fromkeys(near))})$"
 
 
+ACTION_TYPES = ("shell", "prompt", "slash", "slash_command", "ask", "human_approval", "mcp_tool")
 # Values of `on_quota` that are no states.
 QUOTA_WORDS = (None, "wait", "fail")
 
@@ -92,7 +93,7 @@ class StateSpec(DialectState):
         TEMPLATE, "A shell command, a slash command such as `/ll:check_code fix`, or a prompt."
     )
     action_type: str | None = optional(
-        choice("shell", "prompt", "slash", "slash_command", "ask", "human_approval", "mcp_tool"),
+        choice(*ACTION_TYPES),
         "Which it is, where its look does not say it: `prompt`, `slash` and `slash_command` give it to "
         "the agent, `ask` puts it as a question to a person, `human_approval` as one with the choices `yes` "
         "and `no`, `mcp_tool` calls the tool `server/tool` of an MCP server.",

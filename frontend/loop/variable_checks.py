@@ -141,6 +141,11 @@ class _Checker:
         # Findings that come back with every value on the way to them, and are said once.
         self.said: set[object] = set()
         self.comparisons = 0
+        # Inputs that could not be read may define any variable of `context`.
+        self.has_unread_inputs = any(
+            getattr(loop, key) is None and f"key:{key}" in loop.spans
+            for key in ("parameters", "required_inputs")
+        )
         self.captures = {state.capture for state in loop.states.values() if state.capture and state.acts}
         # What a loop that runs as a state captured is read by the name of the state.
         self.nested = {
@@ -199,6 +204,8 @@ class _Checker:
 
     def problems(self, text: Text) -> Iterator[Diagnostic]:
         for problem in text.template.problems:
+            if problem.id == "unknown-variable" and self.has_unread_inputs:
+                continue
             if _context_key(text.text, problem) not in self.bad_context and not self.is_said(problem):
                 yield self.diagnostic(problem, text.span, text.text)
 

@@ -20,6 +20,7 @@ from ..loop.evaluator_schema import (
     Convergence,
     DiffStall,
     ExitCode,
+    HarborScorer,
     LlmStructured,
     McpResult,
     OutputContains,
@@ -81,6 +82,8 @@ class Evaluation:
                 result = self.convergence(self.evaluator)
             case LlmStructured():
                 result = self.model(self.evaluator)
+            case HarborScorer():
+                result = self.score()
             case McpResult():
                 result = self.tool()
             case Classify():
@@ -155,6 +158,18 @@ class Evaluation:
         abstains = prim("eq", prim("lookup_or", Slot("last"), ("exit_code",), None), 3)
         abstention = record({"verdict": CANNOT_JUDGE, "details": record({"exit_code": 3})})
         return prim("select", abstains, abstention, result)
+
+    def score(self) -> Expr:
+        """Whether the command gave a number; it says itself by its exit code that there is none."""
+        subject, code = self.subject(), prim("lookup_or", Slot("last"), ("exit_code",), 0)
+        self.prepared(subject)
+        number = prim("judge_numeric", subject, "ge", 0, *self.stderr())
+        value = prim("get", prim("get", number, "details"), "value")
+        scored = record({"verdict": "success", "details": record({"value": value, "exit_code": code})})
+        refused = record({"verdict": "failure", "details": record({"exit_code": code})})
+        judged = prim("select", prim("eq", prim("get", number, "verdict"), "error"), number, scored)
+        judged = prim("select", prim("eq", code, 0), judged, refused)
+        return prim("or", prim("judge_crash", Slot("last")), judged) if self.sees_exit else judged
 
     def tool(self) -> Expr:
         """What the exit code of a call of a tool says; one that could not be made is an error."""
@@ -248,12 +263,22 @@ class Evaluation:
             previous = expr(None)
         else:
             previous = self.field("previous", lenient=True)
-        self.prepared(subject, target, tolerance, previous)
+        reference = self.field("reference")
+        self.prepared(subject, target, tolerance, previous, reference)
         measured: Expr = Slot(f"measured.{self.state.name}")
         if evaluator.previous == "":
             previous = measured = expr(None)
         operands = (subject, target, tolerance, previous, measured, evaluator.direction)
-        return self.unless_crashed(prim("judge_convergence", *operands, *self.stderr()))
+        result = prim("judge_convergence", *operands, *self.stderr())
+        if evaluator.reference not in (None, ""):
+            worse = "gt" if evaluator.direction == "minimize" else "lt"
+            compared = prim("judge_numeric", subject, worse, reference, *self.stderr())
+            said, details = prim("get", compared, "verdict"), prim("get", compared, "details")
+            known = {"current": prim("get", details, "value"), "target": target}
+            stall = record({"verdict": "stall", "details": record(known)})
+            result = prim("select", prim("eq", said, "error"), compared, result)
+            result = prim("select", prim("eq", said, "success"), stall, result)
+        return self.unless_crashed(result)
 
     def model(self, evaluator: LlmStructured) -> Expr:
         context, state, chain = self.context, self.state, self.chain

@@ -16,9 +16,11 @@ from typing import Any
 
 import attrs
 
-from ...ir.diagnostics import DiagnosticId, suggest
+from ...ir.diagnostics import DiagnosticId, nearest, suggest
 from .nodes import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
 
+# Always a variable of `context`.
+RUN_DIR = "run_dir"
 KINDS = ("shell", "slash", "value")
 # No command can contain it.
 _NUL = "\0"
@@ -205,7 +207,7 @@ class _Parser:
             text = self.known.get(variable.name)
             yield variable if text is None else self.sized(variable, text)
             return
-        if variable.name == "context.run_dir" and "run_dir" not in self.context:
+        if variable.name == f"context.{RUN_DIR}" and RUN_DIR not in self.context:
             yield attrs.evolve(variable, namespace="loop")
             return
         if variable.name in trail:
@@ -275,6 +277,10 @@ class _Parser:
                 break
             if name not in space:
                 help = suggest(name, space, "context has") or "the loop has no `context:`"
+                if depth == 0 and name == "input":
+                    help = "`input_key: input` in the loop makes it the text after the loop's name"
+                elif depth == 0 and nearest(name, [*space, RUN_DIR]) == RUN_DIR:
+                    help = f"did you mean `{RUN_DIR}`?"
                 break
             space = space[name]
         self.problem(

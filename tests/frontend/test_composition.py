@@ -182,6 +182,7 @@ state_defs:
         (USES.replace("lib/common.yaml", "bad.yaml"), "yaml-syntax"),
         (USES.replace("lib/common.yaml", "loop.yaml"), "missing-field"),
         (USES.replace("lib/common.yaml", "good.yaml").replace("run", "rum"), "unknown-fragment"),
+        (USES.replace("lib/common.yaml", "x.yaml"), "missing-field"),
         ("from: nothing\nname: x\n", "file-not-found"),
         ("from: [a]\nname: x\n", "wrong-type"),
         ("from: list\nname: x\n", "wrong-type"),
@@ -205,6 +206,18 @@ def test_a_part_that_is_not_there_is_one_finding(write: Write, tmp_path: Path, t
     os.symlink(tmp_path / "common.yaml", folder / "link.yaml")
     found = refused(folder / "x.yaml")
     assert (found.id, found.help is not None or found.span is not None) == (id, True)
+
+
+def test_libraries_form_no_cycles(write: Write) -> None:
+    """A library imports nothing; one finding, in the library."""
+    folder = write(x=USES + DONE, lib__common="import: [common.yaml]\n" + LIBRARY)
+    found = refused(folder / "x.yaml")
+    assert found.span is not None
+    assert (found.id, found.span.path, found.span.line) == (
+        "fragment-library",
+        str(folder / "lib/common.yaml"),
+        1,
+    )
 
 
 def test_a_text_without_a_file_imports_nothing() -> None:

@@ -89,6 +89,50 @@ def test_an_obstacle_is_accepted_or_one_finding(obstacle: str, tmp_path: Path) -
     assert found[0].span is not None
 
 
+# The usual mistakes: keys of the loop, the first state, the id of the only error and words of its help.
+MISTAKES = {
+    "a key of a loop, misspelt": ("on_maxsteps: done", "action: x", "unknown-key", "`on_max_steps`"),
+    "inputs, misspelt": ("require_inputs: [t]", "action: x", "unknown-key", "`required_inputs`"),
+    "a key of a state, misspelt": ("", "action: x, faiure: true", "unknown-key", "`failure`"),
+    "retries, misspelt": ("", "action: x, max_rtries: 3", "unknown-key", "`max_retries`"),
+    "`with`, misspelt": ("", "loop: y, wiht: {a: 1}, action: x", "unknown-key", "`with`"),
+    "imports": ("imports: [a.yaml]", "action: x", "unknown-key", "`import`"),
+    "a run folder, misspelt": ("", "action: 'ls ${context.rundir}'", "unknown-variable", "`run_dir`"),
+    "input": ("", "action: 'ls ${context.input}'", "unknown-variable", "`input_key: input`"),
+    "one parameter": ("parameters: [t]", "action: 'ls ${context.t}'", "wrong-type", "{type: string}"),
+    "a parameter's type": (
+        "parameters: {t: {type: str}}",
+        "action: 'ls ${context.t}'",
+        "unknown-value",
+        "`string`",
+    ),
+    "one required input": ("required_inputs: t", "action: 'ls ${context.t}'", "wrong-type", "`[t]`"),
+    "approval": ("", "action_type: human_approval, action: x?, on_approve: done", "unknown-key", "`on_yes`"),
+    "an agent": ("", "action_type: agent, action: x", "unknown-value", "`prompt`"),
+    "a type of action": ("", "type: shell, action: x", "unknown-value", "`action_type: shell`"),
+    "learning": ("", "type: learning", "missing-field", "`learning: "),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_error_with_its_remedy(mistake: str, tmp_path: Path) -> None:
+    keys, first, id, words = MISTAKES[mistake]
+    if "wiht" in first:
+        first = first.replace(", action: x", "")
+        (tmp_path / "y.yaml").write_text(f"{HEAD}states:\n  a: {{action: x, next: done}}\n{END}")
+    text = f"{keys}\n{HEAD}states:\n  a: {{{first}, {ROUTES}}}\n{END}"
+    (found,) = (one for one in findings(text, tmp_path) if one.is_error)
+    assert (found.id, words in str(found.help)) == (id, True), found.help
+
+
+@pytest.mark.parametrize(("written", "meant"), [("import: [lib]", "lib.yaml"), ("from: chlid", "child")])
+def test_a_file_that_is_not_there_is_suggested(written: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / "lib.yaml").write_text("fragments: {}\n")
+    (tmp_path / "child.yaml").write_text(f"{HEAD}states:\n  a: {{action: x, next: done}}\n{END}")
+    (found,) = findings(f"{written}\n{HEAD}states:\n  a: {{action: x, {ROUTES}}}\n{END}", tmp_path)
+    assert (found.id, found.help) == ("file-not-found", f"did you mean `{meant}`?")
+
+
 @pytest.mark.parametrize("key", foreign_keys._INSTEAD)
 def test_a_key_that_llc_does_not_have_names_the_remedy(key: str) -> None:
     """In a state and, but for keys that some block has, at the top level."""

@@ -105,6 +105,23 @@ SCENARIOS = {
           done: {terminal: true}
           blocked: {terminal: true, failure: true}
     """,
+    "scores": """
+        initial: a
+        states:
+          a: {action: echo 0.7, evaluate: {type: harbor_scorer}, on_yes: b, on_no: failed}
+          b: {action: echo many, evaluate: {type: harbor_scorer}, on_yes: failed, on_no: failed, on_error: c}
+          c: {action: exit 3, evaluate: {type: harbor_scorer}, on_yes: failed, on_no: d, on_error: failed}
+          d:
+            action: echo 0.5
+            evaluate: {type: convergence, target: 0.5, tolerance: 0.1, direction: maximize, reference: 0.6}
+            route: {stall: e, target: failed, progress: failed}
+          e:
+            action: echo 0.6
+            evaluate: {type: convergence, target: 0.5, tolerance: 0.1, direction: maximize, reference: 0.6}
+            route: {target: done, stall: failed, progress: failed}
+          done: {terminal: true}
+          failed: {terminal: true}
+    """,
     "again and again": """
         initial: a
         states:

@@ -92,6 +92,14 @@ MEANING = {
         "other",
         "limit",
     ),
+    "`path` of `output_json` without its first dot": (
+        loop(
+            'action: "echo \'{\\"length\\":3}\'", evaluate: {type: output_json, path: length, target: 3}, '
+            "on_yes: done, on_no: other"
+        ),
+        "other",
+        "done",
+    ),
     "`${context.input_hash}`, where nothing sets it": (
         loop("action: 'test \"${context.input_hash}\" = e3b0c44298fc', on_yes: done, on_no: other"),
         "!unknown-variable",
