@@ -92,6 +92,7 @@ def assert_alike(image: Image, quantum: int, args: list[Any], turns: int, can_fa
 
     plain = history(image, args, quantum, lambda _: "interpreter")
     assert history(image, args, quantum, lambda _: "direct", can_fail) == plain
+    assert history(image, args, quantum, lambda _: "auto", can_fail) == plain
     assert seen_by(history(image, args, quantum, turning, can_fail)) == seen_by(plain)
     # Greenlets that nobody looks into go on from effect to effect.
     whole = history(image, args, None, lambda _: "interpreter")

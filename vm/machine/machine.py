@@ -50,13 +50,17 @@ WARM_AGAIN = 10
 # Ticks that run in the interpreter where the stack is too deep for the compiled tier.
 SLICE = 10_000
 DEEPER: Any = object()
+COLD: Any = object()
 
 
 class CompiledTier:
     """What runs the strands of a machine instead of the interpreter (`jit/runtime/tier.py`)."""
 
     def run(self) -> Any:
-        """Run the machine's strand until it stops: an outcome, None to continue, or DEEPER."""
+        """Run the machine's strand until it stops: an outcome, None to continue, or why to interpret.
+
+        DEEPER: the stack is too deep. COLD: what comes before the next tick is not worth its translation.
+        """
         raise NotImplementedError  # in `jit/runtime/tier.py`
 
     def settle_all(self) -> None:
@@ -76,7 +80,7 @@ class Machine(Control):
     to resume. The other attributes are internal to `vm`.
     """
 
-    __slots__ = ("direct", "obstacle", "warm")
+    __slots__ = ("direct", "is_patient", "obstacle", "warm")
 
     def __init__(
         self, image: Image, args: Sequence[Any] = (), fuel: int | None = None, tier: str = "auto"
@@ -92,7 +96,9 @@ class Machine(Control):
         # Why the program is not translated though it is warm, in words.
         self.obstacle: str | None = None
         self.warm = TIERS[tier]
-        if tier == "auto" and functions.translators:
+        # Whether the interpreter runs what is entered once, since its translation would take longer.
+        self.is_patient = tier == "auto"
+        if self.is_patient and functions.translators:
             self.warm = WARM_AGAIN
 
     def translate(self) -> CompiledTier | str:
@@ -153,6 +159,8 @@ class Machine(Control):
                 if outcome is DEEPER:
                     direct.settle_all()
                     outcome = self._interpret(min(self.limit, self.ticks + SLICE))
+                elif outcome is COLD:
+                    outcome = self._interpret(self.ticks + 1)
             if outcome is not None:
                 return outcome
         return OutOfFuel()
@@ -284,4 +292,5 @@ class Machine(Control):
         restore(machine, snapshot)
         machine.refuel(fuel)
         machine.warm = TIERS[tier]
+        machine.is_patient = tier == "auto"
         return machine

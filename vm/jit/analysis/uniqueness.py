@@ -40,7 +40,8 @@ class InPlace:
         self.looping: dict[int, bool] = {}
         self.maps: dict[int, int] = {}
         self.boxes: dict[int, tuple[int, int]] = {}
-        if function.code.handlers:
+        used = {function.image.constants[words[0]] for words in function.primitives()}
+        if function.code.handlers or not used & {"put", "cons"}:
             return
         self.function = function
         states = trees(function)

@@ -99,12 +99,13 @@ class Made:
 class Translator:
     """Translates functions of one image, for all machines that run it.
 
-    made: what was compiled so far.
+    made: what was compiled so far. places: the functions and states at which control has come in.
     """
 
     def __init__(self, image: Image) -> None:
         self.image = image
         self.made: dict[Any, Made] = {}
+        self.places: set[tuple[int, int]] = set()
         self.wholes: dict[int, tuple[Function, FlowGraph]] = {}
         self.slots: dict[int, Slots] = {}
         self.results = Results(image, lambda index: self.whole(index)[0])
@@ -145,6 +146,14 @@ class Translator:
         self.uses.add(version.name)
         return version.name
 
+    def fitting(self, index: int, given: tuple[Kind, ...]) -> str:
+        """The name of a version of a function that takes these, one that there is already if it can be."""
+        own = (one for one in self.named.values() if one.index == index and not one.is_plain)
+        for version in own:
+            if all(kind in ("any", known) for kind, known in zip(version.given, given, strict=True)):
+                return version.name
+        return self.version(index, given)
+
     def function(self, index: int) -> Text:
         """`F<index>`: the function as one that takes its captures, as a tuple, and its parameters."""
         code = self.image.functions[index]
@@ -176,17 +185,18 @@ class Translator:
 
     def text(self, version: Version, parameters: list[str], head: list[Statement]) -> Text:
         index = version.index
-        given = list(version.given)
+        given, known = list(version.given), None
         if not version.is_plain and len(self.image.functions[index].code) < _LONG:
-            for slot, kind in self.hopes(index, given).items():
-                given[slot] = kind
+            given, known = self.hopes(index, given)
         self.uses = set()
         hoped = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
         tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped]
         function = Function(self.image, index)
         function.parts[0].filled = self.filled(index)
         partners = self.partners(index)
-        function.merge((self.whole(partner)[0], self.filled(partner)) for partner in partners)
+        if partners:
+            function.merge((self.whole(partner)[0], self.filled(partner)) for partner in partners)
+            known = None
         growing: list[int] = []
         below: set[int] = set()
         if not version.is_plain and not partners:
@@ -200,7 +210,7 @@ class Translator:
             if all(given[items] == "array" and given[end] in INTEGERS for items, end in indices.limits):
                 below = indices.below
                 tests += [f"len(s{items}) < s{end}" for items, end in sorted(indices.limits)]
-        body, rising = self.body(function, given, growing, below)
+        body, rising = self.body(function, given, growing, below, known)
         tests += [f"{rising} < 0"] if rising else []
         if tests:
             other = self.version(index, version.given, True)
@@ -215,18 +225,25 @@ class Translator:
         text.uses = self.uses
         return text
 
-    def hopes(self, index: int, given: Sequence[Kind]) -> dict[int, Kind]:
-        """What arguments should be: those of unknown kind that the function computes with."""
+    def hopes(self, index: int, given: list[Kind]) -> tuple[list[Kind], Known | None]:
+        """What arguments should be: those of unknown kind that the function computes with are what it wants.
+
+        And what is known then, if it has been looked into.
+        """
         function = self.whole(index)[0]
         if self.image.functions[index].handlers:
-            return {}
-        wanted = explore(function, given, self.results).wanted
-        hoped = {slot: kind for slot, kind in wanted.items() if slot < len(given) and given[slot] == "any"}
+            return given, None
+        known = explore(function, given, self.results)
+        hoped = {
+            slot: kind for slot, kind in known.wanted.items() if slot < len(given) and given[slot] == "any"
+        }
         if not hoped:
-            return {}
-        kinds_then = [hoped.get(slot, kind) for slot, kind in enumerate(given)]
-        before = explore(function, kinds_then, self.results).before[0]
-        return {slot: kind for slot, kind in sorted(hoped.items()) if before[slot] == kind}
+            return given, known
+        wanted = [hoped.get(slot, kind) for slot, kind in enumerate(given)]
+        known = explore(function, wanted, self.results)
+        before = known.before[0]
+        lasting = [kind if before[slot] == kind else given[slot] for slot, kind in enumerate(wanted)]
+        return lasting, known if lasting == wanted else None
 
     def partners(self, index: int) -> list[int]:
         """The functions that a function comes to by tail calls and that come back to it so.
@@ -269,17 +286,18 @@ class Translator:
         given: Sequence[Kind],
         growing: Iterable[int] = (),
         below: Iterable[int] = (),
+        known: Known | None = None,
     ) -> tuple[list[Statement], str]:
         """What a function does, in statements, from when its slots have their names; and the local that must
         not be less than 0 then.
 
-        `growing` and `below` are what of that is sure (`inplace`, `indices`).
+        `growing` and `below` are what of that is sure (`inplace`, `indices`), `known` what is known of kinds.
         """
         # What is entered in the middle and goes round nowhere runs once.
         if function.is_entry and not FlowGraph(function.ways, function.roots).has_loop:
             known = explore(function, given, self.results)
         else:
-            known = self.absorbed(function, given)
+            known = self.absorbed(function, given, known)
         inplace = InPlace(function)
         lists = set(growing)
         begun: list[Statement] = []
@@ -308,9 +326,9 @@ class Translator:
             return [*head, *written], writer.rising
         return [*head, f"at = {function.start}", ("while True", _guarded(function, written))], writer.rising
 
-    def absorbed(self, function: Function, given: Sequence[Kind]) -> Known:
-        """Have small functions written in place of calls; what is known then."""
-        known = explore(function, given, self.results)
+    def absorbed(self, function: Function, given: Sequence[Kind], known: Known | None) -> Known:
+        """Have small functions written in place of calls; what is known then, given what is known so far."""
+        known = known or explore(function, given, self.results)
         if function.code.handlers:
             return known
         while True:

@@ -18,7 +18,7 @@ from types import CodeType
 from ....ir.constants import Symbol
 from ...code.image import Image
 from ...machine.control import takes
-from ...machine.frames import Functions
+from ...machine.frames import Frame, Functions
 from ...machine.steps import fail
 from ...primitives.handlers import HANDLERS, applied
 from ...primitives.operands import items
@@ -132,12 +132,16 @@ class Library:
         for count in made.tables:
             self.table(count)
         for version in made.uses:
-            if version not in self.names:
-                self.names[version] = partial(self.first, self.translator.named[version].index, version)
+            self.name(version)
         exec(made.code, self.names)
         found = self.names[made.name]
         self.codes[found.__code__] = made.places
         return found
+
+    def name(self, version: str) -> None:
+        """Have a version of a function translated when it is first called."""
+        if version not in self.names:
+            self.names[version] = partial(self.first, self.translator.named[version].index, version)
 
     def first(self, function: int, name: str, *given: Value) -> Value:
         """The first call of a function or a version of it: now it is translated."""
@@ -177,6 +181,26 @@ class Library:
             key = function, state, given
             entries[given] = self.add(function, key, lambda: self.translator.entry(*key))
         return entries[given]
+
+    def beginning(self, frame: Frame) -> Entry | None:
+        """The function from its start on, where it has just begun; it uses the tick for that again."""
+        code = frame.function.code
+        count = code.parameters + code.captures
+        if frame.state or any(value is not None for value in frame.slots[count:]):
+            return None
+        index = frame.function.index
+        given = type_lattice.given([type_lattice.of_value(one, self.image) for one in frame.slots[:count]])
+        name = self.translator.fitting(index, given)
+        self.name(name)
+        return lambda slots: self.load(index, name)(*slots[:count])
+
+    def is_worth_entering(self, function: int, state: int) -> bool:
+        """Whether control has come in there before: what is entered once is not worth its translation."""
+        places, place = self.translator.places, (function, state)
+        if place in places:
+            return True
+        places.add(place)
+        return False
 
     def enter(self, function: int, state: int, slots: Sequence[Value]) -> Value:
         """The text of a function ends where a loop around it begins again."""

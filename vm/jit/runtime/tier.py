@@ -21,7 +21,7 @@ from greenlet import getcurrent, greenlet
 from ...code.opcodes import decode
 from ...machine.control import NEAR, is_library
 from ...machine.frames import Frame, FuelMeter
-from ...machine.machine import DEEPER, SLICE, CompiledTier, Machine
+from ...machine.machine import COLD, DEEPER, SLICE, CompiledTier, Machine
 from ...machine.outcomes import Effect, OutOfFuel
 from ...machine.steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
 from ...machine.strands import CompiledStrand, Raised, Strand, Trail, walk
@@ -94,6 +94,7 @@ class Direct(Ticks, CompiledTier):
         image = machine.image
         is_states = image.meta["kind"] == "loop" and len(image.functions) == 1
         self.running = SHALLOW if is_states else RUNNING
+        self.is_patient = machine.is_patient
         # What is left of a run that has ended.
         self.last: list[Frame] = []
         # Where effects are asked for, by code object and line: whether the next jump is backward; the place.
@@ -241,12 +242,14 @@ class Direct(Ticks, CompiledTier):
     def run(self) -> Any:
         """Run the machine's strand on until it stops; its outcome, None where there is none yet.
 
-        DEEPER where the interpreter must do it: that counts each call.
+        DEEPER where the interpreter must do it: that counts each call. COLD where it is done sooner.
         """
         machine = self.machine
         strand = machine.strand
         if len(strand.calls) + SLICE > machine.room:
             return DEEPER  # the interpreter knows when it is too deep
+        if strand.live is None and self.is_cold(strand):
+            return COLD
         self.host = getcurrent()
         self.allow()
         with self.running:
@@ -258,14 +261,14 @@ class Direct(Ticks, CompiledTier):
                 said = live.greenlet.switch(strand)
             else:
                 said = live.greenlet.switch()
-            if said is SETTLE or said is DEEPER or type(said) is _Fork:
+            if said is SETTLE or said is DEEPER or said is COLD or type(said) is _Fork:
                 self.settle(strand)
             elif type(said) is _Left:
                 self.settle(strand, said.callee)
         if said is SETTLE:
             return None
-        if said is DEEPER:
-            return DEEPER
+        if said is DEEPER or said is COLD:
+            return said
         kind = type(said)
         if kind is Effect or kind is OutOfFuel:
             return said
@@ -296,7 +299,9 @@ class Direct(Ticks, CompiledTier):
         while True:
             frame = calls[-1]
             try:
-                entry = library.entry(frame.function.index, frame.state, frame.slots)
+                begun = library.beginning(frame)
+                entry = begun or library.entry(frame.function.index, frame.state, frame.slots)
+                self.returned += begun is not None  # it takes a tick that has been used
             except Untranslatable as error:
                 self.host.switch(_Left(str(error)))
             slots = frame.slots
@@ -326,7 +331,21 @@ class Direct(Ticks, CompiledTier):
             _, slot, target = caller.function.block(caller.state)[-1][1]
             caller.slots[slot] = value
             caller.go(machine, target)
+            if self.is_cold(strand):
+                self.host.switch(COLD)
             self.restart()
+
+    def is_cold(self, strand: Strand) -> bool:
+        """Whether the interpreter goes on from where a strand is, until it comes to a function or a loop.
+
+        It must not come to other strands, which have frames that are live.
+        """
+        if not self.is_patient or strand.within is not None:
+            return False
+        frame = strand.calls[-1]
+        if self.library.beginning(frame) is not None:
+            return False
+        return not self.library.is_worth_entering(frame.function.index, frame.state)
 
     def restart(self) -> None:
         """Continue with another settled frame."""
