@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from types import FrameType
 
 from ..model.function import Function, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
 # A line, or (a head such as `if x`, what stands under it).
 Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
@@ -66,10 +66,10 @@ class Places:
         self.offsets = offsets
         self.found: dict[int, tuple[Place, ...]] = {}
 
-    def unused(self, line: int, local: Mapping[str, Any]) -> int:
+    def unused(self, line: int, frame: FrameType) -> int:
         """How many ticks have been used already for what comes after a line (`counted_loops`)."""
         number = self.offsets[line] // AHEAD
-        return self.function.ahead[number - 1].ticks(local) if number else 0
+        return self.function.ahead[number - 1].ticks(frame.f_locals) if number else 0
 
     def __getitem__(self, line: int) -> tuple[Place, ...]:
         offset = self.offsets[line] % AHEAD

@@ -197,7 +197,7 @@ class Direct(Ticks, CompiledTier):
         while trace is not None:
             places = self.library.codes.get(trace.tb_frame.f_code)
             if places is not None:
-                found = places.unused(trace.tb_lineno, trace.tb_frame.f_locals)
+                found = places.unused(trace.tb_lineno, trace.tb_frame)
             trace = trace.tb_next
         return found
 
@@ -396,13 +396,14 @@ class Direct(Ticks, CompiledTier):
     def seen(self, frame: FrameType, is_inner: bool) -> list[Frame]:
         """The machine's frames that a Python frame is, innermost first. is_inner: it has called others."""
         machine, library = self.machine, self.library
-        values = frame.f_locals
         found = []
         for function, offset, names in reversed(library.codes[frame.f_code][frame.f_lineno]):
             code = machine.image.functions[function]
             if not (is_inner and code.code[offset] == TAILCALL):
                 made = Frame(machine.functions[function], ())
                 made.state = library.state_of(function, offset)
+                # Not of a frame that is left behind: Python makes a map of all its locals.
+                values = frame.f_locals
                 held = [values.get(name) for name in names]
                 made.slots = [grown(value) for value in held]
                 found.append(made)
