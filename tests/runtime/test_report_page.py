@@ -190,6 +190,40 @@ def test_long_outputs_are_folded(browser: Browser, project: Path) -> None:
     assert browser.evaluate(lines) in (1000, 1001)
 
 
+def test_long_lines_are_shown_in_parts(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of a line of a megabyte with each click; escape sequences in it are colours, or nothing."""
+    monkeypatch.chdir(tmp_path)
+    part = "\x1b[31mx<b>\x1b[0m\x1b]0;title\x07\u202e"
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "wide.yaml").write_text(
+        "name: wide\ninitial: one\nstates:\n  one: {action: print, next: done}\n  done: {terminal: true}\n"
+    )
+    rules = [{"state": "one", "output": part * 40_000 + "\n" + "line\n" * 15_000}]
+    (tmp_path / "world.yaml").write_text(json.dumps({"rules": rules}))
+    assert run_llc("run", "wide", "--script", "world.yaml", "--quiet").returncode == 0
+    assert run_llc("report", "wide", "-o", "wide.html").returncode == 0
+    browser.open(tmp_path / "wide.html")
+    at(browser, 0)
+    block = "document.querySelectorAll('#details .part pre.text')[0]"
+    length = browser.evaluate(f"{block}.textContent.length")
+    for _ in range(3):
+        browser.evaluate(f"{block}.querySelector('.more').click()")
+        longer = browser.evaluate(f"{block}.textContent.length")
+        assert length + 10_000 < longer < length + 50_000
+        length = longer
+    assert browser.evaluate(f"{block}.querySelectorAll('.ink1').length") > 1000
+    assert browser.evaluate(f"{block}.querySelector('b') === null")
+    lines = f"{block}.textContent.split('\\n').length"
+    assert browser.evaluate(lines) == 200
+    for count in (10_200, 15_001):
+        browser.evaluate(f"{block}.nextElementSibling.click()")
+        assert browser.evaluate(lines) == count
+    assert browser.evaluate(f"{block}.nextElementSibling === null")
+    assert browser.problems == []
+
+
 def test_slots_are_before_and_after(browser: Browser, project: Path) -> None:
     """What changed is first, with the step that set it; its link leads there."""
     browser.open(project / "shown.html", "#step=1")

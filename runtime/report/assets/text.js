@@ -4,6 +4,9 @@
 
 const FOLD_LINES = 200;
 const FOLD_COLUMNS = 2000;
+// What is added at a time to what was folded.
+const MORE_LINES = 10000;
+const MORE_COLUMNS = 20000;
 // Control characters but newline and tab, and characters that change the direction or cannot be seen.
 const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|[\u{e0000}-\u{e007f}]/gu;
 
@@ -113,37 +116,56 @@ function appendLine(parent, line, style, query) {
 function textBlock(text, query, kind) {
   const block = make("pre", { class: "text " + (kind || ""), tabindex: "0" });
   const lines = String(text).replace(/\r\n/g, "\n").replace(ESCAPES, "").replace(/\n$/, "").split("\n");
-  const fill = (count) => {
-    let style = {};
+  let at = 0;
+  let style = {};
+  const add = (count) => {
     const fragment = document.createDocumentFragment();
-    lines.slice(0, count).forEach((line, number) => {
+    for (const line of lines.slice(at, at + count)) {
+      if (at) fragment.append("\n");
+      at += 1;
       const shown = line.slice(line.lastIndexOf("\r", line.length - 2) + 1).replace(/\r$/, "");
       let holder = fragment;
       if (kind === "diff") {
         const sort = /^(\+\+\+|---|diff |index )/.test(line) ? "file" : { "+": "added", "-": "removed", "@": "hunk" }[line[0]];
         holder = make("span", { class: sort });
       }
-      style = appendLine(holder, shown.slice(0, FOLD_COLUMNS), style, query);
-      if (shown.length > FOLD_COLUMNS) holder.append(longRest(shown, query));
+      const end = shown.length > FOLD_COLUMNS ? cutOf(shown, FOLD_COLUMNS) : shown.length;
+      style = appendLine(holder, shown.slice(0, end), style, query);
+      if (end < shown.length) holder.append(longRest(shown, end, style, query));
       if (holder !== fragment) fragment.append(holder);
-      if (number < lines.length - 1) fragment.append("\n");
-    });
-    block.replaceChildren(fragment);
+    }
+    block.append(fragment);
   };
-  fill(FOLD_LINES);
-  if (lines.length <= FOLD_LINES) return block;
-  const more = make("button", { type: "button", class: "more" }, `Show all ${lines.length.toLocaleString("en")} lines`);
-  more.addEventListener("click", () => { fill(lines.length); more.remove(); block.focus(); });
+  add(FOLD_LINES);
+  if (at === lines.length) return block;
+  const told = () => lines.length - at > MORE_LINES ? `Show ${MORE_LINES.toLocaleString("en")} more of ${lines.length.toLocaleString("en")} lines`
+    : `Show all ${lines.length.toLocaleString("en")} lines`;
+  const more = make("button", { type: "button", class: "more" }, told());
+  more.addEventListener("click", () => {
+    add(MORE_LINES);
+    if (at < lines.length) { more.textContent = told(); return; }
+    more.remove();
+    block.focus();
+  });
   return make("div", {}, block, more);
 }
 
-function longRest(line, query) {
-  const button = make("button", { type: "button", class: "more inline" },
-    `… ${(line.length - FOLD_COLUMNS).toLocaleString("en")} more characters`);
+// Where a line is cut after that many characters: not in an escape sequence, and not in a character.
+function cutOf(line, most) {
+  const escape = line.lastIndexOf("\u001b", most - 1);
+  if (escape > most - 32 && !/^\u001b\[[0-9;:]*m/.test(line.slice(escape, most))) return escape;
+  return /[\ud800-\udbff]/.test(line[most - 1]) ? most - 1 : most;
+}
+
+// A button for what is left of a line, a part at a time: browsers need minutes to lay out a line of a million characters.
+function longRest(line, from, style, query) {
+  const button = make("button", { type: "button", class: "more inline" }, `… ${(line.length - from).toLocaleString("en")} more characters`);
   button.addEventListener("click", () => {
-    const rest = make("span", {});
-    appendText(rest, line.slice(FOLD_COLUMNS), query);
-    button.replaceWith(rest);
+    const part = make("span", {});
+    const end = line.length - from > MORE_COLUMNS ? cutOf(line, from + MORE_COLUMNS) : line.length;
+    const next = appendLine(part, line.slice(from, end), style, query);
+    if (end < line.length) part.append(longRest(line, end, next, query));
+    button.replaceWith(part);
   });
   return button;
 }
