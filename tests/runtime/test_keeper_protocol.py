@@ -1,0 +1,303 @@
+"""Every order of the messages between a keeper of actions, a driver that dies and the processes that resume.
+
+A driver takes one step at a time and is killed after each of them. Meanwhile the keeper is suspended since
+each earlier step, so that it finds messages, the death of the driver and the end of the action at once; it
+takes them in the order of the system or in the opposite one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from llc.runtime.host import files, keeper, keeper_process, processes
+from llc.runtime.journal.run_folder import RunFolder
+from llc.runtime.runs import locks
+
+EFFECT = "job/1"
+ACTION = "echo begun >> log; echo one; echo two >&2; read -r _ < go; echo three; exit 7"
+STEPS = "request", "started", "output-file", "output", "errors", "ended", "exit", "release"
+# Steps that wait for the keeper.
+ANSWERED = {"started", "exit"}
+# What a process that resumes does before it is killed.
+TAKES = "asked", "read", "ended", "exit"
+
+
+def orders() -> Iterator[tuple[int, int | None]]:
+    """How many steps the driver takes, and after how many of them the keeper is suspended."""
+    for count in range(len(STEPS) + 1):
+        yield count, None
+        for since in range(count):
+            if not ANSWERED & set(STEPS[since:count]):
+                yield count, since
+
+
+class Opposite:
+    """A poller that reports events in the opposite order."""
+
+    def __init__(self) -> None:
+        self._poller = select.poll()
+        self.register, self.unregister = self._poller.register, self._poller.unregister
+
+    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+        return self._poller.poll(timeout)[::-1]
+
+
+class Select:
+    """The module `select` with another poller."""
+
+    poll, select, POLLIN = Opposite, select.select, select.POLLIN
+
+
+class Driver:
+    """A process that runs one action by its keeper, step by step. pid, keeper: of the two processes."""
+
+    def __init__(self, folder: Path, is_opposite: bool) -> None:
+        self.folder = folder
+        self._orders, orders = os.pipe()
+        answers, self._answers = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                os.close(orders)
+                os.close(answers)
+                if is_opposite:
+                    keeper_process.select = Select  # type: ignore[assignment]
+                self._drive()
+            finally:
+                os._exit(1)
+        os.close(self._orders)
+        os.close(self._answers)
+        self._orders, self._answers = orders, answers
+        self.keeper = int(self._answer())
+
+    def step(self) -> None:
+        os.write(self._orders, b"\n")
+        self._answer()
+
+    def _answer(self) -> str:
+        answer = os.read(self._answers, 100).decode()
+        assert answer
+        return answer
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._orders)
+        os.close(self._answers)
+
+    # --- in the process ---------------------------------------------------------------------------
+
+    def _reached(self, text: str = "ok") -> None:
+        os.write(self._answers, text.encode())
+        if not os.read(self._orders, 1):
+            os._exit(0)
+
+    def _drive(self) -> NoReturn:
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        files.flock(lock, files.LOCK_EX)
+        about = {"run": "job", "pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+        os.write(lock, json.dumps(about).encode())
+        keeper.guard(str(self.folder), lock)
+        assert keeper._keeper(keeper_process.main)
+        self._reached(children(os.getpid()))
+        send, wait_start = keeper.send, keeper.Action.wait_start
+        reached = self._reached
+
+        def wait_when_told(action: keeper.Action) -> None:
+            reached()  # the request is sent
+            wait_start(action)
+
+        def send_and_wait(connection: Any, data: bytes, handles: list[int]) -> None:
+            send(connection, data, handles)
+            if data == b"output":
+                reached()
+
+        keeper.Action.wait_start = wait_when_told  # type: ignore[method-assign]
+        keeper.send = send_and_wait
+        output, output_end = os.pipe()
+        errors, errors_end = os.pipe()
+        facts: dict[str, Any] = {"folder": str(self.folder), "effect": EFFECT, "begun": 0.0, "end": None}
+        facts |= {"limited_by": "", "signals": [int(signal.SIGTERM)], "grace": 1.0, "about": {}}
+        ends = os.open(os.devnull, os.O_RDONLY), output_end, errors_end, output, errors
+        words = [b"sh", b"-c", ACTION.encode()]
+        action = keeper.start("/bin/sh", words, os.environb, ends, facts, keeper_process.main)
+        assert action is not None
+        self._reached()  # it has started
+        for end in (output_end, errors_end):
+            os.close(end)
+        action.read(output, "output", 4)
+        self._reached()
+        action.read(errors, "stderr", 4)
+        self._reached()
+        with open(self.folder / "go", "w") as go:
+            go.write("\n")
+        pid = action.pid
+        while processes.is_alive(pid, processes.start_time(pid)):
+            time.sleep(0.001)
+        self._reached()
+        action.wait_status()
+        self._reached()
+        with contextlib.suppress(OSError):
+            action._connection.send(b"r")
+        self._reached()
+        os._exit(0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "go")
+    return tmp_path
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
+    return found
+
+
+def has_died(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def children(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
+def begun(folder: Path) -> int:
+    log = folder / "log"
+    return len(log.read_text().split()) if log.exists() else 0
+
+
+def die(
+    folder: Path, count: int, since: int | None, is_opposite: bool = False, is_early: bool = False
+) -> Driver:
+    """A driver that took so many steps; the keeper has seen nothing after `since` of them when it died.
+
+    is_early: the action had ended then already.
+    """
+    if is_early:
+        (folder / "go").unlink()
+        (folder / "go").write_text("\n")
+    driver = Driver(folder, is_opposite)
+    for step in range(count):
+        if step == since:
+            if is_early:  # the keeper has told the driver, which has not read it
+                wait_for(lambda: begun(folder) and not children(driver.keeper))
+            os.kill(driver.keeper, signal.SIGSTOP)
+        driver.step()
+        if STEPS[step] == "request" and since is None:
+            wait_for(lambda: begun(folder))
+    driver.kill()
+    if since is not None:
+        os.kill(driver.keeper, signal.SIGCONT)
+    return driver
+
+
+def taken(folder: Path) -> keeper.Kept | None:
+    found = locks.survivors(RunFolder("", str(folder)))
+    assert set(found) <= {EFFECT}
+    return found.get(EFFECT)
+
+
+def finish(folder: Path, action: keeper.Kept, until: str = "exit") -> tuple[str, str, int] | None:
+    """Attend it to its end: output, stderr and exit code; None where the attendant is killed before."""
+    said = {"output": b"", "stderr": b""}
+
+    def read() -> None:
+        for stream in said:
+            said[stream] += action.read(stream, 1000)
+
+    if until == "asked":
+        return None
+    if until == "read":
+        read()
+        return None
+    if action.status is None:
+        with contextlib.suppress(OSError):  # it has read that already
+            go = os.open(folder / "go", os.O_WRONLY | os.O_NONBLOCK)
+            os.write(go, b"\n")
+            os.close(go)
+        select.select([action.fileno()], [], [], 60)
+        if until == "ended":
+            return None
+        action.status = action.wait_status()
+    read()
+    return said["output"].decode(), said["stderr"].decode(), os.waitstatus_to_exitcode(action.status)
+
+
+def check_whole(folder: Path, driver: Driver) -> None:
+    """The action can be taken over with all of its output; then the keeper ends."""
+    action = taken(folder)
+    assert action is not None
+    assert finish(folder, action) == WHOLE
+    action.release()
+    wait_for(lambda: has_died(driver.keeper))
+    assert begun(folder) == 1
+
+
+WHOLE = "one\nthree\n", "two\n", 7
+
+
+@pytest.mark.parametrize("is_opposite", [False, True])
+@pytest.mark.parametrize(("count", "since"), list(orders()))
+def test_the_driver_dies(folder: Path, count: int, since: int | None, is_opposite: bool) -> None:
+    """Whatever it had sent, the action was started once, and all of it is there; then the keeper ends."""
+    driver = die(folder, count, since, is_opposite)
+    if STEPS[:count][-1:] == ("release",) or count == 0:
+        assert taken(folder) is None
+    else:
+        wait_for(lambda: begun(folder))
+        check_whole(folder, driver)
+    wait_for(lambda: has_died(driver.keeper))
+    assert begun(folder) == (count > 0)
+    assert sorted(path.name for path in folder.iterdir()) == ["go", "lock", *["log"] * (count > 0)]
+
+
+@pytest.mark.parametrize("is_opposite", [False, True])
+@pytest.mark.parametrize(
+    ("count", "since"), [(count, since) for count, since in orders() if since in range(2, 7) and count < 8]
+)
+def test_the_action_ended_before(folder: Path, count: int, since: int, is_opposite: bool) -> None:
+    """The driver dies before it reads a message, and the keeper has not read all of its messages."""
+    check_whole(folder, die(folder, count, since, is_opposite, is_early=True))
+
+
+@pytest.mark.parametrize("takes", TAKES)
+@pytest.mark.parametrize(
+    "count", [STEPS.index("started") + 1, STEPS.index("errors") + 1, STEPS.index("ended") + 1]
+)
+def test_the_process_that_resumes_dies_too(folder: Path, count: int, takes: str) -> None:
+    """After each of its steps; the next one finds the whole action."""
+    driver = die(folder, count, None)
+    first = taken(folder)
+    assert first is not None
+    finish(folder, first, takes)
+    first.close()
+    check_whole(folder, driver)
+
+
+def test_two_processes_resume_at_once(folder: Path) -> None:
+    """An action has one attendant: the second process does not get it while the first one lives."""
+    die(folder, STEPS.index("errors") + 1, None)
+    first = taken(folder)
+    assert first is not None
+    assert taken(folder) is None
+    assert finish(folder, first) == WHOLE
+    first.release()
