@@ -230,6 +230,8 @@ class RunFolder:
                 files.fdatasync(handle)
             finally:
                 files.close(handle)
+            if files.isdir(self.outputs):
+                files.sync_names(self.outputs)
         except OSError as error:
             raise JournalError(f"cannot write {self.journal}: {reason(error)}") from None
         self.sync()

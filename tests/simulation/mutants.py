@@ -93,6 +93,12 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "            self.blobs.sync()  # before the events that refer to them\n",
         "",
     ),
+    "texts-unsettled": (
+        "a resume does not sync the names of long outputs that another process has left",
+        "runtime/journal/run_folder.py",
+        "                files.sync_names(self.outputs)\n",
+        "                pass\n",
+    ),
     "text-names-known": (
         "a long output that is there counts as synced",
         "runtime/journal/journal.py",
