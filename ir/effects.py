@@ -3,7 +3,8 @@
 One row per kind declares every fact about the kind: the verifier, the machine, the host, the displays,
 scripted worlds, recorded cases and `spec/effects.md` read these rows, and no other list of kinds exists.
 `runtime.effects.performers` names the function that performs each kind; a test compares the two tables.
-A field name that ends in `?` may be absent; `FIELD_TYPES` gives the type of each field.
+A field name that ends in `?` may be absent; `FIELD_TYPES` gives the type of each field, by its name or, where
+a kind differs, by `kind.name`.
 
 Plain classes: a run of a compiled image reads these rows and must not pay for `typing`.
 """
@@ -20,21 +21,23 @@ FIELD_TYPES = {
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
     "effort": "text", "error": "map", "evidence": "map",
     "exit_code": "integer", "file": "text", "files": "texts", "fork": "value", "fresh_context": "value",
-    "guard": "map", "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
-    "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map", "judge": "text",
+    "guard": "map", "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "value",
+    "history_config": "map", "inherited_context": "value", "input": "text", "inputs": "map", "judge": "text",
     "linked": "texts",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
     "max_tokens": "integer", "max_turns": "integer", "model": "text", "name": "text", "names": "texts",
     "on_unknown": "text",
-    "output": "text", "permissions": "text", "previous_outputs": "text", "program": "text",
-    "protocol": "text", "prompt": "text", "query": "text", "quota": "map",
+    "output": "text", "permissions": "text", "previous_outputs": "value", "program": "text",
+    "protocol": "text", "prompt": "text", "query": "value", "quota": "map",
     "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map", "round": "map",
     "schema": "map", "seconds": "number", "session": "text", "signal": "text", "stall": "map",
     "state": "text",
     "stderr": "text", "summary": "text",
-    "template_description": "text", "template_name": "text", "template_subtype": "text",
-    "template_type": "text", "time": "text", "timed_out": "text", "timeout_s": "number",
+    "template_description": "value", "template_name": "value", "template_subtype": "value",
+    "template_type": "value", "time": "text", "timed_out": "text", "timeout_s": "number",
     "truncated": "map", "turn": "map", "usage": "map", "value": "value", "values": "map",
+    # Of one kind: words are looked for in any value, a map or an association list too.
+    "context.inputs": "value",
 }  # fmt: skip
 # The fields of a TaskResult (`spec/tools.md`).
 TASK_RESULT = ("status", "content", "parsedContent", "criteria", "notes")
@@ -281,23 +284,26 @@ def cannot_judge(schema: dict[str, object], reason: str, kind: str = "no-tool-ca
     return {"error": {"kind": kind, "message": reason}}
 
 
-# By kind: the names of the arguments, each with whether it is required; see `argument_problem`.
-_ARGUMENTS: dict[str, list[tuple[str, bool]]] = {}
+# By kind: the names of the arguments, each with whether it is required, and its type; see `argument_problem`.
+_ARGUMENTS: dict[str, list[tuple[str, bool, str]]] = {}
+
+
+def _argument(kind: str, given: str) -> tuple[str, bool, str]:
+    name = given.rstrip("?")
+    return name, name == given, FIELD_TYPES.get(f"{kind}.{name}") or FIELD_TYPES[name]
 
 
 def argument_problem(kind: str, args: dict[str, object]) -> str | None:
     """What is wrong with the arguments of an effect, as no compiler makes them; None if nothing is."""
     fields = _ARGUMENTS.get(kind)
     if fields is None:
-        names = EFFECTS[kind].args.split()
-        fields = _ARGUMENTS[kind] = [(name.rstrip("?"), not name.endswith("?")) for name in names]
-    for name, is_required in fields:
+        fields = _ARGUMENTS[kind] = [_argument(kind, name) for name in EFFECTS[kind].args.split()]
+    for name, is_required, wanted in fields:
         value = args.get(name)
         if value is None:
             if is_required and name not in args:
                 return f"the effect `{kind}` has no `{name}`"
             continue
-        wanted = FIELD_TYPES[name]
         if wanted != "value" and (type(value) is bool or not isinstance(value, _ARGUMENT_TYPES[wanted])):
             return f"`{name}` of the effect `{kind}` is no {wanted}"
     return None

@@ -12,6 +12,9 @@
     (("map") (map? value))
     (else true)))
 
+; A whole float is the integer.
+(define (calls:whole value) (if (float? value) (exact value) value))
+
 (define (calls:type-words type)
   (get (dict (string "a string") (number "a number") (integer "a whole number")
              (boolean "true or false") (list "a list") (map "a map"))
@@ -31,7 +34,7 @@
     (if (if (eq? given null)
             (or (not (get parameter "required")) (equal? type "any"))
             (calls:fits? given type))
-        given
+        (if (equal? type "integer") (calls:whole given) given)
         (error 'type-error
           (string-append "`" (get parameter "name") "` of `" who "` is "
                          (calls:type-words type) ", not " (calls:shown given))))))

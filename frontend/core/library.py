@@ -123,6 +123,7 @@ PRIVATE: dict[str, Entry] = OPERATIONS | {
         ("task-result", 2),
         ("tool", 2),
         ("type-words", 1),
+        ("whole", 1),
     )
 }
 LIBRARY: dict[str, Entry] = {row.name: row.entry for row in ROWS} | PRIVATE

@@ -20,6 +20,7 @@ from ...ir.analysis import slots_read
 from ...ir.builder import prim, record, store
 from ...ir.spans import Span
 from ..core import nodes as core
+from ..core.library import LIBRARY, Spread
 from ..core.nodes import Binding, Core, Lambda
 from .closure_analysis import ClosureAnalysis
 from .constant_folding import fold
@@ -467,9 +468,13 @@ class Body(StateWriter):
     def stays(self, node: core.Apply) -> bool:
         """Whether the author's function waits for the library's, so that a fault in there has its place.
 
-        It uses up no memory: a function of the library calls none that it is given as the last thing it does.
+        It uses up no memory: a function of the library, other than `apply`, calls none that it is given as
+        the last thing it does.
         """
-        return isinstance(node.callee, core.Library) and not _is_library(self.function.span)
+        callee = node.callee
+        if not isinstance(callee, core.Library) or isinstance(LIBRARY[callee.name], Spread):
+            return False
+        return not _is_library(self.function.span)
 
     def parallel(self, node: core.Parallel, to: Destination) -> Lowering:
         span = node.span

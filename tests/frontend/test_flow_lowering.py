@@ -176,6 +176,8 @@ def test_recursion_is_as_deep_as_memory_allows() -> None:
         "(letrec ((f (lambda (n k) (if (= n 0) (k 'end) (f (- n 1) (lambda (x) (k x))))))) (f 5000 list))",
         '(define (f n) (try (error "x") (catch e (if (= n 0) \'end (f (- n 1)))))) (f 5000)',
         "(loop ((n 5000)) (if (= n 0) 'end (recur (- n 1))))",
+        "(define (f n) (if (= n 0) 'end (apply apply (list f (list (- n 1)))))) (f 5000)",
+        "(define (f n) (if (= n 0) 'end (apply apply (list apply f (list (list (- n 1))))))) (f 5000)",
     ],
 )
 def test_tail_calls_take_no_room(text: str) -> None:
