@@ -16,7 +16,7 @@ from ..host import files
 from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen
-from ..journal.events import RunStart
+from ..journal.events import RunEnd, RunStart
 from ..journal.journal import JournalError, write_file
 from ..journal.quantities import amount_text, moment_text, usd_text
 from ..journal.run_folder import RunFolder
@@ -108,7 +108,8 @@ def look(target: str | None, count: int | None) -> dict[str, Any]:
     if target is not None:
         found = [run for run in found if run.id == target or is_run_of(run, target)]
         if not found:
-            find_run_folder(target)  # says what there is to name instead
+            run = find_run_folder(target)  # by its folder; else it says what there is to name instead
+            found = [run] if isinstance(run.last_event(), RunEnd) else []
     rows: list[dict[str, Any]] = []
     for run in found:
         if len(rows) == count:

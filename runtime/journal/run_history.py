@@ -221,7 +221,8 @@ class RunHistory:
             self.lines = entry.last_line
             return
         moment = entry.moment
-        if self.own is not None:
+        # A verdict before the first effect of a fork is that of a result that it shares.
+        if self.own is not None and (self.own.last_seq or not isinstance(entry, kinds.Evaluate)):
             self.own.add(entry)
         fold = _FOLD.get(entry.__class__)
         if fold is not None:

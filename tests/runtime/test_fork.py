@@ -89,12 +89,14 @@ def test_a_fork_performs_only_what_comes_after_its_point(llc: Llc, project: Path
 
 
 def test_history_counts_the_shared_past_once(llc: Llc, project: Path) -> None:
-    """States and verdicts of a fork are those it came to itself."""
-    llc("run", "work")
-    llc("fork", "work", "--at", "6")
+    """A fork counts the states and verdicts it came to itself, not the verdict of the last shared result."""
+    parent = json.loads(llc("run", "work", "--json").stdout)["run"]
+    llc("fork", parent, "--at", "6")
+    llc("fork", parent, "--at", "5")
     told = json.loads(llc("history", "work", "--json").stdout)
-    assert [sum(row["verdicts"].values()) for row in told["runs"]] == [1, 3]
+    assert [sum(row["verdicts"].values()) for row in told["runs"]] == [1, 0, 3]
     assert told["states"]["act"]["entered"] == 2
+    assert json.loads(llc("history", f".loops/.history/{parent}", "--json").stdout)["total"] == 1
 
 
 def test_the_last_run_is_no_scripted_one(llc: Llc, project: Path) -> None:
