@@ -275,13 +275,18 @@ def test_a_frozen_owner_is_dead_after_its_lease(database: str) -> None:
         process.close()
 
 
-def test_a_restart_of_the_server_kills_no_owner(own_server: postgres.Server) -> None:
+def test_a_restart_of_the_server_kills_no_owner(
+    own_server: postgres.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All locks are free then, and nobody is dead: the heartbeat decides, from the start of the server on."""
+    monkeypatch.setattr(owner, "LEASE_S", 1800)  # however long the restart takes
     url = postgres.cluster_database(own_server.url("postgres"))
     process = Process(url)
     try:
         process.popen.send_signal(signal.SIGSTOP)
         own_server.restart()
+        with connect(Address.of(url)) as connection:
+            connection.execute("update workers set beat = clock_timestamp() - interval '1 hour'")
         assert not _is_dead(url, process.id)
         process.popen.send_signal(signal.SIGCONT)
         with connect(Address.of(url)) as connection:
