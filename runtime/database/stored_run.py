@@ -32,6 +32,9 @@ ANSWERS = "answers"
 WORKSPACE, PACKS = "workspace.json", "workspace/"
 # What differences between its trees read (`trees.kept`), as `trees.stores` names it.
 TREES = "kept-trees/"
+# Files of long outputs in `outputs` (`effects.output_capture`); larger ones stay on the worker, in bytes.
+_COPIES = "{seq}-output.txt", "{seq}-stderr.txt"
+_LARGEST_COPY = 64 << 20
 _APPEND = """
 insert into journal (run, position, size, lines, epoch, data)
 select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
@@ -59,6 +62,7 @@ _TAIL = "select position, data from journal where run = %s and position >= %s or
 _DOCUMENTS = """
 select name, data from documents
 where run = %s and (%s or name not like 'outputs/%%') and not name = any(%s::text[])
+  and name not like 'outputs/%%.txt'
   and name not like 'workspace/%%' and name not like 'kept-trees/%%'
 """
 
@@ -139,6 +143,8 @@ class DatabaseJournal(Journal):
         kept = self._run.files
         if kept is not None and isinstance(event, EffectFinished) and EFFECTS[event.kind].changes_files:
             kept.save(event.seq)
+        if isinstance(event, EffectFinished) and (event.result or {}).get("truncated"):
+            self._run.keep_copies(event.seq)
         if self._run.trees is not None and isinstance(event, TreeTaken):
             self._run.trees.keep(event)
         line = super().record(event, ts)
@@ -261,6 +267,14 @@ class DatabaseRun(RunFolder):
         values = {"run": self.id, "name": name, "data": data, "epoch": self.epoch}
         if self.session.do(lambda connection: connection.execute(_WRITE, values).rowcount) != 1:
             raise Fenced(self.id)
+
+    def keep_copies(self, seq: int) -> None:
+        """Store the whole outputs of an effect, of which its result has only the ends."""
+        for name in (copy.format(seq=seq) for copy in _COPIES):
+            path = os.path.join(self.outputs, name)
+            if files.exists(path) and files.getsize(path) <= _LARGEST_COPY:
+                with files.open(path, "rb") as file:
+                    self.put(f"{OUTPUTS}/{name}", file.read())
 
     def get(self, name: str) -> bytes | None:
         """A document; None if there is none."""

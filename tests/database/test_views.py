@@ -18,6 +18,8 @@ import pytest
 from clusters import LIMIT_S, Cluster
 
 from llc.runtime.database import removal
+from llc.runtime.database.connection import Address
+from llc.runtime.database.views import View
 
 
 @pytest.fixture
@@ -123,6 +125,24 @@ def test_old_runs_are_removed(cluster: Cluster) -> None:
         removal.remove(connection, cluster.folder.name, None, "ended", (1, None, None))
     found = cluster.database.execute("select id from runs").fetchall()
     assert [run for (run,) in found] == runs[2:]
+
+
+def test_a_long_output_is_whole_in_the_database(cluster: Cluster) -> None:
+    """Of more than a megabyte the result has the ends; the copy is a document, which views do not fetch."""
+    cluster.loop("job", first="yes | head -c 3000000; yes n | head -c 2000000 >&2", second="echo short")
+    cluster.start()
+    run = cluster.submit("job")
+    assert cluster.await_status(run)["outcome"] == "success"
+    copies = "select name, octet_length(data), data = decode(repeat(%s, octet_length(data) / 2), 'hex')"
+    for stream, size, line in (("output", 3_000_000, "790a"), ("stderr", 2_000_000, "6e0a")):
+        where = f"{copies} from documents where run = %s and name = %s"
+        found = cluster.database.execute(where, [line, run, f"outputs/1-{stream}.txt"]).fetchall()
+        assert found == [(f"outputs/1-{stream}.txt", size, True)]
+    view = View(Address.of(cluster.url), None, [run])
+    try:
+        assert not list(Path(view.root).rglob("*.txt"))
+    finally:
+        view.close()
 
 
 def test_the_changes_of_a_run_without_git(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
