@@ -38,6 +38,7 @@ SECTIONS = {
     "pages": ("pages", "section"),
     "programs": ("programs", "section"),
     "general": ("general", "section"),
+    "building": ("building", "section"),
     "many": ("many", "section"),
 }
 # The same beside other people's programs, which are installed for it: only when it is asked for.

@@ -41,6 +41,7 @@ class Sizes:
     program_rounds: int = 9
     program_part: int = 1
     general_rounds: int = 5
+    built_items: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     many_runs: int = 1_000
     many_seconds: float = 30
     many_waits: float = 1
@@ -96,6 +97,7 @@ TINY = Sizes(
     program_rounds=1,
     program_part=1000,
     general_rounds=1,
+    built_items=(10, 100),
     many_runs=10,
     many_seconds=1,
     many_waits=0.1,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from llc.vm.values.lists import is_list, iterate, pair
+from llc.vm.values.lists import Slice, is_list, iterate, pair
 
 
 def mixed(value: Any, chance: random.Random) -> Any:
-    """A value equal to `value` whose lists, however deep, are tuples, pairs, or pairs before a tuple."""
+    """A value equal to `value` whose lists, however deep, are tuples, slices, or pairs before either."""
     if type(value) is dict:
         return {key: mixed(item, chance) for key, item in value.items()}
     if not is_list(value):
@@ -17,6 +17,8 @@ def mixed(value: Any, chance: random.Random) -> Any:
     items = [mixed(item, chance) for item in iterate(value)]
     cut = chance.choice([0, len(items), chance.randint(0, len(items))])
     made: Any = tuple(items[cut:])
+    if made and chance.random() < 0.5:
+        made = Slice([*made, "after it"], len(made), 2 * len(made))
     for item in reversed(items[:cut]):
         made = pair(item, made)
     return made

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llc.ir.constants import Symbol
 from llc.vm.values.heap import HeapError, HeapReader, HeapWriter
-from llc.vm.values.lists import Pair, from_iterable, iterate, pair
+from llc.vm.values.lists import Pair, append, iterate, pair, pairs
 from llc.vm.values.values import Box, FunctionValue
 
 TEXT = st.text(st.characters(exclude_categories=())) | st.text(min_size=60, max_size=70)
@@ -77,7 +77,7 @@ def chains(draw: st.DrawFn) -> list[Any]:
     for _ in range(draw(st.integers(1, 12))):
         tail = draw(st.sampled_from(made))
         items = draw(st.lists(ATOMS | st.sampled_from(made), max_size=3))
-        made.append(from_iterable(items, tail if draw(st.booleans()) else pair(None, tail)))
+        made.append(append(tuple(items), tail if draw(st.booleans()) else pair(None, tail)))
     return made
 
 
@@ -110,7 +110,7 @@ def test_lists_that_share_their_ends_still_do(values: list[Any]) -> None:
 
 def test_a_long_list_of_pairs_is_few_nodes() -> None:
     """And a reference may begin anywhere in it."""
-    items = from_iterable(range(100_000), pair(None, ()))
+    items = pairs(range(100_000), pair(None, ()))
     part = items
     for _ in range(50_000):
         part = part.tail
@@ -145,7 +145,7 @@ def test_cycles_through_lists_of_pairs_are_kept() -> None:
     """A box in a list that holds an end of the same list."""
     box = Box()
     tail = pair(box, pair("end", ()))
-    items = from_iterable(range(300), tail)
+    items = pairs(range(300), tail)
     box.value = (tail, items)
     (copy,) = load(store(items))
     end = copy

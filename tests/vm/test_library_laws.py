@@ -20,7 +20,7 @@ from llc.ir.spans import Source
 from llc.vm.primitives.handlers import HANDLERS
 from llc.vm.values import bounds
 from llc.vm.values.faults import PrimitiveFault
-from llc.vm.values.lists import from_iterable, is_list, iterate, pair, to_tuple
+from llc.vm.values.lists import is_list, iterate, pair, pairs, to_tuple
 from llc.vm.values.text_form import written
 from llc.vm.values.values import Box, FunctionValue, equal, from_host, show, to_host
 
@@ -300,7 +300,7 @@ def test_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
         "mul": (1 << 32, 1 << 33),
         "range": (51,),
         "append": ((1,) * 30, (1,) * 30),
-        "cons": (1, from_iterable(range(49), pair(0, ()))),
+        "cons": (1, pairs(range(49), pair(0, ()))),
         "split": ("x" * 60, ""),
         "lines": ("\n" * 60,),
         "regex_find_all": ("x", "x" * 60),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.constants import Symbol
 from ..values import maps
 from ..values.faults import PrimitiveFault
-from ..values.lists import is_list, iterate, length, to_tuple
+from ..values.lists import is_list, item, iterate, length, to_tuple
 from ..values.maps import is_map, read
 from ..values.values import kind_of, show
 from .operands import any_list, entries, expected, key, map_or_null, string
@@ -94,9 +94,8 @@ def _field(value: Value, name: str | int) -> Value:
     if not is_list(value):
         raise PrimitiveFault("type-error", f"{kind_of(value)} has no field {show(name)}: {show(value)}")
     if isinstance(name, int) or (name.isdecimal() and name.isascii() and len(name) < 10):
-        items = to_tuple(value)
         index = int(name)
-        return items[index] if 0 <= index < len(items) else None
+        return item(value, index) if 0 <= index < length(value) else None
     for entry in iterate(value):  # all of them, so that the order does not matter
         if not _is_entry(entry):
             raise expected("an association list, of lists of a key and a value", entry)
@@ -131,11 +130,10 @@ def _walk(value: Value, path: Value) -> Value:
                 )
             value = found[step]
         elif is_list(value):
-            items = to_tuple(value)
             index = int(step) if type(step) is str and step.isdecimal() and len(step) < 10 else step
-            if type(index) is not int or not 0 <= index < len(items):
-                raise _Undefined(f"`{show_key(step)}` is no index into a list of {len(items)}")
-            value = items[index]
+            if type(index) is not int or not 0 <= index < length(value):
+                raise _Undefined(f"`{show_key(step)}` is no index into a list of {length(value)}")
+            value = item(value, index)
         elif value is None and depth == 0:
             raise _Undefined("nothing has set it yet")
         else:

@@ -54,7 +54,7 @@ def cons(item: Value, tail: Value) -> Value:
 def _at(values: Value, index: int) -> Value:
     if index >= lists.length(values):
         raise _out_of_range(index, values)
-    return lists.first(lists.drop(values, index)) if type(values) is Pair else values[index]
+    return lists.item(values, index)
 
 
 def length(values: Value) -> int:
@@ -65,9 +65,7 @@ def length(values: Value) -> int:
 
 def take(left: Value, right: Value) -> Value:
     values, size = _list_and_count(left, right)
-    if size >= lists.length(values):
-        return values
-    return tuple(item for item, _ in zip(lists.iterate(values), range(size), strict=False))
+    return lists.take(values, size)
 
 
 def drop(left: Value, right: Value) -> Value:
@@ -85,9 +83,12 @@ def list_tail(values: Value, size: Value) -> Value:
 def append(*parts: Value) -> Value:
     if not parts:
         return ()
-    bounds.check_items(sum(lists.length(any_list(part)) for part in parts))
-    *before, tail = [any_list(part) for part in parts]
-    return lists.from_iterable([item for part in before for item in lists.iterate(part)], tail)
+    found = [any_list(part) for part in parts]
+    bounds.check_items(sum(map(lists.length, found)))
+    start, *middle, tail = found if len(found) > 1 else ((), *found)
+    if middle:
+        start = lists.append(start, tuple(item for part in middle for item in lists.iterate(part)))
+    return lists.append(start, tail)
 
 
 def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:

@@ -17,7 +17,7 @@ memory is one node; depth never becomes nesting. Same values, same sharing: same
 from __future__ import annotations
 
 from ...ir.constants import Symbol
-from .lists import Pair, is_list, pairs
+from .lists import Pair, is_list, pairs, to_tuple
 from .maps import is_map, read
 from .values import ATOMS, BOXES, SCALARS, Box, DynamicBox, FunctionValue, Value
 
@@ -84,11 +84,11 @@ class HeapWriter:
                 continue
             stack.pop()
             references = [self._atom(p) if type(p) in ATOMS else self._containers[id(p)] for p in parts]
-            if type(node) is tuple:
-                self._add(node, ["list", *references])
-            elif type(node) is Pair:
+            if type(node) is Pair:
                 self._add(node, ["cons", *references])
                 self._add_tails(node, len(parts) - 1)
+            elif is_list(node):
+                self._add(node, ["list", *references])
             elif is_map(node):
                 row: list[Any] = ["map"]
                 for key, reference in zip(read(node), references, strict=True):
@@ -155,8 +155,8 @@ class HeapWriter:
 
 
 def _parts(node: Value) -> Sequence[Value]:
-    if type(node) is tuple:
-        return node
+    if is_list(node):
+        return to_tuple(node)
     if is_map(node):
         return list(read(node).values())
     return node.captures  # type: ignore[no-any-return]

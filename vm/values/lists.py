@@ -1,18 +1,22 @@
-"""The two forms of a list, and the only code that knows them apart.
+"""The three forms of a list, and the only code that knows them apart.
 
-A list is a tuple, or a `Pair` whose tail is a list. Host data, JSON and `list` make tuples; `cons`
-makes pairs, and `rest` of a long tuple turns a part of what is left into pairs, so that walking a list is
-linear however it was made. Programs cannot tell the forms apart: they are equal, shown, stored and
-counted alike.
+A list is a tuple, a `Pair` whose tail is a list, or a `Slice` of an array. Host data, JSON and `list` make
+tuples; `cons` makes pairs, and `rest` of a long tuple turns a part of what is left into pairs, so that
+walking a list is linear however it was made; `append` to a list of some length makes slices, so that building
+one at its end is linear too. Programs cannot tell the forms apart: they are equal, shown, stored and counted
+alike.
 
 Must not contain: what a list function means to a program (`sequences`).
 """
 
 from __future__ import annotations
 
+from itertools import islice
+from sys import getrefcount
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     Value = Any
@@ -23,6 +27,11 @@ _SHORT = 8
 # Such a part of a long one is made into pairs: iteration copies that many times its length, which
 # is cheap compared with the pairs, and a reader that looks ahead does not pay for them all.
 _PART = 8
+# From this length a list is shared by what is made of it with `append`, and `take`; a shorter one is copied.
+_LONG = 32
+# Of two lists that are appended, one this many times shorter than the other is added to it; otherwise copying
+# both costs little for each item that is added.
+_SHORTER = 16
 
 
 class Pair:
@@ -43,21 +52,46 @@ class Pair:
         return f"<list of {self.length}>"
 
 
+class Slice:
+    """The first `length` items of an array, which only grows: longer lists share it.
+
+    most: how long the array may become. It is twice the length that the array began with, so that a list
+    keeps no more than as many items of others alive as it has itself.
+    """
+
+    __slots__ = ("array", "length", "most")
+
+    def __init__(self, array: list[Value], length: int, most: int) -> None:
+        self.array = array
+        self.length = length
+        self.most = most
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Value]:
+        return islice(self.array, self.length)
+
+    def __repr__(self) -> str:
+        return f"<list of {self.length}>"
+
+
 def pair(head: Value, tail: List) -> Pair:
     return Pair(head, tail, length(tail) + 1)
 
 
 def is_list(value: Value) -> bool:
-    return type(value) is tuple or type(value) is Pair
+    kind = type(value)
+    return kind is tuple or kind is Pair or kind is Slice
 
 
 def length(items: List) -> int:
-    return items.length if type(items) is Pair else len(items)
+    return len(items) if type(items) is tuple else items.length
 
 
 def iterate(items: List) -> Iterator[Value]:
     """The items of a list, in order."""
-    return iter(items) if type(items) is tuple else _walk(items)
+    return _walk(items) if type(items) is Pair else iter(items)
 
 
 def _walk(items: List) -> Iterator[Value]:
@@ -70,6 +104,8 @@ def _walk(items: List) -> Iterator[Value]:
 def to_tuple(items: List) -> tuple[Value, ...]:
     if type(items) is tuple:
         return items
+    if type(items) is Slice:
+        return tuple(items)
     found = []
     while type(items) is Pair:
         found.append(items.head)
@@ -77,9 +113,50 @@ def to_tuple(items: List) -> tuple[Value, ...]:
     return (*found, *items)
 
 
-def from_iterable(items: Iterable[Value], tail: List = ()) -> List:
-    """The items before those of `tail`, which is shared and not copied where it is made of pairs."""
-    return (*items, *tail) if type(tail) is tuple else pairs(tuple(items), tail)
+def append(items: List, tail: List) -> List:
+    """The items of both. A tail of pairs is shared unless it is much shorter, any tail where it is much
+    longer; of items with a much shorter tail the array is shared. How the result is stored (`heap`) depends
+    on lengths and pairs alone.
+    """
+    count, others = length(items), length(tail)
+    if not count or not others:
+        return items if count else tail
+    is_added = count >= _LONG and others * _SHORTER <= count
+    if (type(tail) is Pair and not is_added) or (others >= _LONG and count * _SHORTER <= others):
+        return pairs(to_tuple(items), tail)
+    if not is_added:
+        return (*iterate(items), *iterate(tail))
+    whole = count + others
+    if type(items) is Slice and whole <= items.most:
+        if len(items.array) > count and _is_alone(items):
+            del items.array[count:]
+        if len(items.array) == count:
+            items.array.extend(iterate(tail))
+            return Slice(items.array, whole, items.most)
+    return Slice([*iterate(items), *iterate(tail)], whole, 2 * whole)
+
+
+def _references(items: Slice) -> int:
+    return getrefcount(items.array)
+
+
+_ALONE = _references(Slice([], 0, 0))
+
+
+def _is_alone(items: Slice) -> bool:
+    """Whether no other list shares the array, as after `take`, when the longer list is gone."""
+    return _references(items) == _ALONE
+
+
+def take(items: List, count: int) -> List:
+    """The first `count` items."""
+    if count >= length(items):
+        return items
+    if count < _LONG:
+        return tuple(islice(iterate(items), count))
+    if type(items) is Slice and 2 * count >= items.most:
+        return Slice(items.array, count, items.most)
+    return Slice(list(islice(iterate(items), count)), count, 2 * count)
 
 
 def pairs(items: Sequence[Value], tail: List) -> List:
@@ -93,7 +170,16 @@ def pairs(items: Sequence[Value], tail: List) -> List:
 
 def first(items: List) -> Value:
     """The first item of a list that is not empty."""
-    return items.head if type(items) is Pair else items[0]
+    return items.head if type(items) is Pair else item(items, 0)
+
+
+def item(items: List, index: int) -> Value:
+    """The item at an index, which is in the list."""
+    while index > 0 and type(items) is Pair:
+        items, index = items.tail, index - 1
+    if type(items) is Pair:
+        return items.head
+    return items.array[index] if type(items) is Slice else items[index]
 
 
 def rest(items: List) -> List:
@@ -108,11 +194,13 @@ def drop(items: List, count: int) -> List:
     return _end(items, count) if count > 0 else items
 
 
-def _end(items: tuple[Value, ...], start: int) -> List:
-    """The items of a tuple from an index on: a part of them as pairs, so that most steps from here copy
+def _end(items: tuple[Value, ...] | Slice, start: int) -> List:
+    """The items of an array from an index on: a part of them as pairs, so that most steps from here copy
     nothing, before a tuple of the others."""
-    left = len(items) - start
+    array = items.array if isinstance(items, Slice) else items
+    end = len(items)
+    left = end - start
     if left < _SHORT:
-        return items[start:]
+        return tuple(array[start:end])
     middle = start + max(_SHORT, left // _PART)
-    return pairs(items[start:middle], items[middle:])
+    return pairs(array[start:middle], tuple(array[middle:end]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.constants import Symbol
 from . import bounds
 from .faults import PrimitiveFault
-from .lists import Pair, iterate
+from .lists import Pair, Slice, is_list, iterate
 from .maps import MapVersion
 from .values import FunctionValue, kind_of, type_name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Value = Any
 
-_CONTAINERS = (tuple, Pair, dict)
+_CONTAINERS = (tuple, Pair, Slice, dict)
 
 
 def duration_text(milliseconds: float) -> str:
@@ -148,7 +148,7 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
             ahead: list[str | list[Value]] = ["(dict"]
             for name, content in item.items():
                 ahead += [f" ({_spell(name)} ", [content], ")"]
-        elif kind is tuple or kind is Pair:
+        elif is_list(item):
             ahead = []
             for entry in iterate(item):
                 ahead += [" " if ahead else "(", [entry]]

@@ -1,7 +1,7 @@
 """The values programs compute with, and their host (JSON-like) form.
 
 null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is
-a tuple or a `Pair` (`lists`); a map is a dict with string keys or a `MapVersion` (`maps`); a
+a tuple, a `Pair` or a `Slice` (`lists`); a map is a dict with string keys or a `MapVersion` (`maps`); a
 function is a `FunctionValue`; a box is a `Box`, the only value that can change and so the only way to
 a cycle. Values share structure freely and may be deep: nothing here recurses over one.
 
@@ -14,7 +14,7 @@ Must not contain: the forms of lists and maps (`lists`, `maps`), arithmetic and 
 from __future__ import annotations
 
 from ...ir.constants import Symbol
-from .lists import Pair, iterate, length
+from .lists import Pair, Slice, is_list, iterate, length
 from .maps import MapVersion, is_map, read
 
 TYPE_CHECKING = False
@@ -77,6 +77,7 @@ _TYPE_NAMES: dict[type, str] = {
     Symbol: "symbol",
     tuple: "list",
     Pair: "list",
+    Slice: "list",
     dict: "map",
     MapVersion: "map",
     FunctionValue: "function",
@@ -115,7 +116,7 @@ def equal(left: Value, right: Value) -> bool:
         if type(b) is MapVersion:
             b = b.read()
         kind, other = type(a), type(b)
-        if kind is Pair or other is Pair:
+        if kind is Pair or other is Pair or kind is Slice or other is Slice:
             if not _lists_agree(a, b, pairs, seen):
                 return False
         elif kind is not other:
@@ -146,8 +147,8 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def _lists_agree(a: Value, b: Value, pairs: list[tuple[Value, Value]], seen: set[tuple[int, int]]) -> bool:
-    """Whether `a` and `b`, of which one is a pair, can be equal; adds the items to compare."""
-    if type(a) not in (Pair, tuple) or type(b) not in (Pair, tuple) or length(a) != length(b):
+    """Whether `a` and `b`, of which one is a list, can be equal; adds the items to compare."""
+    if not is_list(a) or not is_list(b) or length(a) != length(b):
         return False
     compared = (id(a), id(b)) in seen
     seen.add((id(a), id(b)))
@@ -240,7 +241,7 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
             items: Any = entries.values()
         elif kind is tuple:
             items = node
-        elif kind is Pair:
+        elif is_list(node):
             items = tuple(iterate(node))
         else:
             raise TypeError(f"{kind_of(node)} cannot leave the machine")
@@ -311,7 +312,7 @@ def show(value: Value) -> str:
         kind = type(item)
         if is_text:
             text = item
-        elif kind is tuple or kind is Pair or kind is dict:
+        elif is_list(item) or kind is dict:
             text, close = ("{", "}") if kind is dict else ("[", "]")
             todo.append((True, close))
             # More than `room` items are never reached.
