@@ -225,6 +225,21 @@ def test_both_tiers_agree_about_large_maps(map_: str, kept: str, quantum: int, t
     assert_alike(machine_of(ROUND.format(map=map_, kept=kept)).image, quantum, [], turns)
 
 
+@pytest.mark.parametrize("tier", ["interpreter", "direct"])
+def test_what_is_made_of_a_large_map_is_asked_at_once(tier: str) -> None:
+    """Where it is known that a value is a map, both forms answer."""
+    text = """
+    (define start (reduce (lambda (made i) (put made (to-string i) i)) (dict) (range 0 100)))
+    (define (ask i)
+      (let ((made (put (remove start "1") "a" i)))
+        (list (has-key? made "a") (has-key? made "1") (get made "a") (get made "2") (map? made) (empty? made)
+              (length (keys made)) (get (merge made (dict (b 1))) "b") (if made 1 2) (get-field made "a"))))
+    (begin (ask 1) (ask 2))
+    """
+    expected = "[True, False, 2, 2, True, False, 100, 1, 1, 2]"
+    assert told(Machine(machine_of(text).image, tier=tier).resume()) == ("done", expected)
+
+
 def test_a_version_that_nothing_else_holds_changes_in_place(copied: list[int]) -> None:
     """The translated tier changes a large map itself; the maps that it was made of stay as they are."""
     text = """

@@ -51,6 +51,9 @@ class MapVersion:
     def __len__(self) -> int:
         return len(self.read())
 
+    def __contains__(self, key: str) -> bool:
+        return key in self.read()
+
     def get(self, key: str, default: Value = None) -> Value:
         return self.read().get(key, default)
 
