@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,6 +44,16 @@ VALUES = st.recursive(
     max_leaves=30,
 )
 LISTS = st.lists(VALUES, max_size=30).map(tuple)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def slices_of_short_lists() -> Iterator[None]:
+    """Lists that are short enough for a test are shared by what is appended to them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lists, "_LONG", 32)
+        yield
+
+
 CHANCE = st.integers(0, 1 << 32).map(random.Random)
 
 

@@ -28,7 +28,7 @@ _SHORT = 8
 # is cheap compared with the pairs, and a reader that looks ahead does not pay for them all.
 _PART = 8
 # From this length a list is shared by what is made of it with `append`, and `take`; a shorter one is copied.
-_LONG = 32
+_LONG = 128
 # Of two lists that are appended, one this many times shorter than the other is added to it; otherwise copying
 # both costs little for each item that is added.
 _SHORTER = 16

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Map: TypeAlias = "Entries | MapVersion"
 
 # A smaller map is copied quicker than it is versioned.
-SHORT = 32
+SHORT = 256
 # From this part of a map on, merging entries into it copies it, which is quicker than as many versions.
 _PART = 32
 # The old value of a key that a map did not have.
