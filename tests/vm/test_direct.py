@@ -539,6 +539,22 @@ def test_functions_applied_to_lists_run_alike() -> None:
         assert_alike(flow_of(APPLYING.format(tries=tries, calls=calls)).image, 7, [], 0b0110)
 
 
+@pytest.mark.parametrize(
+    "function", ["+", "max", "list", "(lambda (a &rest b) (list a b n))", "string-append"]
+)
+def test_a_list_of_arguments_may_be_of_any_length(function: str) -> None:
+    """Nothing is made anew for each length."""
+    text = f"""
+    (define (each f i sum) (if (= i 40) sum (each f (+ i 1) (cons (apply f i (range 0 (* 5 i))) sum))))
+    (let ((n 7)) (each {function} 0 nil))
+    """
+    assert run(text, "direct") == run(text, "interpreter")
+    machine = Machine(flow_of(text).image, tier="direct")
+    machine.resume()
+    assert isinstance(machine.direct, Direct)
+    assert len([name for name in machine.direct.names if name.startswith("A") and "_" in name]) < 5
+
+
 def test_arguments_filled_in_count_after_calls_without() -> None:
     """What calls a function with two arguments is found again by a call with two and a list."""
     for function in ("(a b)", "(a &rest b)", "(a b &rest c)"):

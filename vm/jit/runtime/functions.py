@@ -263,6 +263,14 @@ class Library:
 
     def applied(self, function: int, captures: tuple[Value, ...]) -> Value:
         """A function is called with what is filled in, and no more."""
+        code = self.image.functions[function]
+        if code.rest and code.parameters < 3:
+            # As many as there are: an adapter for each number of them would be made, and kept.
+            own, given = captures[len(captures) - code.captures :], captures[: len(captures) - code.captures]
+            if code.parameters == 1:
+                return self.names[f"F{function}"](own, given)
+            if given:
+                return self.names[f"F{function}"](own, given[0], given[1:])
         return self.adapter(function, 0, len(captures) - self.image.functions[function].captures)(captures)
 
     def apply(self, function: FunctionValue, values: tuple[Value, ...]) -> Value:
