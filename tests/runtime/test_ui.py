@@ -456,6 +456,9 @@ def test_the_pages_can_be_used_by_all(run: str, options: tuple[str, ...]) -> Non
                     browser.wait("location.protocol === 'http:' && document.readyState === 'complete'")
                     if not path.startswith("/loops/"):
                         browser.wait(ready)
+                    if path == "/":
+                        row = "document.querySelector('#running tbody tr').getBoundingClientRect().height"
+                        assert browser.evaluate(row) < 60, "the words of the table are broken"
                     assert violations(browser) == [], path
                     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
             assert browser.problems == []

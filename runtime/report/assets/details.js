@@ -19,10 +19,9 @@ function localTime(ts) {
 // The header of a run. go: called with a position.
 async function headerOf(run, go, title) {
   const about = run.about;
-  const tone = { success: "good", failure: "error", error: "error", crashed: "error" }[about.status] || "bad";
   const jump = (position, text) => make("button", { type: "button", class: "link", onclick: () => go(position) }, text);
   const parts = [
-    make("h1", {}, make("span", { class: "badge " + tone }, about.status), " ", about.program || about.id),
+    make("h1", {}, statusBadge(about.status), " ", about.program || about.id),
     make("p", { class: "sentence" }, about.sentence),
     facts([
       ["run", about.id], ["started", localTime(about.started)], ["ended", localTime(about.ended)],

@@ -170,6 +170,12 @@ function longRest(line, from, style, query) {
   return button;
 }
 
+// The status of a run, with the colour of what it means; one that waits to be resumed has none.
+function statusBadge(status) {
+  const tones = { success: "good", running: "good", failure: "bad", limit: "bad", error: "error", crashed: "error" };
+  return make("span", { class: "badge " + (tones[status] || "") }, status);
+}
+
 // A value in a few words.
 function brief(value, most) {
   let text = typeof value === "string" ? value : JSON.stringify(value);

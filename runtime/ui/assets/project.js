@@ -50,22 +50,17 @@ const linkTo = (run) => make("a", { href: "/runs/" + encodeURIComponent(run), "d
 const usd = (row) => row.usd || row.unpriced ? `${row.usd.toFixed(4)} USD${row.unpriced ? " at least" : ""}` : "";
 const moment = (text) => text ? new Date(text).toLocaleString() : "";
 
-function badge(status) {
-  const tones = { success: "good", running: "good", failure: "bad", limit: "bad", error: "error", crashed: "error" };
-  return make("span", { class: "badge " + (tones[status] || "") }, status);
-}
-
 function showRuns() {
   const { running, ended, total } = known["/api/runs"].data;
   put("running", table(["Run", "Status", "State", "Iteration", "Cost", "Started", ""], running.map((row) => [
-    linkTo(row.run), badge(row.status), row.state || "",
+    linkTo(row.run), statusBadge(row.status), row.state || "",
     row.iteration === null ? "" : row.iteration + (row.max_iterations ? ` of ${row.max_iterations}` : ""),
     usd(row), moment(row.started_at), is_read_only ? "" : row.status === "running" || row.status === "queued" ? actButton(row.run, "stop", "Stop") : actButton(row.run, "resume", "Resume")]),
   "No run is unfinished."));
   const wanted = byId("filter").value.trim().toLowerCase();
   const shown = ended.filter((row) => `${row.run} ${row.status}`.toLowerCase().includes(wanted));
   put("ended", table(["Run", "Status", "Last state", "Iterations", "Cost", "Ended"], shown.map((row) => [
-    linkTo(row.run), badge(row.status), row.final_state || "", row.iterations, usd(row), moment(row.ended_at)]),
+    linkTo(row.run), statusBadge(row.status), row.final_state || "", row.iterations, usd(row), moment(row.ended_at)]),
   "No run has ended."));
   document.title = `${running.length} unfinished · llc`;
   return total;
