@@ -38,7 +38,7 @@ def section(place: Place, sizes: Sizes) -> Section:
             "An effect: the events of the end of one and of the start of the next, durable, as the drivers "
             "write them; a bare insert of as many bytes in a transaction of its own; `run_step` of DBOS "
             "Transact on the same server; the journal in a file. Takeover: from kill -9 of a worker until "
-            "the action in doubt begins on another one; worst is the slowest. Runs of two `true` actions are "
+            "another one has resumed the run on record; worst is the slowest. Runs of two `true` actions are "
             "queued one after the other by one client, then driven by three workers, from the start of the "
             "workers on. Sizes are what tables with their indexes have grown by. Parked runs: copies in the "
             "database of one that a worker has parked. Transactions of idle workers are those of the "
@@ -218,37 +218,27 @@ def _submit(place: Place, url: str, name: str, runs: int) -> list[float]:
 
 
 def _takeover(found: Section, place: Place, sizes: Sizes, url: str) -> None:
-    place.write_loop("wait", _loop("wait", ["true", "echo $$ >> begun; sleep 600"]))
-    log = place.inside("begun")
+    place.write_loop("wait", _loop("wait", ["true", "touch begun; while [ ! -e go ]; do sleep 0.1; done"]))
+    resumed = "select count(*) from journal where position(convert_to('run_resume', 'UTF8') in data) > 0"
     spent = []
     with contextlib.closing(_Workers(place, url)) as workers, _rows(url) as rows:
         workers.start()
         workers.start()
         _submit(place, url, "wait", 1)
-
-        def groups() -> list[int]:
-            """The process group of each action that has begun."""
-            with contextlib.suppress(FileNotFoundError), open(log) as file:
-                return [int(word) for word in file.read().split()]
-            return []
-
-        _until(groups)
+        _until(lambda: os.path.exists(place.inside("begun")))
         for number in range(sizes.cluster_kills):
             ((owner,),) = rows("select owner from runs")
             pid = int(owner.rsplit("-", 2)[1])
             victim = next(worker for worker in workers.processes if worker.pid == pid)
             at = perf_counter()
             victim.kill()
-            _until(lambda number=number: len(groups()) > number + 1)
+            _until(lambda number=number: rows(resumed) == [(number + 2,)])
             spent.append(perf_counter() - at)
             victim.communicate()
             workers.processes.remove(victim)
-            for group in groups()[:-1]:  # an action of a killed worker continues
-                with contextlib.suppress(OSError):
-                    os.kill(group, signal.SIGKILL)
             workers.start()
-        rows("update runs set wish = 'stop' returning 1")
-        _until(lambda: rows("select status from runs") == [("stopped",)])
+        open(place.inside("go"), "w").close()
+        _until(lambda: rows("select status from runs") == [("ended",)])
     found.add(
         row("takeover after kill -9", spent, aim=0.1, aim_is_absolute=True),
         row("takeover after kill -9, worst", [max(spent)], aim=0.5, aim_is_absolute=True),
