@@ -30,8 +30,9 @@ select id, status, owner, program, path, least(greatest(created, '1970-01-01'), 
   case when status <> 'queued' then null
     when not exists (select 1 from workers where state = 'live' and labels @> runs.labels
         and machine = coalesce(runs.machine, machine))
-      then 'a worker' || coalesce(' in ' || machine || ', where its files are', '')
-        || case when labels = '{}' then '' else ' with the labels ' || array_to_string(labels, ', ') end
+      then 'a worker' || case when labels = '{}' then ''
+          else ' with the labels ' || array_to_string(labels, ', ') end
+        || coalesce(' in ' || machine || ', where its files are', '')
     when refused <> '{}' then 'another worker, as one lacks something: ' || outcome end
 from runs
 where (%(project)s::text is null or project = %(project)s)

@@ -85,7 +85,8 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
         cells = [_cell(row[column]) for column in columns]
         if running:
             if row["waits_for"]:
-                cells[1] += f" behind {row['waits_for'][-1]}"
+                what = row["waits_for"][-1]
+                cells[1] += f", waits for {what}" if " " in what else f" behind {what}"
             if row["forked_from"]:
                 cells[1] += f" (forked from {row['forked_from']['run']})"
             age = row["age_ms"]

@@ -117,6 +117,10 @@ def test_labels_choose_the_worker(cluster: Cluster) -> None:
     cluster.loop("plain")
     cluster.start("--label", "cpu")
     special = cluster.submit("job", "--label", "gpu")
+    for words in (("status", special), ("list", "--running")):
+        shown = cluster.llc(*words, "--db", cluster.url)
+        assert "a worker with the labels gpu" in shown.stdout, shown.stdout + shown.stderr
+    assert "queued, waits for a worker" in shown.stdout
     plain = cluster.submit("plain")
     cluster.await_status(plain)
     assert cluster.row(special)["status"] == "queued"
