@@ -179,7 +179,19 @@ PREFIXES: dict[str, re.Pattern[str]] = {
     "ionice": late_pattern(r"-[cnpPu]|--(?:class|classdata)"),
     "stdbuf": late_pattern(r"-[ioe]|--(?:input|output|error)"),
 }
-_XARGS_OPTIONS = late_pattern(r"-[0rtpx]*[adEILnPs]")
+# Other programs that run a command: their options that take an argument, and the operands before the command.
+_OPERANDS_BEFORE: dict[str, tuple[re.Pattern[str], int]] = {
+    "xargs": (late_pattern(r"-[0rtpx]*[adEILnPs]"), 0),
+    "parallel": (late_pattern(r"-[kqtuvX0]*[adIjLNnPS]|--(?:jobs|joblog|colsep|delay|results|tmpdir)"), 0),
+    "flock": (late_pattern(r"-[A-Za-z]*[wE]|--(?:timeout|conflict-exit-code)"), 1),
+    "chroot": (_NO_OPTION, 1),
+    "taskset": (_NO_OPTION, 1),
+    "chrt": (late_pattern(r"-[TPD]"), 1),
+    **dict.fromkeys(("strace", "ltrace"), (late_pattern(r"-[A-Za-z]*[aAbeEIoOpPsSuUX]"), 0)),
+    "unshare": (late_pattern(r"-[RwSGl]"), 0),
+    "nsenter": (late_pattern(r"-[tSG]"), 0),
+    **dict.fromkeys(("busybox", "valgrind"), (_NO_OPTION, 0)),
+}
 ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
 
@@ -195,6 +207,10 @@ IN_SUBSCRIPT = _code(
 AS_NAME = _code(
     "names a shell variable, and bash may run a subscript in a name",
     "write a fixed name; a value belongs behind a `=`",
+)
+AS_FORMAT = _code(
+    "begins the format of `printf`, which may be `-v NAME[…]`, and bash may run a subscript in a name",
+    "write a fixed format: `printf '%s' @`",
 )
 AS_NUMBER = _code(
     "becomes a number, a list or a reference, which bash evaluates and may run",
@@ -248,11 +264,11 @@ _UNKNOWN = Reader(
 )
 # Builtins and programs that evaluate some of their words; most commands have none of these.
 EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _COMMAND_INPUT | _NAME_TAKERS | DECLARERS
-EVALUATORS |= words_of("eval trap let [[ read watch compgen complete source . bind fc enable hash -v -R")
-# Programs that run the command in their arguments.
-RUNNERS = frozenset(PREFIXES) | words_of(
-    "xargs find parallel docker podman kubectl chroot nsenter unshare strace taskset busybox script"
+EVALUATORS |= words_of(
+    "eval trap let [[ read printf watch compgen complete source . bind fc enable hash -v -R"
 )
+# Programs that run the command in their arguments.
+RUNNERS = frozenset(PREFIXES) | frozenset(_OPERANDS_BEFORE) | words_of("find docker podman kubectl script")
 EVALUATORS |= RUNNERS
 
 
@@ -305,12 +321,13 @@ def names_command(words: Sequence[str], prefix: str, rest: str, *, is_first: boo
     at = command_at(words)
     if is_first or at >= len(words):
         return is_first or (at == len(words) > 0)
-    match program_of(words[at]):
-        case "xargs":
-            return not _operands(words[at + 1 :], _XARGS_OPTIONS) and not prefix.startswith("-")
-        case "find":
-            return words[-1] in ("-exec", "-execdir", "-ok", "-okdir")
-    return False
+    program = program_of(words[at])
+    if program == "find":
+        return words[-1] in ("-exec", "-execdir", "-ok", "-okdir")
+    if program not in _OPERANDS_BEFORE or prefix.startswith("-"):
+        return False
+    with_argument, count = _OPERANDS_BEFORE[program]
+    return not with_argument.fullmatch(words[-1]) and len(_operands(words[at + 1 :], with_argument)) == count
 
 
 def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
@@ -372,6 +389,8 @@ def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
             return AS_NAME
         case "printf" if before == "-v" and len(words) == 1:
             return AS_NAME
+        case "printf" if not words and prefix in ("", "-"):
+            return AS_FORMAT
         case "[" | "test" if before in _NAME_TESTS:
             return IN_NAME_TEST
         case _ if name in _NAME_TAKERS:

@@ -400,7 +400,10 @@ class _TaintAnalysis:
         if found:
             name = re.split(r"\W", found[0])[0]
             if name_runner(self.text, name) is not None:  # the file that it names is run
-                self.give(name, self.files.get(word.text[found.end() :].removeprefix("./"), 0))
+                held = self.files.get(word.text[found.end() :].removeprefix("./"), 0)
+                for part in word.parts:
+                    held |= self.output(part.body) if part.kind == "process" else 0
+                self.give(name, held)
             # A name in the text holds what that variable holds, where it is evaluated as a name.
             self.give(name, self.value(word) | self.evaluated_name(word.text[found.end() :]))
 

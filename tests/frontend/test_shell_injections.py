@@ -47,6 +47,7 @@ RUN_BY_ANY_SHELL = [
     ("echo V | tee f; sh ./f", COMMAND),
     ("cat > f <<EOF\nV\nEOF\nsh f", COMMAND),
     ("trap -- V EXIT", COMMAND),
+    ("echo ': >pwned' > p; chmod +x p; flock -w 3 l V", "./p"),
     ("env -S V", PROGRAM),
     ("git -c alias.x=V x", "!touch pwned"),
     ("git -C . -c core.pager=x -c alias.x=V x", "!touch pwned"),
@@ -78,6 +79,9 @@ RUN_BY_ANY_SHELL = [
 RUN_BY_BASH = [
     ("echo V > f; BASH_ENV=./f bash -c true", COMMAND),
     ("echo V > f; export BASH_ENV=f; bash -c true", COMMAND),
+    ("BASH_ENV=<(echo V) bash -c true", COMMAND),
+    ("printf V 1", "-va[$(:>pwned)]"),
+    ('v=V; printf "$v" 1', "-va[$(:>pwned)]"),
     ('"$BASH" -c V', COMMAND),
     ('"$BASH" <<< V', COMMAND),
     ("declare -i n; read n <<< V", NUMBER),
@@ -110,6 +114,8 @@ RUN_BY_BASH = [
 ACCEPTED = [
     ("echo V | xargs -I{} sh -c 'echo \"$1\"' _ {}", NUMBER),
     ("printf '%s\\n' V | xargs -n1 echo", COMMAND),
+    ('printf -- V; printf "n %s" V', "-va[$(:>pwned)]"),
+    ("flock -w V l true; xargs -n V true < /dev/null", "./p"),
     ("n=V; n=${n//[!0-9]/}; echo $((n))", NUMBER),
     ("n=$(echo V | tr -cd 0-9); echo $((n))", NUMBER),
     ("n=$(echo V | awk '{ s += 1 } END { print s }'); echo $((n))", NUMBER),
@@ -148,7 +154,7 @@ def test_a_value_that_would_run_is_refused(command: str, payload: str) -> None:
 @pytest.mark.parametrize(("command", "payload"), RUN_BY_ANY_SHELL)
 def test_every_shell_would_run_it(shell: str, command: str, payload: str, tmp_path: Path) -> None:
     """The refusals are needed: with the value quoted, its code runs."""
-    for program in set(command.split()) & {"git", "ssh", "make", "tar"}:
+    for program in set(command.split()) & {"git", "ssh", "make", "tar", "flock"}:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     assert is_run(shell, command, payload, tmp_path)

@@ -131,11 +131,11 @@ def test_no_secret_stands_in_a_case(llc: Llc, tmp_path: Path) -> None:
     assert llc("test").returncode == 0
     assert llc("test", DEPLOY_TOKEN="another-value").returncode == 0
     assert llc("replay", "login").returncode == 0
-    loop = loop.replace("echo ${captured", "printf ${captured")
+    loop = loop.replace("echo ${captured", "printf %s ${captured")
     (tmp_path / ".loops/login.yaml").write_text(loop)
     done = llc("replay", "login", "--against", "login", DEPLOY_TOKEN="s3cret-value")
     assert done.returncode == 1
-    assert "printf 'got ***" in done.stdout
+    assert "printf %s 'got ***" in done.stdout
     done = llc(
         "run", "-e", "(sleep 0)", "--arg", "x=s3cret-value", "--record", "x", DEPLOY_TOKEN="s3cret-value"
     )
