@@ -91,20 +91,8 @@ class Document:
         start = self._starts[-1] + len(last.text) + 1
         self._starts.append(start)
         self._texts.append(other)
-        stack: list[Node | None] = [other.root]
-        moved: set[int] = set()  # an alias is the node itself
-        while stack:
-            node = stack.pop()
-            if node is None or id(node) in moved:
-                continue
-            moved.add(id(node))
-            node.start += start
-            node.end += start
-            if isinstance(node, Sequence):
-                stack += node.items
-            elif isinstance(node, Mapping):
-                for entry in node.entries.values():
-                    stack += entry
+        if other.root is not None:
+            other.root = _moved(other.root, start, {})
 
     def span_at(self, start: int, end: int) -> Span:
         """The span of the characters from `start` to `end`."""
@@ -167,6 +155,30 @@ class Document:
         self, id: DiagnosticId, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
         self.report(Diagnostic(id, message, span, label, help))
+
+
+def _moved(node: Node, by: int, made: dict[int, Node]) -> Node:
+    """A copy of a tree with other positions: the tree itself may be kept for another document.
+
+    made: the copies by the ids of their nodes, as an alias is the node itself.
+    """
+    copy = made.get(id(node))
+    if copy is not None:
+        return copy
+    if isinstance(node, Scalar):
+        copy = Scalar(node.value, node.text, node.plain, node.start + by, node.end + by)
+    else:
+        copy = type(node)(node.start + by)
+        copy.end, copy.height, copy.weight = node.end + by, node.height, node.weight
+        if isinstance(node, Sequence):
+            copy.items = [_moved(item, by, made) for item in node.items]  # type: ignore[union-attr]
+        else:
+            copy.entries = {  # type: ignore[union-attr]
+                name: (_moved(key, by, made), _moved(value, by, made))
+                for name, (key, value) in node.entries.items()
+            }
+    made[id(node)] = copy
+    return copy
 
 
 class Places(Map[str, Span]):

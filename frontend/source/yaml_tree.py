@@ -41,21 +41,42 @@ _TAG_TYPES: dict[str, tuple[type, ...]] = {
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
+# Trees by their texts, and how many nodes they may have: one, and all of them.
+_KEPT: dict[str | None, Node] = {}
+_MOST_OF_ONE, _MOST_OF_ALL = 20_000, 200_000
+
+
 def read_document(source: Source) -> Document:
-    """Parse a source. Never raises for bad YAML: errors are in `diagnostics`."""
+    """Parse a source. Never raises for bad YAML: errors are in `diagnostics`.
+
+    Trees are kept for other loops that use the same file, and never changed.
+    """
+    kept = _KEPT.get(source.text)
     document = Document(source)
+    if kept is not None:
+        document.root = kept
+        return document
+    _parse(document)
+    if document.root is not None and not document.diagnostics and document.root.weight <= _MOST_OF_ONE:
+        if sum(root.weight for root in [*_KEPT.values()]) > _MOST_OF_ALL:
+            _KEPT.clear()
+        _KEPT[source.text] = document.root
+    return document
+
+
+def _parse(document: Document) -> None:
     bad = _FORBIDDEN.search(document.text)
     if bad is not None:
         code = f"U+{ord(bad[0]):04X}"
         document.fail(
             "control-character", f"character {code} is not allowed in YAML", document.span_at(*bad.span())
         )
-        return document
+        return
     # libyaml compares each with all others; a loop needs none.
     if document.text.count("\n%TAG") > MAX_DIRECTIVES:
         place = document.span_at(0, 0)
         document.fail("too-many-directives", f"there are more than {MAX_DIRECTIVES} tag directives", place)
-        return document
+        return
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -69,7 +90,6 @@ def read_document(source: Source) -> Document:
     except yaml.YAMLError as error:
         document.root = None
         document.fail("yaml-syntax", str(error).partition("\n")[0], None)
-    return document
 
 
 class _Builder:

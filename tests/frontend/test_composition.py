@@ -286,3 +286,21 @@ def test_a_template_is_a_parent_with_parameters(write: Write, given: str, id: st
     assert loop is not None
     assert loop.context["rounds"] == 3
     assert loop.context["command"] == ("make test" if given else "")
+
+
+def test_a_file_that_several_loops_use_keeps_its_places(write: Write) -> None:
+    """Its tree is read once; a finding in it is at the same place for each of them, and for itself."""
+    folder = write(
+        x=USES + DONE, longer="# more\n" * 50 + USES + DONE, lib__common=LIBRARY + "    tmeout: 5\n"
+    )
+    spans = [refused(folder / f"{name}.yaml").span for name in ("x", "longer", "x", "longer")]
+    assert {str(span) for span in spans} == {f"{folder}/lib/common.yaml:6:5"}
+    child = "from: parent\nname: child\nstates:\n  a: {action: make docs}\n"
+    folder = write(parent=PARENT + DONE, child=child)
+    for _ in range(2):
+        for name in ("child", "parent"):
+            loop = made(folder / f"{name}.yaml").loop
+            assert loop is not None
+            done = loop.states["done"].span_of("name")
+            assert done is not None
+            assert (done.path, done.line) == (str(folder / "parent.yaml"), 7)

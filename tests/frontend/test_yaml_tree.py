@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llc.frontend.source import yaml_tree
 from llc.frontend.source.document import MAX_FINDINGS, Document, Mapping, Node, Scalar, Sequence
 from llc.frontend.source.files import MAX_BYTES, read_source, text_source
 from llc.frontend.source.yaml_tree import read_document
@@ -285,3 +286,16 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
         out.truncate(100_000_000)
     assert MAX_BYTES < 100_000_000
     assert refusal(file)[0] == "file-too-large"
+
+
+def test_trees_are_kept_up_to_a_bound() -> None:
+    """A text is parsed once; large ones, and ones with findings, are not kept."""
+    kept = text_source("a: [1, 2]\n# kept\n")
+    assert read_document(kept).root is read_document(kept).root
+    large = text_source("a: [" + "1, " * 30_000 + "]\n")
+    assert read_document(large).root is not read_document(large).root
+    wrong = text_source("a: 1\na: 2\n")
+    assert [len(read_document(wrong).diagnostics) for _ in range(2)] == [1, 1]
+    for number in range(12):
+        read_document(text_source(f"n: {number}\na: [" + "1, " * 19_000 + "]\n"))
+    assert sum(root.weight for root in yaml_tree._KEPT.values()) <= 220_000
