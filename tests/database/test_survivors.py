@@ -114,7 +114,7 @@ def test_an_action_whose_run_was_stopped_is_ended(cluster: Cluster) -> None:
     other.terminate()
     other.wait()
     sockets = ".loops/.cluster/*/.loops/.running/*/keeper"
-    assert list(cluster.folder.glob(sockets))
+    postgres.until(lambda: list(cluster.folder.glob(sockets)))
     cluster.start()
     postgres.until(lambda: not list(cluster.folder.glob(sockets)))
     (cluster.folder / "go").touch()
@@ -153,7 +153,7 @@ def test_workers_killed_at_any_moment_of_actions(cluster: Cluster, kills: str) -
     """Actions of 0.05 to 2 s, workers killed at random: each is performed once, and nothing of it is lost."""
     chance = random.Random(19)
     cluster.start()
-    for number in range(250 if IS_LARGE else 4):
+    for number in range(250 if IS_LARGE else 2):
         seconds = [chance.uniform(0.05, 2.0 if IS_LARGE else 0.3) for _ in range(2)]
         first, second = (f"echo a; sleep {pause:.3f}; seq 300; sleep 0.02; echo c" for pause in seconds)
         cluster.loop("job", first, second)
