@@ -314,3 +314,38 @@ def test_the_history_in_each_checkpoint_is_that_of_the_journal(
     history = checkpoint_reader.history(ended)
     assert history.end is not None
     assert history.lines == found[-1]
+
+
+def test_the_journal_is_on_disk_before_a_checkpoint(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may lose an earlier write and keep a later one, and what is before a checkpoint is not read."""
+    write, seen = RunFolder.write, []
+
+    def look(run: RunFolder, name: str, data: bytes, durable: bool = True) -> None:
+        if name.startswith("checkpoint"):
+            seen.append(books[-1].synced() == (books[-1].size, books[-1].lines))
+        write(run, name, data, durable)
+
+    books: list[Journal] = []
+    create = Journal.create
+
+    def remember(*given: Any) -> Journal:
+        books.append(create(*given))
+        return books[-1]
+
+    monkeypatch.setattr(RunFolder, "write", look)
+    monkeypatch.setattr(Journal, "create", remember)
+    cut_run(Told(STEPS))
+    assert seen
+    assert all(seen)
+
+
+def test_a_resume_makes_the_names_of_long_outputs_durable(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process before may have died, or its disk may have failed, before it did."""
+    run = cut_run(Told(3))
+    run.blobs.store("x" * 100_000)
+    sync_names, synced = files.sync_names, []
+    monkeypatch.setattr(files, "sync_names", lambda path: (synced.append(path), sync_names(path)))
+    run.settle()
+    assert run.outputs in synced
