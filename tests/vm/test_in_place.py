@@ -198,7 +198,7 @@ def test_functions_that_call_one_another_last_leave_no_frames() -> None:
     text = """
     (define (ping n sum) (if (= n 0) (error "done" sum) (pong (- n 1) (+ sum 1))))
     (define (pong n sum) (if (= n 0) sum (let again ((m 2)) (if (= m 0) (ping (- n 1) sum) (again (- m 1))))))
-    (ping 100000 0)
+    (ping 9000 0)
     """
     image = machine_of(text).image
     machine = Machine(image, tier="direct", fuel=4_000)
