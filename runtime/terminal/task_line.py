@@ -268,7 +268,7 @@ def _key(word: str, text: str | None, signature: Signature, options: Sequence[Co
     if is_flag:
         known = [*(f"--{one}" for one in known), *(name for row in options for name in row.names)]
     help = suggest(word, known, "it has") or f"write {usage(signature)}"
-    raise _refused(f"`{signature.name}` has no parameter `{_short(bare)}`", help)
+    raise UserError("unknown-parameter", f"`{signature.name}` has no parameter `{_short(bare)}`", help)
 
 
 def _value(key: str, text: str | None, signature: Signature) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -544,8 +545,16 @@ def test_what_is_refused_would_run_in_bash(command: str, value: str, shell: str,
     if "$((V))" in command:
         quoted = value
     run(shell, command.replace("V", quoted), tmp_path)
-    assert (tmp_path / "pwned").exists()
+    # Bash 5.3 reads a descriptor as text; which bash runs a loop is not known when it is compiled.
+    assert (tmp_path / "pwned").exists() or (command == ": >&V" and version_of(shell) >= (5, 3))
     assert problem_of(command).id in ("variable-in-code", "unquotable-variable")
+
+
+def version_of(shell: str) -> tuple[int, int]:
+    """Major and minor version of a bash."""
+    words = [shell, "-c", 'echo "${BASH_VERSINFO[@]:0:2}"']
+    major, minor = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    return int(major), int(minor)
 
 
 # --- bounds -----------------------------------------------------------------------------------

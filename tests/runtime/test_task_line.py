@@ -66,6 +66,10 @@ def test_json_begins_with_a_bracket_or_a_quotation_mark() -> None:
     assert refusal("diff=" + "[" * 100_000).id == "bad-task"
 
 
+def test_an_unknown_parameter_has_the_name_that_it_has_in_the_language() -> None:
+    assert refusal("wat=1").id == "unknown-parameter"
+
+
 def test_a_flag_is_true_and_may_have_hyphens() -> None:
     """`--be-strict` is the parameter `be_strict`; a flag may have a value."""
     assert values("diff=x", "--be-strict") == '(user:review (diff "x") (be_strict true))'
