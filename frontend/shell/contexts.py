@@ -27,6 +27,7 @@ from .hazards import (
     IN_DUPLICATION,
     IN_HEREDOC_COMMAND,
     IN_STRIPPED_HEREDOC,
+    LIKE_DELIMITER,
     NEAR_DELIMITER,
     UNCLEAR,
     UNENDED,
@@ -454,6 +455,14 @@ class _Reader:
                 line = self.text[left:at], self.text[at + 1 : end if right < 0 else right]
                 if HOLE in "".join(line) and "".join(line).replace(HOLE, "") == heredoc.delimiter:
                     self.refuse(at, NEAR_DELIMITER)
+                    continue
+                # A value before it may be empty, or end with a line break.
+                before = line[0].split(HOLE)
+                begun = (
+                    {"".join(before[first:]) for first in range(len(before))} if len(before) > 1 else set()
+                )
+                if any(text and heredoc.delimiter.startswith(text) for text in begun):
+                    self.refuse(at, LIKE_DELIMITER)
                     continue
                 around = (None if HOLE in part else part for part in line)
                 self.places[at] = Place("quoted_heredoc", hazard, (heredoc.delimiter, *around))

@@ -85,4 +85,9 @@ NEAR_DELIMITER = _refusal(
     "use another word for the delimiter",
     None,
 )
+LIKE_DELIMITER = _refusal(
+    "is on a line of a here-document that would begin like its delimiter if other values were empty",
+    "use another word for the delimiter",
+    None,
+)
 IN_DELIMITER = _refusal("is the delimiter of a here-document", "write a fixed word such as EOF", None)

@@ -157,6 +157,9 @@ def test_rule_7_a_heredoc_with_a_quoted_delimiter_keeps_values_as_they_are(
     if any(line.count("V") > 1 and line.replace("V", "") == "EOF" for line in lines):
         assert template.problems
         return
+    if any(may_begin_like_eof(line) for line in lines):
+        assert template.problems
+        return
     assert template.problems == ()
     expected = text
     for name in given_values:
@@ -177,6 +180,24 @@ def test_rule_7_a_heredoc_with_a_quoted_delimiter_keeps_values_as_they_are(
 def test_a_line_that_ends_the_heredoc_if_its_values_are_empty_is_refused() -> None:
     template = parse(f"cat <<'EOF'\n{V}EOF{V}\nEOF", kind="shell")
     assert ["if its values were empty" in problem.message for problem in template.problems] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"), [("VEV", 1), ("VxVEOV", 1), ("EVOV", 1), ("xVOV", 0), ("VE V", 0)]
+)
+def test_a_line_that_could_begin_like_the_delimiter_is_refused(line: str, refused: int) -> None:
+    """dash loses a byte of a value that comes after such a beginning."""
+    template = parse("cat <<'EOF'\n" + line.replace("V", V) + "\nEOF", kind="shell")
+    assert [problem.id for problem in template.problems] == ["unquotable-variable"] * refused
+    assert all("would begin like its delimiter" in problem.message for problem in template.problems)
+    assert may_begin_like_eof(line) == bool(refused)
+
+
+def may_begin_like_eof(line: str) -> bool:
+    """Whether a value V may follow a beginning of `EOF`, where a value before it is empty or ends a line."""
+    parts = line.split("V")
+    begun = ["".join(parts[first:end]) for end in range(2, len(parts)) for first in range(end)]
+    return any(text and "EOF".startswith(text) for text in begun)
 
 
 def test_a_value_alone_on_its_line_is_only_refused_if_it_is_the_delimiter() -> None:
