@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -85,7 +84,7 @@ class PgBouncer:
         return True
 
     def close(self) -> None:
-        self._process.send_signal(signal.SIGQUIT)
+        self._process.kill()
         self._process.wait(postgres.LIMIT_S)
         shutil.rmtree(self._folder)
 
