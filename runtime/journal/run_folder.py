@@ -31,6 +31,9 @@ _HELD = {
     **dict.fromkeys(("background", "queued", "kept"), bool),
     **dict.fromkeys(("scope", "waits_for"), list),
 }
+# How often a lock file is read that is not JSON, and the seconds between.
+_READINGS = 5
+_PAUSE = 0.002
 _LONGEST_START = 1 << 20
 JOURNAL_SUFFIX = ".events.jsonl"
 # Bytes at the end of a line with its checksum.
@@ -272,14 +275,19 @@ class RunFolder:
         return {**self._held(), **told, **{name: value for name, value in more.items() if value is not None}}
 
     def _held(self) -> dict[str, Any]:
-        try:
-            with open_regular(self.lock) as file:
-                found = light_json.loads(file.read(1 << 20))
-        except OSError as error:
-            refuse_transient(error, self.lock)
-            return {}
-        except (ValueError, RecursionError):
-            return {}
+        found = None
+        for _ in range(_READINGS):
+            try:
+                with open_regular(self.lock) as file:
+                    text = file.read(1 << 20)
+                found = light_json.loads(text) if text else None
+                break
+            except OSError as error:
+                refuse_transient(error, self.lock)
+                break
+            except (ValueError, RecursionError):
+                # Its holder, or the keeper that takes it over, may be writing it.
+                clock.sleep(_PAUSE)
         if not isinstance(found, dict):
             return {}
         # A lock file may come from anywhere: facts of other types are ignored.

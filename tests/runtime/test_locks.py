@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from llc.runtime.host import files
 from llc.runtime.host.errors import UserError
 from llc.runtime.inspection import stop
+from llc.runtime.journal import run_folder
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks, runs
 from llc.runtime.runs.lookup import find_unfinished
@@ -137,6 +139,22 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
         process.wait()
         _, lock = locks.start(str(tmp_path), "second", ["."], {})
         lock.close()
+
+
+def test_a_lock_file_that_is_being_written_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two reads a keeper has made the text longer: the first half is the old one's."""
+    run, lock = locks.start(str(tmp_path), "first", ["."], {})
+    whole = Path(run.lock).read_bytes()
+    texts = [whole + b'kept": true}\n', whole[:-10], whole]
+    monkeypatch.setattr(run_folder, "open_regular", lambda path: io.BytesIO(texts.pop(0)))
+    assert run.about()["pid"] == os.getpid()
+    assert texts == []
+    texts += [b"nonsense"] * 100
+    assert "pid" not in run.about()
+    assert len(texts) > 90
+    lock.close()
 
 
 def test_a_pid_used_again_fools_nobody(tmp_path: Path) -> None:
