@@ -102,11 +102,13 @@ def main() -> None:
     for number, (path, scenario) in enumerate(json.load(sys.stdin)):
         given: dict[str, str] = {}
         while True:
-            seen: dict[str, Any] = {"path": [], "end": None, "given": given}
+            seen: dict[str, Any] = {"path": [], "verdicts": [], "end": None, "given": given}
 
             def note(event: dict[str, Any], seen: dict[str, Any] = seen) -> None:
                 if event["event"] == "state_enter":
                     seen["path"].append(event["state"])
+                elif event["event"] == "evaluate":
+                    seen["verdicts"].append((seen["path"][-1], event["verdict"]))
 
             counts.actions = counts.models = 0
             counts.scenario = scenario
