@@ -293,6 +293,9 @@ class ClusterSimulation(Simulation):
     def _check_write(self, process: Process | None, node: object) -> None:
         """A cache is nobody's concern."""
 
+    def _note_sync(self, node: object) -> None:
+        """Nor here."""
+
     def _check_disk(self) -> None:
         """Nothing: the database has what counts."""
 

@@ -46,6 +46,7 @@ class Machine:
         self.programs: dict[str, Callable[[Machine, Process, list[str]], int]] = {}
         self.fail: Callable[[str], int | None] = lambda call: None
         self.on_write: Callable[[Process | None, Node], None] = lambda process, node: None
+        self.on_sync: Callable[[Node], None] = lambda node: None
         self.on_spawn: Callable[[Process], None] = lambda process: None
         self.null = Node(stat.S_IFCHR, 0o666, EPOCH)
         self.observer = Process(scheduler, 1, None, {})
@@ -448,11 +449,14 @@ class Files:
             self._disk.sync_names(node)
         else:
             self._disk.sync(node)
+            self._machine.on_sync(node)
         self._after()
 
     def fdatasync(self, handle: int, /) -> None:
         self._begin("sync")
-        self._disk.sync(self._handle(handle).node)
+        node = self._handle(handle).node
+        self._disk.sync(node)
+        self._machine.on_sync(node)
         self._after()
 
     def ftruncate(self, handle: int, length: int, /) -> None:

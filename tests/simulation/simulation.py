@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import re
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from random import Random
@@ -49,6 +50,8 @@ from .host import PROJECT, Machine, OpenFile, SimulatedHost
 from .scheduler import Killed, Process, Scheduler, Stuck
 
 SECRET = "s3cr3t-4711-token"
+# The name of an output in a line of a journal.
+_OUTPUT = re.compile(rb'"\$blob":"(\w+)"')
 # Virtual seconds within which a run must end once no more faults happen.
 PATIENCE = 900.0
 # How often somebody looks.
@@ -167,6 +170,7 @@ class Simulation:
         machine.fail = self._fail
         machine.on_spawn = self._check_spawn
         machine.on_write = self._check_write
+        machine.on_sync = self._note_sync
         self.scheduler.on_call = self._on_call
         root = disk.root
         for path in ("bin", "dev", "tmp", "project", "project/.loops"):
@@ -508,8 +512,16 @@ class Simulation:
                 kept = run.durable.get(name, b"")
                 if not bytes(node.data).startswith(kept):
                     raise self._fails(f"{process.name} changes what was on disk of the journal of {name}")
-                if len(node.synced) > len(kept):
-                    run.durable[name] = kept + _lines(node.synced[len(kept) :])
+
+    def _note_sync(self, node: Node) -> None:
+        """What is synced of a journal stays, but a line whose output was lost before may be set aside."""
+        for name, folder in self._run_folders().items():
+            if node is self._journal(folder):
+                run = next(run for run in self.runs if name.startswith(run.name))
+                kept = run.durable.get(name, b"")
+                outputs = folder.names["outputs"].names if "outputs" in folder.names else {}
+                if node.synced.startswith(kept):
+                    run.durable[name] = kept + _lines(node.synced[len(kept) :], outputs)
 
     def _check_told(self, run: Wanted) -> None:
         """The end that a user is told is on disk."""
@@ -550,11 +562,11 @@ def unsealed(line: bytes) -> dict[str, Any] | None:
     return unseal(line)
 
 
-def _lines(data: bytes) -> bytes:
-    """The whole lines before the first damaged one."""
+def _lines(data: bytes, outputs: Container[str]) -> bytes:
+    """The whole lines before the first that is damaged, or that names an output that there is not."""
     end = 0
     for line in data.split(b"\n")[:-1]:
-        if unsealed(line) is None:
+        if unsealed(line) is None or any(name.decode() not in outputs for name in _OUTPUT.findall(line)):
             break
         end += len(line) + 1
     return data[:end]
