@@ -58,27 +58,27 @@ class Tables:
 
     @property
     def place(self) -> str:
-        raise NotImplementedError
+        raise NotImplementedError  # `shared_ledger` has it
 
     def transaction(self, is_writing: bool) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """A transaction; one that writes is alone. Raises `LedgerError`."""
-        raise NotImplementedError
+        raise NotImplementedError  # `shared_ledger` has it
 
     def has_limits(self) -> bool:
         """Whether there is a limit, also where that cannot be read."""
-        raise NotImplementedError
+        raise NotImplementedError  # `shared_ledger` has it
 
     def holder(self) -> tuple[int, str]:
         """How this process marks its calls, as `is_alive` understands it."""
-        raise NotImplementedError
+        raise NotImplementedError  # `shared_ledger` has it
 
     def is_alive(self, run: str, pid: int, started: str) -> bool:
         """Whether the process that marked a call still drives the run."""
-        raise NotImplementedError
+        raise NotImplementedError  # `shared_ledger` has it
 
     def folder(self, project: str, run: str) -> RunFolder | None:
         """The record of a run; None if there is none."""
-        raise NotImplementedError
+        raise NotImplementedError  # `shared_ledger` has it
 
 
 # Where this process drives runs of a cluster.

@@ -188,7 +188,7 @@ def begun(folder: Path) -> int:
 def die(
     folder: Path, count: int, since: int | None, is_opposite: bool = False, is_early: bool = False
 ) -> Driver:
-    """A driver that took so many steps; the keeper has seen nothing after `since` of them when it died.
+    """A driver that was killed after `count` steps; the keeper was suspended after `since` of them.
 
     is_early: the action had ended then already.
     """

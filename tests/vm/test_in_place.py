@@ -72,19 +72,23 @@ KEPT = (
     "(lambda () (cons items map))",
 )
 ENDS = ("items", "(reverse items)", "(length items)", "null")
-ROUNDS = st.builds(
-    lambda **parts: ROUND.format(**parts),
-    first=st.sampled_from(FIRST),
-    before=st.sampled_from(BEFORE),
-    items=st.sampled_from(ITEMS),
-    map=st.sampled_from(MAPS),
-    kept=st.sampled_from(KEPT),
-    end=st.sampled_from(ENDS),
-)
+
+
+def texts(pattern: str) -> st.SearchStrategy[str]:
+    """Programs of a pattern, with any of the parts above."""
+    return st.builds(
+        lambda **parts: pattern.format(**parts),
+        first=st.sampled_from(FIRST),
+        before=st.sampled_from(BEFORE),
+        items=st.sampled_from(ITEMS),
+        map=st.sampled_from(MAPS),
+        kept=st.sampled_from(KEPT),
+        end=st.sampled_from(ENDS),
+    )
 
 
 @LAWS
-@given(ROUNDS, st.integers(1, 12), st.integers(0, 1 << 24))
+@given(texts(ROUND), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_rounds_run_alike(text: str, quantum: int, turns: int) -> None:
     """Whoever holds the list or the map, wherever the run stops and whichever tier goes on."""
     assert_alike(machine_of(text).image, quantum, [], turns)
@@ -175,19 +179,10 @@ TURNS = """
 (define tried (try (go 0 {first} (dict ("k" 1)) nil) (catch e (list (get e "message") (get e "span")))))
 (list tried (go 5 nil (dict) 0))
 """
-TURNED = st.builds(
-    lambda **parts: TURNS.format(**parts),
-    first=st.sampled_from(FIRST),
-    before=st.sampled_from(BEFORE),
-    items=st.sampled_from(ITEMS),
-    map=st.sampled_from(MAPS),
-    kept=st.sampled_from(KEPT),
-    end=st.sampled_from(ENDS),
-)
 
 
 @LAWS
-@given(TURNED, st.integers(1, 12), st.integers(0, 1 << 24))
+@given(texts(TURNS), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_functions_that_call_one_another_last_run_alike(text: str, quantum: int, turns: int) -> None:
     """Each is a frame of its own wherever the run stops, and none stays behind."""
     assert_alike(machine_of(text).image, quantum, [], turns)

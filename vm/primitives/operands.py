@@ -8,14 +8,12 @@ from __future__ import annotations
 from ...ir.constants import Symbol
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, to_tuple
-from ..values.maps import is_map, read
+from ..values.maps import Map, is_map, read
 from ..values.values import show, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..values.maps import Map
 
     Value = Any
 

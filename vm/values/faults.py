@@ -6,11 +6,11 @@ Must not contain: anything that finds or unwinds frames (`machine`).
 
 from __future__ import annotations
 
+from .maps import Map
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
-
-    from .maps import Map
 
 # path, line, column, end line, end column, as in `ir.spans.Span`
 Place: TypeAlias = tuple[str, int, int, int, int]

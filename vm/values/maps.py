@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     Value = Any
     Entries = dict[str, Any]
-    Map: TypeAlias = "Entries | MapVersion"
+
+Map: TypeAlias = "Entries | MapVersion"
 
 # A smaller map is copied quicker than it is versioned.
 SHORT = 256

@@ -336,9 +336,9 @@ class Direct(Ticks, CompiledTier):
             self.restart()
 
     def is_cold(self, strand: Strand) -> bool:
-        """Whether the interpreter goes on from where a strand is, until it comes to a function or a loop.
+        """Whether the interpreter continues a strand, until it reaches a function or a loop.
 
-        It must not come to other strands, which have frames that are live.
+        It must not reach other strands, which have live frames.
         """
         if not self.is_patient or strand.within is not None:
             return False
