@@ -146,9 +146,13 @@ def test_what_a_dead_driver_had_read(project: Path) -> None:
 
 
 def kept_files(keeper: int) -> list[str]:
-    """What the files without names hold that a process has open."""
-    handles = Path(f"/proc/{keeper}/fd").iterdir()
-    return [handle.read_text() for handle in handles if os.readlink(handle).endswith("(deleted)")]
+    """What the files without names hold that a process has open; it may close any of them meanwhile."""
+    held = []
+    for handle in Path(f"/proc/{keeper}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(handle).endswith("(deleted)"):
+                held.append(handle.read_text())
+    return held
 
 
 def running(project: Path) -> Path:
