@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import importlib
 import json
 import os
 import signal
@@ -16,8 +17,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 from keepers import kill_with_keeper
 
@@ -279,7 +278,7 @@ def test_when_a_limit_of_a_model_is_a_quota(retry_after: str, seconds: int | Non
     """Where the service says that it takes longer than its client waits."""
     if retry_after == "a date":
         retry_after = email.utils.formatdate(time.time() + 3600, usegmt=True)
-    found = provider.quota_of(limited(anthropic, None, {"retry-after": retry_after}))
+    found = provider.quota_of(limited("anthropic", None, {"retry-after": retry_after}))
     if seconds is None:
         assert found == {}
     else:
@@ -290,8 +289,8 @@ def test_when_a_limit_of_a_model_is_a_quota(retry_after: str, seconds: int | Non
 def test_an_account_without_money_has_no_reset() -> None:
     """OpenAI's API says so by a code; the error states what to do."""
     body = {"message": "You exceeded your current quota", "code": "insufficient_quota"}
-    assert provider.quota_of(limited(openai, body, {})) == {"kind": "quota"}
-    assert provider.quota_of(limited(openai, {"code": None}, {})) == {}
+    assert provider.quota_of(limited("openai", body, {})) == {"kind": "quota"}
+    assert provider.quota_of(limited("openai", {"code": None}, {})) == {}
 
 
 @pytest.mark.parametrize(
@@ -305,14 +304,16 @@ def test_an_account_without_credit(message: str, expected: dict[str, str]) -> No
     """Anthropic's API says so in the text of a 400, by which it also refuses wrong requests."""
     response = SimpleNamespace(request=None, status_code=400, headers={})
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
-    error = anthropic.BadRequestError(f"Error code: 400 - {body}", response=response, body=body)
+    client = importlib.import_module("anthropic")
+    error = client.BadRequestError(f"Error code: 400 - {body}", response=response, body=body)
     assert provider.quota_of(error) == expected
 
 
-def limited(package: Any, body: Any, headers: dict[str, str]) -> Exception:
-    """The exception of a client for a 429."""
+def limited(package: str, body: Any, headers: dict[str, str]) -> Exception:
+    """The exception of a client for a 429; each of the two takes a second to import."""
     response = SimpleNamespace(request=None, status_code=429, headers=headers)
-    error: Exception = package.RateLimitError("slow down", response=response, body=body)
+    client = importlib.import_module(package)
+    error: Exception = client.RateLimitError("slow down", response=response, body=body)
     return error
 
 
