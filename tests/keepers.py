@@ -22,7 +22,7 @@ def keeper_of(pid: int) -> int | None:
     """The pid of the keeper of a process that drives runs."""
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread or a child that has just ended
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             for child in (task / "children").read_text().split():
                 if Path(f"/proc/{child}/cmdline").read_bytes() == command:
                     return int(child)
