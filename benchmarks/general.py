@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable
 from time import perf_counter
 
-from general_programs import FROZEN
+from general_programs import FROZEN, Program
 from measure import middle, ratios
+from more_programs import FROZEN as MORE
 from place import Place
 from programs import image_of, result
 from report import TIMES, Row, Section, row
@@ -27,12 +28,19 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="general",
         title="General programs",
         about=(
-            "Twenty programs of different kinds, chosen before any work on their speed, against idiomatic "
-            "Python with the same answer. A first run translates what gets hot; Python's twin is compiled."
+            "Twenty programs of different kinds, chosen before any work on their speed, and twenty more, "
+            "frozen later, against idiomatic Python with the same answer. A first run translates what gets "
+            "hot; Python's twin is compiled."
         ),
     )
+    for which, programs in (("first twenty", FROZEN), ("second twenty", MORE)):
+        _measure(found, which, programs, sizes)
+    return found
+
+
+def _measure(found: Section, which: str, programs: dict[str, Program], sizes: Sizes) -> None:
     means: dict[str, list[float]] = {"first": [], "warm": []}
-    for name, (text, twin, whole) in FROZEN.items():
+    for name, (text, twin, whole) in programs.items():
         size = size_of(whole, sizes)
         turns: dict[str, list[float]] = {"first": [], "warm": [], "twin": []}
         for _ in range(sizes.general_rounds):
@@ -55,9 +63,8 @@ def section(place: Place, sizes: Sizes) -> Section:
         )
     for turn, aim in (("warm", 1.5), ("first", 4)):
         figure = math.exp(sum(map(math.log, means[turn])) / len(means[turn]))
-        what = f"all of them, {turn}, geometric mean of the ratios"
+        what = f"the {which}, {turn}, geometric mean of the ratios"
         found.add(Row(what=what, unit=TIMES, figure=figure, aim=aim, aim_is_absolute=True))
-    return found
 
 
 def size_of(whole: int, sizes: Sizes) -> int:
