@@ -26,30 +26,38 @@ RESERVED = frozenset((KIND, TIME, CHECKSUM))
 BLOB_LIMIT = 32 * 1024
 CRC_TAIL = len(',"crc":"00000000"}')
 CRC_END = len('00000000"}\n')
+_TIME_HEAD = b',"ts":"'
+_TIME_QUOTES = 4
+# Bytes of a line after its own fields: time stamp, checksum, newline.
+_LINE_TAIL = len(_TIME_HEAD) + len('2024-01-15T10:30:00.000Z"') + CRC_TAIL + 1
 _DEEP = 20_000
 
 # --- one event, one line ----------------------------------------------------------------------
 
 
 def _deeply(action: Callable[[Any], Any], value: Any) -> Any:
-    """`action(value)`, once more with room for deep nesting where the first try had none."""
+    """`action(value)` with room for deep nesting, for a value where a first try had none."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _DEEP))
     try:
         return action(value)
-    except RecursionError:
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, _DEEP))
-        try:
-            return action(value)
-        finally:
-            sys.setrecursionlimit(limit)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def to_json(value: Any) -> bytes:
     """Compact JSON in UTF-8; a string that UTF-8 cannot hold (a lone surrogate) is escaped."""
     try:
-        return _deeply(light_json.dumps_compact, value).encode()  # type: ignore[no-any-return]
+        return _encoded(value)
+    except RecursionError:
+        return _deeply(_encoded, value)  # type: ignore[no-any-return]
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return light_json.dumps_compact(value).encode()
     except UnicodeEncodeError:
-        return _deeply(light_json.dumps_compact_ascii, value).encode()  # type: ignore[no-any-return]
+        return light_json.dumps_compact_ascii(value).encode()
 
 
 def seal(event: dict[str, Any]) -> bytes:
@@ -59,29 +67,54 @@ def seal(event: dict[str, Any]) -> bytes:
 
 def seal_plain(event: dict[str, Any]) -> bytes | None:
     """As `seal`, for an event of which `pack` would change nothing; None where that takes a closer look."""
-    if masking.known:
+    body = _plain_json(event)
+    return None if body is None else seal_json(body)
+
+
+def _plain_json(event: dict[str, Any]) -> bytes | None:
+    """The JSON of an event without its closing brace, if `pack` would change nothing of it."""
+    if masking.known.texts:
         return None
     try:
         text = light_json.dumps_compact(event)
         if len(text) > BLOB_LIMIT // 4 or "$" in text or "NaN" in text or "Infinity" in text:
             return None
-        return seal_json(text[:-1].encode())
+        return text[:-1].encode()
     except (RecursionError, TypeError, UnicodeEncodeError):
         return None
 
 
+def is_line_of(line: bytes, kind: str, fields: dict[str, Any]) -> bool:
+    """Whether a line is intact and byte by byte the one that a note with these fields has.
+
+    False where that takes a closer look, at what is in the line and what `pack` makes of the fields.
+    """
+    body = _plain_json({KIND: kind, **fields})
+    if body is None or len(line) != len(body) + _LINE_TAIL or not line.startswith(body + _TIME_HEAD):
+        return False
+    stamped = line[: -CRC_TAIL - 1]
+    return stamped.count(b'"', len(body)) == _TIME_QUOTES and line.endswith(_crc_tail(stamped) + b"\n")
+
+
 def seal_json(body: bytes) -> bytes:
     """The line for an event as JSON without its closing brace."""
-    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
+    return b"%b%b\n" % (body, _crc_tail(body))
+
+
+def _crc_tail(body: bytes) -> bytes:
+    return b',"crc":"%08x"}' % zlib.crc32(body)
 
 
 def unseal(line: bytes) -> dict[str, Any] | None:
     """The event in a line without its newline, or None where the line is damaged."""
-    body, tail = line[:-CRC_TAIL], line[-CRC_TAIL:]
-    if len(tail) != CRC_TAIL or tail != b',"crc":"%08x"}' % zlib.crc32(body):
+    body = line[:-CRC_TAIL]
+    if line[-CRC_TAIL:] != _crc_tail(body):
         return None
     try:
-        event = _deeply(light_json.loads, body + b"}")
+        try:
+            event = light_json.loads(body + b"}")
+        except RecursionError:
+            event = _deeply(light_json.loads, body + b"}")
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get(KIND), str) else None

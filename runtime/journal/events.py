@@ -161,6 +161,11 @@ def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
     return KINDS.get(wire[KIND], Unlisted).of(wire, offset, line)
 
 
+def line_head(kind: type[Event]) -> bytes:
+    """How the line of an event begins."""
+    return b'{"%b":"%b",' % (KIND.encode(), kind.name.encode())
+
+
 # --- of the driver ----------------------------------------------------------------------------
 
 

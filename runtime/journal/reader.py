@@ -15,7 +15,7 @@ from .journal import JournalError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 
 # A line that is longer than this was not written by llc.
@@ -153,6 +153,19 @@ def read(
         yield from reader.finish(synced)
     finally:
         reader.close()
+
+
+def whole_lines(path: str) -> Generator[bytes, None, None]:
+    """The lines of a journal as they are, without a last one that has no end. Raises ReadError."""
+    try:
+        file = open_regular(path)
+    except OSError as error:
+        raise ReadError(f"cannot read {path}: {reason(error)}") from error
+    with file:
+        while line := file.readline(LINE_LIMIT):
+            if not line.endswith(b"\n") and len(line) < LINE_LIMIT:
+                return
+            yield line
 
 
 class EventFile:

@@ -18,7 +18,7 @@ from ...vm.code.image import Image
 from ...vm.machine.machine import Machine
 from ...vm.machine.outcomes import Effect
 from ..journal import journal as journals
-from ..journal.codec import RESERVED, digest_only
+from ..journal.codec import RESERVED, digest_only, needs_packing
 from ..journal.events import Route, StateNote
 from .re_execution import Endless, ReExecution
 from .recording import Asked, Changed, Note, Recording, bounded
@@ -126,9 +126,9 @@ class _Comparing:
             for event in execution.events():
                 if isinstance(event, Effect):
                     self.is_parallel = self.is_parallel or execution.machine.is_ready
-                    now: Note | Asked = Asked(event.seq, event.kind, _packed(event.args))
+                    now: Note | Asked = asked(event)
                 else:
-                    now = Note(event[0], _packed(event[1], RESERVED))
+                    now = note(*event)
                 place = event.span if isinstance(event, Effect) else None
                 if isinstance(now, Asked) and recording.changes:
                     if now.seq in self.asked:
@@ -221,17 +221,12 @@ class _Comparing:
             return self.differs(self.next(), self.ended())
         if end is None:
             return None
-        then, now = ending(end, self.exact), self.ended()
-        if now is None:
-            return None if was_refused(end) or _is_stalled(end) else self.differs(then, None)
-        return None if is_same(then, now) else self.differs(then, now)
+        if is_same_end(end, self.execution, self.exact):
+            return None
+        return self.differs(ending(end, self.exact), self.ended())
 
     def ended(self) -> dict[str, Any] | None:
-        """How the program has ended, as it is compared; None where it has not."""
-        execution = self.execution
-        if execution.stop is None and execution.exit is None:
-            return None
-        return ending(_packed(execution.ending()), self.exact)
+        return _ended(self.execution, self.exact)
 
     def next(self) -> Item | None:
         """What the record has next: a note, an effect or its end."""
@@ -294,20 +289,56 @@ def place_of_state(image: Image, name: Any) -> Span | None:
 # --- the same ---------------------------------------------------------------------------------
 
 
+def asked(effect: Effect) -> Asked:
+    """An effect that the program asks for now, as a recording has it."""
+    return Asked(effect.seq, effect.kind, _packed(effect.args))
+
+
+def note(kind: str, fields: Mapping[str, Any]) -> Note:
+    """A note that the program makes now, as a recording has it."""
+    return Note(kind, _packed(fields, RESERVED))
+
+
+def is_same_end(end: Mapping[str, Any], execution: ReExecution, exact: bool) -> bool:
+    """Whether a program has ended as its `run_end` says it; `exact` as in `compare`."""
+    now = _ended(execution, exact)
+    if now is None:
+        return was_refused(end) or _is_stalled(end)
+    return is_same(ending(end, exact), now)
+
+
+def _ended(execution: ReExecution, exact: bool) -> dict[str, Any] | None:
+    """How the program has ended, as it is compared; None where it has not."""
+    if execution.stop is None and execution.exit is None:
+        return None
+    return ending(_packed(execution.ending()), exact)
+
+
 def _packed(fields: Mapping[str, Any], but: frozenset[str] = frozenset()) -> dict[str, Any]:
-    return {name: journals.pack(value, digest_only) for name, value in fields.items() if name not in but}
+    found = {name: value for name, value in fields.items() if name not in but}
+    if not needs_packing(found):
+        return found
+    return {name: journals.pack(value, digest_only) for name, value in found.items()}
 
 
 def is_same(then: Item, now: Item) -> bool:
     """Whether two events are the same; the order of names, and what was secret when, do not count."""
-    return type(then) is type(now) and journals.is_same(_plain(then), _plain(now))
+    if type(then) is not type(now):
+        return False
+    (one, recorded), (other, fields) = _plain(then), _plain(now)
+    return one == other and (
+        journals.is_same(recorded, fields)
+        or journals.is_same(dict(sorted(recorded.items())), dict(sorted(fields.items())))
+    )
 
 
-def _plain(item: Item) -> Any:
-    if isinstance(item, dict):
-        return dict(sorted(item.items()))
-    fields = item.args if isinstance(item, Asked) else item.fields
-    return [item.kind, dict(sorted(fields.items()))]
+def _plain(item: Item) -> tuple[str, dict[str, Any]]:
+    match item:
+        case Asked():
+            return item.kind, item.args
+        case Note():
+            return item.kind, item.fields
+    return "", item
 
 
 def ending(end: Mapping[str, Any], exact: bool = False) -> dict[str, Any]:

@@ -16,48 +16,62 @@ from . import case_reader, cases, diff, diff_text
 from .cases import Case, is_case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
 from .find import find_run
+from .lockstep import follow
 from .make_case import compile_case
 from .recording import Recording
 
 
 @frozen
 class Replayed:
-    """What came of it. against: the changed program's path, if it is one."""
+    """What came of it. name: of the run. results: how many it got. end: its `run_end`, None without one.
 
-    recording: Recording
+    left_out: see `Recording`. against: the changed program's path, if it is one.
+    """
+
+    name: str
+    results: int
+    end: dict[str, Any] | None
+    left_out: str
     comparison: Comparison
     image: Image
     against: str | None = None
 
+    @classmethod
+    def of(
+        cls, recording: Recording, comparison: Comparison, image: Image, against: str | None = None
+    ) -> Replayed:
+        results = len(recording.answers)
+        return cls(recording.name, results, recording.end, recording.left_out, comparison, image, against)
+
     @property
     def is_identical(self) -> bool:
         """Whether there is no difference; False for a damaged journal."""
-        return self.comparison.difference is None and not self.recording.left_out
+        return self.comparison.difference is None and not self.left_out
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "run": self.recording.name,
+            "run": self.name,
             "program": self.image.name,
             "against": self.against,
             **diff_text.as_json(self.comparison),
             "identical": self.is_identical,
-            "left_out": self.recording.left_out or None,
+            "left_out": self.left_out or None,
         }
 
     def as_text(self, color: bool) -> str:
-        name, comparison = self.recording.name, self.comparison
+        name, comparison = self.name, self.comparison
         whom = f"{self.against}, told {name}," if self.against else name
         if comparison.difference is not None:
             shown = diff_text.as_text(comparison, diff_text.sources_of(self.image), color)
             return f"{shown}\n{whom} differs\n"
-        effects = len(self.recording.answers)
+        effects = self.results
         events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
         count = f"{events}, {effects} result{'' if effects == 1 else 's'}"
-        if self.recording.left_out:
+        if self.left_out:
             return f"{whom} is identical as far as its record is sound: {count}\n"
         if not comparison.is_ended:
             return f"{whom} is identical as far as it is recorded: {count}; it had not ended\n"
-        end = diff_text.describe(diff.ending(self.recording.end or {}))
+        end = diff_text.describe(diff.ending(self.end or {}))
         return f"{whom} is identical: {count}; {end}\n"
 
 
@@ -74,6 +88,11 @@ def replay(target: str, against: str | None = None) -> Replayed:
         overrides: Any = case.options
     else:
         files = find_run(target)
+        if against is None:
+            image = files.load_image()
+            found = follow(files, image)
+            if found is not None:
+                return Replayed(files.name, found.results, found.end, "", found.comparison, image)
         recording = files.recording()
         overrides = recording.about.get("overrides")
     if case is None or against is None:
@@ -81,12 +100,12 @@ def replay(target: str, against: str | None = None) -> Replayed:
         most = ticks * PATIENCE + LEAST_TICKS if case is not None else None
         comparison = diff.compare(recording, own, case is None, most)
         if against is None or comparison.difference is not None:
-            return Replayed(recording, comparison, own)
+            return Replayed.of(recording, comparison, own)
         ticks = comparison.ticks
     path = resolve_loop(against)
     changed = load_program(path, Values(path, **given(overrides)), lambda text: None)
     most = ticks * PATIENCE + LEAST_TICKS
-    return Replayed(recording, diff.compare(recording.as_one(), changed, most=most), changed, path)
+    return Replayed.of(recording, diff.compare(recording.as_one(), changed, most=most), changed, path)
 
 
 def load(target: str) -> tuple[Recording, Image]:

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
+from llc.runtime.journal import codec
 from llc.runtime.journal.reader import EventFile
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
-from llc.runtime.recordings import diff, diff_text, find
+from llc.runtime.recordings import diff, diff_text, find, lockstep, replay_command
 from llc.runtime.recordings.diff import Comparison
 from llc.runtime.recordings.recording import Asked, Note, Recording, Stored
 from llc.vm.code.emit import emit
@@ -389,3 +390,55 @@ def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
     found = diff.compare(recording, find.find_run("many").load_image())
     assert found.difference is None
     assert reads <= 2 * (len(recording.events) + len(recording.answers))
+
+
+@pytest.mark.parametrize("source", ['(begin (sleep 0) (log-message \'at "$1") (exit 3))', FLOW])
+def test_lockstep_and_the_comparison_agree(place: Path, source: str) -> None:
+    """A run that is plainly as recorded is found so from its lines alone, whatever its end."""
+    (place / "some.sexp").write_text(source)
+    launch_run.outcome(options.Values("some.sexp", quiet=True))
+    files = find.find_run("some")
+    image = files.load_image()
+    recording = files.recording()
+    found = lockstep.follow(files, image)
+    assert found is not None
+    assert found.comparison == diff.compare(recording, image, exact=True)
+    assert (found.results, found.end) == (len(recording.answers), recording.end)
+
+
+def test_replay_reads_each_line_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run where one thing follows the other is compared while its journal is read, without an index."""
+    (place / "some.sexp").write_text(FLOW)
+    launch_run.outcome(options.Values("some.sexp", quiet=True))
+    monkeypatch.setattr(find.RunFiles, "recording", None)
+    assert replay_command.replay("some").is_identical
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda lines: [lines[0], *lines[2:]],  # a note is missing
+        lambda lines: [*lines[:2], *lines[1:]],  # one was made twice
+        lambda lines: [*lines[:-1], lines[-1].replace(b"landed", b"lost")],  # another end
+        lambda lines: [*lines, lines[1]],  # more after the end
+        lambda lines: [line.replace(b'"at 2"', b'"at 7"') for line in lines],
+        lambda lines: [line.replace(b'"seconds":0', b'"seconds":1') for line in lines],
+        lambda lines: [line.replace(b'"seq":2', b'"seq":9') for line in lines],
+        lambda lines: [line.replace(b'"ts":', b'"loop":"x","ts":') for line in lines],
+    ],
+)
+def test_lockstep_accepts_nothing_but_the_record(
+    place: Path, edit: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    """Each change of a journal is left to the comparison, also where every line has its checksum."""
+    (place / "some.sexp").write_text(FLOW)
+    launch_run.outcome(options.Values("some.sexp", quiet=True))
+    files = find.find_run("some")
+    journal = Path(files.journal)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    changed = edit(lines)
+    assert changed != lines
+    journal.write_bytes(b"".join(codec.seal_json(line[: -codec.CRC_TAIL - 1]) for line in changed))
+    assert lockstep.follow(files, files.load_image()) is None
+    journal.write_bytes(b"".join([*lines[:4], lines[4].replace(b"event", b"evemt"), *lines[5:]]))
+    assert lockstep.follow(files, files.load_image()) is None

@@ -33,8 +33,8 @@ def replay(
         llc replay fix-types --against edited.yaml
     """
     told = replay_command.replay(run, against)
-    if told.recording.left_out:
-        warn(f"note: {told.recording.left_out}")
+    if told.left_out:
+        warn(f"note: {told.left_out}")
     if json:
         write_json(told.to_json())
     else:
