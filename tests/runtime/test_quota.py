@@ -44,6 +44,8 @@ fi
 echo '{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Bash","input":{"command":"true"}}]}}'
 echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"done","total_cost_usd":0.5,"session_id":"s-1","usage":{"input_tokens":9,"output_tokens":1}}'
 """  # noqa: E501 -- each line is one event
+# llc, which looks at its breaker each half second instead of every quarter of a minute.
+LLC = "from llc import __main__; from llc.runtime.models import quota; quota._LOOK = 0.5; exit(__main__.main())"
 LOOP = """
 name: ask
 initial: fix
@@ -105,7 +107,7 @@ class Service:
 
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "llc", *words],
+            [sys.executable, "-c", LLC, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -188,7 +190,7 @@ def test_many_runs_start_one_probe(service: Service) -> None:
     until(lambda: waiting() == PROCESSES, 300)
     assert len(service.starts) == 1
     before = [cpu_time(process.pid) for process in (first, *others)]
-    time.sleep(5)
+    time.sleep(2)
     used = [cpu_time(process.pid) - known for process, known in zip((first, *others), before, strict=True)]
     assert max(used) < 0.5, used
     # The service has quota again in a moment, and the breaker knows it.
