@@ -6,8 +6,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Without bytecode files each process of the tests would compile llc anew.
 unexport PYTHONDONTWRITEBYTECODE
-# One process of tests more than processors: many tests wait.
-export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two processes of tests for each processor: most tests of the runtime wait.
+export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
 .PHONY: demo quick test browser crash agents fuzz sim little-loops bench clean
 

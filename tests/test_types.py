@@ -24,7 +24,8 @@ reveal_type(outcome.exit_code)
 def mypy(folder: Path, *arguments: str) -> str:
     """What mypy says, run in a folder where the repository is called `llc`, as mypy needs it to be."""
     (folder / "llc").symlink_to(ROOT)
-    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *arguments]
+    given = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache"))
+    command = [sys.executable, "-m", "mypy", *given, *arguments]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
     return run.stdout + run.stderr
 
