@@ -45,7 +45,12 @@ echo '{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id"
 echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"done","total_cost_usd":0.5,"session_id":"s-1","usage":{"input_tokens":9,"output_tokens":1}}'
 """  # noqa: E501 -- each line is one event
 # llc, which looks at its breaker each half second instead of every quarter of a minute.
-LLC = "from llc import __main__; from llc.runtime.models import quota; quota._LOOK = 0.5; exit(__main__.main())"
+LLC = """
+from llc import __main__
+from llc.runtime.models import quota
+quota._LOOK = 0.5
+exit(__main__.main())
+"""
 LOOP = """
 name: ask
 initial: fix
