@@ -22,7 +22,7 @@ from ..journal.events import ActionStart, RunEnd, RunInterrupted
 from ..journal.quantities import amount_text
 from ..journal.run_folder import RunFolder, has_ended
 from ..journal.run_history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
-from ..project.limits import iteration_limits
+from ..project.limits import budget_limits, iteration_limits
 from ..runs import locks, program_file
 from ..runs.follower import follow
 from ..runs.locks import is_live
@@ -107,7 +107,7 @@ class Look:
             "files": [[letter, path] for path, letter in history.changed_files.items()],
             "captured": state.get("captured") or {},
             "last_verdict": self._verdict(),
-            "budget": _budget(history, limits),
+            "budget": _budget(history, self.meta),
             "value": whole(end.value) if end else None,
             "evidence": whole(end.evidence) if end else None,
             "error": (whole(end.error) if end else None) if alive or start else _NO_RECORD,
@@ -347,13 +347,12 @@ def _about_agent(agent: dict[str, Any], row: Any) -> None:
         row("answer", agent["answer"])
 
 
-def _budget(history: RunHistory, limits: dict[str, Any]) -> dict[str, Any]:
+def _budget(history: RunHistory, meta: dict[str, Any]) -> dict[str, Any]:
     """The amounts used, and for each unit the lower of the limits of the program and of the run."""
-    given = (history.start.budget if history.start else None) or {}
-    budget = {}
-    for unit, amount in history.used.by_unit().items():
-        known = [bound for bound in (limits.get(f"budget_{unit}"), given.get(unit)) if bound is not None]
-        budget[unit] = {"used": amount, "limit": min(known) if known else None}
+    limits = budget_limits(meta, (history.start.budget if history.start else None) or {})
+    budget: dict[str, Any] = {
+        unit: {"used": amount, "limit": limits[unit]} for unit, amount in history.used.by_unit().items()
+    }
     if history.used.unpriced:
         budget["usd"]["unpriced"] = history.used.unpriced
     return budget

@@ -7,6 +7,7 @@ replayed it keeps to them; only fuel, which no program can see, may be given ane
 
 from __future__ import annotations
 
+from ...ir.effects import UNITS
 from ...vm.values import bounds
 from ..host import environment
 from ..host.errors import UserError
@@ -35,6 +36,16 @@ def iteration_limits(meta: Mapping[str, Any]) -> dict[str, int | None]:
     """The most iterations of the program, as "", and of each loop that it runs within itself."""
     most = {loop["name"]: loop["limits"].get("max_iterations") for loop in meta.get("loops", ())}
     return {**most, "": meta["limits"].get("max_iterations")}
+
+
+def budget_limits(meta: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, float | None]:
+    """For each unit of a budget the lower one of the limits of the program and of the run, if it has any."""
+    limits = meta.get("limits", {})
+    found: dict[str, float | None] = {}
+    for unit in UNITS:
+        known = [limits.get(f"budget_{unit}"), given.get(unit)]
+        found[unit] = min((bound for bound in known if isinstance(bound, int | float)), default=None)
+    return found
 
 
 class Bounds:

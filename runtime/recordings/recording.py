@@ -106,7 +106,8 @@ class Recording:
     changes: those of the program. end: its `run_end`; None for a run that had not ended. fetch: a long text
     by its hash and size. programs: the programs it went on with, by the names of their files. left_out: a
     sentence on what is not in here because the journal is damaged, "" where it is sound. activity: by effect,
-    what an agent did and which files changed.
+    what an agent did and which files changed. asked_at: of each effect the index of the event that asked for
+    it last. answered_at: the index of its answer.
     """
 
     name: str
@@ -120,16 +121,22 @@ class Recording:
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
     activity: Mapping[int, Sequence[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = attrs.Factory(dict)
+    asked_at: dict[int, int] = attrs.field(init=False)
+    answered_at: dict[int, int] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.asked_at = {event.seq: at for at, event in enumerate(self.events) if isinstance(event, Asked)}
+        self.answered_at = {answer.seq: at for at, answer in enumerate(self.answers)}
 
     def as_one(self) -> Recording:
         """As if it had had one program all the time: each effect as it was asked for last."""
         if not self.changes:
             return self
-        last = {event.seq: at for at, event in enumerate(self.events) if isinstance(event, Asked)}
         kept = [
             at
             for at, event in enumerate(self.events)
-            if not isinstance(event, Changed) and (not isinstance(event, Asked) or last[event.seq] == at)
+            if not isinstance(event, Changed)
+            and (not isinstance(event, Asked) or self.asked_at[event.seq] == at)
         ]
         given = [bisect_left(kept, at) for at in self.given]
         return attrs.evolve(self, events=[self.events[at] for at in kept], given=given, changes=())
@@ -137,12 +144,15 @@ class Recording:
     def add(self, event: Note | Asked) -> None:
         """Add what the program did; for a recording that is not in a journal."""
         assert isinstance(self.events, list)
+        if isinstance(event, Asked):
+            self.asked_at[event.seq] = len(self.events)
         self.events.append(event)
 
     def give(self, answer: Answer) -> None:
         """Add an answer after what has happened so far."""
         assert isinstance(self.answers, list)
         assert isinstance(self.given, list)
+        self.answered_at[answer.seq] = len(self.answers)
         self.answers.append(answer)
         self.given.append(len(self.events))
 
@@ -187,7 +197,6 @@ class RecordingBuilder:
         self._given = array("Q")
         self._activity: dict[int, Stored[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = {}
         self._asked: set[int] = set()
-        self._answered: set[int] = set()
         self.damage: Damage | None = None
         self.recording = Recording(
             *(name, {}, fetch, self._events, self._answers, self._given, self._changes),
@@ -205,11 +214,14 @@ class RecordingBuilder:
             case kinds.RunStart():
                 recording = self.recording
                 recording.about = recording.about or recording.value(event.wire, "how the run began")
-            case kinds.EffectStarted(seq=seq) if seq not in self._asked and seq not in self._answered:
+            case kinds.EffectStarted(seq=seq) if not (
+                seq in self._asked or seq in self.recording.answered_at
+            ):
                 self._asked.add(seq)
+                self.recording.asked_at[seq] = len(self._events)
                 self._events.add(event)
-            case kinds.EffectFinished(seq=seq, result=dict()) if seq not in self._answered:
-                self._answered.add(seq)
+            case kinds.EffectFinished(seq=seq, result=dict()) if seq not in self.recording.answered_at:
+                self.recording.answered_at[seq] = len(self._answers)
                 self._asked.discard(seq)
                 self._given.append(len(self._events))
                 self._answers.add(event)

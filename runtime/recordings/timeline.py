@@ -14,6 +14,7 @@ from ...ir.records import frozen
 from ...ir.spans import Span
 from ...vm.code.image import Image
 from ...vm.machine.frames import FrameView
+from ...vm.machine.strands import StrandView
 from ...vm.tiered import Machine
 from ...vm.values.values import show, to_host
 from ..host import secrets
@@ -52,13 +53,15 @@ class Frame:
 class View:
     """The slots at a point: active functions, innermost last, those of the call of effect `seq`.
 
-    items: for which item that call is, side by side with others. place: of the author's source.
+    items: for which item that call is, side by side with others. place: of the author's source. strands: of
+    each effect that is waited for, side by side with others, the items of its call.
     """
 
     seq: int | None
     frames: list[Frame]
     items: tuple[int, ...]
     place: Span | None
+    strands: dict[int, tuple[int, ...]]
 
 
 @frozen
@@ -144,27 +147,17 @@ class Timeline:
     def __init__(self, recording: Recording, image: Image) -> None:
         self.recording = recording
         self.image = image
-        self.count = 0
-        # Where each effect was asked for, and which point has its result coming next.
-        self.asked_at: dict[int, int] = {}
-        self.points: dict[int, int] = {}
-        self._events = 0
         self._count_points()
         self._stride = _STRIDE
         self._snapshots: dict[int, tuple[Image, dict[str, Any], list[Any]]] = {}
+        # The one of them that is not at the stride.
+        self._tail = 0
         self._execution = self._begin()
 
     def _count_points(self) -> None:
         """Take the events and answers that are new into account."""
-        events, answers = self.recording.events, self.recording.answers
-        for at in range(self._events, len(events)):
-            event = events[at]
-            if isinstance(event, Asked):
-                self.asked_at[event.seq] = at
-        self._events = len(events)
-        for number in range(max(self.count - 1, 0), len(answers)):
-            self.points[answers[number].seq] = number
-        self.count = len(answers) + 1
+        self._events = len(self.recording.events)
+        self.count = len(self.recording.answers) + 1
 
     def extend(self) -> None:
         """Continue with what was added to the recording of an unfinished run."""
@@ -187,7 +180,7 @@ class Timeline:
 
     def effect(self, seq: int | None) -> Asked | None:
         """The effect of that number; None where it was not asked for."""
-        at = self.asked_at.get(seq) if seq is not None else None
+        at = self.recording.asked_at.get(seq) if seq is not None else None
         return self.recording.events[at] if at is not None else None  # type: ignore[return-value]
 
     def events(self, number: int) -> Sequence[Note | Asked | Changed]:
@@ -230,7 +223,8 @@ class Timeline:
     def find_place(self, word: str) -> int | None:
         """The point that is meant by an effect's number, `iN` for an iteration, or a state's name."""
         if word.isascii() and word.isdigit():
-            return self.points.get(int(word), self.count - 1 if int(word) in self.asked_at else None)
+            is_asked = int(word) in self.recording.asked_at
+            return self.recording.answered_at.get(int(word), self.count - 1 if is_asked else None)
         iteration = word[1:] if word[:1] == "i" and word[1:].isdigit() else None
         for number in range(self.count):
             for note in self.notes(number):
@@ -269,10 +263,12 @@ class Timeline:
             machine.warm = machine.ticks + machine.seq + _LONG
         answer = self.answer(number)
         seq = answer.seq if answer is not None else _last_word(machine)
-        frames, items = self._frames(machine, seq)
+        strands = [] if machine.ended else machine.strands()
+        frames, items = self._frames(machine, strands, seq)
         own = [frame for frame in frames if not _is_library(frame)] or frames
         shown_frames = [_frame(frame) for frame in own[-_FRAMES:]]
-        return View(seq, shown_frames, items, self._place(execution, frames, seq))
+        beside = {one.effect.seq: one.items for one in strands if one.effect is not None and one.items}
+        return View(seq, shown_frames, items, self._place(execution, frames, seq), beside)
 
     def at(self, number: int) -> Point:
         """A point with all that is to be seen there. Raises UserError."""
@@ -327,6 +323,10 @@ class Timeline:
             self._run_on(execution)
             if execution.answers % self._stride == 0 and execution.answers not in self._snapshots:
                 self._keep(execution)
+            elif (
+                execution.answers == self.count - 2 and self.recording.end is None and execution.stop is None
+            ):
+                self._keep_tail(execution)
         return execution
 
     def _run_on(self, execution: ReExecution) -> None:
@@ -348,8 +348,14 @@ class Timeline:
             self._snapshots = {at: kept for at, kept in self._snapshots.items() if at % self._stride == 0}
             if execution.answers % self._stride:
                 return
-        kept = (execution.image, execution.machine.snapshot(), execution.progress.to_data())
-        self._snapshots[execution.answers] = kept
+        self._snapshots[execution.answers] = _kept(execution)
+
+    def _keep_tail(self, execution: ReExecution) -> None:
+        """Keep the point before the last one, from which a run that continues is extended."""
+        if self._tail % self._stride:
+            self._snapshots.pop(self._tail, None)
+        self._tail = execution.answers
+        self._snapshots[self._tail] = _kept(execution)
 
     def _restore(self, number: int) -> ReExecution:
         image, snapshot, progress = self._snapshots[number]
@@ -360,12 +366,14 @@ class Timeline:
         execution.answers = number
         return execution
 
-    def _frames(self, machine: Machine, seq: int | None) -> tuple[list[FrameView], tuple[int, ...]]:
+    def _frames(
+        self, machine: Machine, strands: list[StrandView], seq: int | None
+    ) -> tuple[list[FrameView], tuple[int, ...]]:
         """The active functions around an effect, and for which item its call is, side by side with others."""
         if machine.ended:
             return [], ()
         if seq is not None:
-            for strand in machine.strands():
+            for strand in strands:
                 if strand.effect is not None and strand.effect.seq == seq:
                     return strand.frames, strand.items
         return machine.frames()[-_NEAR:], ()
@@ -381,6 +389,10 @@ class Timeline:
             if place is not None and not place[0].startswith(_LIBRARY):
                 return Span(*place)
         return None
+
+
+def _kept(execution: ReExecution) -> tuple[Image, dict[str, Any], list[Any]]:
+    return execution.image, execution.machine.snapshot(), execution.progress.to_data()
 
 
 def _last_word(machine: Machine) -> int | None:

@@ -15,16 +15,71 @@ _LEAST_PART = 0.05
 _DRAWN_PART = 0.03
 
 
-def axis_of(steps: Steps) -> list[list[Any]]:
-    """Stretches of the axis in order: begin, end, drawn length in ms, and the label of a short one."""
-    end = max(steps.duration, 1)
-    busy = _merged([span for step in (*steps.steps, *steps.pending) for span in _span(step, end)])
-    total = sum(stop - start for start, stop in busy) or end
+class Stretches:
+    """Stretches of time that do not touch; each is added with an end that no earlier one exceeds."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[int, int]] = []
+        self.length = 0
+
+    def add(self, start: int, stop: int) -> None:
+        """Add a stretch, together with those that it touches."""
+        while self.items and self.items[-1][1] >= start:
+            begin, end = self.items.pop()
+            self.length -= end - begin
+            start = min(start, begin)
+        self.items.append((start, stop))
+        self.length += stop - start
+
+    def copy(self) -> Stretches:
+        copied = Stretches()
+        copied.items, copied.length = self.items.copy(), self.length
+        return copied
+
+
+class Axis:
+    """The axis of a run whose steps become more; each finished one is taken into account once."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._taken = 0
+        # When an effect worked, and when one worked or waited.
+        self._busy = Stretches()
+        self._all = Stretches()
+
+    def until(self, now: int) -> tuple[list[list[Any]], int]:
+        """The axis up to `now`, and how long nothing worked while a person or a moment was waited for.
+
+        The axis are its stretches in order: begin, end, drawn length in ms, and the label of a short one. All
+        times are in ms since the run began.
+        """
+        finished = self._steps.steps[self._taken : -1]
+        self._taken += len(finished)
+        for step in finished:
+            _add(self._busy, self._all, step, now)
+        busy, every = self._busy.copy(), self._all.copy()
+        for step in self._steps.pending:
+            _add(busy, every, step, now)
+        return _axis_of(busy, max(now, 1)), every.length - busy.length
+
+
+def _add(busy: Stretches, every: Stretches, step: Step, now: int) -> None:
+    row = EFFECTS.get(step.kind)
+    if step.start is None:
+        return
+    stop = now if step.end is None else step.end
+    every.add(step.start, stop)
+    if row is None or not row.is_idle:
+        busy.add(step.start, stop)
+
+
+def _axis_of(busy: Stretches, end: int) -> list[list[Any]]:
+    total = busy.length or end
     least = max(_LEAST_MS, _LEAST_PART * total)
     drawn = max(_DRAWN_PART * total, 1)
     axis: list[list[Any]] = []
     at = 0
-    for start, stop in [*busy, (end, end)]:
+    for start, stop in [*busy.items, (end, end)]:
         if start - at >= least:
             axis.append([at, start, drawn, duration_text(start - at)])
         elif start > at:
@@ -41,21 +96,3 @@ def _extend(axis: list[list[Any]], start: int, stop: int) -> None:
         axis[-1][2] += stop - start
     else:
         axis.append([start, stop, stop - start, ""])
-
-
-def _span(step: Step, end: int) -> list[tuple[int, int]]:
-    """When an effect works; nothing for one that only waits."""
-    row = EFFECTS.get(step.kind)
-    if step.start is None or (row is not None and row.is_idle):
-        return []
-    return [(step.start, end if step.end is None else step.end)]
-
-
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for start, stop in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], stop)
-        else:
-            found.append((start, stop))
-    return found

@@ -21,7 +21,7 @@ from ...vm.values.text_form import duration_text
 from ..graph import picture
 from ..graph.commands import graph_of_run
 from ..graph.model import Graph
-from ..host import files
+from ..host import clock, files
 from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.secrets import masked
@@ -30,15 +30,17 @@ from ..journal.quantities import amount_text
 from ..journal.reader import EventFile, JournalReader
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import RunHistory
+from ..project.limits import budget_limits
 from ..recordings import diff_text
 from ..recordings.find import RunFiles
-from ..recordings.recording import RecordingBuilder, bounded
+from ..recordings.recording import Recording, RecordingBuilder, bounded
 from ..recordings.timeline import Timeline, View
 from ..runs.locks import is_live
 from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded
 from ..trees.tree import NoTree
-from .axis import axis_of
+from .axis import Axis
+from .lanes import Lanes, Strand
 from .steps import Step, Steps
 from .values import Values
 
@@ -49,8 +51,9 @@ _FULL_EVERY = 100
 _MOST_DIFFS = 500
 _LONGEST_DIFF = 200_000
 
-# Slots of the active functions: function, state and slots of each, innermost last.
+# Slots of the active functions: function, state and slots of each, innermost last; and for which item.
 Frames = list[tuple[str, str, dict[str, int]]]
+Slots = tuple[Frames, tuple[int, ...]]
 
 
 class RunModel:
@@ -75,10 +78,15 @@ class RunModel:
         self._no_slots = ""
         self._notes: list[str] = []
         self._nodes: dict[str, int] = {}
-        # Of each position, what is in the slots; those that were sent.
-        self._frames: Frames = []
-        self._items: tuple[int, ...] = ()
-        self._points = 0
+        # What is in the slots at the last position and at the one before it; of each position what changed,
+        # where the last one is not final.
+        self._frames: Slots = ([], ())
+        self._frames_before: Slots = ([], ())
+        self._deltas: list[dict[str, Any]] = []
+        self._lanes = Lanes()
+        self._axis = Axis(self.steps)
+        # The strands of the effects that the machine has waited for, by number.
+        self._strands: dict[int, Strand] = {}
         self._sent_values = 0
         self._is_begun = False
         self._diffs: dict[int, int] = {}
@@ -110,19 +118,26 @@ class RunModel:
         `program` is there once, all else is as it is now. is_last: the journal does not grow any more, so an
         incomplete end of it is damage. Raises JournalError.
         """
-        for entry in self._reader.read():
+        # In this order: a run that has released its lock writes nothing more.
+        is_alive = is_live(RunFolder(ROOT, self.run.folder))
+        entries = list(self._reader.read())
+        for entry in entries:
             self._add(entry)
         self._follow()
         if is_last:
             for damage in self._reader.finish():
                 self._add(damage)
         found: dict[str, Any] = {"format": FORMAT}
-        if not self._is_begun:
+        is_first = not self._is_begun
+        if is_first:
             found["program"] = self._program()
             self._is_begun = True
         first = self.steps.take()
-        deltas = self._machine(first)
+        deltas = self._machine(first) if entries or is_first else {}
         first = min([first, *deltas])
+        for started in self.steps.take_started():
+            self._lanes.place(started, self._strands.get(started.seq or 0, ()))
+        self._strands.clear()
         found["from"] = first
         steps = []
         for number in range(first, len(self.steps.steps)):
@@ -131,8 +146,11 @@ class RunModel:
             steps.append(step)
         found["steps"] = steps
         found["pending"] = [self._step(len(self.steps.steps) - 1, step) for step in self.steps.pending]
-        found["run"] = self._about()
-        found["axis"] = axis_of(self.steps)
+        is_running = is_alive and self.history.end is None
+        now = clock.time() if is_running else None
+        found["axis"], waiting = self._axis.until(self.steps.duration(now))
+        found["run"] = self._about(is_running, now, waiting)
+        found["lanes"] = self._lanes.names
         found["first_value"] = self._sent_values
         found["values"] = self.values.items[self._sent_values :]
         self._sent_values = len(self.values.items)
@@ -187,30 +205,32 @@ class RunModel:
     def _machine(self, first: int) -> dict[int, dict[str, Any]]:
         """What was in the slots at the positions that are new, by number, as deltas."""
         recording = self._builder.recording
-        if self._no_slots or self._image is None or not recording.about:
-            return {}
-        found: dict[int, dict[str, Any]] = {}
-        try:
-            with bounded(recording.about):
-                if self._timeline is None:
-                    self._timeline = Timeline(recording, self._image)
-                else:
-                    self._timeline.extend()
-                # The last position changes when its result comes.
-                begin = max(min(self._points - 1, first), 0)
-                if begin < self._points:
-                    before = self._timeline.view(begin - 1) if begin else None
-                    self._frames = self._slots(before) if before is not None else []
-                    self._items = before.items if before is not None else ()
-                for number in range(begin, self._timeline.count):
-                    point = self._timeline.view(number)
-                    found[number] = self._delta(number, point)
-                    self._points = number + 1
-        except (UserError, JournalError) as error:
-            self._give_up(error)
-        if self._builder.damage is not None:
-            self._no_slots = f"the journal is damaged: {self._builder.damage}"
-        return found
+        if not self._no_slots and self._image is not None and recording.about:
+            try:
+                with bounded(recording.about):
+                    first = min(first, self._add_deltas(recording, self._image))
+            except (UserError, JournalError) as error:
+                self._give_up(error)
+            if self._builder.damage is not None:
+                self._no_slots = f"the journal is damaged: {self._builder.damage}"
+        return dict(enumerate(self._deltas[first:], first))
+
+    def _add_deltas(self, recording: Recording, image: Image) -> int:
+        """Execute the recorded machine up to the last position; the first position that is new."""
+        if self._timeline is None:
+            self._timeline = Timeline(recording, image)
+        else:
+            self._timeline.extend()
+        # The last position changes when its result comes.
+        if self._deltas:
+            self._deltas.pop()
+            self._frames = self._frames_before
+        first = len(self._deltas)
+        for number in range(first, self._timeline.count):
+            point = self._timeline.view(number)
+            self._strands.update(point.strands)
+            self._deltas.append(self._delta(number, point))
+        return first
 
     def _slots(self, point: View) -> Frames:
         return [
@@ -224,13 +244,12 @@ class RunModel:
 
     def _delta(self, number: int, point: View) -> dict[str, Any]:
         """The slots of a position: all (`frames`), or those that changed since the position before."""
-        now, before = self._slots(point), self._frames
-        self._frames = now
+        now, (before, items) = self._slots(point), self._frames
+        self._frames_before, self._frames = self._frames, (now, point.items)
         found: dict[str, Any] = {}
         is_same = number > 0 and [frame[0] for frame in now] == [frame[0] for frame in before]
         # Of calls side by side, each has its own slots.
-        is_same = is_same and point.items == self._items
-        self._items = point.items
+        is_same = is_same and point.items == items
         if number % _FULL_EVERY == 0 or not is_same:
             found["frames"] = [[function, state, slots] for function, state, slots in now]
             found["entered"] = not is_same
@@ -305,13 +324,12 @@ class RunModel:
 
     # --- the run as a whole ---------------------------------------------------------------------
 
-    def _about(self) -> dict[str, Any]:
-        """The header of the page."""
+    def _about(self, is_running: bool, now: float | None, waiting: int) -> dict[str, Any]:
+        """The header of the page. now: of a run that is running, in seconds since 1970. waiting: in ms."""
         history, steps = self.history, self.steps.steps
         start, end = history.start, history.end
         failed = [number for number, step in enumerate(steps) if step.failed]
-        active = history.active_ms()
-        is_running = end is None and is_live(RunFolder(ROOT, self.run.folder))
+        active = history.active_ms(now)
         about: dict[str, Any] = {
             "id": self.run.name,
             "program": start.program if start else "",
@@ -326,13 +344,14 @@ class RunModel:
             "updated": history.last_ts,
             "active_ms": active,
             "active": duration_text(active),
-            "elapsed": duration_text(self.steps.duration),
+            "waiting": duration_text(waiting) if waiting else "",
+            "elapsed": duration_text(self.steps.duration(now)),
             "iterations": end.iterations if end else history.iteration,
             "states_entered": end.steps if end else history.steps,
             "effects": history.results,
             "used": {unit: value for unit, value in history.used.by_unit().items() if value},
             "used_text": self._used(),
-            "budget": start.budget if start else None,
+            "budget": self._limits(),
             "resumed": history.resumed,
             "forked_from": start.parent if start else None,
             "first_failure": failed[0] if failed else None,
@@ -393,6 +412,13 @@ class RunModel:
             return f"{sentence}: {diff_text.shown_value(end.error.get('message'))}"
         return f"{sentence}."
 
+    def _limits(self) -> dict[str, float]:
+        """The limits of what the run may use, by the units of a budget."""
+        meta = self._image.meta if self._image is not None else {}
+        start = self.history.start
+        known = budget_limits(meta, (start.budget if start else None) or {})
+        return {unit: most for unit, most in known.items() if most is not None}
+
     def _used(self) -> str:
         used = self.history.used
         told = []
@@ -402,7 +428,8 @@ class RunModel:
         return ", ".join(told)
 
 
-_STEP_FIELDS = tuple(field.name for field in attrs.fields(Step) if field.name != "trees")
+_OWN = ("trees", "after", "until", "agent")
+_STEP_FIELDS = tuple(field.name for field in attrs.fields(Step) if field.name not in _OWN)
 # Fields of a step in which 0 says something: moments and references.
 _FROM_ZERO = ("start", "end", "args", "result", "details")
 

@@ -35,7 +35,6 @@ from ..journal.events import (
 )
 from ..journal.reader import Damage
 from ..journal.run_history import RunHistory
-from ..journal.totals import amount
 from ..recordings import diff_text
 from ..recordings.recording import Note
 from .values import Values
@@ -53,11 +52,12 @@ _MOST_ACTIVITY = 2000
 class Step:
     """A position of a run with what happens there; references are indices in the table of values.
 
-    start, end: milliseconds since the beginning of the run. lane: in which row of the timeline it is. state:
-    the author's state, `<loop>/<state>` in an inner loop; outer: that of the program. verdict, route: those
-    that followed, with `tone`: good, bad, error or none. notes: texts of what the program noted before it.
-    trees: those before and after it, with the store. delta: what changed in the slots since the position
-    before, see `model`.
+    start, end: milliseconds since the beginning of the run. after, until: how many results were given when it
+    started and when it was over. lane: in which row of the timeline it is, see `lanes`. agent: which agent
+    works, "" for the usual one, None if none does. state: the author's state, `<loop>/<state>` in an inner
+    loop; outer: that of the program. verdict, route: those that followed, with `tone`: good, bad, error or
+    none. usd, tokens, calls, seconds: what it used of a budget. notes: texts of what the program noted before
+    it. trees: those before and after it, with the store.
     """
 
     seq: int | None = None
@@ -68,7 +68,10 @@ class Step:
     iteration: int = 0
     start: int | None = None
     end: int | None = None
+    after: int = 0
+    until: int | None = None
     lane: int = 0
+    agent: str | None = None
     args: int | None = None
     result: int | None = None
     failed: bool = False
@@ -78,6 +81,8 @@ class Step:
     route: str | None = None
     usd: float = 0.0
     tokens: int = 0
+    calls: int = 0
+    seconds: float = 0.0
     notes: list[str] = attrs.field(factory=list)
     activity: list[tuple[str, str]] = attrs.field(factory=list)
     files: list[list[str]] = attrs.field(factory=list)
@@ -113,7 +118,8 @@ class Steps:
         self._is_bare = is_bare
         self._begun: float | None = None
         self._latest = 0
-        # Started effects without a result, by number; the rows that they take in the timeline.
+        self._started: list[Step] = []
+        # Started effects without a result, by number.
         self._open: dict[int, Step] = {}
         # Where each finished effect is.
         self._finished: dict[int, int] = {}
@@ -121,6 +127,7 @@ class Steps:
     def add(self, entry: Event | Damage) -> None:
         """The next entry of the journal."""
         count = self.history.results
+        used = self.history.used.by_unit() if isinstance(entry, EffectFinished) else {}
         self.history.add(entry)
         if isinstance(entry, Damage):
             if not entry.is_torn_line:
@@ -136,22 +143,22 @@ class Steps:
                 self._start(entry)
             case EffectFinished():
                 if self.history.results > count:
-                    self._finish(entry)
+                    self._finish(entry, used)
             case AgentActed() | Guarded() | TreeTaken():
                 self._add_activity(entry)
             case NoteEvent():
                 self._add_note(entry)
             case RunInterrupted():
                 self._mark(self._latest, "interrupted", f"interrupted{_by(entry.reason)}")
-                self._open.clear()
+                self._drop_open()
             case RunResume():
                 self._mark(self._latest, "resumed", "resumed")
-                self._open.clear()
+                self._drop_open()
             case ProgramChanged():
                 self._mark(self._latest, "changed", "the program was changed")
             case RunEnd():
                 self._mark(self._latest, "end", f"ended: {entry.status}{_by(entry.terminated_by)}")
-                self._open.clear()
+                self._drop_open()
         if last.seq is None and not self._open:
             self._place(last)
 
@@ -160,15 +167,21 @@ class Steps:
         first, self.changed_from = self.changed_from, len(self.steps)
         return first
 
+    def take_started(self) -> list[Step]:
+        """The effects that started since the last call, in that order."""
+        started, self._started = self._started, []
+        return started
+
     @property
     def pending(self) -> list[Step]:
         """The effects without a result, in the order of their starts."""
         return list(self._open.values())
 
-    @property
-    def duration(self) -> int:
-        """Milliseconds from the first event to the last one."""
-        return self._latest
+    def duration(self, now: float | None = None) -> int:
+        """Milliseconds from the first event to the last one, or to `now` in seconds since 1970."""
+        if now is None or self._begun is None:
+            return self._latest
+        return max(self._latest, round((now - self._begun) * 1000))
 
     def _mark(self, at: int | None, kind: str, text: str) -> None:
         self.marks.append(Mark(at, kind, text, len(self.steps) - 1))
@@ -179,10 +192,12 @@ class Steps:
         step.outer = dict(progress.loops).get("", progress.state)
 
     def _start(self, event: EffectStarted) -> None:
-        step = self._open.get(event.seq) or Step(event.seq, event.kind)
-        taken = {other.lane for other in self._open.values() if other is not step}
-        step.lane = next(lane for lane in range(len(taken) + 1) if lane not in taken)
-        self._open[event.seq] = step
+        step = self._open.get(event.seq)
+        if step is None:
+            step = self._open[event.seq] = self._new_step(event)
+        if event.kind == "agent":
+            name = event.arguments.get("agent")
+            step.agent = masked(name) if isinstance(name, str) else ""
         self._place(step)
         step.state = event.state or step.state
         step.start = self._latest
@@ -192,10 +207,21 @@ class Steps:
             step.subject = _first_line(diff_text.shown_value(subject))
         step.args = self.values.add_packed(event.arguments)
 
-    def _finish(self, event: EffectFinished) -> None:
-        step = self._open.pop(event.seq, None) or Step(event.seq, event.kind)
+    def _new_step(self, event: EffectStarted | EffectFinished) -> Step:
+        step = Step(event.seq, event.kind, after=len(self.steps) - 1)
+        self._started.append(step)
+        return step
+
+    def _drop_open(self) -> None:
+        """The effects without a result are performed no more."""
+        for step in self._open.values():
+            step.until = len(self.steps) - 1
+        self._open.clear()
+
+    def _finish(self, event: EffectFinished, used: dict[str, float]) -> None:
+        step = self._open.pop(event.seq, None) or self._new_step(event)
         result = event.result or {}
-        step.end = self._latest
+        step.end, step.until = self._latest, len(self.steps)
         if step.start is None:
             step.start = step.end
             self._place(step)
@@ -203,9 +229,8 @@ class Steps:
         step.failed = bool(result.get("exit_code")) or any(
             result.get(name) for name in ("error", "timed_out", "signal")
         )
-        usage = result.get("usage")
-        if isinstance(usage, dict):
-            step.usd, step.tokens = amount(usage.get("usd")), int(amount(usage.get("tokens")))
+        for unit, value in self.history.used.by_unit().items():
+            setattr(step, unit, round(value - used[unit], 9))
         step.notes = self.steps[-1].notes
         self.changed_from = min(self.changed_from, len(self.steps) - 1)
         self._finished[event.seq] = len(self.steps) - 1

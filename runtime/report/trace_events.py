@@ -46,9 +46,7 @@ def _event(phase: str, name: str, ms: float, thread: int, **more: Any) -> dict[s
 
 def _names(update: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield _event("M", "process_name", 0, _STATES, args={"name": update["run"]["id"]})
-    lanes = {step.get("lane", 0) for step in (*update["steps"], *update["pending"]) if "start" in step}
-    threads = {_STATES: "states"} | {lane + 1: f"effects {lane + 1}" for lane in sorted(lanes)}
-    for number, name in threads.items():
+    for number, name in enumerate(("states", *update["lanes"]), _STATES):
         yield _event("M", "thread_name", 0, number, args={"name": name})
         yield _event("M", "thread_sort_index", 0, number, args={"sort_index": number})
 

@@ -15,6 +15,9 @@ from ..recordings.find import RunFiles
 from ..report.model import RunModel, as_data
 from ..runs.locks import is_live
 
+# Seconds after which the bars of the effects that work are drawn up to now.
+_TICK_S = 1.0
+
 
 class Feed:
     """The data of a run at each of its versions, which count from 1. Close it.
@@ -34,6 +37,7 @@ class Feed:
         # Of each version the first position that changed, and the number of values before it.
         self._begins: list[tuple[int, int]] = []
         self._size = -1
+        self._read_at = 0.0
         # Updates to the version now as JSON, by the version before: most viewers have the same one.
         self._updates: dict[int, bytes] = {}
 
@@ -55,7 +59,7 @@ class Feed:
         return files.isdir(self._model.run.folder)
 
     def refresh(self) -> None:
-        """Read what is new, if the run changed. Raises JournalError."""
+        """Read what is new, if the run changed or time has passed in it. Raises JournalError."""
         self.used_at = clock.monotonic()
         # In this order: a run that has released its lock writes nothing more.
         alive = is_live(RunFolder(ROOT, self._model.run.folder))
@@ -63,8 +67,9 @@ class Feed:
             size = files.stat(self._model.run.journal).st_size
         except OSError:  # the folder is being moved to the history
             size = -1
-        if size != self._size or (self._begins and self.is_live and not alive):
-            self._size = size
+        is_late = self.used_at - self._read_at >= _TICK_S if alive else bool(self._begins) and self.is_live
+        if size != self._size or is_late:
+            self._size, self._read_at = size, self.used_at
             self._add(self._model.update())
 
     def _add(self, update: dict[str, Any]) -> None:

@@ -97,6 +97,68 @@ def test_every_position_is_the_machine_s(llc: Llc, place: Path, text: str, suffi
             assert data["steps"][number]["seq"] == point.asked.seq
 
 
+def lanes_of(data: dict[str, Any]) -> list[tuple[str, str]]:
+    """The lane and the kind of each action, in the order of their starts."""
+    actions = [step for step in data["steps"] if step.get("kind") in ("shell", "agent")]
+    done = sorted(actions, key=lambda step: int(step["seq"]))
+    return [(data["lanes"][step.get("lane", 0)], step["kind"]) for step in done]
+
+
+def test_agents_and_inner_loops_have_lanes(llc: Llc, place: Path) -> None:
+    """Effects of an agent are in the lane of that agent, others in that of the loop that asks for them."""
+    (place / ".loops" / "config.yaml").write_text("agents: {helper: {argv: [cat]}}\n")
+    (place / ".loops" / "inner.yaml").write_text(
+        "name: inner\ninitial: one\nstates:\n  one: {action: 'true', next: done}\n  done: {terminal: true}\n"
+    )
+    text = (
+        "name: outer\ninitial: build\nstates:\n  build: {action: 'true', next: inside}\n"
+        "  inside: {loop: inner, on_success: mend, on_failure: failed}\n"
+        "  mend: {action_type: prompt, action: Fix it., agent: helper, next: judge}\n"
+        "  judge: {action_type: prompt, action: Look., next: done}\n"
+        "  done: {terminal: true}\n  failed: {terminal: true, status: failure}\n"
+    )
+    (place / ".loops" / "outer.yaml").write_text(text)
+    usage = "usage: {usd: 0.5, tokens: 1200}, duration_ms: 250"
+    rules = f"rules:\n- {{kind: shell, output: ok}}\n- {{kind: agent, output: ok, {usage}}}\n"
+    (place / "world.yaml").write_text(rules)
+    result = llc("run", "outer", "--script", "world.yaml", "--quiet")
+    assert result.returncode == 0, result.stderr
+    data = data_of("outer")
+    assert lanes_of(data) == [
+        ("program", "shell"),
+        ("inner", "shell"),
+        ("agent helper", "agent"),
+        ("agent", "agent"),
+    ]
+    units = ("usd", "tokens", "calls", "seconds")
+    used = [[step[unit] for unit in units] for step in data["steps"] if any(unit in step for unit in units)]
+    assert used == [[0.5, 1200, 1, 0.25]] * 2
+
+
+def test_a_strand_stays_in_its_lane(llc: Llc, place: Path) -> None:
+    """Of calls side by side each has a lane, also while the run is read line by line."""
+    calls = CALLS.replace("(list 1 5)", "(list 1 5 9)")
+    whole = data_of(run(llc, place, calls, suffix="sexp"))
+    assert whole["lanes"] == ["program", "strand 2", "strand 3"]
+    lanes: dict[str, set[int]] = {}
+    for step in whole["steps"][:-1]:
+        lanes.setdefault(str(step["items"]), set()).add(step.get("lane", 0))
+    assert sorted(lanes) == ["[0]", "[1]", "[2]"]
+    assert sorted(map(len, lanes.values())) == [1, 1, 1]
+    assert set.union(*lanes.values()) == {0, 1, 2}
+    files = find_run("steps")
+    lines = Path(files.journal).read_bytes().splitlines(keepends=True)
+    Path(files.journal).write_bytes(lines[0])
+    steps: list[Any] = []
+    with RunModel(files) as model:
+        for line in [b"", *lines[1:]]:
+            with open(files.journal, "ab") as file:
+                file.write(line)
+            update = model.update()
+            steps[update["from"] :] = update["steps"]
+    assert lanes_of({"steps": steps, "lanes": update["lanes"]}) == lanes_of(whole)
+
+
 def test_steps_have_output_verdict_and_route(llc: Llc, place: Path) -> None:
     """What an effect gave and what followed is on its step."""
     data = data_of(run(llc, place, STEPS))
@@ -239,6 +301,10 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
             "running",
             "wait is running in `second` after 1 effect in 1 iteration.",
         )
+        # The axis ends now, and so does the bar of what is not finished.
+        end = data["axis"][-1][1]
+        assert end > data["pending"][0]["start"]
+        wait_for(lambda: data_of("wait")["axis"][-1][1] > end)
         assert [(step["kind"], step["state"]) for step in data["pending"]] == [("shell", "second")]
         assert data["steps"][-1]["state"] == "second"
         assert len(apply(data, 1)) == 1
@@ -252,6 +318,30 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
     data = data_of("wait")
     assert data["run"]["resumed"] == 1
     assert [mark["kind"] for mark in data["run"]["marks"]] == ["resumed", "end"]
+
+
+def test_time_that_passes_is_an_update(llc: Llc, place: Path) -> None:
+    """Without an event only the header and the axis are sent, not steps that are as before."""
+    (place / ".loops" / "wait.yaml").write_text(
+        "name: wait\ninitial: first\nstates:\n  first: {action: 'true', next: second}\n"
+        "  second: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "wait", "-q"])
+    try:
+        wait_for((place / "here").exists)
+        with RunModel(find_run("wait")) as model:
+            begun = model.update()["axis"][-1][1]
+
+            def is_only_later() -> bool:
+                update = model.update()
+                is_later = update["axis"][-1][1] > begun and update["pending"] != []
+                return is_later and update["steps"] == [] and update["from"] == 2
+
+            wait_for(is_only_later)
+    finally:
+        (place / "go").touch()
+        assert process.wait(120) == 0
 
 
 def test_updates_follow_a_run_to_its_end(llc: Llc, place: Path) -> None:

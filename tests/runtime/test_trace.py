@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from terminals import plain
 
+from llc.runtime.journal.reader import EventFile
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.runtime.recordings import find
@@ -284,3 +285,16 @@ def test_a_page_longer_than_the_screen_is_scrolled(screen: Screen) -> None:
     screen.press("\x1b[6~", "point 0 of 5")
     screen.child.setwinsize(60, 100)
     screen.expect("in main")
+
+
+def test_positions_are_found_without_reading_events(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which event asked for an effect is known from the one time that the journal was read."""
+    run()
+    files = find.find_run("fix")
+    recording, image = files.recording(), files.load_image()
+    read: list[int] = []
+    monkeypatch.setattr(EventFile, "at", lambda file, offset: read.append(offset))
+    timeline = Timeline(recording, image)
+    assert timeline.find_place("4") == 3
+    assert timeline.find_place(str(timeline.count)) is None
+    assert read == []

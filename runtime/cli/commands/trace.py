@@ -42,7 +42,7 @@ def trace(
                 raise UserError(
                     "no-such-point",
                     f"there is no effect, iteration or state `{at}` in {recording.name}",
-                    f"it has {len(timeline.asked_at)} effects; `i3` is the third iteration",
+                    f"it has {len(recording.asked_at)} effects; `i3` is the third iteration",
                 )
         is_live = Screen(sys.stdout).is_live and sys.stdin is not None and sys.stdin.isatty()
         if json or number is not None or not is_live:

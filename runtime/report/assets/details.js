@@ -25,9 +25,9 @@ async function headerOf(run, go, title) {
     make("p", { class: "sentence" }, about.sentence),
     facts([
       ["run", about.id], ["started", localTime(about.started)], ["ended", localTime(about.ended)],
-      ["active", about.active], ["elapsed", about.elapsed], ["iterations", about.iterations], ["effects", about.effects],
+      ["active", about.active], ["waiting", about.waiting], ["elapsed", about.elapsed], ["iterations", about.iterations], ["effects", about.effects],
       ["used", about.used_text],
-      ["budget", about.budget ? Object.entries(about.budget).map(([unit, most]) => `${most} ${unit}`).join(", ") : ""],
+      ["budget", Object.entries(about.budget).map(([unit, most]) => `${most.toLocaleString("en")} ${unit === "usd" ? "USD" : unit}`).join(", ")],
       ["first failure", about.first_failure === null ? "" : jump(about.first_failure, `step ${about.first_failure}`)],
       ["failed effects", about.failures], ["resumed", about.resumed ? `${about.resumed}×` : ""],
       ["fork of", about.forked_from ? `${about.forked_from.run} at ${about.forked_from.at}` : ""],
@@ -116,6 +116,7 @@ async function detailsOf(run, position, query, go, copy, offers) {
   if (step.verdict) heading.append(" ", make("span", { class: "badge " + (step.tone || "") }, step.verdict));
   if (step.route) heading.append(" ", make("span", { class: "route" }, "→ " + step.route));
   parts.push(heading);
+  const used = usedBefore(run, position);
   const commands = step.seq ? [`llc trace ${run.about.id} --at ${step.seq}`, `llc fork ${run.about.id} --at ${step.seq}`] : [];
   parts.push(facts([
     ["effect", step.seq], ["iteration", step.iteration],
@@ -125,6 +126,7 @@ async function detailsOf(run, position, query, go, copy, offers) {
     ["cost", step.usd ? step.usd.toFixed(4) + " USD" : ""], ["tokens", step.tokens ? step.tokens.toLocaleString("en") : ""],
     ["session", step.session], ["model", step.model], ["tools", step.tools],
     ["item", step.items ? step.items.join(", ") : ""],
+    ["used before", usedUnits(run).map(([unit]) => usedText(run, unit, used[unit])).join(", ")],
   ]));
   if (step.subject) {
     const whole = args && typeof args.command === "string" ? args.command : args && typeof args.question === "string" ? args.question : step.subject;

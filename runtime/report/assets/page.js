@@ -4,6 +4,16 @@
 const ROW_HEIGHT = 30;
 const byId = (id) => document.getElementById(id);
 
+// Replace what an element contains; what was unfolded in it stays so, and the focus stays on the same summary or button.
+function keepOpen(holder, replace) {
+  const nameOf = (element) => element.textContent;
+  const open = new Set([...holder.querySelectorAll("details[open] > summary")].map(nameOf));
+  const focus = holder.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+  replace();
+  for (const summary of holder.querySelectorAll("summary")) summary.parentElement.open = open.has(nameOf(summary));
+  if (focus !== null) [...holder.querySelectorAll("summary, button")].find((element) => nameOf(element) === focus)?.focus();
+}
+
 class Page {
   // rows: of each row of the list the position in each run, or null.
   constructor(runs, rows) {
@@ -30,16 +40,19 @@ class Page {
     this.figures();
   }
 
-  // A run that continues: apply what is new of it. A cursor at the end stays there.
+  // A run that continues: apply what is new of it. A cursor at the end stays there; what is shown of a step that is as
+  // before stays as it is.
   async update(update) {
     const run = this.runs[0];
     const is_last = this.row === this.rows.length - 1;
     run.apply(update);
-    this.rows = run.steps.map((step, position) => [position]);
+    for (let row = this.rows.length; row < run.steps.length; row += 1) this.rows.push([row]);
+    this.rows.length = run.steps.length;
     this.size();
     this.timeline.layOut();
     await this.head();
-    this.go(is_last ? this.rows.length - 1 : this.row);
+    if (is_last ? update.steps.length : update.from <= this.row + 1) this.go(is_last ? this.rows.length - 1 : this.row);
+    else this.place();
   }
 
   size() {
@@ -54,9 +67,9 @@ class Page {
     const titles = this.runs.length > 1 ? ["A", "B"] : [""];
     const headers = await Promise.all(this.runs.map((run, number) =>
       headerOf(run, (position) => this.go(this.rowOf(position, number)), titles[number] && `${titles[number]}: ${run.about.id}`)));
-    byId("header").replaceChildren(...headers);
+    keepOpen(byId("header"), () => byId("header").replaceChildren(...headers));
     byId("legend").replaceChildren(...legendOf(this.runs[0]));
-    byId("states").replaceChildren(statesOf(this.runs[0]), bytecodeOf(this.runs[0]));
+    keepOpen(byId("states"), () => byId("states").replaceChildren(statesOf(this.runs[0]), bytecodeOf(this.runs[0])));
   }
 
   async start() {
@@ -108,14 +121,11 @@ class Page {
   async show() {
     const row = this.row;
     const turn = ++this.turn;
-    byId("slider").value = String(row);
-    byId("slider").setAttribute("aria-valuetext", `step ${row}`);
-    byId("position").textContent = `${row.toLocaleString("en")} of ${(this.rows.length - 1).toLocaleString("en")}`;
     const top = row * ROW_HEIGHT;
     if (top < this.list.scrollTop || top + ROW_HEIGHT > this.list.scrollTop + this.list.clientHeight) {
       this.list.scrollTop = Math.max(0, top - this.list.clientHeight / 2);
     }
-    this.fillList();
+    this.place();
     const position = this.rows[row][0];
     if (position !== null) this.timeline.draw(position);
     this.mark();
@@ -131,6 +141,14 @@ class Page {
       ...(this.rows[row][3] ? [textBlock(this.rows[row][3], this.query, "diff")] : []),
       make("div", { class: "columns" + (shown.length > 1 ? " two" : "") }, ...shown));
     document.documentElement.dataset.shown = String(row);
+  }
+
+  // Where the cursor is among all steps.
+  place() {
+    byId("slider").value = String(this.row);
+    byId("slider").setAttribute("aria-valuetext", `step ${this.row}`);
+    byId("position").textContent = `${this.row.toLocaleString("en")} of ${(this.rows.length - 1).toLocaleString("en")}`;
+    this.fillList();
   }
 
   // --- list -------------------------------------------------------------------------------------

@@ -1,9 +1,14 @@
 "use strict";
-// The timeline: a row for states and one for each effect at the same time, on the axis that the model gives. A run
-// that took no time, such as a scripted one, has the numbers of its steps as the axis.
+// The timeline: a row for states and one for each lane of the model, on the axis that the model gives. A run that took
+// no time, such as a scripted one, has the numbers of its steps as the axis.
 
 const ROW = 18;
 const MOST_ROWS = 10;
+const BUDGET = 40;  // height of the lines of what was used
+const WIDEST_NAME = 120;
+const FONT = "11px system-ui, sans-serif";
+// Of each unit of a budget how its line is drawn.
+const DASHES = { usd: [], tokens: [5, 3], calls: [1, 3], seconds: [8, 3, 1, 3] };
 const COLORS = { shell: "--shell", agent: "--agent", slash: "--agent", ask: "--ask", sleep: "--wait", clock: "--wait",
   evaluate: "--model", task: "--model", model: "--model", tool: "--tool" };
 
@@ -13,8 +18,32 @@ function legendOf(run) {
   for (const { kind } of run.steps) if (kind) (kinds[(COLORS[kind] || "--tool").slice(2)] ||= new Set()).add(kind);
   const found = Object.entries(kinds).map(([color, names]) => make("span", { class: "swatch " + color }, [...names].join(", ")));
   if (run.steps.some((step) => step.failed)) found.push(make("span", { class: "swatch failed" }, "failed"));
-  if (run.steps.some((step) => step.usd)) found.push(make("span", {}, "line: money spent"));
+  const lines = { usd: "line", tokens: "dashed line", calls: "dotted line", seconds: "broken line" };
+  for (const [unit, used] of usedUnits(run)) found.push(make("span", {}, `${lines[unit]}: ${usedText(run, unit, used)}`));
   return found;
+}
+
+// What was used before a position, by the units of a budget.
+function usedBefore(run, position) {
+  const used = Object.fromEntries(Object.keys(DASHES).map((unit) => [unit, 0]));
+  for (let at = 0; at < Math.min(position, run.steps.length); at += 1) for (const unit in used) used[unit] += run.steps[at][unit] || 0;
+  return used;
+}
+
+// The units that are shown, each with what was used of it: money and tokens, and others that have a limit.
+function usedUnits(run) {
+  return Object.entries(usedBefore(run, Infinity)).filter(([unit, used]) => used && (unit === "usd" || unit === "tokens" || limitOf(run, unit)));
+}
+
+function limitOf(run, unit) {
+  const most = (run.about.budget || {})[unit];
+  return typeof most === "number" && most > 0 ? most : 0;
+}
+
+function usedText(run, unit, used) {
+  const most = limitOf(run, unit);
+  const shown = unit === "usd" ? used.toFixed(4) : unit === "seconds" ? used.toFixed(1) : used.toLocaleString("en");
+  return `${shown} ${most ? `of ${most.toLocaleString("en")} ` : ""}${unit === "usd" ? "USD" : unit}`;
 }
 
 function spanText(ms) {
@@ -48,7 +77,7 @@ class Timeline {
     this.layOut();
   }
 
-  offset(event) { return Math.max(0, Math.min(this.width, event.offsetX)); }
+  offset(event) { return Math.max(0, Math.min(this.width, event.offsetX - this.gutter)); }
 
   // Whether no step took any time.
   get isEven() {
@@ -73,14 +102,24 @@ class Timeline {
   }
 
   layOut() {
-    this.width = this.canvas.parentElement.clientWidth;
-    if (!this.width) return;  // on paper there is no timeline
+    const whole = this.canvas.parentElement.clientWidth;
+    this.width = 0;
+    if (!whole) return;  // on paper there is no timeline
+    const { lanes } = this.run.head;
+    const names = ["states", ...lanes.slice(0, MOST_ROWS)].map(safe);
+    if (lanes.length > MOST_ROWS) names[MOST_ROWS] = `${lanes.length - MOST_ROWS + 1} more`;
+    this.rows = names.length;
+    this.units = usedUnits(this.run);
+    const measure = this.canvas.getContext("2d");
+    measure.font = FONT;
+    this.gutter = Math.ceil(Math.min(WIDEST_NAME, whole / 4, Math.max(...names.map((name) => measure.measureText(name).width)) + 8));
+    this.width = whole - this.gutter;
     this.axis = this.pieces();
     this.total = this.axis.reduce((sum, piece) => sum + piece[2], 0) || 1;
-    const lanes = Math.min(MOST_ROWS, 1 + this.run.steps.reduce((most, step) => Math.max(most, step.lane || 0), 0));
-    this.height = (lanes + 1) * ROW + 22;
+    this.bottom = this.rows * ROW + (this.units.length ? BUDGET : 0) + 2;
+    this.height = this.bottom + 20;
     const scale = window.devicePixelRatio || 1;
-    this.canvas.width = this.width * scale;
+    this.canvas.width = whole * scale;
     this.canvas.height = this.height * scale;
     this.canvas.style.height = this.height + "px";
     this.base = document.createElement("canvas");
@@ -88,6 +127,8 @@ class Timeline {
     this.base.height = this.canvas.height;
     const pen = this.base.getContext("2d");
     pen.scale(scale, scale);
+    this.paintNames(pen, names);
+    pen.translate(this.gutter, 0);
     this.paint(pen);
     this.draw();
   }
@@ -156,12 +197,25 @@ class Timeline {
     this.select(from, Math.max(...ends, from + 1));
   }
 
+  paintNames(pen, names) {
+    pen.font = FONT;
+    pen.textBaseline = "middle";
+    pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--soft");
+    pen.save();
+    pen.beginPath();
+    pen.rect(0, 0, this.gutter - 4, this.height);
+    pen.clip();
+    names.forEach((name, row) => pen.fillText(name, 0, (row + 0.5) * ROW));
+    if (this.units.length) pen.fillText("used", 0, this.bottom - BUDGET / 2);
+    pen.restore();
+  }
+
   paint(pen) {
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim() || "#888";
     const known = {};
     const inkOf = (name) => known[name] || (known[name] = color(name));
-    pen.font = "11px system-ui, sans-serif";
+    pen.font = FONT;
     pen.textBaseline = "middle";
     let at = 0;
     let free = 0;
@@ -169,7 +223,7 @@ class Timeline {
       const width = (drawn / this.total) * this.width;
       if (label) {
         pen.fillStyle = inkOf("--idle");
-        pen.fillRect(at, 0, Math.max(width, 2), this.height - 20);
+        pen.fillRect(at, 0, Math.max(width, 2), this.bottom);
         pen.fillStyle = inkOf("--soft");
         const text = "⋯ " + label;
         const wide = pen.measureText(text).width;
@@ -224,36 +278,41 @@ class Timeline {
         pen.fillRect(x, y + ROW - 6, width, 3);
       }
     }
-    this.paintCost(pen, inkOf("--ink"), inkOf("--soft"));
+    this.paintUsed(pen, inkOf("--ink"), inkOf("--line"));
     for (const mark of this.run.about.marks || []) {
       if (mark.at === null) continue;
       pen.fillStyle = inkOf(mark.kind === "end" ? "--ink" : "--bad");
-      pen.fillRect(Math.min(this.x(this.isEven ? mark.step : mark.at), this.width - 2), 0, 2, this.height - 20);
+      pen.fillRect(Math.min(this.x(this.isEven ? mark.step : mark.at), this.width - 2), 0, 2, this.bottom);
     }
   }
 
-  // What was spent until each moment, as a line over the effects, and its sum.
-  paintCost(pen, ink, soft) {
-    const total = this.run.steps.reduce((sum, step) => sum + (step.usd || 0), 0);
-    if (!total) return;
-    const [bottom, height] = [this.height - 22, this.height - 22 - ROW];
-    let spent = 0;
+  // What was used until each moment of the units of a budget: as part of the limit, else of all that was used.
+  paintUsed(pen, ink, line) {
+    if (!this.units.length) return;
+    const [low, height] = [this.bottom - 4, BUDGET - 8];
+    pen.fillStyle = line;
+    pen.fillRect(0, low - height - 1, this.width, 1);
+    pen.fillRect(0, low + 1, this.width, 1);
     pen.strokeStyle = ink;
     pen.lineWidth = 1.2;
-    pen.beginPath();
-    pen.moveTo(0, bottom);
-    this.run.steps.forEach((step, number) => {
-      if (!step.usd) return;
-      const x = this.x(this.end(step, number));
-      pen.lineTo(x, bottom - (spent / total) * height);
-      spent += step.usd;
-      pen.lineTo(x, bottom - (spent / total) * height);
-    });
-    pen.lineTo(this.width, bottom - (spent / total) * height);
-    pen.stroke();
-    pen.fillStyle = soft;
-    const text = `${total.toFixed(4)} USD`;
-    pen.fillText(text, this.width - pen.measureText(text).width, this.height - 9);
+    for (const [unit, total] of this.units) {
+      const most = limitOf(this.run, unit) || total;
+      const y = (used) => low - Math.min(1, used / most) * height;
+      let used = 0;
+      pen.setLineDash(DASHES[unit]);
+      pen.beginPath();
+      pen.moveTo(this.x(0), y(0));
+      this.run.steps.forEach((step, number) => {
+        if (!step[unit]) return;
+        const x = this.x(this.end(step, number));
+        pen.lineTo(x, y(used));
+        used += step[unit];
+        pen.lineTo(x, y(used));
+      });
+      pen.lineTo(this.width, y(used));
+      pen.stroke();
+    }
+    pen.setLineDash([]);
   }
 
   // The painted timeline with the cursor, and the range that is being chosen.
@@ -266,14 +325,15 @@ class Timeline {
     pen.drawImage(this.base, 0, 0);
     const scale = window.devicePixelRatio || 1;
     pen.scale(scale, scale);
+    pen.translate(this.gutter, 0);
     const step = this.run.steps[this.position];
     const style = getComputedStyle(document.documentElement);
     pen.fillStyle = style.getPropertyValue("--focus");
     const moment = !step || step.start === undefined ? this.axis.length ? this.axis[this.axis.length - 1][1] : 0 : this.begin(step, this.position);
-    pen.fillRect(Math.max(0, Math.min(this.x(moment) - 1, this.width - 2)), 0, 2, this.height - 18);
+    pen.fillRect(Math.max(0, Math.min(this.x(moment) - 1, this.width - 2)), 0, 2, this.bottom + 2);
     if (this.drag) {
       pen.globalAlpha = 0.25;
-      pen.fillRect(Math.min(this.drag.from, this.drag.to), 0, Math.abs(this.drag.from - this.drag.to), this.height - 18);
+      pen.fillRect(Math.min(this.drag.from, this.drag.to), 0, Math.abs(this.drag.from - this.drag.to), this.bottom + 2);
       pen.globalAlpha = 1;
     }
   }
