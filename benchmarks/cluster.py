@@ -273,7 +273,9 @@ def _many(found: Section, place: Place, sizes: Sizes, url: str) -> None:
 
 _NAMES = "project, program, path, managed, status, epoch, segment, due, parked, parked_at, machine"
 _COPY = """
-with ids as (select 'copy-' || n as id from generate_series(1, {count}) as n),
+with ids as (
+  select 'sleeper-20260101-' || lpad((n / 65536)::text, 6, '0') || lpad(to_hex(n % 65536), 5, '-0000') as id
+  from generate_series(1, {count}) as n),
 r as (insert into runs (id, {names}) select ids.id, {names} from runs, ids where runs.id = '{run}'),
 j as (insert into journal select ids.id, position, size, lines, epoch, data from journal, ids
   where run = '{run}'),

@@ -181,11 +181,11 @@ def until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
 
 def cluster_database(url: str) -> str:
     """The URL of a new database with the tables of a cluster."""
-    from llc.runtime.database import schema
+    from llc.runtime.database import installation
     from llc.runtime.database.connection import Address
 
     made = new_database(url)
-    schema.initialise(Address.of(made))
+    installation.initialise(Address.of(made))
     return made
 
 

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 VARIABLE = "LLC_DB"
 NONE, CLUSTER = "none", "cluster"
-# They read the runs of a database in a folder that takes the place of the project (`database.views`).
-# The value tells which runs they list without a target: ended ones, others, or both.
+# They read the runs of a database in a folder that takes the place of the project (`database.views`). Without
+# a target they have ended runs, others, or both (None); then how many at most, and what of them.
 _VIEWS = {
-    **dict.fromkeys(("status", "list", "answer"), False),
-    "history": True,
-    **dict.fromkeys(
-        ("logs", "profile", "attach", "trace", "replay", "record", "report", "graph", "ui", "fork", "diff")
-    ),
+    "status": (False, 20, "record"),
+    "list": (False, 500, "ends"),
+    "answer": (False, 500, "record"),
+    "history": (True, 500, "record"),
+    "ui": (None, 500, "record"),
+    **dict.fromkeys(("attach", "profile", "graph", "diff"), (None, 1, "record")),
+    **dict.fromkeys(("logs", "trace", "replay", "record", "report", "fork"), (None, 1, "outputs")),
 }
 # Folders of `.loops` that commands write to.
 _WRITTEN = {"record": ("tests",)}
@@ -79,7 +81,8 @@ def enter(verb: verbs.Verb, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]
     given = project_folder.leave([*verb.arguments, *verb.options], given)
     named = [given[name] for name in ("target", "run", "other") if isinstance(given.get(name), str)]
     chosen = named[1:] if verb.name == "graph" and len(named) > 1 else named
-    is_ended = None if chosen else _VIEWS[verb.name]
     more = _WRITTEN.get(verb.name, ()), verb.name == "diff"
-    view = verbs.load("database.views:enter", 2)(url, chosen, is_ended, *more)
+    view = verbs.load("database.views:enter", 2)(url, chosen, *_VIEWS[verb.name], *more)
+    if view.is_cut and not chosen:
+        output.note(f"these are the latest {_VIEWS[verb.name][1]}; for others name a run or a loop")
     return view, given

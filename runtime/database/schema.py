@@ -1,13 +1,11 @@
 """Schema of the database: its tables in numbered migrations, and the check that a connection fits.
 
-Migrations are only appended; a number is never reused. One transaction applies all that are missing, under
-a lock, so that several machines may migrate at once.
+Migrations are only appended; a number is never reused. `installation` applies them.
 """
 
 from __future__ import annotations
 
 from ..host.errors import Failure, UserError
-from . import segments
 from .connection import Address, Connection, connected
 
 # Oldest PostgreSQL that is supported, as `server_version_num` counts.
@@ -130,56 +128,29 @@ _ACCOUNTS = """
 alter table runs add column accounts text[] not null default '{}';
 create index runs_of_accounts on runs (id) where status = 'waiting' and accounts <> '{}';
 """
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS, _ACCOUNTS)
+# The latest runs of each status, for lists.
+_LISTS = """
+drop index runs_unfinished;
+create index runs_of_status on runs (project, status, created);
+"""
+MIGRATIONS = (
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS, _ACCOUNTS),
+    *(_LISTS,),
+)
 FORMAT = len(MIGRATIONS)
-# Key of the advisory lock under which migrations are applied.
-_LOCK = 0x6C6C63
 # How often two connections are asked for their server processes, to recognise a pooler.
 _PROBES = 10
 
 
-def initialise(address: Address) -> int:
-    """Create the schema and its tables, or bring them up to date; the number of applied migrations.
-
-    Raises UserError.
-    """
-    with connected(address) as connection:
-        _check_server(connection)
-        with connection.transaction():
-            connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
-            if not _has_schema(connection, address):
-                connection.execute(f"create schema {address.schema}")
-            connection.execute("create table if not exists version (format integer not null)")
-            row = connection.execute("select max(format) from version").fetchone()
-            found = row[0] or 0
-            if found > FORMAT:
-                raise _newer(address, found)
-            for migration in MIGRATIONS[found:]:
-                connection.execute(migration)
-            if found < FORMAT:
-                connection.execute("delete from version")
-                connection.execute("insert into version values (%s)", [FORMAT])
-    segments.install(address)
-    return FORMAT - found
-
-
-def migrate(address: Address) -> int:
-    """Bring existing tables up to date; the number of applied migrations. Raises UserError."""
-    with connected(address) as connection:
-        if _format(connection, address) is None:
-            raise _missing(address)
-    return initialise(address)
-
-
 def check(connection: Connection, address: Address) -> None:
     """That this llc can work with the server and the tables. Raises UserError."""
-    _check_server(connection)
+    check_server(connection)
     _check_pooler(connection, address)
-    found = _format(connection, address)
+    found = format_of(connection, address)
     if found is None:
-        raise _missing(address)
+        raise missing_tables(address)
     if found > FORMAT:
-        raise _newer(address, found)
+        raise newer_tables(address, found)
     if found < FORMAT:
         raise Failure(
             "database-schema",
@@ -188,7 +159,7 @@ def check(connection: Connection, address: Address) -> None:
         )
 
 
-def _format(connection: Connection, address: Address) -> int | None:
+def format_of(connection: Connection, address: Address) -> int | None:
     """The format of the tables; None where there are none."""
     where = "select to_regclass(%s)"
     if connection.execute(where, [f"{address.schema}.version"]).fetchone()[0] is None:
@@ -197,12 +168,7 @@ def _format(connection: Connection, address: Address) -> int | None:
     return int(row[0]) if row[0] is not None else None
 
 
-def _has_schema(connection: Connection, address: Address) -> bool:
-    found = connection.execute("select 1 from pg_namespace where nspname = %s", [address.schema])
-    return found.fetchone() is not None
-
-
-def _check_server(connection: Connection) -> None:
+def check_server(connection: Connection) -> None:
     number = connection.info.server_version
     if number < OLDEST_SERVER:
         raise Failure(
@@ -237,12 +203,12 @@ def _processes(connection: Connection) -> set[int]:
     return {int(connection.execute("select pg_backend_pid()", prepare=False).fetchone()[0])}
 
 
-def _missing(address: Address) -> UserError:
+def missing_tables(address: Address) -> UserError:
     what = f"{address} has no tables of llc in the schema `{address.schema}`"
     return Failure("database-schema", what, "llc db init")
 
 
-def _newer(address: Address, found: int) -> UserError:
+def newer_tables(address: Address, found: int) -> UserError:
     return Failure(
         "database-schema",
         f"the schema `{address.schema}` of {address} has format {found}, this llc knows {FORMAT}",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os.path
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...ir.effects import EFFECTS
@@ -58,13 +58,29 @@ _SHORTEN = """
 update journal set data = substr(data, 1, (%(at)s - position)::int), size = %(at)s - position
 where run = %(run)s and position < %(at)s and position + size > %(at)s
 """
-_TAIL = "select position, data from journal where run = %s and position >= %s order by position"
+# What is fetched of a run: all, all but long texts, or only what a line in a list needs.
+ALL, RECORD, ENDS = "outputs", "record", "ends"
+# What was appended to journals, or what each begins and ends with.
+_TAILS = """
+select known.run, position, data from unnest(%(runs)s::text[], %(sizes)s::bigint[]) as known (run, ends)
+join journal on journal.run = known.run and position >= ends order by known.run, position
+"""
+_ENDS = """
+select known.run, position, data from unnest(%(runs)s::text[]) as known (run)
+join journal on journal.run = known.run
+  and position in (0, (select max(position) from journal where run = known.run))
+order by known.run, position
+"""
 _DOCUMENTS = """
-select name, data from documents
-where run = %s and (%s or name not like 'outputs/%%') and not name = any(%s::text[])
+select run, name, data from documents
+where run = any(%(runs)s) and (%(parts)s = 'outputs' or name not like 'outputs/%%')
+  and (%(parts)s <> 'ends' or name like '%%.state.json')
+  and (run, name) not in (select * from unnest(%(of)s::text[], %(names)s::text[]))
   and name not like 'outputs/%%.txt'
   and name not like 'workspace/%%' and name not like 'kept-trees/%%'
 """
+# Runs that are fetched in one statement: their journals are in memory at once.
+_TOGETHER = 25
 
 
 class Fenced(JournalError):
@@ -212,32 +228,10 @@ class DatabaseRun(RunFolder):
         files.makedirs(path, mode=0o700, exist_ok=True)
         return cls(cache, path, session)
 
-    def refresh(self, with_outputs: bool = False, but: list[str] | None = None) -> None:
-        """Bring the cache up to date. Raises Lost and JournalError.
-
-        but: the documents that are not wanted; gets the names of those that were fetched.
-        """
-        but = but if but is not None else []
-        size = files.getsize(self.journal) if files.exists(self.journal) else 0
-        rows, documents = self.session.do(
-            lambda connection: (
-                connection.execute(_TAIL, [self.id, size], binary=True).fetchall(),
-                connection.execute(_DOCUMENTS, [self.id, with_outputs, but], binary=True).fetchall(),
-            )
-        )
-        for name, data in documents:
-            if not all(map(is_name, name.split("/", 1))):
-                continue  # written by another program
-            write_file(self.place(name), data, durable=False, mode=0o600)
-            but.append(name)
-        at = size
-        for position, data in rows:
-            if position != at:
-                raise JournalError(f"the journal of {self.id} in the database has a gap at {at}")
-            at += len(data)
-        if rows or not size:
-            with files.open(self.journal, "ab") as file:
-                file.write(b"".join(data for _, data in rows))
+    def refresh(self) -> None:
+        """Bring the cache up to date, without long texts. Raises Lost and JournalError."""
+        if self.id not in refresh(self.session, [self], {}):
+            raise JournalError(f"the journal of {self.id} in the database has a gap")
 
     # --- the database ---------------------------------------------------------------------------
 
@@ -380,6 +374,51 @@ class DatabaseRun(RunFolder):
         """Remove the cache."""
         with contextlib.suppress(OSError):
             files.rmtree(self.path, ignore_errors=True)
+
+
+def refresh(
+    session: Session, runs: Sequence[DatabaseRun], documents: dict[str, list[str]], parts: str = RECORD
+) -> set[str]:
+    """Bring the caches of runs up to date; the ids of those whose journal has no gap. Raises Lost.
+
+    documents: the names of those that a run has already, by id; gets the names of those that are fetched.
+    """
+    whole = set[str]()
+    for at in range(0, len(runs), _TOGETHER):
+        whole |= _refresh(session, {run.id: run for run in runs[at : at + _TOGETHER]}, documents, parts)
+    return whole
+
+
+def _refresh(
+    session: Session, runs: dict[str, DatabaseRun], documents: dict[str, list[str]], parts: str
+) -> set[str]:
+    ends = {
+        name: files.getsize(run.journal) if files.exists(run.journal) else 0 for name, run in runs.items()
+    }
+    known = [(run, name) for run in runs for name in documents.get(run, ())]
+    values = {"runs": list(runs), "sizes": list(ends.values()), "parts": parts}
+    values |= {"of": [run for run, _ in known], "names": [name for _, name in known]}
+    rows, found = session.do(
+        lambda connection: [
+            connection.execute(words, values, binary=True).fetchall()
+            for words in (_ENDS if parts == ENDS else _TAILS, _DOCUMENTS)
+        ]
+    )
+    for run_id, name, data in found:
+        if all(map(is_name, name.split("/", 1))):  # else written by another program
+            write_file(runs[run_id].place(name), data, durable=False, mode=0o600)
+            documents.setdefault(run_id, []).append(name)
+    texts: dict[str, list[bytes]] = {name: [] for name, end in ends.items() if not end}
+    damaged = set[str]()
+    for run_id, position, data in rows:
+        if parts != ENDS and position != ends[run_id]:
+            damaged.add(run_id)
+        ends[run_id] += len(data)
+        texts.setdefault(run_id, []).append(data)
+    for run_id in texts.keys() - damaged:
+        with files.open(runs[run_id].journal, "ab") as file:
+            file.write(b"".join(texts[run_id]))
+    return runs.keys() - damaged
 
 
 def is_name(text: str) -> bool:

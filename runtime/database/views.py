@@ -15,55 +15,69 @@ from typing import Any
 from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
 from ..host.paths import HISTORY, LOOPS, RUNNING, SOURCE_SUFFIXES, make_private
-from ..journal.journal import JournalError, write_file
+from ..journal.journal import Blobs, write_file
 from ..runs.lookup import find_run_folder
 from . import live, schema
 from .connection import Address, Connection, Session
-from .stored_run import ANSWERS, TREES, DatabaseRun, is_name
+from .stored_run import ALL, ANSWERS, ENDS, TREES, DatabaseRun, is_name, refresh
 
-# Seconds between two updates, and how many runs are shown at most.
+# Seconds between two updates.
 EVERY_S = 0.25
-_MOST = 500
+_UNFINISHED, _ENDED = ["running", "queued", "waiting", "stopped"], ["ended"]
 _ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on conflict do nothing"
-_RUNS = """
+_ROW = """
 select id, status, owner, program, path, least(greatest(created, '1970-01-01'), '9999-01-01'),
   case when status <> 'queued' then null
     when not exists (select 1 from workers where state = 'live' and labels @> runs.labels
         and machine = coalesce(runs.machine, machine))
-      then 'a worker' || case when labels = '{}' then ''
+      then 'a worker' || case when cardinality(labels) = 0 then ''
           else ' with the labels ' || array_to_string(labels, ', ') end
         || coalesce(' in ' || machine || ', where its files are', '')
-    when refused <> '{}' then 'another worker, as one lacks something: ' || outcome end
-from runs
-where (%(project)s::text is null or project = %(project)s)
-  and (%(targets)s::text[] = '{}' or id = any(%(targets)s) or program = any(%(targets)s)
-    or path = any(%(paths)s))
-  and (%(ended)s::boolean is null or (status = 'ended') = %(ended)s)
-order by (status = 'ended'), created desc limit %(most)s
+    when cardinality(refused) > 0 then 'another worker, as one lacks something: ' || outcome end, changed
+from {table} runs
 """
+_BY_ID = _ROW.format(table="runs") + "where id = any(%(ids)s) {of_project}"
+# For each status the latest runs, by the index `runs_of_status`.
+_LATEST = _ROW.format(
+    table="""(
+  select latest.* from unnest(%(statuses)s::text[]) with ordinality as kinds (kind, rank) cross join lateral (
+    select runs.*, rank from runs where status = kind {of_project} {of_target}
+    order by created desc limit %(most)s) as latest
+  order by rank, created desc limit %(most)s)"""
+)
+_OF_PROJECT = "and project = %(project)s"
+_OF_TARGET = "and (program = %(target)s or path = any(%(paths)s))"
+_OUTPUT = "select data from documents where run = %s and name = %s"
 
 
 class View:
     """A temporary project with runs of a database. project: None for all.
 
-    targets: runs and loops; none for all. is_ended: only ended runs, only others, or None for both.
+    targets: runs and loops, by default all. is_ended: without targets only ended runs, only others, or None
+    for both. most: how many for each target, or of each of these two kinds. parts: what it has of them.
     """
 
     def __init__(
-        self, address: Address, project: str | None, targets: Sequence[str], is_ended: bool | None = None
+        self,
+        address: Address,
+        project: str | None,
+        targets: Sequence[str],
+        is_ended: bool | None = None,
+        most: int = 500,
+        parts: str = ALL,
     ) -> None:
         self.root = _make_folder()
-        paths = [f"{LOOPS}/{target}{suffix}" for target in targets for suffix in SOURCE_SUFFIXES]
-        self._wanted = {
-            "project": project,
-            "targets": list(targets),
-            "paths": [*paths, *targets],
-            "ended": is_ended,
-            "most": _MOST,
-        }
+        self._project = project
+        self._targets = targets
+        self._kinds = [_UNFINISHED, _ENDED] if is_ended is None else [_ENDED if is_ended else _UNFINISHED]
+        self._most = most
+        self._parts = parts
+        # Whether there are more runs than are shown.
+        self.is_cut = False
         self._session = Session(address, lambda: True)
         self._locks: dict[str, int] = {}
-        self._ended: set[str] = set()
+        # The rows of runs as they were when they were fetched.
+        self._rows: dict[str, Any] = {}
         # The names of the documents that a run has here; a view needs no later checkpoint.
         self._documents: dict[str, list[str]] = {}
         self._stored: set[str] = set()
@@ -74,6 +88,7 @@ class View:
             make_private(os.path.join(self.root, folder))
         self._session.do(lambda connection: schema.check(connection, address))
         self.update()
+        Blobs.elsewhere = self._fetch_output
 
     def follow(self) -> None:
         """Update it in a thread from now on."""
@@ -90,17 +105,19 @@ class View:
         with self._turn:
             if self._is_closed:
                 return
-            rows = self._session.do(self._rows)
-            for row in rows:
-                if row[0] not in self._ended:
-                    with contextlib.suppress(JournalError):  # a damaged record: others are shown
-                        self._fetch(*row)
+            news = [row for row in self._session.do(self._look) if not self._is_shown(row)]
+            runs = [DatabaseRun.cached(self.root, row[0], self._session) for row in news]
+            whole = refresh(self._session, runs, self._documents, self._parts)
+            for row in news:
+                if row[0] in whole:
+                    self._show(*row[:-1])
+                    self._rows[row[0]] = row
             self._session.do(self._store_answers)
             self._show_live()
 
     def _show_live(self) -> None:
         """Have the workers publish what the runs write, and fetch it."""
-        live_runs = list(self._locks) if self._wanted["targets"] else []
+        live_runs = list(self._locks) if self._targets else []
         if not live_runs:
             return
         now = clock.monotonic()
@@ -117,11 +134,38 @@ class View:
             elif files.exists(run.live):
                 files.unlink(run.live)
 
-    def _rows(self, connection: Connection) -> list[Any]:
-        rows = connection.execute(_RUNS, self._wanted).fetchall()
-        return [row for row in rows if is_name(row[0])]
+    def _look(self, connection: Connection) -> list[Any]:
+        """The rows of the runs that are to be shown."""
+        values = {"project": self._project, "most": self._most + 1}
+        of_project = "" if self._project is None else _OF_PROJECT
+        found: dict[str, Any] = {}
 
-    def _fetch(
+        def look(words: str, of_target: str = "", **more: Any) -> int:
+            words = words.format(of_project=of_project, of_target=of_target)
+            rows = connection.execute(words, {**values, **more}).fetchall()
+            self.is_cut |= len(rows) > self._most
+            found.update((row[0], row) for row in rows[: self._most] if is_name(row[0]))
+            return len(rows)
+
+        for target in self._targets:
+            if not look(_BY_ID, ids=[target]):
+                paths = [target, *(f"{LOOPS}/{target}{suffix}" for suffix in SOURCE_SUFFIXES)]
+                look(_LATEST, _OF_TARGET, statuses=_UNFINISHED + _ENDED, target=target, paths=paths)
+        for statuses in self._kinds if not self._targets else ():
+            look(_LATEST, statuses=statuses)
+        # Later runs may have taken the place of one that is followed.
+        left = [run for run, row in self._rows.items() if run not in found and row[1] != "ended"]
+        if left:
+            look(_BY_ID, ids=left)
+        return list(found.values())
+
+    def _is_shown(self, row: Any) -> bool:
+        """Whether the view has this row and all that belongs to it."""
+        known = self._rows.get(row[0])
+        # A run that no process drives does not change without its row.
+        return known is not None and (known[1] == "ended" or (known == row and row[1] != "running"))
+
+    def _show(
         self,
         run_id: str,
         status: str,
@@ -132,9 +176,7 @@ class View:
         lacks: str | None,
     ) -> None:
         run = DatabaseRun.cached(self.root, run_id, self._session)
-        run.refresh(with_outputs=True, but=self._documents.setdefault(run_id, []))
         if status == "ended":
-            self._ended.add(run_id)
             files.rename(run.path, os.path.join(self.root, HISTORY, run_id))
             self._unlock(run_id)
             return
@@ -161,6 +203,19 @@ class View:
         if handle is not None:
             files.close(handle)
 
+    def _fetch_output(self, path: str) -> bool:
+        """Fetch a long text of a run here that is being read; False if the database has none."""
+        folder, name = os.path.split(path)
+        place = os.path.dirname(folder)
+        with self._turn:
+            values = [os.path.basename(place), f"{os.path.basename(folder)}/{name}"]
+            row = self._session.do(
+                lambda connection: connection.execute(_OUTPUT, values, binary=True).fetchone()
+            )
+        if row is not None:
+            write_file(path, row[0], durable=False, mode=0o600)
+        return row is not None
+
     def fetch_trees(self, target: str) -> None:
         """Fetch what the database has of the trees of a run. Raises UserError."""
         folder = find_run_folder(target)
@@ -174,6 +229,7 @@ class View:
         """Store the answers that were given in the view, and remove the folder. Raises UserError."""
         with self._turn:
             self._is_closed = True
+            Blobs.elsewhere = None
             try:
                 self._session.do(self._store_answers)
             finally:
@@ -202,19 +258,22 @@ class View:
 def enter(
     url: str,
     targets: Sequence[str],
-    is_ended: bool | None = None,
+    is_ended: bool | None,
+    most: int,
+    parts: str,
     folders: Sequence[str] = (),
     has_trees: bool = False,
 ) -> View:
     """Make a view the working directory; outside of a project it has the runs of all. Raises UserError.
 
     In a project the view has its other files too. folders: of `.loops` that the command writes to. has_trees:
-    it has the trees of the run that is named, as they are now; otherwise it is kept up to date.
+    it has the trees of the run that is named, as they are now. Otherwise it is kept up to date, unless it has
+    only the ENDS of journals.
     """
     here = files.realpath(environment.getcwd())
     loops = os.path.join(here, LOOPS)
     project = os.path.basename(here) if files.isdir(loops) else None
-    view = View(Address.of(url), project, targets, is_ended)
+    view = View(Address.of(url), project, targets, is_ended, most, parts)
     if project is not None:
         for name in folders:
             files.makedirs(os.path.join(loops, name), exist_ok=True)
@@ -223,7 +282,7 @@ def enter(
     environment.chdir(view.root)
     if has_trees:
         view.fetch_trees(targets[0])
-    else:
+    elif parts != ENDS:
         view.follow()
     return view
 

@@ -33,7 +33,7 @@ from .events import Event
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Self
+    from typing import Any, ClassVar, Self
 
     from ...ir.diagnostics import DiagnosticId
 
@@ -100,7 +100,12 @@ def _digest(data: bytes) -> str:
 
 
 class Blobs:
-    """Strings kept by the hash of their content in a folder, each once; durable after `sync`."""
+    """Strings kept by the hash of their content in a folder, each once; durable after `sync`.
+
+    elsewhere(path): fetches a file that is missing from where its run is stored, if it is there.
+    """
+
+    elsewhere: ClassVar[Callable[[str], bool] | None] = None
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -131,8 +136,11 @@ class Blobs:
         """The text kept as `name`. Raises BlobError where it is missing or not what was kept."""
         if len(name) != 64 or not all(ch in "0123456789abcdef" for ch in name):
             raise BlobError("a recorded output has no usable name")
+        path = os.path.join(self.folder, name)
+        if Blobs.elsewhere is not None and not files.exists(path):
+            Blobs.elsewhere(path)
         try:
-            with open_regular(os.path.join(self.folder, name)) as file:
+            with open_regular(path) as file:
                 data = file.read()
         except OSError as error:
             raise BlobError(f"recorded output {name[:12]}… cannot be read: {reason(error)}") from None

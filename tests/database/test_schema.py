@@ -15,7 +15,7 @@ import postgres
 import psycopg
 import pytest
 
-from llc.runtime.database import schema
+from llc.runtime.database import installation, schema
 from llc.runtime.database.connection import Address, Lost, connect
 from llc.runtime.host.errors import UserError
 
@@ -46,7 +46,7 @@ def test_several_machines_initialise_at_once(empty_database: str) -> None:
     """One of them creates the tables, the others wait for it."""
     applied: list[int] = []
     threads = [
-        threading.Thread(target=lambda: applied.append(schema.initialise(Address.of(empty_database))))
+        threading.Thread(target=lambda: applied.append(installation.initialise(Address.of(empty_database))))
         for _ in range(4)
     ]
     for thread in threads:
@@ -59,7 +59,7 @@ def test_several_machines_initialise_at_once(empty_database: str) -> None:
 def test_two_schemas_in_one_database(empty_database: str) -> None:
     """`?schema=NAME` keeps the tables of two clusters apart."""
     for name in ("one", "two"):
-        assert schema.initialise(Address.of(f"{empty_database}?schema={name}")) == schema.FORMAT
+        assert installation.initialise(Address.of(f"{empty_database}?schema={name}")) == schema.FORMAT
     with connect(Address.of(f"{empty_database}?connect_timeout=5&schema=two")) as connection:
         assert connection.execute("select count(*) from runs").fetchone()[0] == 0
         tables = "select count(*) from pg_tables where tablename = 'runs'"

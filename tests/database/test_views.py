@@ -20,6 +20,7 @@ from clusters import LIMIT_S, Cluster
 from llc.runtime.database import removal
 from llc.runtime.database.connection import Address
 from llc.runtime.database.views import View
+from llc.runtime.journal.journal import Blobs
 
 
 @pytest.fixture
@@ -99,6 +100,60 @@ def test_no_database_is_named(cluster: Cluster) -> None:
     (cluster.folder / ".loops/config.yaml").write_text("database: mysql://h/d\n")
     wrong = cluster.llc("run", "job")
     assert "such as postgresql://" in wrong.stderr
+
+
+_COPIES = """
+with ids as (select run, 'job-20260101-000000-' || lpad(to_hex(n), 4, '0') as copy
+  from (select id as run from runs) as runs, generate_series(1, 60) as n),
+r as (insert into runs (id, project, program, path, managed, status, created)
+  select copy, project, program, path, true, 'stopped', created from runs join ids on run = id),
+j as (insert into journal select copy, position, size, lines, epoch, data from journal join ids using (run))
+insert into documents select copy, name, data from documents join ids using (run)
+"""
+
+
+def test_a_command_fetches_what_it_shows(cluster: Cluster) -> None:
+    """Of many runs the latest, in few statements; long texts only when they are read."""
+    cluster.loop("job", first="seq 30000")
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_status(run)
+    cluster.database.execute(_COPIES)
+    copy = "job-20260101-000000-0001"
+    assert len(json.loads(_db(cluster, "status", "--json", "--db", cluster.url))) == 20
+    rows = json.loads(_db(cluster, "list", "--running", "--json", "--db", cluster.url))
+    assert len(rows) == 60
+    assert {row["status"] for row in rows} == {"ended"}
+    assert json.loads(_db(cluster, "status", copy, "--json", "--db", cluster.url))["run"] == copy
+    assert "29999" in _db(cluster, "logs", copy, "-v", "--db", cluster.url)
+    view = View(Address.of(cluster.url), None, [], None, 50, "record")
+    try:
+        found = [path.name for path in Path(view.root, ".loops/.running").glob("job-*")]
+        assert (len(found), view.is_cut) == (50, True)
+        folder = Path(view.root, ".loops/.history", run)
+        ((name, data),) = cluster.database.execute(
+            "select name, data from documents where run = %s and name like 'outputs/%%'", [run], binary=True
+        ).fetchall()
+        blob = name.removeprefix("outputs/")
+        assert not (folder / "outputs").exists()
+        assert Blobs(str(folder / "outputs")).fetch(blob, len(data)) == data.decode()
+        assert (folder / "outputs" / blob).exists()
+    finally:
+        view.close()
+    assert Blobs.elsewhere is None
+
+
+def test_a_run_is_followed_when_a_later_one_begins(cluster: Cluster, ended: str) -> None:
+    """A view of a loop's last run keeps that run."""
+    view = View(Address.of(cluster.url), None, ["job"], None, 1)
+    try:
+        later = cluster.submit("job")
+        cluster.await_status(later)
+        view.update()
+        shown = [path.name for path in Path(view.root, ".loops/.history").glob("job-*")]
+        assert sorted(shown) == sorted([ended, later])
+    finally:
+        view.close()
 
 
 def test_old_runs_are_removed(cluster: Cluster) -> None:

@@ -283,7 +283,7 @@ from (select 1 from runs where id = %(run)s for share) as mine
     ),
     "taken-by-the-dead": (
         "a segment that a dead worker has taken is never given out again",
-        "runtime/database/segments.py",
+        "runtime/database/installation.py",
         "          select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))\n",
         "          select 1 from {schema}.workers k where k.id = w.executor_id)))\n",
     ),

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import PGconn, TransactionStatus
 
-from llc.runtime.database import schema
+from llc.runtime.database import installation
 from llc.runtime.database.connection import Address
 
 from .host import EPOCH, Machine
@@ -93,7 +93,7 @@ class Server:
         self._none = PGconn.connect(url.encode())
         self._none.finish()
         self._connect = psycopg.Connection.connect
-        schema.initialise(Address(url))
+        installation.initialise(Address(url))
         self.admin = self._connect(url, autocommit=True)
         self.admin.execute(_TIME)
         for table, column, default in self.admin.execute(_DEFAULTS).fetchall():

@@ -7,6 +7,7 @@ from typing import Annotated
 from ...database import connection, metrics, schema
 from ...host.errors import EXIT_OK, UserError
 from .. import parameters as cli
+from .. import verbs
 from ..output import write, write_json
 
 _ACTIONS = ("init", "migrate", "check", "metrics")
@@ -28,11 +29,8 @@ def db(
     if action not in _ACTIONS:
         raise UserError("bad-option", f"`llc db` has no `{action}`", "there are: " + ", ".join(_ACTIONS))
     address = connection.Address.find(db)
-    applied = 0
-    if action == "init":
-        applied = schema.initialise(address)
-    elif action == "migrate":
-        applied = schema.migrate(address)
+    change = {"init": "initialise", "migrate": "migrate"}.get(action)
+    applied = verbs.load(f"database.installation:{change}", 2)(address) if change is not None else 0
     with connection.connected(address) as found:
         schema.check(found, address)
         if action == "metrics":
