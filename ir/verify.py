@@ -37,6 +37,15 @@ def verify(program: nodes.Program) -> Iterator[Diagnostic]:
         yield from verify_limits(program)
 
 
+def verify_runnable(program: nodes.Program) -> Iterator[Diagnostic]:
+    """`verify`, and that the entry can be called without arguments, as a run calls it."""
+    yield from verify(program)
+    entry = next((each for each in program.functions if each.name == program.entry), None)
+    if entry is not None and entry.parameters:
+        message = f"the entry {_name(entry.name)} has parameters, but a program is run without arguments"
+        yield Diagnostic("bad-entry", message, entry.span)
+
+
 class _Verifier:
     def __init__(self, program: nodes.Program) -> None:
         self.program = program

@@ -15,7 +15,7 @@ from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Program
 from ...ir.spans import Source, Span
 from ...ir.text import parse_program
-from ...ir.verify import verify
+from ...ir.verify import verify_runnable
 
 _META = re.compile(r"\bmeta\b")
 # The options that replace a part of a program, with the values that replace nothing.
@@ -36,10 +36,10 @@ def read_ir(source: Source, options: CompileOptions) -> tuple[Program, list[Diag
         message = "IR text is a compiled program, which no option can override"
         raise CompileError([Diagnostic("bad-override", message, help=help)], [source])
     program = parse_program(text, source.path, places="added")
-    found = list(verify(program))
+    found = list(verify_runnable(program))
     if found and program.sources:
         # The places in the text that was compiled are not those of the mistakes.
-        found = list(verify(parse_program(text, source.path, places="own")))
+        found = list(verify_runnable(parse_program(text, source.path, places="own")))
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError([_placed(diagnostic, text, source.path) for diagnostic in found], [source])
     return program if program.sources else attrs.evolve(program, sources=(source,)), found

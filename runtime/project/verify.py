@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.diagnostics import CompileError
 from ...ir.python_internals import CollectorRests
-from ...ir.verify import verify
+from ...ir.verify import verify_runnable
 from ...vm.code.image import Image
 from ...vm.code.lift import lift
 from ...vm.code.verify import verify_image as verify_code
@@ -18,8 +18,12 @@ def verify_image(image: Image) -> None:
     with CollectorRests():
         found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
         if not found:
-            found = [diagnostic for diagnostic in verify(lift(image, places=False)) if diagnostic.is_error]
+            found = [
+                diagnostic for diagnostic in verify_runnable(lift(image, places=False)) if diagnostic.is_error
+            ]
             if found:  # lifted again with places, which only diagnostics need
-                found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error] or found
+                found = [
+                    diagnostic for diagnostic in verify_runnable(lift(image)) if diagnostic.is_error
+                ] or found
     if found:
         raise CompileError(found)

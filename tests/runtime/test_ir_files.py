@@ -14,7 +14,7 @@ import pytest
 
 from llc.frontend.compile import compile_text
 from llc.ir.diagnostics import CompileError
-from llc.ir.text import print_program
+from llc.ir.text import parse_program, print_program
 from llc.vm.code.emit import emit
 from llc.vm.code.verify import verify_image
 
@@ -193,6 +193,19 @@ def test_a_huge_text_is_refused(llc: Llc, place: Path) -> None:
     done = llc("validate", "x.ir")
     assert done.returncode == 2
     assert "error[file-too-large]" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "validate"])
+@pytest.mark.parametrize("suffix", [".ir", ".llb"])
+def test_an_entry_with_parameters_is_refused(llc: Llc, place: Path, verb: str, suffix: str) -> None:
+    """A program is run without arguments; the machine itself takes some."""
+    text = "program p entry f\nfunction f(a)\n  state s\n    return a\n"
+    Path("x.ir").write_text(text)
+    Path("x.llb").write_bytes(emit(parse_program(text, "x.ir")).to_bytes())
+    done = llc(verb, f"x{suffix}")
+    assert done.returncode == 2
+    assert "error[bad-entry]: " in done.stdout + done.stderr
+    assert "the entry `f` has parameters" in done.stdout + done.stderr
 
 
 # --- disasm -----------------------------------------------------------------------------------

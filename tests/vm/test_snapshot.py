@@ -215,6 +215,7 @@ def test_a_snapshot_of_another_format_is_refused(stopped: Machine, version: int)
         (["seq"], -1),
         (["seq"], 0),
         (["seq"], True),
+        (["seq"], 10**400),
         (["ticks"], None),
         (["ticks"], 1.0),
         (["frames"], []),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 OLDEST = 1
+# No machine reaches this count; a larger one would overflow in arithmetic with floats.
+_COUNTS = 1 << 53
 
 
 class SnapshotError(Exception):
@@ -368,6 +370,6 @@ class _Restoring:
 
 def _count(row: Any, key: str) -> int:
     value = row.get(key) if type(row) is dict else None
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value < _COUNTS:
         raise HeapError(f"`{key}` is missing or no count")
     return value
