@@ -20,7 +20,7 @@ PEERS = ("peers-steps", "peers-growing", "peers-events", "peers-programs", "peer
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    env = {**os.environ, **variables}
     command = [sys.executable, str(BENCHMARKS / "run.py"), "--tiny", "--here", *words]
     return subprocess.run(command, capture_output=True, text=True, env=env)
 

@@ -307,33 +307,39 @@ def test_a_workspace_that_cannot_be_submitted(
     assert machines.database.execute("select count(*) from runs").fetchone() == (0,)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("workspace.json", b"\xff"),
-        ("workspace.json", b"[1]"),
-        ("workspace.json", b'{"repo": 7, "needs": [], "prefix": ""}'),
-        ("workspace.json", b'{"repo": "/x", "needs": ["--all"], "prefix": ""}'),
-        ("workspace.json", b'{"repo": "/x", "needs": [], "prefix": "../../.."}'),
-        ("workspace/000000.pack", b"nothing"),
-        ("workspace/000000.pack", b'{"seq": 0}\nPACK'),
-        ("workspace/000000.pack", b'{"seq":0,"head":"x","commit":"-f","tree":"","is_full":true}\n'),
-        ("workspace/none", b"{}"),
-    ],
+HOSTILE_ROWS = (
+    ("workspace.json", b"\xff"),
+    ("workspace.json", b"[1]"),
+    ("workspace.json", b'{"repo": 7, "needs": [], "prefix": ""}'),
+    ("workspace.json", b'{"repo": "/x", "needs": ["--all"], "prefix": ""}'),
+    ("workspace.json", b'{"repo": "/x", "needs": [], "prefix": "../../.."}'),
+    ("workspace/000000.pack", b"nothing"),
+    ("workspace/000000.pack", b'{"seq": 0}\nPACK'),
+    ("workspace/000000.pack", b'{"seq":0,"head":"x","commit":"-f","tree":"","is_full":true}\n'),
+    ("workspace/none", b"{}"),
 )
-def test_hostile_rows_of_a_workspace(machines: Machines, name: str, data: bytes) -> None:
-    """The run is stopped with a reason, nothing is performed, and the worker continues with others."""
-    machines.write(f"touch {machines.signals}/performed", "true")
-    run = machines.submit("job")
-    machines.database.execute(
-        "insert into documents values (%s, %s, %s) on conflict (run, name) do update set data = %s",
-        [run, name, data, data],
-    )
+
+
+def test_hostile_rows_of_a_workspace(machines: Machines) -> None:
+    """Each run is stopped with a reason, nothing is performed, and the worker continues with others."""
+    machines.write(f"echo $LLC_RUN_ID >> {machines.signals}/performed", "true")
+    jobs = machines.folder / "jobs.jsonl"
+    jobs.write_text((len(HOSTILE_ROWS) + 1) * (json.dumps({"loop": "job", "scope": []}) + "\n"))
+    found = machines.llc("batch", str(jobs), "--on", machines.url)
+    assert found.returncode == 0, found.stderr
+    sound, *runs = [run for (run,) in machines.database.execute("select id from runs").fetchall()]
+    for run, (name, data) in zip(runs, HOSTILE_ROWS, strict=True):
+        machines.database.execute(
+            "insert into documents values (%s, %s, %s) on conflict (run, name) do update set data = %s",
+            [run, name, data, data],
+        )
     worker = machines.worker(0)
-    postgres.until(lambda: machines.row(run)["outcome"])
-    found = machines.row(run)
-    assert (found["status"], "workspace" in found["outcome"]) == ("stopped", True)
-    assert not (machines.signals / "performed").exists()
+    for run, row in zip(runs, HOSTILE_ROWS, strict=True):
+        postgres.until(lambda run=run: machines.row(run)["outcome"])
+        stopped = machines.row(run)
+        assert (stopped["status"], "workspace" in stopped["outcome"]) == ("stopped", True), row
+    assert machines.await_status(sound)["outcome"] == "success"
+    assert (machines.signals / "performed").read_text() == f"{sound}\n"
     assert worker.poll() is None
     assert "Traceback" not in machines.said(), machines.said()
 

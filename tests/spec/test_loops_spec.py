@@ -45,6 +45,12 @@ def test_tables_are_printed_from_the_schema(update: bool) -> None:
     compare("loops.md", lines_of, update)
 
 
+def test_every_evaluator_is_in_a_chapter() -> None:
+    """Its type is in `spec/loops.md` or, for those of little-loops, in `spec/dialect.md`."""
+    text = TEXT + text_of("dialect.md")
+    assert [name for name in evaluator_schema.EVALUATORS if f"`{name}`" not in text] == []
+
+
 def test_every_finding_is_listed() -> None:
     """The table of findings has every id that the code gives, and no other."""
     listed = set(
