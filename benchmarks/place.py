@@ -99,5 +99,6 @@ def install(folder: str, checkout: str = ROOT) -> str:
     venv.create(environment, with_pip=True)
     python = os.path.join(environment, "bin", "python")
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, sources], check=True, stdout=sys.stderr)
+    # The page of a project and the diagrams of reports are measured, too.
+    subprocess.run([*pip, f"{sources}[graph,ui]"], check=True, stdout=sys.stderr)
     return python

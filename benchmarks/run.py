@@ -34,6 +34,7 @@ SECTIONS = {
     "reading": ("reading", "section"),
     "resuming": ("resuming", "section"),
     "context": ("context", "section"),
+    "graphs": ("graphs", "section"),
     "reports": ("reports", "section"),
     "pages": ("pages", "section"),
     "programs": ("programs", "section"),

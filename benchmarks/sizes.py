@@ -32,6 +32,8 @@ class Sizes:
     files: int = 10_000
     index_rounds: int = 3
     search_rounds: int = 9
+    graph_states: tuple[int, int, int] = (10, 70, 300)
+    graph_rounds: int = 5
     report_effects: tuple[int, int] = (100, 10_000)
     report_rounds: int = 3
     page_runs: int = 1_000
@@ -88,6 +90,8 @@ TINY = Sizes(
     files=20,
     index_rounds=1,
     search_rounds=1,
+    graph_states=(5, 10, 20),
+    graph_rounds=1,
     report_effects=(4, 20),
     report_rounds=1,
     page_runs=3,

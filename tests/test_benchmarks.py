@@ -14,7 +14,18 @@ import pytest
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 SECTIONS = (
     *("steps", "start", "verbs", "scale", "compiling", "iterations", "output", "storage"),
-    *("reading", "resuming", "context", "reports", "pages", "programs", "general", "building", "many"),
+    *(
+        "reading",
+        "resuming",
+        "context",
+        "graphs",
+        "reports",
+        "pages",
+        "programs",
+        "general",
+        "building",
+        "many",
+    ),
 )
 PEERS = ("peers-steps", "peers-growing", "peers-events", "peers-programs", "peers-start", "peers-many")
 

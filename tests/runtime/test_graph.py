@@ -159,6 +159,19 @@ def test_300_states_are_laid_out_whole() -> None:
     assert (len(found.boxes), len(found.courses)) == (300, 398)
 
 
+def test_graphviz_is_bounded_where_routes_pass_many_rows() -> None:
+    """All routes to the end of a chain of 300 states; a tree of as many has short ones."""
+    names = [f"state_{number}" for number in range(300)]
+    nodes = [Node(name, "action") for name in names]
+    hub, tree = (Graph("large", "loop", nodes, [], names[0]) for _ in range(2))
+    for number, name in enumerate(names[1:]):
+        hub.edges += [Edge(names[number], name, ["success"]), Edge(name, names[-1], ["error"], "error")]
+        tree.edges.append(Edge(names[number // 3], name, ["success"]))
+        tree.edges.append(Edge(name, names[number // 3], ["failure"], "bad"))
+    assert "nslimit" in layout._effort(hub)
+    assert layout._effort(tree) == "splines=true"
+
+
 # --- hostile contents -----------------------------------------------------------------------------
 
 
