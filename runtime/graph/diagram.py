@@ -41,9 +41,23 @@ def as_diagram(graph: Graph, screen: Screen, width: int) -> str:
     is_outline = len(graph.nodes) > MOST_BOXES or box < _NARROWEST_BOX
     lines = list(_outline(graph, screen, width) if is_outline else _boxes(graph, lanes, screen, box))
     for note in graph.notes:
-        lines += textwrap.wrap(printable(note), width)
+        lines += textwrap.wrap(_shown(note, screen), width)
     text = "".join(line.rstrip() + "\n" for line in lines)
     return text if screen.unicode else text.translate(_ASCII)
+
+
+def _shown(text: str, screen: Screen) -> str:
+    """A text of the graph as the terminal can show it, so that it is as wide as it seems."""
+    text = printable(text)
+    return text if screen.unicode else text.translate(_ASCII).encode("ascii", "backslashreplace").decode()
+
+
+def _shortened(text: str, width: int) -> str:
+    """A text without what is in its middle: names often differ at their ends only."""
+    if columns(text) <= width:
+        return text
+    tail = fit(text[::-1], (width - 1) // 2, "")[::-1]
+    return fit(text, width - 1 - columns(tail), "") + "…" + tail
 
 
 # --- boxes ----------------------------------------------------------------------------------------
@@ -71,7 +85,7 @@ def _lanes(graph: Graph) -> dict[str, int]:
 
 
 def _boxes(graph: Graph, lanes: dict[str, int], screen: Screen, room: int) -> Iterator[str]:
-    rows = {node.name: list(_content(graph, node)) for node in graph.nodes}
+    rows = {node.name: list(_content(graph, node, screen)) for node in graph.nodes}
     widest = max(columns(text) for content in rows.values() for text, _ in content)
     inner = min(widest + 1, room - 2, _WIDEST_BOX)
     # Per line: text, the edge that leaves here, and the node that is entered here.
@@ -79,7 +93,7 @@ def _boxes(graph: Graph, lanes: dict[str, int], screen: Screen, room: int) -> It
     for node in graph.nodes:
         lines.append(("┌" + "─" * inner + "┐", None, None))
         for number, (text, edge) in enumerate(rows[node.name]):
-            shown = fit(text, inner)
+            shown = _shortened(text, inner) if number == 0 else fit(text, inner)
             pad = " " * (inner - columns(shown))
             shown = pad + shown if edge is not None else shown + pad
             style = _COLORS.get(edge.kind, "") if edge is not None else "bold" if number == 0 else "dim"
@@ -92,29 +106,29 @@ def _boxes(graph: Graph, lanes: dict[str, int], screen: Screen, room: int) -> It
         yield text + lane
 
 
-def _content(graph: Graph, node: Node) -> Iterator[tuple[str, Edge | None]]:
+def _content(graph: Graph, node: Node, screen: Screen) -> Iterator[tuple[str, Edge | None]]:
     """The lines of a box; a line of a route with its edge."""
-    yield f" {_title(graph, node)} ", None
+    yield f" {_title(graph, node, screen)} ", None
     if node.detail and node.detail != node.name:
-        yield f" {printable(node.detail)}", None
+        yield f" {_shown(node.detail, screen)}", None
     if node.visits is not None:
         yield f" {visits_text(node)}", None
     if node.badges:
-        yield f" ↻ {printable(', '.join(node.badges))}", None
+        yield f" ↻ {_shown(', '.join(node.badges), screen)}", None
     for chip in node.chips:
-        yield f" {printable(chip)}", None
+        yield f" {_shown(chip, screen)}", None
     for edge in graph.edges:
         if edge.source == node.name:
             taken = "" if edge.taken is None else f" {edge.taken}×"
-            yield f"{printable(edge.label or 'next')}{taken} ", edge
+            yield f"{_shown(edge.label or 'next', screen)}{taken} ", edge
 
 
-def _title(graph: Graph, node: Node) -> str:
+def _title(graph: Graph, node: Node, screen: Screen) -> str:
     """The name of a node after the marks of the first state and of its kind."""
     marks = ["▸"] if node.name == graph.initial else []
     if node.kind in _MARKS:
         marks.append(_MARKS[node.kind])
-    return " ".join([*marks, printable(node.name)])
+    return " ".join([*marks, _shown(node.name, screen)])
 
 
 def _draw_lanes(
@@ -152,14 +166,11 @@ def _draw_lanes(
 def _outline(graph: Graph, screen: Screen, width: int) -> Iterator[str]:
     """A line for each state and one for its routes."""
     for node in graph.nodes:
-        mark = _MARKS.get(node.kind)
-        name = (
-            f"{'▸ ' if node.name == graph.initial else ''}{mark + ' ' if mark else ''}{printable(node.name)}"
-        )
-        detail = "" if node.detail == node.name else printable(node.detail)
+        name = _title(graph, node, screen)
+        detail = "" if node.detail == node.name else _shown(node.detail, screen)
         if node.visits is not None:
             detail = f"{visits_text(node)}  {detail}"
-        name = fit(name, width)
+        name = _shortened(name, width)
         left = width - columns(name) - 2
         yield screen.paint(name, "bold") + ("  " + screen.paint(fit(detail, left), "dim") if left > 8 else "")
         routes = [
@@ -169,10 +180,11 @@ def _outline(graph: Graph, screen: Screen, width: int) -> Iterator[str]:
         ]
         routes += node.chips + (["↻ " + ", ".join(node.badges)] if node.badges else [])
         line = ""
-        for route in map(printable, routes):
+        for text in routes:
+            route = _shortened(_shown(text, screen), width - 4)
             if line and columns(line) + columns(route) + 7 > width:
                 yield f"    {line}"
                 line = ""
-            line += (" · " if line else "") + fit(route, width - 4)
+            line += (" · " if line else "") + route
         if line:
             yield f"    {line}"

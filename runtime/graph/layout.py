@@ -95,8 +95,8 @@ def _effort(graph: Graph) -> str:
     # States before those that they lead to, where they are not in a circle; then each below those before it.
     order: list[str] = []
     seen: set[str] = set()
-    for first in (graph.initial, *targets):
-        stack = [(first, iter(targets.get(first, ())))] if first not in seen else []
+    for first in (*(name for name in targets if name == graph.initial), *targets):
+        stack = [(first, iter(targets[first]))] if first not in seen else []
         seen.add(first)
         while stack:
             name, left = stack[-1]
@@ -110,7 +110,7 @@ def _effort(graph: Graph) -> str:
     rank = dict.fromkeys(order, 0)
     place = {name: number for number, name in enumerate(reversed(order))}
     for name in reversed(order):
-        for target in targets.get(name, ()):
+        for target in targets[name]:
             if place[target] > place[name]:
                 rank[target] = max(rank[target], rank[name] + 1)
     rows = sum(abs(rank[edge.source] - rank[edge.target]) for edge in graph.edges)

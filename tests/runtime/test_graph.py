@@ -237,6 +237,20 @@ def test_a_diagram_fits_and_its_lines_lead_to_their_targets(path: Path) -> None:
             assert sorted(followed(lines)) == sorted((edge.source, edge.target) for edge in graph.edges)
 
 
+@pytest.mark.parametrize("count", [5, 30])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_long_names_differ_in_a_terminal(count: int, unicode: bool) -> None:
+    """They are cut in the middle; what a terminal cannot show is as wide as what stands for it."""
+    names = [f"a-state-with-a-rather-long-descriptive-name-日本語-number-{number}" for number in range(count)]
+    graph = Graph("long", "loop", [Node(name, "action", "日本語") for name in names], [], names[0])
+    graph.edges = [Edge(name, names[number - 1], ["success"]) for number, name in enumerate(names)]
+    lines = diagram.as_diagram(graph, screen(unicode), 60).splitlines()
+    assert all(columns(line) <= 60 for line in lines)
+    for number in range(count):
+        assert any(f"-number-{number} " in f"{line} " for line in lines)
+    assert unicode or "".join(lines).isascii()
+
+
 def followed(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Source and target of each line of a diagram, read off its characters."""
     names, owner, name = {}, [], ""
