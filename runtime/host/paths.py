@@ -47,12 +47,16 @@ def slug(name: str) -> str:
 
 def make_private(path: str) -> None:
     """Create a folder that only its owner can read and git ignores, durably. Raises OSError."""
-    if files.isdir(path):
+    ignored = os.path.join(path, ".gitignore")
+    if files.isfile(ignored):
         return
     files.makedirs(path, mode=0o700, exist_ok=True)
-    # Before a run moves into it: a folder that a loss of power removes takes what is in it along.
-    files.sync_names(os.path.dirname(path))
-    with files.open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
+    # Before a run moves into it: a folder that a loss of power removes takes what is in it along. The file
+    # comes last: without it, another process may have died before the folder was durable.
+    above = os.path.dirname(path)
+    files.sync_names(os.path.dirname(above))
+    files.sync_names(above)
+    with files.open(ignored, "w", encoding="ascii") as file:
         file.write("*\n")
 
 

@@ -11,7 +11,7 @@ import os.path
 
 from ...ir.python_internals import sha256, suppress
 from ..host import files, processes
-from ..host.errors import reason
+from ..host.errors import reason, refuse_transient
 from ..host.paths import open_regular
 from .codec import (
     BLOB_LIMIT,
@@ -109,8 +109,7 @@ class Blobs:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        # The names of those that were stored here; another process may have died before it synced its own.
-        self._stored: set[str] = set()
+        # Whether one was stored here; `RunFolder.settle` syncs the names that another process has left.
         self._is_unsynced = False
 
     def store(self, text: str) -> dict[str, Any]:
@@ -118,10 +117,8 @@ class Blobs:
         data = text.encode("utf-8", "surrogatepass")
         name = _digest(data)
         path = os.path.join(self.folder, name)
-        if name not in self._stored:
-            if not self._holds(path, len(data)):
-                write_file(path, data, mode=0o600)
-            self._stored.add(name)
+        if not self._holds(path, len(data)):
+            write_file(path, data, mode=0o600)
             self._is_unsynced = True
         return {"$blob": name, "size": len(data)}
 
@@ -133,7 +130,10 @@ class Blobs:
             self._is_unsynced = False
 
     def fetch(self, name: str, size: int) -> str:
-        """The text kept as `name`. Raises BlobError where it is missing or not what was kept."""
+        """The text kept as `name`. Raises BlobError where it is missing or not what was kept.
+
+        Raises UserError where it cannot be read now: what is not lost must not be made again.
+        """
         if len(name) != 64 or not all(ch in "0123456789abcdef" for ch in name):
             raise BlobError("a recorded output has no usable name")
         path = os.path.join(self.folder, name)
@@ -143,6 +143,7 @@ class Blobs:
             with open_regular(path) as file:
                 data = file.read()
         except OSError as error:
+            refuse_transient(error, os.path.join(self.folder, name))
             raise BlobError(f"recorded output {name[:12]}… cannot be read: {reason(error)}") from None
         if _digest(data) != name:
             raise BlobError(f"recorded output {name[:12]}… is damaged")

@@ -9,6 +9,7 @@ import os.path
 
 from ...ir import light_json
 from ...ir.light_records import LightRecord
+from ...ir.python_internals import suppress
 from ..host import clock, files
 from ..host.errors import Failure, UserError, reason, refuse_transient
 from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, open_regular, slug
@@ -299,7 +300,9 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the folder of a run that could not start, as far as possible."""
-
+        # The journal first: a folder without one is no run, one that has lost only its program is.
+        with suppress(OSError):
+            files.unlink(self.journal)
         files.rmtree(self.path, ignore_errors=True)
 
     def finish(self) -> None:

@@ -123,7 +123,8 @@ def sweep(root: str) -> None:
 
 def _sweep(root: str) -> None:
     for other in runs_in(root):
-        if other.is_husk() and not is_live(other):
+        # First whether it lives: nobody takes it up meanwhile, while a start may yet go on record and die.
+        if not is_live(other) and other.is_husk():
             other.discard()
 
 

@@ -10,13 +10,16 @@ import subprocess
 import sys
 import textwrap
 import zlib
+from errno import EMFILE
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llc.runtime.host import files
+from llc.runtime.host.errors import UserError
 from llc.runtime.journal import journal, reader
 from llc.runtime.journal.events import Event
 from llc.runtime.journal.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
@@ -141,6 +144,19 @@ def test_a_name_in_a_journal_cannot_point_outside_its_folder(tmp_path: Path) -> 
     (tmp_path / "secret").write_text("s")
     with pytest.raises(BlobError):
         Blobs(str(tmp_path / "outputs")).fetch("../secret", 1)
+
+
+def test_a_blob_that_cannot_be_read_now_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is lost is made again, so an error that says nothing of the file is reported instead."""
+    blobs = Blobs(str(tmp_path))
+    reference = blobs.store("x" * 100)
+
+    def too_many(path: str, *words: Any) -> IO[bytes]:
+        raise OSError(EMFILE, "Too many open files", path)
+
+    monkeypatch.setattr(files, "open", too_many)
+    with pytest.raises(UserError, match="too many open files"):
+        blobs.fetch(reference["$blob"], reference["size"])
 
 
 def test_a_value_nested_deeper_than_python_recurses_is_kept(tmp_path: Path) -> None:

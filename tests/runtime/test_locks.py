@@ -283,3 +283,46 @@ def test_a_loop_with_an_empty_scope_runs_beside_every_other(tmp_path: Path) -> N
         line(process)
         _, lock = locks.start(str(tmp_path), "second", scopes[0], {})
         lock.close()
+
+
+def test_a_start_that_goes_on_record_and_dies_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another start looks which folders are empty, a run may be recorded, act and be killed."""
+    runs.make_running_folder(str(tmp_path))
+    run = RunFolder.create(str(tmp_path), "a")
+
+    def dies(other: RunFolder) -> bool:
+        Path(other.journal).write_bytes(b'{"event":"run_start"}\n')
+        return False
+
+    monkeypatch.setattr(locks, "is_live", dies)
+    locks.sweep(run.root)
+    assert Path(run.journal).exists()
+
+
+def test_of_a_start_that_is_removed_the_journal_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of it after a loss of power is no run, in particular none without its program."""
+    runs.make_running_folder(str(tmp_path))
+    run = RunFolder.create(str(tmp_path), "a")
+    Path(run.journal).write_bytes(b'{"event":"run_start"}\n')
+    Path(run.image).write_bytes(b"program")
+    monkeypatch.setattr(files, "rmtree", lambda path, ignore_errors: None)
+    run.discard()
+    assert run.is_husk()
+    assert Path(run.image).exists()
+
+
+def test_a_folder_of_runs_is_durable_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another process has made it, and died before it was."""
+    (tmp_path / ".loops" / ".running").mkdir(parents=True)
+    synced: list[str] = []
+    monkeypatch.setattr(files, "sync_names", synced.append)
+    for _ in range(2):
+        runs.make_running_folder(str(tmp_path))
+    assert synced == [str(tmp_path), str(tmp_path / ".loops")]
+    assert (tmp_path / ".loops" / ".running" / ".gitignore").read_text() == "*\n"
