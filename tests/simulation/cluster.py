@@ -59,6 +59,7 @@ returning workflow_uuid
 _DONE = "update llc_dbos.workflow_status set status = 'SUCCESS' where workflow_uuid = %s and executor_id = %s"
 _JOURNAL = "select position, size, data from journal where run = %s order by position"
 _DOCUMENTS = "select name, data from documents where run = %s"
+_STALE = "select run, epoch, at from stale"
 _RUNS = "select id, status, outcome from runs where id like %s order by ticket"
 
 
@@ -141,6 +142,7 @@ class ClusterSimulation(Simulation):
         self._submitted: set[str] = set()
         super().__init__(seed, kept, without_faults)
         server.begin(self.machine)
+        server.on_claim = lambda: self._reach("a run changes hands")
 
     def _plan(self, random: Random) -> list[Fault]:
         return [Fault(fault.at * 2, fault.kind, fault.amount) for fault in super()._plan(random)]
@@ -168,6 +170,7 @@ class ClusterSimulation(Simulation):
             process = self._new_process(f"llc worker #{self.scheduler.calls}")
             process.about["worker"] = process
             self._tell(f"start {process.name} (pid {process.pid})")
+            self._reach("llc starts")
             self.scheduler.start(process, lambda: self._work(process))
 
     def _go(self, run: Wanted, what: str, action: Callable[[Process, Wanted], int]) -> None:
@@ -250,6 +253,11 @@ class ClusterSimulation(Simulation):
 
     def _state(self, run: Wanted) -> tuple[str, str, str] | None:
         """Id, status and outcome of a run in the database, None where there is none with a record."""
+        stale = self.server.admin.execute(_STALE).fetchone()
+        if stale is not None:
+            raise self._fails(
+                f"who was replaced has appended to {stale[0]} in epoch {stale[1]} at {stale[2]}"
+            )
         rows = self.server.admin.execute(_RUNS, [f"{run.name}-2%"]).fetchall()
         found = [row for row in rows if self._journal_of(row[0])]
         if len(found) > 1:
@@ -294,6 +302,9 @@ class ClusterSimulation(Simulation):
         """A cache is nobody's concern."""
 
     def _note_sync(self, node: object) -> None:
+        """Nor here."""
+
+    def _check_names(self, process: Process | None, changes: object) -> None:
         """Nor here."""
 
     def _check_disk(self) -> None:

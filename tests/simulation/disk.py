@@ -3,7 +3,8 @@
 What `write` wrote to a file is durable after `sync` of it, a name after `sync_names` of its folder, as
 `host.protocol` says. `lose_power` keeps of all else what a real disk may keep: of a file's writes since
 its last sync any of them, the last one in part; of the changes of names those before some moment, for each
-folder by itself. A sync of a folder makes all earlier changes of names durable, as file systems do.
+folder by itself. A sync of a folder makes its own changes of names durable; a disk that is ordered makes all
+earlier ones durable with them, as most file systems do.
 """
 
 from __future__ import annotations
@@ -47,10 +48,14 @@ class Node:
         return self.kind == stat.S_IFDIR
 
 
+# A folder, a name in it, and what that is then; None for nothing.
+Change = tuple[Node, str, Node | None]
+
+
 class NameChange:
     """A change of names since the last sync of a folder: for each folder, names and what they are then."""
 
-    def __init__(self, *changes: tuple[Node, str, Node | None]) -> None:
+    def __init__(self, *changes: Change) -> None:
         self.changes = changes
 
     def apply(self) -> None:
@@ -75,6 +80,7 @@ class Disk:
     def __init__(self, now: float) -> None:
         self.root = Node(stat.S_IFDIR, 0o755, now)
         self.changes: list[NameChange] = []
+        self.is_ordered = True
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -112,7 +118,7 @@ class Disk:
                 parts.append(part)
         return parts
 
-    def change(self, *changes: tuple[Node, str, Node | None]) -> None:
+    def change(self, *changes: Change) -> None:
         """Change names, all at once."""
         for folder, name, node in changes:
             if node is None:
@@ -125,14 +131,18 @@ class Disk:
         self.changes.append(NameChange(*changes))
 
     def sync_names(self, folder: Node) -> None:
-        """Make the changes of a folder's names durable, and all earlier changes."""
-        last = -1
-        for index, change in enumerate(self.changes):
-            if any(place is folder for place, _, _ in change.changes):
-                last = index
-        for change in self.changes[: last + 1]:
+        """Make the changes of a folder's names durable, and those that come before them."""
+        places, settled, left = {id(folder)}, [], []
+        for change in reversed(self.changes):
+            own = {id(place) for place, _, _ in change.changes}
+            if own & places or (self.is_ordered and settled):
+                places |= own  # a move is one change of two folders
+                settled.append(change)
+            else:
+                left.append(change)
+        for change in reversed(settled):
             change.apply()
-        del self.changes[: last + 1]
+        self.changes = left[::-1]
 
     # --- content --------------------------------------------------------------------------------
 
@@ -162,12 +172,14 @@ class Disk:
 
     def lose_power(self, random: Random) -> None:
         """Keep what is durable, and of the rest what a disk may have kept."""
-        is_strict = random.random() < 0.5
+        kind = random.choice(("nothing", "any", "first"))
         lost: set[int] = set()
         cut = random.randrange(len(self.changes) + 1)
         for index, change in enumerate(self.changes):
             places = {id(folder) for folder, _, _ in change.changes}
-            if is_strict:
+            if kind == "nothing":
+                is_lost = True
+            elif kind == "any":
                 is_lost = bool(places & lost) or random.random() < 0.3
             else:
                 is_lost = index >= cut

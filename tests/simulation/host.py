@@ -10,13 +10,13 @@ import queue
 import signal
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from types import SimpleNamespace
 from typing import IO, Any
 
 from llc.runtime.host import processes as real_processes
 
-from .disk import Disk, Node, failure
+from .disk import Change, Disk, Node, failure
 from .scheduler import TICK_S, Killed, Process, Scheduler, Thread
 
 PROJECT = "/project"
@@ -47,6 +47,8 @@ class Machine:
         self.fail: Callable[[str], int | None] = lambda call: None
         self.on_write: Callable[[Process | None, Node], None] = lambda process, node: None
         self.on_sync: Callable[[Node], None] = lambda node: None
+        self.on_names: Callable[[Process | None, Sequence[Change]], None] = lambda process, changes: None
+        self.on_lock: Callable[[], None] = lambda: None
         self.on_spawn: Callable[[Process], None] = lambda process: None
         self.null = Node(stat.S_IFCHR, 0o666, EPOCH)
         self.observer = Process(scheduler, 1, None, {})
@@ -67,6 +69,11 @@ class Machine:
             process.is_reaped = True
         self.disk.lose_power(self.scheduler.random)
         self.boot += 1
+
+    def change(self, *changes: Change) -> None:
+        """Change names, all at once."""
+        self.on_names(self.scheduler.process, changes)
+        self.disk.change(*changes)
 
     def find_program(self, path: str, env: dict[bytes, bytes]) -> str:
         if "/" in path:
@@ -132,6 +139,7 @@ class OpenFile:
         if is_exclusive:
             self.node.exclusive = self
             self.node.times_locked += 1
+            self.machine.on_lock()
         else:
             self.node.shared.add(self)
 
@@ -376,7 +384,7 @@ class Files:
             folder, name = self._disk.parent(path, process.about["cwd"])
             node = Node(stat.S_IFREG, mode & ~0o022, self._machine.wall_time())
             node.links = 0
-            self._disk.change((folder, name, node))
+            self._machine.change((folder, name, node))
         else:
             if flags & os.O_CREAT and flags & os.O_EXCL:
                 raise failure(errno.EEXIST, path)
@@ -586,7 +594,7 @@ class Files:
             raise failure(errno.EEXIST, path)
         node = Node(stat.S_IFDIR, mode, self._machine.wall_time())
         node.links = 0
-        self._disk.change((folder, name, node))
+        self._machine.change((folder, name, node))
         self._after()
 
     def makedirs(self, path: Any, mode: int = 0o777, exist_ok: bool = False) -> None:
@@ -606,7 +614,7 @@ class Files:
             raise failure(errno.ENOENT, path)
         if node.names:
             raise failure(errno.ENOTEMPTY, path)
-        self._disk.change((folder, name, None))
+        self._machine.change((folder, name, None))
 
     def rmtree(self, path: Any, ignore_errors: bool = False) -> None:
         try:
@@ -628,7 +636,7 @@ class Files:
             raise failure(errno.ENOENT, path)
         if node.is_folder:
             raise failure(errno.EISDIR, path)
-        self._disk.change((folder, name, None))
+        self._machine.change((folder, name, None))
         self._after()
 
     def link(self, path: Any, new: Any, /) -> None:
@@ -636,7 +644,7 @@ class Files:
         folder, name = self._parent(new)
         if name in folder.names:
             raise failure(errno.EEXIST, new)
-        self._disk.change((folder, name, node))
+        self._machine.change((folder, name, node))
 
     def rename(self, path: Any, new: Any, /) -> None:
         source, old = self._parent(path)
@@ -649,7 +657,7 @@ class Files:
             return
         if there is not None and there.is_folder and (there.names or not node.is_folder):
             raise failure(errno.ENOTEMPTY, new)
-        self._disk.change((target, name, node), (source, old, None))
+        self._machine.change((target, name, node), (source, old, None))
         self._after()
 
     replace = rename

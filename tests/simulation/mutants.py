@@ -78,14 +78,14 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     "history-unsynced": (
         "the folder of ended runs is made, but not synced",
         "runtime/host/paths.py",
-        "    files.sync_names(os.path.dirname(path))\n",
+        "    files.sync_names(above)\n",
         "",
     ),
     "texts-unsynced": (
         "long outputs are not synced",
         "runtime/journal/journal.py",
-        "                write_file(path, data, mode=0o600)\n            self._stored",
-        "                write_file(path, data, False, 0o600)\n            self._stored",
+        "            write_file(path, data, mode=0o600)\n            self._is_unsynced",
+        "            write_file(path, data, False, 0o600)\n            self._is_unsynced",
     ),
     "text-names": (
         "the names of long outputs are not synced",
@@ -99,17 +99,11 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "                files.sync_names(self.outputs)\n",
         "                pass\n",
     ),
-    "text-names-known": (
-        "a long output that is there counts as synced",
-        "runtime/journal/journal.py",
-        "            self._stored.add(name)\n            self._is_unsynced = True\n",
-        "                self._is_unsynced = True\n            self._stored.add(name)\n",
-    ),
     "texts-unwritten": (
         "long outputs are not stored",
         "runtime/journal/journal.py",
-        "            if not self._holds(path, len(data)):\n",
-        "            if False:\n",
+        "        if not self._holds(path, len(data)):\n",
+        "        if False:\n",
     ),
     "file-in-place": (
         "files are written in place",

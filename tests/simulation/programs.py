@@ -52,8 +52,16 @@ SIDE = """\
 """
 LONG = """\
 (define (go i) (get-field (system:execute_shell_command
-    (string-append "act s" (to-string i) " 0.005 0 900 s" (to-string (- i 1)))) 'exit_code))
+    (string-append "act s" (to-string i) " 0.005 0 40000 s" (to-string (- i 1)))) 'exit_code))
 (loop ((i 1) (sum 0)) (if (> i 20) sum (recur (+ i 1) (+ sum i (go i)))))
+"""
+OUTPUTS = """\
+(define (note k) (get-field (system:execute_shell_command (string-append "act " k)) 'exit_code))
+(define (later k) (begin (sleep 2) (note k)))
+(let ((x (note "same-1 0.05 1 70000")))
+  (let ((y (later "same-2 0.05 2 70000 same-1")))
+    (let ((z (later "other 0.05 3 40000 same-1 same-2")))
+      (list x y z (note "end 0.05 4 0 other")))))
 """
 TEXTS = {
     "chain": (CHAIN, ".yaml"),
@@ -61,6 +69,7 @@ TEXTS = {
     "sleeps": (SLEEPS, ".sexp"),
     "side": (SIDE, ".sexp"),
     "long": (LONG, ".sexp"),
+    "outputs": (OUTPUTS, ".sexp"),
 }
 
 

@@ -8,7 +8,7 @@ connection waits in virtual time. One server serves all histories, one after the
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,12 +37,23 @@ create function sim.clock_timestamp() returns timestamptz language sql volatile 
 create function sim.pg_postmaster_start_time() returns timestamptz language sql volatile as
   'select started from sim.clock';
 """
+# An oracle: appends to a journal in another epoch than that of the run.
+_STALE = """
+create table sim.stale (run text not null, epoch bigint not null, at bigint not null);
+create function sim.watch() returns trigger language plpgsql as $$
+begin
+  insert into sim.stale select new.run, new.epoch, new.position from llc.runs
+  where id = new.run and epoch <> new.epoch;
+  return null;
+end $$;
+create trigger watch after insert on llc.journal for each row execute function sim.watch();
+"""
 _DEFAULTS = """
 select table_name, column_name, column_default from information_schema.columns
 where table_schema = 'llc' and column_default in ('now()', 'clock_timestamp()')
 """
 _BLOCKED = "select cardinality(pg_blocking_pids(%s)) > 0"
-_TABLES = "runs, journal, documents, workers, live, limits, calls, breakers"
+_TABLES = "runs, journal, documents, workers, live, limits, calls, breakers, stale"
 
 
 class SimulatedConnection(psycopg.Connection[Any]):
@@ -63,6 +74,8 @@ class SimulatedConnection(psycopg.Connection[Any]):
         elif query.startswith("set lock_timeout"):
             self.lock_timeout = float(query.split("'")[1].removesuffix("s"))
             return None
+        elif "epoch = epoch + 1" in query:
+            self.server.on_claim()
         return super().execute(query, params, **more)
 
     def close(self) -> None:
@@ -78,12 +91,16 @@ class SimulatedConnection(psycopg.Connection[Any]):
 
 
 class Server:
-    """url: of an empty database on a real server. statements: how many there were."""
+    """url: of an empty database on a real server. statements: how many there were.
+
+    on_claim: is called when a run is about to change hands.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.statements = 0
         self.machine: Machine
+        self.on_claim: Callable[[], None] = lambda: None
         # Until when nobody can connect, and for whom nothing arrives, in virtual time.
         self.down_until = 0.0
         self._open: list[SimulatedConnection] = []
@@ -96,6 +113,7 @@ class Server:
         installation.initialise(Address(url))
         self.admin = self._connect(url, autocommit=True)
         self.admin.execute(_TIME)
+        self.admin.execute(_STALE)
         for table, column, default in self.admin.execute(_DEFAULTS).fetchall():
             self.admin.execute(f"alter table llc.{table} alter column {column} set default sim.{default}")
         self.admin.execute("set search_path = sim, pg_catalog, llc")
@@ -150,7 +168,7 @@ class Server:
                 raise psycopg.OperationalError("connection timeout expired")
         if scheduler.now < self.down_until:
             raise psycopg.OperationalError("connection refused")
-        pgconn = self._idle.pop() if self._idle else self._connect(self.url, autocommit=True).pgconn
+        pgconn = self._idle.pop() if self._idle else self._new()
         made = SimulatedConnection(pgconn)
         made._autocommit = True
         made.server, made.process = self, process
@@ -159,6 +177,12 @@ class Server:
         process.handles[made.handle] = made
         self._open.append(made)
         return made
+
+    def _new(self) -> PGconn:
+        """A connection of the library, without the object around it, which would end with a warning."""
+        around = self._connect(self.url, autocommit=True)
+        pgconn, around.pgconn = around.pgconn, self._none
+        return pgconn
 
     def _is_cut(self, process: Process) -> bool:
         return bool(self.machine.scheduler.now < process.about.get("cut", 0.0))

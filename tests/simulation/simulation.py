@@ -45,7 +45,7 @@ from llc.runtime.runs.runs import runs_in
 from llc.vm.code.image import Image
 
 from . import programs
-from .disk import Node
+from .disk import Change, Node
 from .host import PROJECT, Machine, OpenFile, SimulatedHost
 from .scheduler import Killed, Process, Scheduler, Stuck
 
@@ -74,6 +74,10 @@ KINDS = (
     "slow",
 )
 ERRORS = {"full": errno.ENOSPC, "broken": errno.EIO, "handles": errno.EMFILE}
+# Some faults come at most so many calls after a moment: one of the first of its kind in a history.
+MOMENTS = ("llc starts", "a run changes hands", "an action begins", "an action ends")
+FIRST = 8
+SOON = 80
 # Which calls fail.
 _FAILING = {
     "full": ("write", "name"),
@@ -87,12 +91,16 @@ class Violation(Exception):
 
 
 class Fault:
-    """at: the call of the host at which it happens."""
+    """at: the call of the host at which it happens; earlier if it is `delay` calls after a moment."""
 
-    def __init__(self, at: int, kind: str, amount: float) -> None:
+    def __init__(
+        self, at: int, kind: str, amount: float, moment: tuple[str, int] | None = None, delay: int = 0
+    ) -> None:
         self.at = at
         self.kind = kind
         self.amount = amount
+        self.moment = moment
+        self.delay = delay
 
     def __str__(self) -> str:
         return f"{self.kind} at call {self.at}"
@@ -139,6 +147,7 @@ class Simulation:
         random = Random(seed)
         self.scheduler = Scheduler(Random(random.random()))
         self.machine = Machine(self.scheduler)
+        self.machine.disk.is_ordered = random.random() < 0.5
         self.trace: list[str] = []
         names = list(programs.TEXTS)
         chosen = [random.choice(names) for _ in range(random.choice((1, 1, 1, 1, 1, 2, 2, 3)))]
@@ -149,7 +158,11 @@ class Simulation:
         wanted = range(len(self.plan)) if kept is None else kept
         self.faults = [self.plan[number] for number in wanted]
         self.injected = 0
-        self._failing: tuple[str, int] | None = None
+        self._moments = dict.fromkeys(MOMENTS, 0)
+        # The kind of the error, until which call, and whether it is over with the first call that fails.
+        self._failing: tuple[str, int, bool] | None = None
+        # The locks of runs; a folder that is being removed may have lost its own.
+        self._locks: dict[str, Node] = {}
         self._quiet_since = 0.0
         # Whether an action has another result than without faults.
         self._is_disturbed = False
@@ -159,9 +172,14 @@ class Simulation:
     def _plan(self, random: Random) -> list[Fault]:
         count = random.choice((1, 2, 3, 5, 8, 13, 21))
         span = random.choice((100, 300, 1000, SPAN))
-        plan = [
-            Fault(random.randrange(1, span), random.choice(self.kinds), random.random()) for _ in range(count)
-        ]
+        share = random.choice((0.0, 0.3, 0.7))
+        plan = []
+        for _ in range(count):
+            fault = Fault(random.randrange(1, span), random.choice(self.kinds), random.random())
+            if random.random() < share:
+                fault.moment = random.choice(MOMENTS), random.randrange(FIRST)
+                fault.delay = int(SOON * random.random() ** 2)
+            plan.append(fault)
         return sorted(plan, key=lambda fault: fault.at)
 
     def _prepare(self) -> None:
@@ -171,6 +189,8 @@ class Simulation:
         machine.on_spawn = self._check_spawn
         machine.on_write = self._check_write
         machine.on_sync = self._note_sync
+        machine.on_names = self._check_names
+        machine.on_lock = lambda: self._reach("a run changes hands")
         self.scheduler.on_call = self._on_call
         root = disk.root
         for path in ("bin", "dev", "tmp", "project", "project/.loops"):
@@ -278,6 +298,7 @@ class Simulation:
         process = self._new_process(f"llc {run.name} #{run.attempts}")
         process.about |= {"run": run, "is_second": is_second}
         self._tell(f"start {process.name} (pid {process.pid})")
+        self._reach("llc starts")
         self.scheduler.start(process, lambda: self._drive(process, run))
 
     def _null(self) -> OpenFile:
@@ -366,13 +387,16 @@ class Simulation:
         run.used |= set(after)
         action = Action(effect, key, process)
         run.actions.append(action)
+        self._reach("an action begins")
         files = host.files
-        text = f"{key}: {SECRET}\n".encode() + b"x" * int(size)
+        # Actions of one kind have the same output.
+        text = f"{key.partition('-')[0]}: {SECRET}\n".encode() + b"x" * int(size)
         half = len(text) // 2
         files.write(1, text[:half])
         self.scheduler.wait(lambda: False, float(seconds))
         files.write(1, text[half:])
         action.has_ended = True
+        self._reach("an action ends")
         return int(code)
 
     def _may_stray(self, process: Process, run: Wanted) -> bool:
@@ -396,6 +420,15 @@ class Simulation:
             raise Killed
         while self.faults and self.faults[0].at <= self.scheduler.calls:
             self._inject(self.faults.pop(0))
+
+    def _reach(self, kind: str) -> None:
+        """A moment that faults may follow: what has just changed is not yet on disk, or not yet seen."""
+        soon = [fault for fault in self.faults if fault.moment == (kind, self._moments[kind])]
+        self._moments[kind] += 1
+        for fault in soon:
+            fault.at = min(fault.at, self.scheduler.calls + fault.delay)
+        if soon:
+            self.faults.sort(key=lambda fault: fault.at)
 
     @staticmethod
     def drives(process: Process) -> bool:
@@ -430,7 +463,9 @@ class Simulation:
             case "full" | "broken" | "handles":
                 # That an action cannot be started is a result, too.
                 self._is_disturbed = self._is_disturbed or fault.kind == "handles"
-                self._failing = fault.kind, scheduler.calls + int(fault.amount**3 * 200)
+                is_single = fault.amount < 0.5
+                span = SOON if is_single else int((2 * fault.amount - 1) ** 3 * 200)
+                self._failing = fault.kind, scheduler.calls + span, is_single
             case "clock":
                 machine.wall += (fault.amount - 0.5) * 7200
             case "slow":
@@ -440,11 +475,15 @@ class Simulation:
         process = self.scheduler.process
         if self._failing is None or process is None or not process.is_llc:
             return None
-        kind, until = self._failing
+        kind, until, is_single = self._failing
         if self.scheduler.calls > until:
             self._failing = None
             return None
-        return ERRORS[kind] if call in _FAILING[kind] else None
+        if call not in _FAILING[kind]:
+            return None
+        if is_single:
+            self._failing = None
+        return ERRORS[kind]
 
     # --- oracles --------------------------------------------------------------------------------------
 
@@ -512,6 +551,25 @@ class Simulation:
                 kept = run.durable.get(name, b"")
                 if not bytes(node.data).startswith(kept):
                     raise self._fails(f"{process.name} changes what was on disk of the journal of {name}")
+
+    def _check_names(self, process: Process | None, changes: Sequence[Change]) -> None:
+        """Only the owner removes, moves and adds files of a run; a start without a record may be removed."""
+        if process is None or not process.is_llc:
+            return
+        for name, folder in self._run_folders().items():
+            lock = self._locks[name] = folder.names.get("lock") or self._locks.get(name, self.machine.null)
+            of_run = [
+                what
+                for place, what, node in changes
+                if (place is folder and (what, node is None) != ("lock", False))
+                or place.names.get(what) is folder
+            ]
+            if not of_run:
+                continue
+            journal = self._journal(folder)
+            is_recorded = journal is not None and b"\n" in journal.data
+            if is_recorded and (lock.exclusive is None or lock.exclusive not in process.handles.values()):
+                raise self._fails(f"{process.name} changes {of_run[0]} in {name} without its lock")
 
     def _note_sync(self, node: Node) -> None:
         """What is synced of a journal stays, but a line whose output was lost before may be set aside."""
