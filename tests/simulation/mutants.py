@@ -138,8 +138,8 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     "no-checksum": (
         "checksums of lines are not compared",
         "runtime/journal/codec.py",
-        ' or tail != b\',"crc":"%08x"}\' % zlib.crc32(body):\n',
-        ":\n",
+        "    if line[-CRC_TAIL:] != _crc_tail(body):\n",
+        "    if not line.endswith(b'\"}'):\n",
     ),
     "checkpoint-first": (
         "a checkpoint is written before the journal is on disk",
