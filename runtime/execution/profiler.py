@@ -192,7 +192,7 @@ def of_events(name: str, entries: Iterable[kinds.Event | Damage]) -> Profile:
 
     for event in entries:
         if isinstance(event, Damage):
-            if not (event.at_end and event.torn):
+            if not (event.at_end and (event.torn or event.missing)):
                 profile.damaged += event.line_count
             continue
         time = event.moment

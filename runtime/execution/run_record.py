@@ -164,10 +164,11 @@ class RunRecord:
         """The run has ended and its last event is on disk: remove what only a resume needs."""
         if self._checkpoints is not None:
             self._checkpoints.finish(self._journal)
-        self._active.discard()
+        self._active.finish()
         self._state_file.save(status)
 
     def interrupted(self, save_world: Callable[[], Any]) -> None:
         """The run was interrupted and its last event is on disk: write what a resume needs."""
         self.checkpoint(save_world)
+        self._active.finish()
         self._state_file.save("interrupted")

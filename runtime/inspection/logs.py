@@ -231,8 +231,7 @@ def show(
                 clock.sleep(INTERVAL)
         if not alive and not has_ended:
             Screen(sys.stderr).write(f"{how_it_was_left(run)}\nResume with: llc resume {run.id}\n")
-        if follower.damaged:
-            Screen(sys.stderr).write(left_out(run.journal, follower.damaged))
+        Screen(sys.stderr).write(left_out(run.journal, follower.damaged))
     finally:
         follower.close()
     return EXIT_OK

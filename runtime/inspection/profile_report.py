@@ -29,8 +29,7 @@ def of_run(target: str) -> Profile:
     """The profile of a run by its id, its folder or its loop. Raises UserError."""
     files = find_run(target)
     profile = of_record(files.name, files.journal)
-    if profile.damaged:
-        Screen(sys.stderr).write(left_out(files.journal, profile.damaged))
+    Screen(sys.stderr).write(left_out(files.journal, profile.damaged))
     return profile
 
 

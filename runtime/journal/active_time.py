@@ -1,9 +1,9 @@
 """Active time of a run: the time in which a process was executing it.
 
 Each result in the journal says it. Between two events the file `active` in the run's folder is rewritten
-with it several times a second, so that a kill during a long action loses none of its time. The file also has
-the length of the journal that is on disk, before each action: a journal that is shorter was truncated. The
-file may be lost; the journal alone serves then.
+with it several times a second, so that a kill during a long action loses none of its time. The file also
+has the length of the journal that is on disk, before each action and when the run stops or ends: a journal
+that is shorter was truncated. The file may be lost; the journal alone serves then.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ class ActiveFile:
             files.close(self._fd)
             self._fd = -1
 
-    def discard(self) -> None:
-        """Remove it: the run has ended."""
+    def finish(self) -> None:
+        """Write it for the last time: the whole journal is on disk."""
+        self.write()
         self.close()
-        discard(os.path.dirname(self._path))
 
 
 def discard(folder: str) -> None:
-    """Remove the file in a run's folder."""
+    """Remove the file in a run's folder: the journal may be shorter from now on."""
     with suppress(OSError):
         files.unlink(os.path.join(folder, FILE))
 

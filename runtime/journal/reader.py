@@ -6,9 +6,12 @@ belongs to `run_history`.
 
 from __future__ import annotations
 
+import os.path
+
 from ..host import files
 from ..host.errors import reason
 from ..host.paths import open_regular
+from . import active_time
 from .codec import unseal
 from .events import Event, read_event
 from .journal import JournalError
@@ -139,14 +142,27 @@ class JournalReader:
         self._file.close()
 
 
-def read(
-    path: str, offset: int = 0, lines: int = 0, synced: tuple[int, int] = (0, 0)
-) -> Iterator[Event | Damage]:
+def synced_length(path: str) -> tuple[int, int]:
+    """Bytes and lines that a journal had at least, by the file `active`; read it before the journal."""
+    saved = active_time.read(os.path.dirname(path))
+    return saved.size, saved.lines
+
+
+def missing_bytes(path: str) -> int:
+    """How many bytes of a journal were on disk and are not there any more."""
+    size, _ = synced_length(path)
+    try:
+        return max(0, size - files.getsize(path))
+    except OSError:
+        return 0
+
+
+def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Event | Damage]:
     """All events of a journal in order, and each damaged stretch. Values are as on the line (`codec.unpack`).
 
-    offset, lines: bytes and lines to skip. synced: those that it had at least. Raises ReadError where the
-    file cannot be read.
+    offset, lines: bytes and lines to skip. Raises ReadError where the file cannot be read.
     """
+    synced = synced_length(path)
     reader = JournalReader(path, offset, lines)
     try:
         yield from reader.read()

@@ -477,8 +477,7 @@ def load(path: str, checkpoint: Checkpoint | None = None) -> RunHistory:
     path: its journal. Raises ReadError.
     """
     offset, lines = (0, 0) if checkpoint is None else (checkpoint.offset, checkpoint.lines)
-    saved = active_time.read(os.path.dirname(path))  # before the journal, which may grow
-    entries = read(path, offset, lines, (saved.size, saved.lines))
-    history = RunHistory.of(entries, checkpoint, is_detailed=True)
+    saved = active_time.read(os.path.dirname(path))
+    history = RunHistory.of(read(path, offset, lines), checkpoint, is_detailed=True)
     history.saved_ms = saved.ms
     return history

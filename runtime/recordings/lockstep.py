@@ -16,7 +16,7 @@ from ..host.errors import UserError
 from ..journal import events as kinds
 from ..journal.codec import is_line_of, unseal
 from ..journal.journal import Blobs
-from ..journal.reader import whole_lines
+from ..journal.reader import missing_bytes, whole_lines
 from . import diff
 from .find import RunFiles
 from .re_execution import ReExecution
@@ -45,6 +45,8 @@ class Identical:
 
 def follow(files: RunFiles, image: Image) -> Identical | None:
     """Execute a run again along its journal; None where it takes `diff` to tell. Raises ReadError."""
+    if missing_bytes(files.journal):
+        return None
     lines = whole_lines(files.journal)
     try:
         start = _event(next(lines, b""))

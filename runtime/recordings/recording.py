@@ -209,7 +209,7 @@ class RecordingBuilder:
             return
         match event:
             case Damage():
-                if not (event.at_end and event.torn):
+                if event.missing or not (event.at_end and event.torn):
                     self.damage = event
             case kinds.RunStart():
                 recording = self.recording

@@ -11,7 +11,7 @@ from ...vm.tiered import Machine
 from ..host.effect_context import WorldLike
 from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE
-from ..journal import active_time, run_history
+from ..journal import run_history
 from ..journal.journal import BlobError
 from ..journal.position import Progress
 from ..journal.run_folder import RunFolder
@@ -46,7 +46,6 @@ class Resumption:
     def tidy_up(self) -> None:
         """Remove what only a run needs that has not ended."""
         Checkpoints(self._run).discard()
-        active_time.discard(self._run.path)
 
     def come_back(self, image: Image, world: WorldLike) -> Position:
         """Where the run stands, which began with the program `image`.

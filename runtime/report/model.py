@@ -27,7 +27,7 @@ from ..host.paths import HISTORY, ROOT
 from ..host.secrets import masked
 from ..journal.journal import Blobs, JournalError
 from ..journal.quantities import amount_text
-from ..journal.reader import EventFile, JournalReader
+from ..journal.reader import EventFile, JournalReader, synced_length
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import RunHistory
 from ..project.limits import budget_limits
@@ -118,6 +118,7 @@ class RunModel:
         `program` is there once, all else is as it is now. is_last: the journal does not grow any more, so an
         incomplete end of it is damage. Raises JournalError.
         """
+        synced = synced_length(self.run.journal)
         # In this order: a run that has released its lock writes nothing more.
         is_alive = is_live(RunFolder(ROOT, self.run.folder))
         entries = list(self._reader.read())
@@ -125,7 +126,7 @@ class RunModel:
             self._add(entry)
         self._follow()
         if is_last:
-            for damage in self._reader.finish():
+            for damage in self._reader.finish(synced):
                 self._add(damage)
         found: dict[str, Any] = {"format": FORMAT}
         is_first = not self._is_begun

@@ -11,7 +11,7 @@ from ..host.secrets import hidden
 from ..journal.codec import unpack
 from ..journal.events import Event
 from ..journal.journal import BlobError, Blobs
-from ..journal.reader import Damage, JournalReader, ReadError
+from ..journal.reader import Damage, JournalReader, ReadError, missing_bytes
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import RunHistory
 from . import checkpoint_reader
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def left_out(journal: str, lines: int) -> str:
-    """The note about damaged lines of a journal."""
-    which = "1 line is" if lines == 1 else f"{lines} lines are"
-    return f"note: {journal}: {which} damaged and left out\n"
+def left_out(journal: str, lines: int = 0) -> str:
+    """The notes about a journal: its damaged lines, and its end if that is missing."""
+    notes = ""
+    if lines:
+        which = "1 line is" if lines == 1 else f"{lines} lines are"
+        notes = f"note: {journal}: {which} damaged and left out\n"
+    missing = missing_bytes(journal)
+    return notes + (f"note: {journal} is truncated: {missing} bytes that were on disk\n" if missing else "")
 
 
 class Follower:

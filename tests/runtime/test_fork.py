@@ -192,6 +192,7 @@ def test_a_run_that_was_cut_off_can_be_forked(llc: Llc, project: Path) -> None:
     lines = journal.read_bytes().splitlines(keepends=True)
     cut = next(n for n, line in enumerate(lines) if b'"action_start"' in line and b'"seq":4' in line)
     journal.write_bytes(b"".join(lines[: cut + 1]))
+    (parent / "active").unlink()  # it has the length of the whole journal
     parent.rename(project / ".loops/.running" / parent.name)
     child = json.loads(llc("fork", "work", "--at", "2", "--json").stdout)
     assert child["status"] == "success"

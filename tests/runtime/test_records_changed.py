@@ -46,7 +46,7 @@ def change(llc: Llc, project: Path, word: bytes) -> str:
     lines = journal.read_bytes().splitlines(keepends=True)
     cut = next(n for n, line in enumerate(lines) if word in line)
     journal.write_bytes(b"".join(lines[: cut + 1]))
-    for kept in folder.glob("checkpoint-*"):
+    for kept in (folder / "active", *folder.glob("checkpoint-*")):
         kept.unlink()
     folder.rename(project / ".loops/.running" / folder.name)
     (project / "log").unlink()

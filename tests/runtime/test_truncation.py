@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from in_process import run_llc
 from keepers import kill_with_keeper
 
 from llc.runtime.journal import active_time
@@ -114,8 +115,9 @@ def test_a_lost_file_changes_nothing(killed: Path, place: Path) -> None:
     assert (place / "log").read_text() == "a\nb\nc\nd\n"
 
 
-def test_a_stopped_run_is_checked_too(place: Path) -> None:
-    """One that was stopped in order, and whose journal a copy then lost a part of."""
+@pytest.fixture
+def stopped(place: Path) -> Path:
+    """The journal of a run that was stopped in order in its third action."""
     (place / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     log = place / "log"
@@ -126,6 +128,55 @@ def test_a_stopped_run_is_checked_too(place: Path) -> None:
     process.terminate()
     process.wait()
     (path,) = place.glob(".loops/.running/*/job.events.jsonl")
-    cut(path, "run_interrupted")
+    return path
+
+
+@pytest.fixture
+def finished(place: Path) -> Path:
+    """The journal of a run that ended."""
+    (place / ".loops" / "job.yaml").write_text(LOOP.replace("; exec sleep 600", ""))
+    assert run_llc("run", "job", "-q").returncode == 0
+    (path,) = place.glob(".loops/.history/*/job.events.jsonl")
+    return path
+
+
+def without_checkpoints(journal: Path) -> None:
+    for path in journal.parent.glob("checkpoint-*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_stopped_run_is_checked_too(stopped: Path, place: Path, count: int, has_checkpoint: bool) -> None:
+    """One whose journal lost its last lines in a copy, the event of its stop among them."""
+    if not has_checkpoint:
+        without_checkpoints(stopped)
+    stopped.write_bytes(b"".join(stopped.read_bytes().splitlines(keepends=True)[:-count]))
     done = resume()
     assert (done.returncode, "error[truncated-journal]" in done.stderr) == (1, True)
+    assert (place / "log").read_text() == "a\nb\nc\n"
+
+
+@pytest.mark.parametrize("state", ["killed", "stopped", "finished"])
+@pytest.mark.parametrize("is_short", [True, False])
+def test_each_command_says_that_the_journal_is_truncated(
+    state: str, is_short: bool, place: Path, request: pytest.FixtureRequest
+) -> None:
+    """In each state of a run; and says nothing about one that is whole."""
+    journal: Path = request.getfixturevalue(state)
+    if is_short:
+        cut(journal, "route")
+    run = journal.parent.name
+    for words in (
+        ["status", run],
+        ["logs", run, "-n", "1"],
+        ["replay", run],
+        ["trace", run],
+        ["profile", run],
+        ["record", run, "--output", "case.yaml"],
+        *([["fork", run, "--at", "1"]] if state == "finished" else []),
+    ):
+        done = run_llc(*words)
+        assert ("is truncated: " in done.stderr or "are missing" in done.stderr) == is_short, (words, done)
+    page = run_llc("report", run, "--format", "json", "-o", "-").stdout
+    assert ("are missing" in page) == is_short

@@ -7,6 +7,7 @@ import sys
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import status as look
+from ...runs.follower import left_out
 from ...runs.runs import HOW_TO_BEGIN
 from .. import parameters as cli
 from ..output import write, write_json
@@ -51,4 +52,6 @@ def status(
         screen = Screen(sys.stdout)
         width = screen.width - 1 if screen.is_live else 200
         write("\n".join(look.as_text(one, screen, width) for one in told))
+    for run in found:
+        Screen(sys.stderr).write(left_out(run.journal))
     return EXIT_OK
