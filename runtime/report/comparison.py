@@ -9,7 +9,7 @@ from typing import Any
 # More pairs of steps than this are not compared: the middle of the runs is aligned by position.
 _MOST_PAIRS = 4_000_000
 # Fields of a result that differ from run to run.
-_VARYING = ("duration_ms", "elapsed_ms", "usage", "session")
+_VARYING = ("duration_ms", "elapsed_ms", "usage", "session", "time")
 _FIELDS = ("verdict", "route")
 
 Row = list[Any]

@@ -581,3 +581,16 @@ def test_many_steps_that_differ_are_aligned_at_once() -> None:
     rows = comparison.align(odd("a"), odd("b"))
     assert len(rows) == 20_000
     assert all(row[2] for row in rows)
+
+
+def test_the_time_of_day_is_no_difference() -> None:
+    """Two runs read different times; what else a result has is compared."""
+
+    def model(time: str, value: str) -> dict[str, Any]:
+        result = json.dumps({"time": time, "elapsed_ms": 3, "value": value})
+        steps = [{"state": "a", "kind": "clock", "result": 0}]
+        return {"steps": steps, "values": [result], "run": {"status": "", "error": None}}
+
+    first = model("2026-01-01T00:00:00Z", "a")
+    assert comparison.align(first, model("2026-01-02T00:00:00Z", "a"))[0][2] is None
+    assert comparison.align(first, model("2026-01-01T00:00:00Z", "b"))[0][2] == "result"

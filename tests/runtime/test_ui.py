@@ -410,7 +410,7 @@ def test_the_pages_work_in_a_browser(server: Server, run: str) -> None:
         browser.evaluate("[...document.querySelectorAll('#questions button')][0].click()")
         browser.wait("document.getElementById('questions').textContent.includes('What then?')")
         browser.call("Page.navigate", url=f"{origin}/runs/{run}")
-        browser.wait("document.documentElement.dataset.shown !== undefined")
+        browser.wait("window.report && report.row > 0 && report.row === report.rows.length - 1")
         browser.wait("document.body.textContent.includes('answered')")
         browser.evaluate("document.getElementById('stop').click()")
         browser.wait("!document.getElementById('resume').hidden")

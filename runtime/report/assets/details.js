@@ -126,7 +126,7 @@ async function detailsOf(run, position, query, go, copy, offers) {
     ["cost", step.usd ? step.usd.toFixed(4) + " USD" : ""], ["tokens", step.tokens ? step.tokens.toLocaleString("en") : ""],
     ["session", step.session], ["model", step.model], ["tools", step.tools],
     ["item", step.items ? step.items.join(", ") : ""],
-    ["used before", usedUnits(run).map(([unit]) => usedText(run, unit, used[unit])).join(", ")],
+    ["used before", usedUnits(run).filter(([unit]) => used[unit]).map(([unit]) => usedText(run, unit, used[unit])).join(", ")],
   ]));
   if (step.subject) {
     const whole = args && typeof args.command === "string" ? args.command : args && typeof args.question === "string" ? args.question : step.subject;

@@ -254,20 +254,20 @@ class Timeline {
       }
     };
     let end = 0;
-    this.run.steps.forEach((step, number) => {
+    const latest = this.axis.length ? this.axis[this.axis.length - 1][1] : 0;
+    const now = this.run.steps.length - 1;
+    const effects = [...this.run.steps.map((one, at) => [one, at]), ...(this.run.head.pending || []).map((one) => [one, now])]
+      .filter(([step]) => step.start !== undefined);
+    for (const [step, number] of effects) {
       const start = this.begin(step, number);
-      if (start === undefined) return;
       if (!begun || begun.state !== (step.state || "")) {
         band(start);
         begun = { state: step.state || "", start, node: step.node };
       }
-      end = Math.max(end, step.end === undefined ? start : this.end(step, number));
-    });
+      end = Math.max(end, step.end === undefined ? latest : this.end(step, number));
+    }
     band(end);
-    const latest = this.axis.length ? this.axis[this.axis.length - 1][1] : 0;
-    const now = this.run.steps.length - 1;
-    for (const [step, number] of [...this.run.steps.map((one, at) => [one, at]), ...(this.run.head.pending || []).map((one) => [one, now])]) {
-      if (step.start === undefined) continue;
+    for (const [step, number] of effects) {
       const x = this.x(this.begin(step, number));
       const width = Math.max(1.5, this.x(step.end === undefined ? latest : this.end(step, number)) - x - 0.5);
       const y = (Math.min(step.lane || 0, MOST_ROWS - 1) + 1) * ROW;

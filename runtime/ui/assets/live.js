@@ -24,6 +24,7 @@
   const bar = make("nav", { "aria-label": "Project" }, make("a", { href: "/" }, "All runs and questions"), " ", stop, " ", resume);
   bar.style.padding = ".5rem 1.25rem 0";
   byId("header").before(bar);
+  const is_placed = location.hash !== "";
   let turn = Promise.resolve();
   const show = () => {
     const { status, ended } = window.report.runs[0].about;
@@ -33,6 +34,8 @@
   const begin = () => {
     if (!document.documentElement.dataset.ready) { setTimeout(begin, 20); return; }
     show();
+    const { runs, rows } = window.report;
+    if (!is_placed && runs[0].about.status === "running") window.report.go(rows.length - 1);
     if (!is_read_only) window.report.offer("Fork here", async (seq) => {
       const made = await ask("fork", { at: seq });
       if (made) location.assign("/runs/" + encodeURIComponent(made.run));
