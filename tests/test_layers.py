@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -35,10 +36,22 @@ def modules(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The imports, attributes of names and calls of `open` of a module, which is parsed once."""
+    return tuple(
+        node
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        or (isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)))
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open")
+    )
+
+
 def imports(path: Path) -> Iterator[tuple[str, int]]:
     """What a module imports: absolute names, and ours as `.folder`."""
     package = path.parent.relative_to(ROOT).parts
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -85,7 +98,7 @@ def _names() -> dict[str, Path]:
 def _imported(path: Path, names: dict[str, Path]) -> Iterator[tuple[str, int]]:
     """Our modules that a module imports, anywhere in it, with the line."""
     package = path.parent.relative_to(ROOT).parts
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = package[: len(package) - node.level + 1]
             stem = ".".join((*base, *(node.module or "").split("."))).strip(".")
@@ -169,7 +182,7 @@ def test_the_world_is_touched_only_by_the_runtime(folder: str) -> None:
     wrong += [
         f"{path.relative_to(ROOT)}:{node.lineno} uses {node.value.id}.{node.attr}"
         for path in modules(folder)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and (node.value.id, node.attr) in WORLDLY_NAMES
@@ -213,7 +226,7 @@ def host_bypasses(path: Path) -> Iterator[str]:
     """The places of a module that reach the operating system and not `runtime/host`."""
     where = path.relative_to(ROOT)
     swapped = {part: set(protocol.members(part)) for part in protocol.PARTS}
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -266,7 +279,7 @@ def test_records_are_declared_in_one_way() -> None:
         for folder in MAY_IMPORT
         for path in modules(folder)
         if path != ROOT / "ir" / "records.py"
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr in ("frozen", "define")
         and ast.unparse(node.value) == "attrs"
