@@ -32,7 +32,7 @@ from llc.runtime.project.options import Values
 
 from .scheduler import Killed, Process
 from .server import Server
-from .simulation import SECRET, Action, Fault, Simulation, Violation, Wanted, host, perform, unsealed
+from .simulation import MOMENTS, SECRET, Action, Fault, Simulation, Violation, Wanted, host, perform, unsealed
 
 URL = "postgresql://llc@database/llc"
 WORKERS = 3
@@ -132,7 +132,7 @@ class Queue:
 class ClusterSimulation(Simulation):
     """server: with the tables of a cluster; it belongs to this history until the next one begins."""
 
-    kinds = KINDS
+    kinds, moments = KINDS, (*MOMENTS, *MOMENTS[1:2] * 2)
     kept_histories = 1
 
     def __init__(

@@ -52,7 +52,7 @@ _DEFAULTS = """
 select table_name, column_name, column_default from information_schema.columns
 where table_schema = 'llc' and column_default in ('now()', 'clock_timestamp()')
 """
-_BLOCKED = "select cardinality(pg_blocking_pids(%s)) > 0"
+_BLOCKERS = "select pg_blocking_pids(%s)"
 _TABLES = "runs, journal, documents, workers, live, limits, calls, breakers, stale"
 
 
@@ -105,6 +105,8 @@ class Server:
         self.down_until = 0.0
         self._open: list[SimulatedConnection] = []
         self._idle: list[PGconn] = []
+        # Lost by their process, and the server has not noticed.
+        self._lost: list[PGconn] = []
         self._shown = 0.0
         self._handles = 0
         self._none = PGconn.connect(url.encode())
@@ -132,8 +134,7 @@ class Server:
 
     def begin(self, machine: Machine) -> None:
         """Another history, with empty tables."""
-        for connection in list(self._open):
-            connection.release()
+        self._release()
         self.machine = machine
         self.down_until, self._shown = 0.0, -1.0
         self.statements = 0
@@ -144,11 +145,17 @@ class Server:
 
     def close(self) -> None:
         """End all connections."""
-        for connection in list(self._open):
-            connection.release()
+        self._release()
         for pgconn in self._idle:
             pgconn.finish()
         self.admin.close()
+
+    def _release(self) -> None:
+        """Nothing of the last history may hold a lock in the next one: it would last in virtual time."""
+        for connection in list(self._open):
+            connection.release()
+        for pgconn in list(self._lost):
+            self._end(pgconn)
 
     def _show_time(self) -> None:
         now = self.machine.scheduler.now
@@ -213,6 +220,11 @@ class Server:
             self._lose(connection)
         return result
 
+    def _pids(self) -> list[int]:
+        """The sessions on the server that belong to processes."""
+        held = [connection.pgconn for connection in self._open] + self._lost
+        return [pgconn.backend_pid for pgconn in held if pgconn.status == 0]
+
     def _ready(self, connection: SimulatedConnection, wanted: int, began: float) -> int:
         """Wait until the socket of a connection is ready, in virtual time where it waits for a lock."""
         scheduler = self.machine.scheduler
@@ -225,8 +237,9 @@ class Server:
             )
             if can_read or can_write:
                 return (1 if can_read else 0) | (2 if can_write else 0)
-            if scheduler.current is None or not self.admin.execute(_BLOCKED, [pid]).fetchone()[0]:  # type: ignore[index]
-                was_blocked = False
+            blockers = [] if scheduler.current is None else self.admin.execute(_BLOCKERS, [pid]).fetchone()[0]  # type: ignore[index]
+            if not blockers or set(blockers) - set(self._pids()):
+                was_blocked = False  # or by a session that is about to end, in real time
                 continue
             was_blocked = True
             seen = self.statements
@@ -249,6 +262,8 @@ class Server:
         self._end(pgconn)
 
     def _end(self, pgconn: PGconn) -> None:
+        if pgconn in self._lost:
+            self._lost.remove(pgconn)
         if pgconn is self._none or pgconn.status != 0:
             return
         if pgconn.transaction_status == TransactionStatus.ACTIVE:
@@ -279,6 +294,7 @@ class Server:
         connection.is_lost = False
         pgconn, connection.pgconn = connection.pgconn, self._none
         if self._is_cut(connection.process):
+            self._lost.append(pgconn)
             self.machine.scheduler.after(KEEPALIVE_S, lambda: self._end(pgconn))
         else:
             self._end(pgconn)
@@ -288,7 +304,7 @@ class Server:
     def restart(self, seconds: float) -> None:
         """All connections are lost; nobody can connect for some time."""
         scheduler = self.machine.scheduler
-        pids = [connection.pgconn.backend_pid for connection in self._open if connection.pgconn.status == 0]
+        pids = self._pids()
         self.admin.execute("select pg_terminate_backend(pid) from unnest(%s::integer[]) as pid", [pids])
         self._await_end(pids)
         self.statements += 1

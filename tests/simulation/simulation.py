@@ -39,8 +39,7 @@ from llc.runtime.launch.stop_signals import StopSignals
 from llc.runtime.project import verify
 from llc.runtime.project.limits import Bounds
 from llc.runtime.project.options import Values
-from llc.runtime.runs import checkpoints
-from llc.runtime.runs.locks import unfinished
+from llc.runtime.runs import checkpoints, locks
 from llc.runtime.runs.runs import runs_in
 from llc.vm.code.image import Image
 
@@ -69,7 +68,7 @@ KINDS = (
     "second",
     "full",
     "broken",
-    "handles",
+    *["handles"] * 2,
     "clock",
     "slow",
 )
@@ -138,7 +137,7 @@ class Simulation:
     """
 
     error: BaseException | None = None
-    kinds = KINDS
+    kinds, moments = KINDS, MOMENTS
     # So many histories are in memory before what is left of them is removed.
     kept_histories = 16
 
@@ -159,8 +158,8 @@ class Simulation:
         self.faults = [self.plan[number] for number in wanted]
         self.injected = 0
         self._moments = dict.fromkeys(MOMENTS, 0)
-        # The kind of the error, until which call, and whether it is over with the first call that fails.
-        self._failing: tuple[str, int, bool] | None = None
+        # The kind of the error, until which call, and for a single error how many calls are before it.
+        self._failing: tuple[str, int, int | None] | None = None
         # The locks of runs; a folder that is being removed may have lost its own.
         self._locks: dict[str, Node] = {}
         self._quiet_since = 0.0
@@ -177,7 +176,7 @@ class Simulation:
         for _ in range(count):
             fault = Fault(random.randrange(1, span), random.choice(self.kinds), random.random())
             if random.random() < share:
-                fault.moment = random.choice(MOMENTS), random.randrange(FIRST)
+                fault.moment = random.choice(self.moments), random.randrange(FIRST)
                 fault.delay = int(SOON * random.random() ** 2)
             plan.append(fault)
         return sorted(plan, key=lambda fault: fault.at)
@@ -246,8 +245,9 @@ class Simulation:
 
     def _supervise(self) -> None:
         """What else happens once in a while."""
-        if self.scheduler.random.random() < LOOKS:
-            self.scheduler.start(self._new_process("llc status"), self._look)
+        for name, action in (("llc status", self._look), ("llc batch", self._sweep)):
+            if self.scheduler.random.random() < LOOKS:
+                self.scheduler.start(self._new_process(name), action)
 
     def _new_process(self, name: str) -> Process:
         env = {b"PATH": b"/bin", b"HOME": b"/project", b"PWD": b"/project", b"DEPLOY_TOKEN": SECRET.encode()}
@@ -280,6 +280,17 @@ class Simulation:
                 raise self._fails(f"status says that {folder.id} is {word}, and {holder.name} drives it")
             if holder is None and word in ("running", "queued"):
                 raise self._fails(f"status says that {folder.id} is {word}, and nobody drives it")
+        return 0
+
+    def _sweep(self) -> int:
+        """What is left of killed starts is removed, as a batch does before it starts any."""
+        try:
+            locks.sweep("")
+        except Exception as error:
+            if failures.is_internal(error):
+                error.add_note("in llc batch")
+                self._problem = self._problem or error
+            return 1
         return 0
 
     def _lock_of(self, run_id: str) -> Node:
@@ -355,7 +366,7 @@ class Simulation:
         for _ in range(2):  # it may end between the two looks
             if any(folder.name == run.name for folder in runs_in("", HISTORY)):
                 return "ended"
-            found = [folder for folder in unfinished("") if folder.name == run.name]
+            found = [folder for folder in locks.unfinished("") if folder.name == run.name]
             if found:
                 return found[0]
         if run.actions:
@@ -463,9 +474,11 @@ class Simulation:
             case "full" | "broken" | "handles":
                 # That an action cannot be started is a result, too.
                 self._is_disturbed = self._is_disturbed or fault.kind == "handles"
-                is_single = fault.amount < 0.5
-                span = SOON if is_single else int((2 * fault.amount - 1) ** 3 * 200)
-                self._failing = fault.kind, scheduler.calls + span, is_single
+                share = 2 * fault.amount
+                span, before = (
+                    (SOON, int(share * SOON / 5)) if share < 1 else (int((share - 1) ** 3 * 200), None)
+                )
+                self._failing = fault.kind, scheduler.calls + span, before
             case "clock":
                 machine.wall += (fault.amount - 0.5) * 7200
             case "slow":
@@ -475,15 +488,15 @@ class Simulation:
         process = self.scheduler.process
         if self._failing is None or process is None or not process.is_llc:
             return None
-        kind, until, is_single = self._failing
+        kind, until, before = self._failing
         if self.scheduler.calls > until:
             self._failing = None
             return None
         if call not in _FAILING[kind]:
             return None
-        if is_single:
-            self._failing = None
-        return ERRORS[kind]
+        if before is not None:
+            self._failing = (kind, until, before - 1) if before else None
+        return None if before else ERRORS[kind]
 
     # --- oracles --------------------------------------------------------------------------------------
 
@@ -531,6 +544,12 @@ class Simulation:
         missing = done - {number for kind, number in kinds if kind == "action_complete"}
         if missing:
             raise self._fails(f"effect {effect} starts, and the results of {missing} are not on disk")
+        outputs = folder.durable_names.get("outputs", self.machine.null).durable_names
+        for line, event in zip(journal.synced.split(b"\n"), kinds, strict=False):
+            for name in _OUTPUT.findall(line) if event[0] == "action_complete" and event[1] in done else ():
+                output = outputs.get(name.decode())
+                if output is None or output.pending:
+                    raise self._fails(f"effect {effect} starts, and an output of {event[1]} is not on disk")
         if int(seq) in done:
             raise self._fails(f"effect {effect} starts, and its result is in the journal")
 
