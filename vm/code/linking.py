@@ -14,7 +14,7 @@ import attrs
 from ...ir.builder import FunctionBuilder
 from ...ir.nodes import Function, Meta, Slot, TailCall
 from ...ir.spans import Source
-from ..values.lists import Pair, Slice
+from ..values.lists import Pair, Queue, Slice
 from ..values.maps import MapVersion, read
 from ..values.values import BOXES, FunctionValue, Value
 from .emit import Constants, FunctionEmitter, Spans
@@ -24,7 +24,7 @@ from .opcodes import decode
 
 # The entry of every image: it calls the function that it is given.
 ENTRY = "session"
-_HOLDERS = frozenset({tuple, Pair, Slice, dict, MapVersion, *BOXES, FunctionValue})
+_HOLDERS = frozenset({tuple, Pair, Slice, Queue, dict, MapVersion, *BOXES, FunctionValue})
 
 
 class Linker:
@@ -136,7 +136,7 @@ def functions_in(values: Iterable[Value]) -> list[FunctionValue]:
         if kind not in _HOLDERS or id(value) in seen:
             continue
         seen.add(id(value))
-        if kind is tuple or kind is Slice:
+        if kind is tuple or kind is Slice or kind is Queue:
             todo += [item for item in value if type(item) in _HOLDERS]
         elif kind is dict or kind is MapVersion:
             todo += [item for item in read(value).values() if type(item) in _HOLDERS]

@@ -10,7 +10,7 @@ from math import isfinite
 
 from ..values import bounds, lists
 from ..values.faults import PrimitiveFault
-from ..values.lists import Pair, is_list
+from ..values.lists import Pair, Queue, is_list
 from ..values.maps import is_map, read
 from ..values.values import ATOMS, equal, show
 from .numbers import inexact
@@ -48,6 +48,8 @@ def cons(item: Value, tail: Value) -> Value:
     count = lists.length(tail if type(tail) is Pair else any_list(tail)) + 1
     if count > bounds.MAX_ITEMS:
         bounds.check_items(count)
+    if type(tail) is Queue:
+        return lists.pair(item, tail)
     return Pair(item, () if tail is None else tail, count)
 
 

@@ -7,6 +7,7 @@ to the name, `[i]` for node `i`, or `[i, k]` for the list from item `k` of a "co
     ["list", item…]  ["map", key, value, …]  ["function", name, capture…]  ["box", content]
     ["dynamic", content]                      a box with a value for each strand
     ["cons", item…, tail]                     a list made of pairs, before the list `tail`
+    ["queue", front, back]                    the items of two lists, of which the second is a "list" node
     ["text", string]  ["utf8", hex]           strings that are long, or hold lone surrogates
 
 All items are references. A node refers to earlier nodes only, except that a box may be referred to,
@@ -17,7 +18,7 @@ memory is one node; depth never becomes nesting. Same values, same sharing: same
 from __future__ import annotations
 
 from ...ir.constants import Symbol
-from .lists import Pair, is_list, pairs, to_tuple
+from .lists import Pair, Queue, is_list, length, pairs, to_tuple
 from .maps import is_map, read
 from .values import ATOMS, BOXES, SCALARS, Box, DynamicBox, FunctionValue, Value
 
@@ -88,7 +89,7 @@ class HeapWriter:
                 self._add(node, ["cons", *references])
                 self._add_tails(node, len(parts) - 1)
             elif is_list(node):
-                self._add(node, ["list", *references])
+                self._add(node, ["queue" if type(node) is Queue else "list", *references])
             elif is_map(node):
                 row: list[Any] = ["map"]
                 for key, reference in zip(read(node), references, strict=True):
@@ -155,6 +156,8 @@ class HeapWriter:
 
 
 def _parts(node: Value) -> Sequence[Value]:
+    if type(node) is Queue:
+        return node.front, node.back
     if is_list(node):
         return to_tuple(node)
     if is_map(node):
@@ -234,9 +237,13 @@ class HeapReader:
             return tuple(map(self.read, node[1:]))
         if tag == "cons" and len(node) >= 3:
             *items, tail = map(self.read, node[1:])
-            if is_list(tail):
+            if is_list(tail) and type(tail) is not Queue:
                 self._runs[index] = len(items)
                 return pairs(items, tail)
+        elif tag == "queue" and len(node) == 3:
+            front, back = map(self.read, node[1:])
+            if front and type(front) in (tuple, Pair) and back and type(back) is tuple:
+                return Queue(front, back, length(front) + len(back))
         elif tag == "map" and len(node) % 2 == 1:
             keys = [self.read(key) for key in node[1::2]]
             if all(type(key) is str for key in keys) and len(set(keys)) == len(keys):

@@ -1,17 +1,17 @@
-"""The three forms of a list, and the only code that knows them apart.
+"""The four forms of a list, and the only code that knows them apart.
 
-A list is a tuple, a `Pair` whose tail is a list, or a `Slice` of an array. Host data, JSON and `list` make
-tuples; `cons` makes pairs, and `rest` of a long tuple turns a part of what is left into pairs, so that
-walking a list is linear however it was made; `append` to a list of some length makes slices, so that building
-one at its end is linear too. Programs cannot tell the forms apart: they are equal, shown, stored and counted
-alike.
+A list is a tuple, a `Pair` whose tail is a list, a `Slice` of an array, or a `Queue`. Host data, JSON and
+`list` make tuples; `cons` makes pairs, and `rest` of a long tuple turns a part of what is left into pairs, so
+that walking a list is linear however it was made; `append` to a list of some length makes slices, so that
+building one at its end is linear too, and to one of pairs a queue, so that a list may be taken from at one end
+and added to at the other. Programs cannot tell the forms apart: they are equal, shown and counted alike.
 
 Must not contain: what a list function means to a program (`sequences`).
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from sys import getrefcount
 
 TYPE_CHECKING = False
@@ -76,13 +76,39 @@ class Slice:
         return f"<list of {self.length}>"
 
 
-def pair(head: Value, tail: List) -> Pair:
+class Queue:
+    """The items of `front`, then those of `back`, an array; neither is empty or a queue.
+
+    Its rest shares the rest of the front, and what is appended to it goes to the back. No pair's tail is a
+    queue: what is put before one goes to its front.
+    """
+
+    __slots__ = ("back", "front", "length")
+
+    def __init__(self, front: List, back: List, length: int) -> None:
+        self.front = front
+        self.back = back
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Value]:
+        return chain(iterate(self.front), self.back)
+
+    def __repr__(self) -> str:
+        return f"<list of {self.length}>"
+
+
+def pair(head: Value, tail: List) -> List:
+    if type(tail) is Queue:
+        return Queue(pair(head, tail.front), tail.back, tail.length + 1)
     return Pair(head, tail, length(tail) + 1)
 
 
 def is_list(value: Value) -> bool:
     kind = type(value)
-    return kind is tuple or kind is Pair or kind is Slice
+    return kind is tuple or kind is Pair or kind is Slice or kind is Queue
 
 
 def length(items: List) -> int:
@@ -104,7 +130,7 @@ def _walk(items: List) -> Iterator[Value]:
 def to_tuple(items: List) -> tuple[Value, ...]:
     if type(items) is tuple:
         return items
-    if type(items) is Slice:
+    if type(items) is not Pair:
         return tuple(items)
     found = []
     while type(items) is Pair:
@@ -115,8 +141,8 @@ def to_tuple(items: List) -> tuple[Value, ...]:
 
 def append(items: List, tail: List) -> List:
     """The items of both. A tail of pairs is shared unless it is much shorter, any tail where it is much
-    longer; of items with a much shorter tail the array is shared. How the result is stored (`heap`) depends
-    on lengths and pairs alone.
+    longer; of items with a much shorter tail the array or the pairs are shared. How the result is stored
+    (`heap`) depends on lengths, pairs and queues alone.
     """
     count, others = length(items), length(tail)
     if not count or not others:
@@ -127,6 +153,12 @@ def append(items: List, tail: List) -> List:
     if not is_added:
         return (*iterate(items), *iterate(tail))
     whole = count + others
+    if type(items) is Pair:
+        return Queue(items, to_tuple(tail), whole)
+    if type(items) is Queue:
+        back, more = items.back, to_tuple(tail)
+        back = append(back, more) if len(back) >= others else (*back, *more)
+        return Queue(items.front, back, whole)
     if type(items) is Slice and whole <= items.most:
         if len(items.array) > count and _is_alone(items):
             del items.array[count:]
@@ -161,6 +193,8 @@ def take(items: List, count: int) -> List:
 
 def pairs(items: Sequence[Value], tail: List) -> List:
     """A pair for each item, before `tail`."""
+    if type(tail) is Queue:
+        return Queue(pairs(items, tail.front), tail.back, len(items) + tail.length)
     count = length(tail)
     for item in reversed(items):
         count += 1
@@ -175,6 +209,9 @@ def first(items: List) -> Value:
 
 def item(items: List, index: int) -> Value:
     """The item at an index, which is in the list."""
+    if type(items) is Queue:
+        before = length(items.front)
+        items, index = (items.front, index) if index < before else (items.back, index - before)
     while index > 0 and type(items) is Pair:
         items, index = items.tail, index - 1
     if type(items) is Pair:
@@ -194,9 +231,14 @@ def drop(items: List, count: int) -> List:
     return _end(items, count) if count > 0 else items
 
 
-def _end(items: tuple[Value, ...] | Slice, start: int) -> List:
-    """The items of an array from an index on: a part of them as pairs, so that most steps from here copy
+def _end(items: tuple[Value, ...] | Slice | Queue, start: int) -> List:
+    """The items from an index on: of an array a part of them as pairs, so that most steps from here copy
     nothing, before a tuple of the others."""
+    if isinstance(items, Queue):
+        before = length(items.front)
+        if start >= before:
+            return drop(items.back, start - before)
+        return Queue(drop(items.front, start), items.back, items.length - start)
     array = items.array if isinstance(items, Slice) else items
     end = len(items)
     left = end - start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.constants import Symbol
 from . import bounds
 from .faults import PrimitiveFault
-from .lists import Pair, Slice, is_list, iterate
+from .lists import Pair, Queue, Slice, is_list, iterate
 from .maps import MapVersion
 from .values import FunctionValue, kind_of, type_name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Value = Any
 
-_CONTAINERS = (tuple, Pair, Slice, dict)
+_CONTAINERS = (tuple, Pair, Slice, Queue, dict)
 
 
 def duration_text(milliseconds: float) -> str:

@@ -14,7 +14,7 @@ Must not contain: the forms of lists and maps (`lists`, `maps`), arithmetic and 
 from __future__ import annotations
 
 from ...ir.constants import Symbol
-from .lists import Pair, Slice, is_list, iterate, length
+from .lists import Pair, Queue, Slice, is_list, iterate, length
 from .maps import MapVersion, is_map, read
 
 TYPE_CHECKING = False
@@ -78,12 +78,15 @@ _TYPE_NAMES: dict[type, str] = {
     tuple: "list",
     Pair: "list",
     Slice: "list",
+    Queue: "list",
     dict: "map",
     MapVersion: "map",
     FunctionValue: "function",
     Box: "box",
     DynamicBox: "box",
 }
+# The forms of a list other than a tuple.
+_SHARED = frozenset({Pair, Slice, Queue})
 BOXES = frozenset({Box, DynamicBox})
 
 
@@ -116,7 +119,7 @@ def equal(left: Value, right: Value) -> bool:
         if type(b) is MapVersion:
             b = b.read()
         kind, other = type(a), type(b)
-        if kind is Pair or other is Pair or kind is Slice or other is Slice:
+        if kind in _SHARED or other in _SHARED:
             if not _lists_agree(a, b, pairs, seen):
                 return False
         elif kind is not other:

@@ -433,8 +433,10 @@ RULES: dict[str, Rule] = {
     "is_boolean": _is("type({}) is bool"),
     "is_number": _is("type({0}) is int or type({0}) is float"),
     "is_function": _is("type({}) is FunctionValue"),
-    "is_pair": _is("type({0}) is Pair or type({0}) is tuple and {0} is not NIL or type({0}) is Slice"),
-    "is_list": _is("type({0}) is Pair or type({0}) is tuple or type({0}) is Slice"),
+    "is_pair": _is(
+        "type({0}) is Pair or type({0}) is tuple and {0} is not NIL or type({0}) is Slice or type({0}) is Queue"
+    ),
+    "is_list": _is("type({0}) is Pair or type({0}) is tuple or type({0}) is Slice or type({0}) is Queue"),
     "unbox": _unbox,
     "unbox_set": _unbox_set,
     "cons": _cons,

@@ -24,7 +24,7 @@ from ...primitives.handlers import HANDLERS, applied
 from ...primitives.operands import items
 from ...values.faults import Place as Span
 from ...values.faults import PrimitiveFault
-from ...values.lists import Pair, Slice
+from ...values.lists import Pair, Queue, Slice
 from ...values.maps import MapVersion
 from ...values.values import Box, FunctionValue, Value, show
 from ..analysis import uniqueness
@@ -79,6 +79,7 @@ class Library:
             "FunctionValue": FunctionValue,
             "Pair": Pair,
             "Slice": Slice,
+            "Queue": Queue,
             "MapVersion": MapVersion,
             "Symbol": Symbol,
             "PrimitiveFault": PrimitiveFault,
