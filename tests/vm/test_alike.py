@@ -83,6 +83,36 @@ def test_what_was_found_so_runs_alike(text: str) -> None:
         assert_flow_alike(image_of, text, quantum, 0b0110100110)
 
 
+FLOATS = (
+    "0.5",
+    "-0.0",
+    "1e308",
+    "(- (* 1e308 10) (* 1e308 10))",
+    "3",
+    "0",
+    "(expt 2 70)",
+    "(expt 2 1100)",
+    "true",
+)
+
+
+@LAWS
+@given(
+    st.sampled_from("+ - * / < >= =".split()),
+    st.lists(st.sampled_from((*FLOATS, "a", "b", "(* 2.0 a)", "(- b 0.5)")), min_size=2, max_size=3),
+    st.sampled_from(FLOATS),
+    st.sampled_from(FLOATS),
+    QUANTA,
+)
+def test_floats_run_alike(name: str, operands: list[str], a: str, b: str, quantum: int) -> None:
+    """Each operation on floats, integers of any size and others, in a loop where they change their kind."""
+    text = f"""(define (f a b) ({name} {" ".join(operands)}))
+    (define (g i a b kept)
+      (if (= i 4) kept (g (+ i 1) b a (cons (to-string (try (f a b) (catch e (get e "kind")))) kept))))
+    (g 0 {a} {b} nil)"""
+    assert_flow_alike(image_of, text, quantum, 0b0110)
+
+
 def test_what_goes_wrong_is_told_in_short() -> None:
     """All that does not take part in it is left out."""
     text = '(define (f n) (list n "a b" (g 1)))\n(let ((x (f 3))) (begin (f x) (g (car nil))))'

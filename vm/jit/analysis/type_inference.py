@@ -26,6 +26,8 @@ _WANTED = {
     "is_negative",
     "box": "unbox unbox_set",
 }
+# Those of numbers, whichever they are: where one operand is a float, the others should be.
+_OF_NUMBERS = frozenset({"add", "sub", "mul", "div", "num_eq", "lt", "le", "gt", "ge"})
 WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
 # Result types are inferred up to this length of a function, number of calls of one, and look-ups at once.
 _LONGEST = 400
@@ -184,10 +186,10 @@ class _Exploring:
                 case "PRIM":
                     name = self.results.image.constants[words[0]]
                     kind = type_lattice.of_result(name, taken)
-                    if name in WANTS:
-                        for source, one in zip(sources, taken, strict=True):
-                            if one == "any" and source >= 0:
-                                wanted[source] = WANTS[name]
+                    wish = "float" if name in _OF_NUMBERS and "float" in taken else WANTS.get(name)
+                    for source, one in zip(sources, taken, strict=True) if wish is not None else ():
+                        if one == "any" and source >= 0 and wanted.get(source) != "float":
+                            wanted[source] = wish
                 case "CLOSURE":
                     kind = type_lattice.of_closure(words[0], taken)
                 case "STORE":

@@ -77,27 +77,64 @@ def _of_numbers(sign: str) -> Rule:
         if len(operands) < 2:
             return None
         texts = f" {sign} ".join(text for text, _ in operands)
-        if _are_floats(operands):
+        if _has_float(operands):
+            condition = _are_numbers(operands)
             # A sum begins with 0, so that it is never -0.0.
-            return (f"{'0 + ' * (sign == '+')}{texts}", "") if len(operands) == 2 else None
-        condition = _are_ints(operands)
+            texts = f"{'0 + ' * (sign == '+')}{texts}"
+        else:
+            condition = _are_ints(operands)
         return None if condition is None else (texts, condition)
 
     return rule
 
 
-def _are_floats(operands: Sequence[Typed]) -> bool:
-    """Whether one at least is a float, and the others are floats or integers that a float can hold."""
-    found = {kind for _, kind in operands}
-    return "float" in found and found <= {"float", "small", "step"}
+def _of_floats(sign: str) -> Rule:
+    """Of two operands that may be floats, as far as is known, or one and a small integer."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        unsure = [f"type({text})" for text, kind in dict.fromkeys(operands) if kind == "any"]
+        if len(operands) != 2 or not {kind for _, kind in operands} <= {"any", "small", "step"} or not unsure:
+            return None
+        condition = " is float is ".join(unsure) + " is float" * (len(unsure) == 1)
+        return f"{'0 + ' * (sign == '+')}{operands[0][0]} {sign} {operands[1][0]}", condition
+
+    return rule
+
+
+def _has_float(operands: Sequence[Typed]) -> bool:
+    return any(kind == "float" for _, kind in operands)
+
+
+def _are_numbers(operands: Sequence[Typed]) -> str | None:
+    """The condition for all operands to be floats or integers that a float can hold, as `_are_ints`."""
+    tests = []
+    for text, kind in dict.fromkeys(operands):
+        if kind == "any":
+            tests.append(f"(type({text}) is float or type({text}) is int and {_is_small(text, 'int')})")
+        elif kind in INTEGERS:
+            tests.append(_is_small(text, kind))
+        elif kind != "float":
+            return None
+    return " and ".join(test for test in tests if test)
+
+
+def _quotient(operands: Sequence[Typed]) -> Quick | None:
+    """Of two numbers, one of them a float."""
+    condition = _are_numbers(operands) if len(operands) == 2 and _has_float(operands) else None
+    if condition is None:
+        return None
+    (left, _), (right, _) = operands
+    tests = [condition, "" if _is_number(right) and int(right) else f"{right} != 0"]
+    return f"{left} / {right}", " and ".join(test for test in tests if test)
 
 
 def _product(operands: Sequence[Typed]) -> Quick | None:
-    if len(operands) != 2:
+    if len(operands) < 2:
         return None
-    if _are_floats(operands):
-        return f"{operands[0][0]} * {operands[1][0]}", ""
-    condition = _are_ints(operands)
+    if _has_float(operands[:2]):
+        condition = _are_numbers(operands)
+        return None if condition is None else (" * ".join(text for text, _ in operands), condition)
+    condition = _are_ints(operands) if len(operands) == 2 else None
     if condition is None:
         return None
     (left, _), (right, _) = operands
@@ -410,6 +447,7 @@ RULES: dict[str, Rule] = {
     "add": _of_numbers("+"),
     "sub": _of_numbers("-"),
     "mul": _product,
+    "div": _quotient,
     "num_eq": _of_numbers("=="),
     "lt": _of_numbers("<"),
     "le": _of_numbers("<="),
@@ -467,6 +505,13 @@ SECOND: dict[str, Rule] = {
     "first": _item(0),
     "rest": _short_rest,
     "length": _length_of_pairs,
+    "add": _of_floats("+"),
+    "sub": _of_floats("-"),
+    "mul": _of_floats("*"),
+    "lt": _of_floats("<"),
+    "le": _of_floats("<="),
+    "gt": _of_floats(">"),
+    "ge": _of_floats(">="),
 }
 # Those that write each operand once, in the order they stand.
 IN_ORDER = frozenset({"list", "map"})

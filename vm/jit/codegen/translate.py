@@ -52,7 +52,7 @@ _WHOLE = 500
 _INSIDE = 4
 # A call by a table is the first in its line (`text.mark`); what a text holds never is.
 _TABLES = re.compile(r"(?m)^C(\d+)\[")
-_TYPES = {"int": "int", "box": "Box"}
+_TYPES = {"int": "int", "float": "float", "box": "Box"}
 
 
 def obstacle(image: Image) -> str | None:

@@ -35,7 +35,6 @@ _OF_TYPES: dict[type, Kind] = {
 # From the widest to the narrowest. A step is no larger than `_STEP`. What begins as a `_SMALL` integer and
 # is changed by steps alone stays below 2⁶² in any time there is, since it takes a tick now and then.
 INTEGERS = frozenset({"int", "small", "step"})
-NUMBERS = INTEGERS | {"float"}
 _WIDTHS = ("step", "small", "int")
 _STEP = 1 << 10
 _SMALL = 1 << 48
@@ -106,8 +105,8 @@ _RESULTS = {
     "is_string is_map is_symbol is_boolean is_function is_pair is_list is_integer is_number is_float "
     "is_empty has_key starts_with ends_with string_eq string_lt contains",
 }
-# Those that give a float where one of their operands is one, and all are numbers.
-_FLOATING = frozenset({"add", "sub", "mul"})
+# Those that give a float, if anything, where one of their operands is one.
+_FLOATING = frozenset({"add", "sub", "mul", "div"})
 _RESULT_OF = {name: kind for kind, names in _RESULTS.items() for name in names.split()}
 
 
@@ -116,11 +115,11 @@ def of_result(name: str, operands: Sequence[Kind]) -> Kind:
     if name == "select":
         _, then, otherwise = operands
         return join([then], [otherwise])[0]
+    if name in _FLOATING and "float" in operands:
+        return "float"
     kind = _RESULT_OF.get(name, "any")
     if kind == "whole":
-        if INTEGERS.issuperset(operands):
-            return _whole(name, operands)
-        return "float" if name in _FLOATING and NUMBERS.issuperset(operands) else "any"
+        return _whole(name, operands) if INTEGERS.issuperset(operands) else "any"
     return kind
 
 
