@@ -7,6 +7,7 @@ is kept (`lists`); functions that call functions, which are written in the langu
 from __future__ import annotations
 
 from math import isfinite
+from operator import indexOf
 
 from ..values import bounds, lists
 from ..values.faults import PrimitiveFault
@@ -59,6 +60,12 @@ def _at(values: Value, index: int) -> Value:
     return lists.item(values, index)
 
 
+def second(values: Value) -> Value:
+    if type(values) is Pair and type(values.tail) is Pair:
+        return values.tail.head
+    return _at(any_list(values), 1)
+
+
 def length(values: Value) -> int:
     if type(values) is str:
         raise expected("a list", values, "`string-length` counts characters")
@@ -83,6 +90,10 @@ def list_tail(values: Value, size: Value) -> Value:
 
 
 def append(*parts: Value) -> Value:
+    if len(parts) == 2:
+        start, tail = any_list(parts[0]), any_list(parts[1])
+        bounds.check_items(lists.length(start) + lists.length(tail))
+        return lists.append(start, tail)
     if not parts:
         return ()
     found = [any_list(part) for part in parts]
@@ -97,6 +108,9 @@ def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:
     """From `start`, 0 where only the end is given, up to `end`, which is left out."""
     if end is None:
         start, end = 0, start
+    if type(start) is int is type(end) and step == 1 and type(step) is int:
+        bounds.check_items(max(0, end - start))
+        return tuple(range(start, end))
     if any(type(number(part)) is float for part in (start, end, step)):
         start, end, step = inexact(start), inexact(end), inexact(step)
         if not all(map(isfinite, (start, end, step, end - start))):
@@ -127,6 +141,11 @@ def member(item: Value, values: Value) -> Value:
 
 
 def index_of(item: Value, values: Value) -> Value:
+    if type(item) is str:  # equal to no value of another type, as Python has it too
+        try:
+            return indexOf(lists.iterate(any_list(values)), item)
+        except ValueError:
+            return None
     for index, other in enumerate(lists.iterate(any_list(values))):
         if equal(item, other):
             return index
@@ -253,7 +272,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "cons": cons,
     "first": lambda values: lists.first(_filled(values)),
     "rest": lambda values: lists.rest(_filled(values)),
-    "second": lambda values: _at(any_list(values), 1),
+    "second": second,
     "third": lambda values: _at(any_list(values), 2),
     "rest_of_rest": lambda values: list_tail(values, 2),
     "last": lambda values: _at(_filled(values), lists.length(values) - 1),

@@ -3,8 +3,8 @@
 A list is a tuple, a `Pair` whose tail is a list, a `Slice` of an array, or a `Queue`. Host data, JSON and
 `list` make tuples; `cons` makes pairs, and `rest` of a long tuple turns a part of what is left into pairs, so
 that walking a list is linear however it was made; `append` to a list of some length makes slices, so that
-building one at its end is linear too, and to one of pairs a queue, so that a list may be taken from at one end
-and added to at the other. Programs cannot tell the forms apart: they are equal, shown and counted alike.
+building one at its end is linear too, and to one of pairs a queue, so that a list may be taken from at one
+end and added to at the other. Programs cannot tell the forms apart: they are equal, shown and counted alike.
 
 Must not contain: what a list function means to a program (`sequences`).
 """

@@ -34,6 +34,8 @@ _SMALL = 1 << 64
 _MANY = 1 << 20
 # The rest of a list of fewer items is made by copying it.
 _FEW = 8
+# What a map holds that is no dict.
+_ENTRIES = "({0}.entries or {0}.read())"
 # Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
 _SHORT = 1 << 16
 
@@ -297,6 +299,19 @@ def _length_of_pairs(operands: Sequence[Typed]) -> Quick | None:
     return f"{items}.length", f"type({items}) is Pair"
 
 
+def _of_two_pairs(field: str) -> Rule:
+    """Of a list that begins with two pairs."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        ((items, kind),) = operands
+        if not items.isidentifier() or kind == "array":
+            return None
+        test = "" if kind == "pair" else f"type({items}) is Pair and "
+        return f"{items}.tail.{field}", f"{test}type({items}.tail) is Pair"
+
+    return rule
+
+
 def _list(operands: Sequence[Typed]) -> Quick | None:
     """Of something that varies: Python would make a list of constants once, and each is to be another one."""
     if not any(_VARIABLE.match(text) for text, _ in operands):
@@ -311,25 +326,48 @@ def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
     return [test for test in tests if test]
 
 
-def _get(operands: Sequence[Typed]) -> Quick | None:
-    map_, key, *default = operands
-    if not map_[0].isidentifier():
-        return None
-    quick = f"{map_[0]}.get({', '.join(text for text, _ in (key, *default))})"
-    return quick, " and ".join(are_map_and_key(map_, key))
+def _of_dict(quick: str) -> Rule:
+    """Of a map that is a dict, and a key."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        (map_, kind), key, *more = operands
+        if not map_.isidentifier():
+            return None
+        entries = map_ if kind == "any" else f"({map_} if type({map_}) is dict else {_ENTRIES.format(map_)})"
+        texts = [text for text, _ in (key, *more)]
+        return quick.format(entries, texts[0], ", ".join(texts)), " and ".join(
+            are_map_and_key((map_, kind), key)
+        )
+
+    return rule
 
 
-def _get_or(operands: Sequence[Typed]) -> Quick | None:
-    return _get(operands if len(operands) > 2 else [*operands, ("None", "null")])
+def _of_version(quick: str) -> Rule:
+    """The same of a longer map."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        (map_, kind), key, *more = operands
+        if not map_.isidentifier() or kind != "any":
+            return None
+        texts = [text for text, _ in (key, *more)]
+        tests = [f"type({map_}) is MapVersion", *are_map_and_key((map_, "map"), key)]
+        return quick.format(_ENTRIES.format(map_), texts[0], ", ".join(texts)), " and ".join(tests)
+
+    return rule
 
 
 def _put(operands: Sequence[Typed]) -> Quick | None:
-    map_, key, (value, _) = operands
-    if not map_[0].isidentifier():
+    (map_, _), key, (value, _) = operands
+    if not map_.isidentifier():
         return None
-    quick = f"{{**{map_[0]}, {key[0]}: {value}}}"
-    # A map this short is a dict.
-    return quick, " and ".join([*are_map_and_key(map_, key), f"len({map_[0]}) < {SHORT - 1}"])
+    tests = [*are_map_and_key((map_, "any"), key), f"len({map_}) < {SHORT - 1}"]
+    return f"{{**{map_}, {key[0]}: {value}}}", " and ".join(tests)
+
+
+def _put_in_version(operands: Sequence[Typed]) -> Quick | None:
+    (map_, _), key, (value, _) = operands
+    tests = [f"type({map_}) is MapVersion", *are_map_and_key((map_, "map"), key)]
+    return f"PUT({map_}, {key[0]}, {value})", " and ".join(tests)
 
 
 def _map(operands: Sequence[Typed]) -> Quick | None:
@@ -431,13 +469,6 @@ def _extreme(name: str, sign: str) -> Rule:
     return rule
 
 
-def _has_key(operands: Sequence[Typed]) -> Quick | None:
-    map_, key = operands
-    if not map_[0].isidentifier():
-        return None
-    return f"{key[0]} in {map_[0]}", " and ".join(are_map_and_key(map_, key))
-
-
 def _select(operands: Sequence[Typed]) -> Quick:
     (condition, _), (then, _), (otherwise, _) = operands
     return f"({then} if {condition} else {otherwise})", ""
@@ -471,10 +502,8 @@ RULES: dict[str, Rule] = {
     "is_boolean": _is("type({}) is bool"),
     "is_number": _is("type({0}) is int or type({0}) is float"),
     "is_function": _is("type({}) is FunctionValue"),
-    "is_pair": _is(
-        "type({0}) is Pair or type({0}) is tuple and {0} is not NIL or type({0}) is Slice or type({0}) is Queue"
-    ),
-    "is_list": _is("type({0}) is Pair or type({0}) is tuple or type({0}) is Slice or type({0}) is Queue"),
+    "is_pair": _is("type({0}) is Pair or type({0}) is tuple and {0} is not NIL or type({0}) in LONG"),
+    "is_list": _is("type({0}) is Pair or type({0}) is tuple or type({0}) in LONG"),
     "unbox": _unbox,
     "unbox_set": _unbox_set,
     "cons": _cons,
@@ -484,17 +513,18 @@ RULES: dict[str, Rule] = {
     "second": _item(1),
     "third": _item(2),
     "rest": _rest,
+    "rest_of_rest": _of_two_pairs("tail"),
     "list": _list,
     "min": _extreme("min", "<="),
     "max": _extreme("max", ">="),
-    "has_key": _has_key,
+    "has_key": _of_dict("{1} in {0}"),
     "to_string": _to_string,
     "string_eq": _of_texts("=="),
     "string_lt": _of_texts("<"),
     "string_length": _string_length,
     "substring": _substring,
-    "get": _get,
-    "get_or": _get_or,
+    "get": _of_dict("{0}.get({2})"),
+    "get_or": _of_dict("{0}.get({2})"),
     "put": _put,
     "map": _map,
     "string_append": _joined,
@@ -505,6 +535,11 @@ SECOND: dict[str, Rule] = {
     "first": _item(0),
     "rest": _short_rest,
     "length": _length_of_pairs,
+    "second": _of_two_pairs("head"),
+    "has_key": _of_version("{1} in {0}"),
+    "get": _of_version("{0}.get({2})"),
+    "get_or": _of_version("{0}.get({2})"),
+    "put": _put_in_version,
     "add": _of_floats("+"),
     "sub": _of_floats("-"),
     "mul": _of_floats("*"),

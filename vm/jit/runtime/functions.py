@@ -22,6 +22,7 @@ from ...machine.frames import Frame, Functions
 from ...machine.steps import fail
 from ...primitives.handlers import HANDLERS, applied
 from ...primitives.operands import items
+from ...values import maps
 from ...values.faults import Place as Span
 from ...values.faults import PrimitiveFault
 from ...values.lists import Pair, Queue, Slice
@@ -78,8 +79,7 @@ class Library:
             "Box": Box,
             "FunctionValue": FunctionValue,
             "Pair": Pair,
-            "Slice": Slice,
-            "Queue": Queue,
+            "LONG": frozenset({Slice, Queue}),
             "MapVersion": MapVersion,
             "Symbol": Symbol,
             "PrimitiveFault": PrimitiveFault,
@@ -97,6 +97,7 @@ class Library:
             "GROWN": uniqueness.grown,
             "TURNED": uniqueness.turned,
             "FULL": uniqueness.full,
+            "PUT": maps.put,
             "APPLIED": self.applied,
             "APPLICABLE": _applicable,
             "APPLY": self.apply,
