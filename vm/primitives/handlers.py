@@ -93,6 +93,10 @@ def applied(function: Value, values: Value) -> Value:
     return FunctionValue(function.function, (*items(values), *function.captures))
 
 
+def are_equal(first: Value, *others: Value) -> bool:
+    return equal(first, others[0]) if len(others) == 1 else all(equal(first, other) for other in others)
+
+
 def operate(name: Value, values: Value) -> Value:
     signature = PRIMITIVES.get(string(name))
     if signature is None or name == "operate":  # on itself it could recurse without end
@@ -108,7 +112,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "is_boolean": lambda value: type(value) is bool,
     "is_map": is_map,
     "is_function": lambda value: type(value) is FunctionValue,
-    "eq": lambda first, *others: all(equal(first, other) for other in others),
+    "eq": are_equal,
     "plain": plain,
     "select": lambda condition, then, otherwise: then if condition else otherwise,
     "not": lambda value: not value,

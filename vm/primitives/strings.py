@@ -34,7 +34,7 @@ MAX_JSON_DEPTH = MAX_HOST_DEPTH
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INTEGER = r"[+-]?[0-9]+"
 # Fewer digits than this are within Python's own limit and quickly read.
-_PLAIN = 10
+_FEW_DIGITS = 10
 _DIRECTIVE = r"(?s)~(.?)"
 _REFERENCE = rb"\\([0-9\\])"
 # Digits that Python reads at once, and the decimal digits that a bit is worth.
@@ -243,7 +243,7 @@ def symbol_name(value: Value) -> str:
 
 def parse_number(value: Value) -> Value:
     """The number that a string spells, white space around it; null where it spells none."""
-    if type(value) is str and len(value) < _PLAIN and value.isdigit() and value.isascii():
+    if type(value) is str and len(value) < _FEW_DIGITS and value.isdigit() and value.isascii():
         bounds.check_bits((number := int(value)).bit_length())
         return number
     spelled = string(value).strip()

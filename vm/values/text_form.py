@@ -12,10 +12,15 @@ from .values import FunctionValue, kind_of, type_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     Value = Any
 
+# Scalars whose JSON is no longer than this may be written before their length is looked at.
+_SHORT = 64
+_PLAIN = 1 << 64
+_NAMES = {None: "null", True: "true", False: "false"}
 _CONTAINERS = (tuple, Pair, Slice, Queue, dict)
 
 
@@ -62,10 +67,15 @@ class _Out:
 # --- JSON -------------------------------------------------------------------------------------
 
 
+def _json() -> ModuleType:
+    # Deferred: most programs write no JSON.
+    import json
+
+    return json
+
+
 def json_scalar(value: Value, strict: bool = False) -> str:
     """What is neither list nor map; a symbol is its name. With `strict`, JSON's numbers only."""
-    from json import dumps
-
     kind = type(value)
     if kind is bool:
         return "true" if value else "false"
@@ -76,15 +86,25 @@ def json_scalar(value: Value, strict: bool = False) -> str:
     if kind is float:
         if strict and value - value != 0.0:
             raise PrimitiveFault("type-error", f"JSON has no {value}")
-        return dumps(value)
+        return _json().dumps(value)  # type: ignore[no-any-return]
     if kind is str or kind is Symbol:
-        return dumps(value if kind is str else value.name, ensure_ascii=False)
+        return _json().encoder.encode_basestring(value if kind is str else value.name)  # type: ignore[no-any-return]
     raise PrimitiveFault("type-error", f"{kind_of(value)} has no text")
+
+
+def _short_json(value: Value, spell: Callable[[str], str]) -> str | None:
+    """A scalar as JSON, if that is short; else None."""
+    kind = type(value)
+    if kind is str:
+        return spell(value) if len(value) < _SHORT else None
+    if kind is int:
+        return str(value) if -_PLAIN < value < _PLAIN else None
+    return _NAMES.get(value) if kind is bool or value is None else None
 
 
 def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
     """A value as JSON, in one line or with `indent` spaces for each level."""
-    out = _Out()
+    out, spell = _Out(), _json().encoder.encode_basestring
     # What is still to come, last first: a text, or a value in a list of one, and its level.
     todo: list[tuple[str | list[Value], int]] = [([value], 0)]
     while todo:
@@ -104,15 +124,21 @@ def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
         if indent and item:
             separator = ",\n" + " " * (indent * (level + 1))
             opening, closing = opening + separator[1:], "\n" + " " * (indent * level) + closing
-        ahead: list[tuple[str | list[Value], int]] = [(opening, 0)]
+        ahead: list[tuple[str | list[Value], int]] = []
+        text, parts = opening, []
         for entry in item if kind is dict else iterate(item):
-            if len(ahead) > 1:
-                ahead.append((separator, 0))
+            parts.append(text)
+            content = entry
             if kind is dict:
-                ahead += [(json_scalar(entry) + ": ", 0), ([item[entry]], level + 1)]
+                parts += (spell(entry), ": ")
+                content = item[entry]
+            if (short := _short_json(content, spell)) is not None:
+                parts.append(short)
             else:
-                ahead.append(([entry], level + 1))
-        ahead.append((closing, 0))
+                ahead += (("".join(parts), 0), ([content], level + 1))
+                parts = []
+            text = separator
+        ahead.append(("".join(parts) + (closing if item else opening + closing), 0))
         ahead.reverse()
         todo += ahead
     return "".join(out.parts)

@@ -68,6 +68,8 @@ class DynamicBox(Box):
 SCALARS = frozenset({type(None), bool, int, float, str})
 ATOMS = SCALARS | {Symbol}
 _TEXT = frozenset({str})
+# What Python compares as the language does, with others of the same type.
+_COMPARED = frozenset({type(None), bool, int, str})
 _TYPE_NAMES: dict[type, str] = {
     type(None): "null",
     bool: "boolean",
@@ -107,6 +109,8 @@ def equal(left: Value, right: Value) -> bool:
     Symbols and boxes equal themselves only; functions are equal where the code is the same and what
     they captured is equal, since a function may be made anew wherever it is named.
     """
+    if type(left) is type(right) and type(left) in _COMPARED:
+        return left == right  # type: ignore[no-any-return]
     pairs = [(left, right)]
     # Containers already compared: shared parts cost once, however often they stand in both.
     seen: set[tuple[int, int]] = set()

@@ -327,23 +327,21 @@ def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
 
 
 def _of_dict(quick: str) -> Rule:
-    """Of a map that is a dict, and a key."""
+    """Of a map that is a dict, or either if it is known to be a map, and a key."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         (map_, kind), key, *more = operands
         if not map_.isidentifier():
             return None
-        entries = map_ if kind == "any" else f"({map_} if type({map_}) is dict else {_ENTRIES.format(map_)})"
         texts = [text for text, _ in (key, *more)]
-        return quick.format(entries, texts[0], ", ".join(texts)), " and ".join(
-            are_map_and_key((map_, kind), key)
-        )
+        tests = are_map_and_key((map_, kind), key)
+        return quick.format(map_, texts[0], ", ".join(texts)), " and ".join(tests)
 
     return rule
 
 
 def _of_version(quick: str) -> Rule:
-    """The same of a longer map."""
+    """The same of a longer map, without the calls that it would make."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         (map_, kind), key, *more = operands

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from ..analysis.liveness import ONLY
-from ..analysis.type_inference import Known
+from ..analysis.type_inference import WANTS, Known
 from ..analysis.uniqueness import ALONE, InPlace
 from ..model import type_lattice
 from ..model.function import Function, operation
@@ -208,10 +208,14 @@ class Instructions:
             return
         quick, condition = map(self.flags.within, found)
         second = SECOND[name](typed) if condition and name in SECOND else None
-        if second is not None and second != found:
-            other, when = map(self.flags.within, second)
+        has_second = second is not None and second != found
+        if has_second:
+            other, when = map(self.flags.within, second)  # type: ignore[arg-type]
             slow = f"{other} if {when} else {slow}"
         self.stack.append(_chosen(quick, condition, slow, kind, type_lattice.of_quick(name, kind)))
+        if has_second and name not in WANTS:
+            # Either form is as likely: what is done with the first alone would be slow for the second.
+            self.stack[-1].choice = None
 
     def combine(self, offset: int, name: str, count: int, rule: Rule) -> bool:
         """Write a primitive around the one of its operands that is no name or constant, if that is enough."""

@@ -71,6 +71,10 @@ class Places:
         number = self.offsets[line] // AHEAD
         return self.function.ahead[number - 1].ticks(frame.f_locals) if number else 0
 
+    def is_ahead(self, line: int) -> bool:
+        """Whether ticks may have been used already for what comes after a line."""
+        return self.offsets[line] >= AHEAD
+
     def __getitem__(self, line: int) -> tuple[Place, ...]:
         offset = self.offsets[line] % AHEAD
         frames = self.found.get(offset)

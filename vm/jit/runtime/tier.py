@@ -35,6 +35,8 @@ from .process_state import RUNNING, SHALLOW
 
 # Frames that a caught fault left, from which on they are not kept as they are but cut to those of a trace.
 _MANY = 64
+# The most ways of caught faults that are known.
+_CATCHES = 256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +67,31 @@ class _Returned:
 class _Failed:
     def __init__(self, raised: Raised) -> None:
         self.raised = raised
+
+
+class _Catch:
+    """Where faults on one way are caught: the slot of the fault map, and where control goes from which state.
+
+    inner: the functions that they come through and where those stand, outermost first. place: the
+    innermost's. has_ahead: whether they may keep from being done what ticks were used for (`unused`).
+    """
+
+    def __init__(
+        self,
+        slot: int,
+        target: int,
+        state: int,
+        inner: list[tuple[int, int]],
+        place: Place | None,
+        has_ahead: bool,
+    ) -> None:
+        self.slot = slot
+        self.target = target
+        self.is_back = target <= state
+        self.inner = inner
+        self.place = place
+        self.is_library = is_library(place)
+        self.has_ahead = has_ahead
 
 
 class Live(CompiledStrand):
@@ -99,6 +126,8 @@ class Direct(Ticks, CompiledTier):
         self.last: list[Frame] = []
         # Where effects are asked for, by code object and line: whether the next jump is backward; the place.
         self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
+        # Where faults are caught, by the code objects and lines that they came through.
+        self.catches: dict[tuple[int, ...], _Catch | None] = {}
         self.names |= {
             "PERFORM": self.perform,
             "FORK": self.fork,
@@ -168,6 +197,37 @@ class Direct(Ticks, CompiledTier):
         """A fault came to a frame of a function with handlers: where control goes, if anywhere."""
         trace = fault.__traceback__
         assert trace is not None
+        way: list[int] = []
+        inmost: TracebackType | None = trace
+        while inmost is not None:
+            # A code object is known by its identity, as in `perform`.
+            way += (id(inmost.tb_frame.f_code), inmost.tb_lineno)
+            inmost = inmost.tb_next
+        key = tuple(way)
+        if key in self.catches:
+            site = self.catches[key]
+        else:
+            site = self.catch_at(function, trace)
+            if len(self.catches) < _CATCHES and len(key) < _MANY:
+                self.catches[key] = site
+        if site is None:
+            return None
+        inner = site.inner
+        if site.has_ahead:
+            self.returned += self.unused(trace)
+        if site.is_library and fault.place is None:
+            self.locate(fault, inner, trace.tb_frame.f_back)
+        trail: Any = partial(self.trail, inner)
+        if fault.is_again:
+            trail = self.machine.whole(Raised(fault, *self.trail(inner))).trail
+        elif len(inner) > _MANY:
+            trail = self.trail(inner)
+        value = self.machine.caught(fault, site.place, trail)
+        return site.target, site.slot, value, site.is_back
+
+    def catch_at(self, function: int, trace: TracebackType) -> _Catch | None:
+        """What is the same for every fault that comes to a frame of a function with handlers on one way; None
+        where it is not caught there."""
         library = self.library
         code, line = trace.tb_frame.f_code, trace.tb_lineno
         places = library.codes[code][line]
@@ -175,21 +235,20 @@ class Direct(Ticks, CompiledTier):
             return None
         state = library.state_of(function, places[0][1])
         handler = self.machine.image.functions[function].handlers.get(state)
-        if handler is None:
-            return None
         inner = self.frames_of(trace)
-        if len(inner) > 1 and self.is_dead(code, line):
+        if handler is None or (len(inner) > 1 and self.is_dead(code, line)):
             return None
         target, slot = handler
-        self.returned += self.unused(trace)
-        self.locate(fault, inner, trace.tb_frame.f_back)
-        trail: Any = partial(self.trail, inner)
-        if fault.is_again:
-            trail = self.machine.whole(Raised(fault, *self.trail(inner))).trail
-        elif len(inner) > _MANY:
-            trail = self.trail(inner)
-        value = self.machine.caught(fault, library.place(*inner[-1]), trail)
-        return target, slot, value, target <= state
+        return _Catch(slot, target, state, inner, library.place(*inner[-1]), self.has_ahead(trace))
+
+    def has_ahead(self, trace: TracebackType | None) -> bool:
+        """Whether a fault may have kept from being done what ticks were used for (`unused`)."""
+        while trace is not None:
+            places = self.library.codes.get(trace.tb_frame.f_code)
+            if places is not None and places.is_ahead(trace.tb_lineno):
+                return True
+            trace = trace.tb_next
+        return False
 
     def unused(self, trace: TracebackType | None) -> int:
         """How many ticks were used for what a fault kept from being done."""
