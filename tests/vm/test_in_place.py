@@ -11,6 +11,7 @@ from tiers import LAWS, assert_alike, told
 from llc.vm.code.image import Image
 from llc.vm.jit.analysis.range_checks import Indices
 from llc.vm.jit.analysis.uniqueness import InPlace
+from llc.vm.jit.codegen.translate import Translator
 from llc.vm.jit.model.function import Function
 from llc.vm.jit.runtime.tier import Live
 from llc.vm.tiered import Machine
@@ -92,6 +93,57 @@ def texts(pattern: str) -> st.SearchStrategy[str]:
 def test_rounds_run_alike(text: str, quantum: int, turns: int) -> None:
     """Whoever holds the list or the map, wherever the run stops and whichever tier goes on."""
     assert_alike(machine_of(text).image, quantum, [], turns)
+
+
+# A loop within the rounds of another, which begins with a list anew.
+INNER = """
+(define (mark map by) (put map "marked" by))
+(define (twice map by) (let ((marked (mark map by))) (put marked "twice" (list map by))))
+(define (outer by kept)
+  (if (= by 4) kept
+      (let ((made (let go ((i 0) (items {first}) (map (dict)) (kept nil))
+                    (if (> i (+ by 4)) {end} (go (+ i 1) {items} {map} {kept})))))
+        (outer (+ by 1) (cons (list made {before}) kept)))))
+(list (try (outer 0 nil) (catch e (list (get e "message") (get e "span")))) (outer 3 nil))
+"""
+
+
+@LAWS
+@given(
+    st.builds(
+        lambda **parts: INNER.format(**parts),
+        first=st.sampled_from(("nil", "nil", "null", "(list 1 2)")),
+        before=st.sampled_from(("(length kept)", "(now)", "null")),
+        items=st.sampled_from((*ITEMS, "(cons i items)", "(begin (now) (cons i items))")),
+        map=st.sampled_from(MAPS),
+        kept=st.sampled_from(("kept", "(cons i kept)", "(cons map kept)", "(cons items kept)")),
+        end=st.sampled_from(
+            (*ENDS, "(append (reverse items) kept)", "(list (reverse items) (reverse kept))")
+        ),
+    ),
+    st.integers(1, 12),
+    st.integers(0, 1 << 24),
+)
+def test_inner_rounds_run_alike(text: str, quantum: int, turns: int) -> None:
+    """A list that grows in a loop within another, wherever the run stops and whichever tier goes on."""
+    assert_alike(machine_of(text).image, quantum, [], turns)
+
+
+def test_what_inner_loops_are_found_to_change() -> None:
+    """A list that such a loop begins with nothing in it and only grows; others are not."""
+    text = """(define (go n)
+      (let ((made (let next ((i 0) (items {first})) (if (= i n) {end} (next (+ i 1) {items})))))
+        (list made made)))
+      (go 9)"""
+    for first, end, items, count in (
+        ("nil", "(reverse items)", "(cons i items)", 1),
+        ("nil", "items", "(cons i items)", 0),
+        ("(list n)", "(reverse items)", "(cons i items)", 0),
+    ):
+        image = machine_of(text.format(first=first, end=end, items=items)).image
+        translator = Translator(image)
+        name = translator.version(function_of(image, "go").index, ("any",))
+        assert translator.specialised(name).source.count("GROW(") == count
 
 
 @pytest.mark.parametrize(

@@ -186,10 +186,13 @@ class _Exploring:
                 case "PRIM":
                     name = self.results.image.constants[words[0]]
                     kind = type_lattice.of_result(name, taken)
-                    wish = "float" if name in _OF_NUMBERS and "float" in taken else WANTS.get(name)
-                    for source, one in zip(sources, taken, strict=True) if wish is not None else ():
-                        if one == "any" and source >= 0 and wanted.get(source) != "float":
-                            wanted[source] = wish
+                    wish: Kind | None = WANTS.get(name)
+                    if name in _OF_NUMBERS and "float" in taken:
+                        wish = "float"
+                    if wish is not None:
+                        for source, one in zip(sources, taken, strict=True):
+                            if one == "any" and source >= 0 and wanted.get(source) != "float":
+                                wanted[source] = wish
                 case "CLOSURE":
                     kind = type_lattice.of_closure(words[0], taken)
                 case "STORE":

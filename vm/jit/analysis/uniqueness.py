@@ -14,7 +14,7 @@ from sys import getrefcount
 
 from ...values import bounds, lists
 from ...values.values import Value
-from ..model.function import Function
+from ..model.function import Function, Part
 from ..model.trees import Node, trees
 
 
@@ -30,7 +30,8 @@ ALONE = _alone()
 class InPlace:
     """growing: parameters that hold a list which only grows from round to round, and is turned round at the
     end. looping: other slots that do, in a loop that stores to them, and whether what they hold where control
-    comes in can be such a list. maps: the `put` whose map is not read again, by offset, with the slot that
+    comes in can be such a list. inner: parameters as `growing` of functions written in place that begin with
+    an empty list. maps: the `put` whose map is not read again, by offset, with the slot that
     holds it. boxes: those
     whose map is a box's that is given the new one, with the slots of the box and of the new map, -1 for none.
     """
@@ -38,6 +39,7 @@ class InPlace:
     def __init__(self, function: Function) -> None:
         self.growing: set[int] = set()
         self.looping: dict[int, bool] = {}
+        self.inner: set[int] = set()
         self.maps: dict[int, int] = {}
         self.boxes: dict[int, tuple[int, int]] = {}
         used = {function.image.constants[words[0]] for words in function.primitives()}
@@ -67,11 +69,32 @@ class InPlace:
                 continue
             if self.loops(slot, states):
                 self.looping[slot] = is_given
+        for part in function.parts:
+            if part.call >= 0 and part.leaves is None:
+                self.inner.update(self.begun_empty(part, states))
 
     # --- lists ------------------------------------------------------------------------------
 
-    def grows(self, slot: int, state: int, nodes: list[Node]) -> bool:
-        """Whether a state does no more with a parameter than put an item before it for the next round."""
+    def begun_empty(self, part: Part, states: list[list[Node]]) -> Iterator[int]:
+        """The parameters of a function written in place that begin with an empty list which grows."""
+        own = [state for state, other in enumerate(self.function.part_of) if other is part]
+        if not any(self.function.again[state] for state in own):
+            return
+        given = states[part.call][-1].taken[-part.code.parameters :] if part.code.parameters else []
+        for number, node in enumerate(given):
+            slot = part.slot + number
+            if (
+                self.is_nil(node)
+                and all(self.grows(slot, state, states[state], part.slot) for state in own)
+                and any(_is_cons(node, slot) for state in own for node in states[state])
+            ):
+                yield slot
+
+    def grows(self, slot: int, state: int, nodes: list[Node], before: int = 0) -> bool:
+        """Whether a state does no more with a parameter than put an item before it for the next round.
+
+        before: the number of slots before those of its function.
+        """
         is_round = self.function.again[state]
         # What was made of it, and the slot that holds that until the next round begins.
         grown: Node | None = None
@@ -90,8 +113,8 @@ class InPlace:
             for number, one in enumerate(node.taken):
                 is_old = one.loads(slot)
                 is_new = grown is not None and (one is grown or one.loads(held))
-                if first is not None and (is_old or is_new or number == first + slot):
-                    if number != first + slot or not (is_new or (is_old and grown is None)):
+                if first is not None and (is_old or is_new or number == first + slot - before):
+                    if number != first + slot - before or not (is_new or (is_old and grown is None)):
                         return False
                 elif is_old and grown is None and _is_cons(node, slot) and number == 1:
                     grown = node

@@ -317,7 +317,9 @@ class Writer(Regions):
         texts = [one.text for one in arguments] + self.captures(callee)
         known = [one.kind for one in arguments] + ["any"] * part.code.captures
         for name, text, kind in zip(names, texts, known, strict=False):
-            if name != text:
+            if name in self.liberties.growing:
+                written.append(f"{name}, m{name[1:]} = GROW({text})")
+            elif name != text:
                 written += [f"{name} = {text}", *self.flags.after(name, kind)]
         body, falls = self.jump(state, part.state)
         return [*written, *emptied(part), *body], falls

@@ -299,7 +299,7 @@ class Translator:
         else:
             known = self.absorbed(function, given, known)
         inplace = InPlace(function)
-        lists = set(growing)
+        lists = {*growing, *inplace.inner}
         begun: list[Statement] = []
         for slot, is_given in sorted(inplace.looping.items()):
             kind = known.before[function.start][slot]
