@@ -60,6 +60,12 @@ def _at(values: Value, index: int) -> Value:
     return lists.item(values, index)
 
 
+def nth(left: Value, right: Value) -> Value:
+    if type(left) is int and type(right) is tuple and -1 < left < len(right):
+        return right[left]
+    return _at(*_list_and_count(left, right))
+
+
 def second(values: Value) -> Value:
     if type(values) is Pair and type(values.tail) is Pair:
         return values.tail.head
@@ -277,7 +283,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "rest_of_rest": lambda values: list_tail(values, 2),
     "last": lambda values: _at(_filled(values), lists.length(values) - 1),
     "array": items,
-    "nth": lambda left, right: _at(*_list_and_count(left, right)),
+    "nth": nth,
     "length": length,
     "append": append,
     "reverse": lambda values: items(values)[::-1],

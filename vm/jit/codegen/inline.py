@@ -280,7 +280,18 @@ def _nth(operands: Sequence[Typed]) -> Quick | None:
                 return f"{items}[0]", f"{_is_array(items, kind)}{items} is not NIL"
             end = f"len({items}) > {index}" if index.isdigit() else f"-1 < {index} < len({items})"
             return f"{items}[{index}]", f"{_is_array(items, kind)}{end}"
-    return None
+    return _nth_of_any(operands)
+
+
+def _nth_of_any(operands: Sequence[Typed]) -> Quick | None:
+    """Where the index is not known to be one: the first operand, unless that is known to be a list."""
+    (index, other), (items, kind) = operands if operands[0][1] == "any" else operands[::-1]
+    if other != "any" or kind not in ("array", "any") or not items.isidentifier():
+        return None
+    return (
+        f"{items}[{index}]",
+        f"type({index}) is int and {_is_array(items, kind)}-1 < {index} < len({items})",
+    )
 
 
 def _length(operands: Sequence[Typed]) -> Quick | None:
