@@ -1,7 +1,8 @@
 """Shared by all tests: the `--update` switch for golden files, how properties are tried, the slow tests.
 
 `slow.txt` lists the test functions that take longer than `SLOW_SECONDS`, all parameters together; they get
-the marker `slow`, and `make quick` leaves them out. `pytest -n auto --write-slow` writes the list.
+the marker `slow`, and `make quick` leaves them out. `pytest -n auto --write-slow` writes the list. A file in
+it, added by hand, stands for all its tests: whichever comes first would wait for what they share.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = frozenset(SLOW.read_text().split())
     for item in items:
-        if _function(item.nodeid) in slow:
+        if _function(item.nodeid) in slow or item.nodeid.partition("::")[0] in slow:
             item.add_marker(pytest.mark.slow)
     first = {path: place for place, path in enumerate(LONGEST)}
     items.sort(key=lambda item: first.get(item.nodeid.partition("::")[0], len(first)))
@@ -99,7 +100,7 @@ def _function(nodeid: str) -> str:
 def _exists(name: str) -> bool:
     path, _, function = name.partition("::")
     file = SLOW.parents[1] / path
-    return file.exists() and f"def {function}(" in file.read_text()
+    return file.exists() and (not function or f"def {function}(" in file.read_text())
 
 
 @pytest.fixture
