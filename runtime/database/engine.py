@@ -22,6 +22,12 @@ from .segments import APPLICATION, CHANNEL, QUEUE, VERSION, WORKFLOW, dbos_schem
 
 # Seconds between two looks at the queue if no notification arrives.
 POLL_S = 10.0
+# Seconds between two looks at what llc does not use: DBOS's own queue, schedules, other queues. They are as
+# often as DBOS wants until the queue of llc is found; shorter waits are not for a look.
+_REST_S = 60.0
+_REST_LEAST_S = 0.5
+# The thread of DBOS that looks at the queue.
+POLLER = f"queue-worker-{QUEUE}"
 
 
 class Engine:
@@ -75,7 +81,7 @@ class Engine:
     def _hook(self) -> None:
         """Labels, capacity and the wake-up in private names of DBOS. Raises UserError if they do not fit."""
         store, active = self._dbos._sys_db, self._dbos._active_workflows_set
-        check_hooks(store, active)
+        check_hooks(store, active, self._dbos)
         due = sqlalchemy.text(
             f"{self._address.schema}.is_due(workflow_uuid, :llc_project, :llc_labels, :llc_worker)"
         )
@@ -87,6 +93,8 @@ class Engine:
         )
         for event in self._dbos.background_thread_stop_events:
             self._wake.attach(event)
+        # They end delays and time limits of workflows, which segments do not have.
+        self._dbos._background_jobs_stop_event.set()
 
     def poll(self) -> None:
         """Look at the queue now."""
@@ -121,10 +129,14 @@ _MOST = 1_000_000
 
 
 class _Wake:
-    """Shortens the wait between two looks at the queue: replaces `wait` of the events that DBOS waits for."""
+    """Replaces `wait` of the events that DBOS waits for.
+
+    It shortens the wait between two looks at the queue of llc, and lengthens the others once that is found.
+    """
 
     def __init__(self) -> None:
         self._asked = threads.Semaphore(0)
+        self._is_polled = False
 
     def set(self) -> None:
         self._asked.release()
@@ -133,8 +145,11 @@ class _Wake:
         is_stopped, asked = event.wait, self._asked
 
         def wait(timeout: float | None = None) -> bool:
-            if timeout is None or timeout < POLL_S / 2:
+            if timeout is None or timeout < _REST_LEAST_S:
                 return bool(is_stopped(timeout))
+            if threads.current_thread().name != POLLER:
+                return bool(is_stopped(max(timeout, _REST_S) if self._is_polled else timeout))
+            self._is_polled = True
             end = clock.monotonic() + timeout
             while (left := end - clock.monotonic()) > 0:
                 if event.is_set():
@@ -148,12 +163,13 @@ class _Wake:
         event.wait = wait
 
 
-def check_hooks(store: Any, active: Any) -> None:
+def check_hooks(store: Any, active: Any, engine: Any) -> None:
     """That the private names of DBOS are as they were when this was written. Raises UserError."""
     try:
         gate = list(inspect.signature(store._claim_gate).parameters)
         count = list(inspect.signature(active.count_for_queue).parameters)
         fits = gate == ["queue_name", "partition_key"] and count == ["queue_name"]
+        fits = fits and callable(engine._background_jobs_stop_event.set)
     except (AttributeError, TypeError, ValueError):
         fits = False
     if not fits:

@@ -38,19 +38,25 @@ returns boolean language sql stable as $$
           and (o.status in ('running', 'waiting') or (o.status = 'queued' and (o.parked_at is not null
             or (r.parked_at is null and o.ticket < r.ticket))))))
 $$;
+create or replace function {schema}.enqueue_segments(runs_ text[]) returns integer
+language sql as $$
+  with moved as (
+    update {schema}.runs set segment = segment + 1, status = 'queued', owner = null, changed = now()
+    where id = any(runs_) returning id, segment),
+  old as (
+    delete from {dbos}.workflow_status w
+    using (select id || '/' || (segment - back) as name, back from moved, generate_series(1, 2) as back) past
+    where w.workflow_uuid = past.name and (w.status = 'SUCCESS' or back = 2))
+  select count({dbos}.enqueue_workflow(
+    workflow_name => '{workflow}', queue_name => '{queue}', workflow_id => id || '/' || segment,
+    positional_args => array[to_json(id), to_json(segment)]::json[], app_version => '{version}'))::integer
+  from moved
+$$;
 create or replace function {schema}.enqueue_segment(run_ text) returns integer
-language plpgsql as $$
-declare n integer;
-begin
-  update {schema}.runs set segment = segment + 1, status = 'queued', owner = null, changed = now()
-  where id = run_ returning segment into n;
-  perform {dbos}.enqueue_workflow(
-    workflow_name => '{workflow}', queue_name => '{queue}', workflow_id => run_ || '/' || n,
-    positional_args => array[to_json(run_), to_json(n)]::json[], app_version => '{version}');
-  delete from {dbos}.workflow_status where workflow_uuid = run_ || '/' || (n - 2)
-    or (workflow_uuid = run_ || '/' || (n - 1) and status = 'SUCCESS');
-  return n;
-end $$;
+language sql as $$
+  select {schema}.enqueue_segments(array[run_]);
+  select segment from {schema}.runs where id = run_
+$$;
 -- As in SQLite, for the statements of `runtime/ledger`.
 create or replace function {schema}.instr(text_ text, part text) returns integer
 language sql immutable as $$ select strpos(text_, part) $$;
@@ -67,19 +73,20 @@ end $$;
 -- looks for them.
 create or replace function {schema}.wake_due() returns integer
 language plpgsql as $$
-declare n integer;
+declare found_ text[];
 begin
   if not pg_try_advisory_xact_lock(hashtextextended('llc due', 0)) then
     return 0;
   end if;
-  select count({schema}.enqueue_segment(d.id)) into n from (
+  select array_agg(id) into found_ from (
     select id from {schema}.runs where status = 'waiting' and due <= clock_timestamp()
     order by due limit 2000 for update skip locked) d;
-  return n + (select count({schema}.enqueue_segment(q.id)) from (
+  select found_ || array_agg(id) into found_ from (
     select r.id from {schema}.runs r where r.status = 'waiting' and r.accounts <> '{{}}' and exists (
       select 1 from unnest(r.accounts) a
       where not exists (select 1 from {schema}.breakers b where b.account = a))
-    limit 2000 for update skip locked) q);
+    limit 2000 for update skip locked) q;
+  return {schema}.enqueue_segments(found_);
 end $$;
 create or replace function {schema}.forget_segments(run_ text) returns void
 language sql as $$
@@ -102,13 +109,13 @@ end $$;
 -- segment was taken by a worker that did not know yet that it had been declared dead.
 create or replace function {schema}.reconcile_segments() returns integer
 language sql as $$
-  select count({schema}.enqueue_segment(r.id))::integer from {schema}.runs r
+  select {schema}.enqueue_segments(array(select r.id from {schema}.runs r
   where r.managed and r.status = 'queued' and r.owner is null and r.changed < now() - interval '5 seconds'
     and not exists (
       select 1 from {dbos}.workflow_status w
       where w.workflow_uuid = r.id || '/' || r.segment and (w.status in ('ENQUEUED', 'DELAYED')
         or w.status = 'PENDING' and exists (
-          select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))
+          select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))))
 $$;
 create or replace function {schema}.wake_workers() returns trigger language plpgsql as $$
 begin

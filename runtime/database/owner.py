@@ -16,9 +16,10 @@ from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
 from .connection import Address, Connection, Session
 
-# Seconds between two heartbeats, and after the last one until an owner counts as dead.
+# Seconds between two heartbeats, and after the last one until an owner counts as dead; the shortest pause.
 BEAT_S = 1.0
 LEASE_S = 5.0
+_SHORTEST_S = 0.1
 
 _REGISTER = """
 insert into workers (id, labels, capacity, machine, lock_key, server_start)
@@ -29,11 +30,12 @@ on conflict (id) do update set server_start = excluded.server_start, beat = cloc
 _LOCK = "select pg_try_advisory_lock(hashtextextended(%s, 0))"
 _BEAT = "update workers set beat = clock_timestamp() where id = %s returning state"
 _IS_DEAD = """
-select state = 'dead'
+(state = 'dead'
   or (server_start = pg_postmaster_start_time() and pg_try_advisory_xact_lock(lock_key))
-  or greatest(beat, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %s)
-from workers where id = %s
+  or greatest(beat, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %(lease)s))
 """
+_IS_THIS_DEAD = f"select {_IS_DEAD} from workers where id = %(id)s"
+_DEAD = f"select id from workers where state <> 'dead' and id <> %(id)s and {_IS_DEAD}"
 _BURY = "update workers set state = 'dead' where id = %s"
 # Runs that were submitted to the queue continue elsewhere; others wait for `llc resume`. The next epoch
 # fences an owner that is only frozen: it may wake up when another run has the paths already.
@@ -59,8 +61,9 @@ class Owner:
 
     machine: names the files that its runs work on; by default this host and the working directory.
 
-    on_beat(connection): called after each heartbeat, in the thread of the heartbeat. on_death(): another
-    process has declared this one dead. on_outage(why): the database is not available.
+    on_beat(connection): called after each heartbeat, in its thread; the seconds until the next one if that is
+    to be sooner. on_death(): another process has declared this one dead. on_outage(why): the database is not
+    available.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class Owner:
         address: Address,
         labels: Sequence[str] = (),
         capacity: int = 1,
-        on_beat: Callable[[Connection], object] = lambda connection: None,
+        on_beat: Callable[[Connection], float | None] = lambda connection: None,
         on_death: Callable[[], object] = lambda: None,
         on_outage: Callable[[str], object] = lambda why: None,
         machine: str | None = None,
@@ -78,7 +81,6 @@ class Owner:
         self.id = f"{name}-{pid}-{environment.urandom(4).hex()}"
         self.address = address
         self.is_dead = False
-        self.beats = 0
         self.machine = machine or f"{name}:{files.realpath(environment.getcwd())}"
         self._facts = {
             "id": self.id,
@@ -105,25 +107,27 @@ class Owner:
         connection.execute(_REGISTER, {**self._facts, "locked": self._is_locked})
 
     def _live(self) -> None:
+        pause = BEAT_S
         while not self._is_closed and not self.is_dead:
             try:
                 with self._turn:
                     if not self._is_closed:
-                        self._session.do(self._beat)
+                        pause = self._session.do(self._beat)
             except UserError:
                 return
-            clock.sleep(BEAT_S)
+            clock.sleep(pause)
 
-    def _beat(self, connection: Connection) -> None:
+    def _beat(self, connection: Connection) -> float:
+        """Write a heartbeat; the seconds until the next one."""
         if not self._is_locked:
             self._register(connection)
         row = connection.execute(_BEAT, [self.id]).fetchone()
         if row is None or row[0] == "dead":
             self.is_dead = True
             self._on_death()
-            return
-        self.beats += 1
-        self._on_beat(connection)
+            return BEAT_S
+        sooner = self._on_beat(connection)
+        return BEAT_S if sooner is None else min(max(sooner, _SHORTEST_S), BEAT_S)
 
     def close(self) -> None:
         """Leave: others need not wait for the heartbeat."""
@@ -139,8 +143,7 @@ class Owner:
 
 def is_dead(connection: Connection, owner: str) -> bool:
     """Whether an owner has ended or does not react any more."""
-    with connection.transaction():
-        row = connection.execute(_IS_DEAD, [LEASE_S, owner]).fetchone()
+    row = connection.execute(_IS_THIS_DEAD, {"lease": LEASE_S, "id": owner}).fetchone()
     return row is None or bool(row[0])
 
 
@@ -155,8 +158,8 @@ def bury(connection: Connection, owner: str) -> int:
 
 def bury_dead(connection: Connection, but: str = "") -> list[str]:
     """Declare every owner dead that is; their ids."""
-    rows = connection.execute("select id from workers where state <> 'dead' and id <> %s", [but]).fetchall()
-    dead = [row[0] for row in rows if is_dead(connection, row[0])]
+    rows = connection.execute(_DEAD, {"lease": LEASE_S, "id": but}).fetchall()
+    dead = [row[0] for row in rows]
     for owner in dead:
         bury(connection, owner)
     return dead

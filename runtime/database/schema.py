@@ -135,7 +135,7 @@ create index runs_of_status on runs (project, status, created);
 """
 MIGRATIONS = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS, _ACCOUNTS),
-    *(_LISTS,),
+    *(_LISTS, _FUNCTIONS),
 )
 FORMAT = len(MIGRATIONS)
 # How often two connections are asked for their server processes, to recognise a pooler.

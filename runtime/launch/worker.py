@@ -35,19 +35,21 @@ EXIT_BURIED = 86
 # Defaults: limit of concurrent runs, and seconds for which actions may continue after SIGTERM.
 AT_ONCE = 8
 DRAIN_S = 30
-# Seconds between two health lines, and heartbeats between two searches for runs without a worker.
+# Seconds between two health lines, two searches for runs without a worker, and two removals of old runs.
 HEALTH_S = 60.0
-_SWEEP = 5
-# Heartbeats between two removals of old runs.
-_CLEAN = 60
-_WISHES = """
-select id, wish is not null, coalesce(watched > clock_timestamp() - make_interval(secs => %s), false)
-from runs where owner = %s and (wish is not null or watched is not null)
-"""
-
-_ANSWERS = """
-select d.run, d.name, d.data from runs r join documents d on d.run = r.id
-where r.owner = %s and d.name like 'answers/%%'
+_SWEEP_S = 5.0
+_CLEAN_S = 60.0
+# What a worker does and asks with each heartbeat: parked runs that are due are queued, and the rows tell when
+# the next one will be, and of the runs here which are to stop, which are watched, and what was answered.
+_LOOK = """
+select 'due' as kind, null as run, null as name, null::bytea as data,
+  (select extract(epoch from min(due) - now())::float8 from runs where status = 'waiting' and due > now())
+from wake_due()
+union all select 'stop', id, null, null, null from runs where owner = %(owner)s and wish is not null
+union all select 'watched', id, null, null, null from runs
+  where owner = %(owner)s and watched > clock_timestamp() - make_interval(secs => %(watched)s)
+union all select 'answer', d.run, d.name, d.data, null from runs r join documents d on d.run = r.id
+  where r.owner = %(owner)s and d.name like 'answers/%%'
 """
 
 
@@ -88,7 +90,8 @@ class Worker:
         self._checkouts: dict[str, Checkout] = {}
         # The heartbeat begins before the rest of the worker is there.
         self._is_ready = self._is_leaving = False
-        self._next_health = clock.monotonic() + HEALTH_S
+        now = clock.monotonic()
+        self._next_health, self._next_sweep, self._next_clean = now + HEALTH_S, now + _SWEEP_S, now + _CLEAN_S
         with connected(address) as connection:
             schema.check(connection, address)
         place_for(at_once, at_once)
@@ -179,32 +182,38 @@ class Worker:
         else:
             self._scheduler.stop(run)
 
-    def _on_beat(self, connection: Connection) -> None:
-        """In the thread of the heartbeat."""
+    def _on_beat(self, connection: Connection) -> float | None:
+        """In the thread of the heartbeat; the seconds until the next parked run is due."""
         if not self._is_ready:
-            return
-        wishes = connection.execute(_WISHES, [live.WATCHED_S, self._owner.id]).fetchall()
-        self._live.watch(run for run, _, is_watched in wishes if is_watched)
-        for run in [run for run, is_asked, _ in wishes if is_asked]:
+            return None
+        values = {"owner": self._owner.id, "watched": live.WATCHED_S}
+        found: dict[str, list[Any]] = {"due": [], "stop": [], "watched": [], "answer": []}
+        for kind, *row in connection.execute(_LOOK, values, binary=True).fetchall():
+            found[kind].append(row)
+        self._live.watch(run for run, *_ in found["watched"])
+        for run, *_ in found["stop"]:
             is_here = run in self._store.claims or run in self._checkouts
             if is_here and run not in self._asked:
                 self._asked.add(run)
                 self._stops.add(run)
                 self._scheduler.pool.wake()
-        connection.execute("select wake_due()")
-        for run, name, data in connection.execute(_ANSWERS, [self._owner.id], binary=True).fetchall():
+        for run, name, data, _ in found["answer"]:
             claim, child = self._store.claims.get(run), self._checkouts.get(run)
             if claim is not None:
                 deliver(claim.run.place(name), data)
             elif child is not None:
                 child.deliver(name, data)
-        if self._owner.beats % _SWEEP == 0:
+        now = clock.monotonic()
+        if now >= self._next_sweep:
+            self._next_sweep = now + _SWEEP_S
             self._on_deaths(owners.bury_dead(connection, self._owner.id))
             connection.execute("select reconcile_segments()")
             self._deliveries.return_missing(connection)
             self._end_abandoned(connection)
-        if self._owner.beats % _CLEAN == 0:
+        if now >= self._next_clean:
+            self._next_clean = now + _CLEAN_S
             removal.remove(connection, self._store.project, None, "ended", self._base.retention)
+        return min((left_s for *_, left_s in found["due"] if left_s is not None), default=None)
 
     def _end_abandoned(self, connection: Connection) -> None:
         """In the thread of the heartbeat, which does not wait for keepers of actions."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 
 import pytest
 from dbos._core import ActiveWorkflowById
+from dbos._queue import queue_thread
 from dbos._sys_db import SystemDatabase
 
-from llc.runtime.database.engine import POLL_S, _Wake, check_hooks
+from llc.runtime.database.engine import POLL_S, POLLER, _Wake, check_hooks
 from llc.runtime.host.errors import UserError
+
+
+class Launched:
+    _background_jobs_stop_event = threading.Event()
 
 
 class Store:
@@ -18,7 +24,8 @@ class Store:
 
 
 def test_the_installed_version_fits() -> None:
-    check_hooks(Store(), ActiveWorkflowById())
+    check_hooks(Store(), ActiveWorkflowById(), Launched())
+    assert 'name=f"queue-worker-{queue_name}"' in inspect.getsource(queue_thread)
 
 
 @pytest.mark.parametrize("gate", [None, lambda queue_name: [], lambda queue_name, partition_key, more: []])
@@ -27,15 +34,38 @@ def test_another_signature_is_refused(gate: Callable[..., object] | None) -> Non
     store = Store()
     store._claim_gate = gate  # type: ignore[method-assign, assignment]
     with pytest.raises(UserError, match="does not fit"):
-        check_hooks(store, ActiveWorkflowById())
+        check_hooks(store, ActiveWorkflowById(), Launched())
+
+
+def _wait(event: threading.Event, seconds: float, name: str = POLLER) -> list[bool]:
+    """Wait in a thread of this name; the result when it has ended."""
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(event.wait(seconds)), name=name)
+    thread.start()
+    thread.join(60)
+    return found
 
 
 def test_a_wait_ends_when_it_is_woken_or_stopped() -> None:
-    """A long wait for the next look ends early; a short one of another purpose is left alone."""
+    """A wait for the next look ends early; a short one of another purpose is left alone."""
     wake, event = _Wake(), threading.Event()
     wake.attach(event)
     wake.set()
-    assert event.wait(POLL_S * 1000) is False
+    assert _wait(event, POLL_S * 1000) == [False]
     assert event.wait(0.0) is False
     threading.Timer(0.05, event.set).start()
-    assert event.wait(POLL_S * 1000) is True
+    assert _wait(event, POLL_S * 1000) == [True]
+
+
+def test_other_threads_do_not_take_the_wake() -> None:
+    """Waits for schedules are as long as those for the queue; they are longer once the queue is found."""
+    wake, event, waits = _Wake(), threading.Event(), list[float]()
+    event.wait = lambda timeout=None: bool(waits.append(timeout))  # type: ignore[method-assign]
+    wake.attach(event)
+    assert _wait(event, 1.0, "scheduler") == [False]
+    wake.set()
+    assert _wait(event, POLL_S * 1000) == [False]
+    wake.set()
+    assert _wait(event, 30.0, "scheduler") == [False]
+    assert waits == [1.0, 60.0]
+    assert _wait(event, POLL_S * 1000) == [False]

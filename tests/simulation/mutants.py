@@ -278,8 +278,8 @@ from (select 1 from runs where id = %(run)s for share) as mine
     "taken-by-the-dead": (
         "a segment that a dead worker has taken is never given out again",
         "runtime/database/installation.py",
-        "          select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))\n",
-        "          select 1 from {schema}.workers k where k.id = w.executor_id)))\n",
+        "          select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))))\n",
+        "          select 1 from {schema}.workers k where k.id = w.executor_id)))))\n",
     ),
     "delivery-lost": (
         "a segment whose answer was lost is never given out again",
