@@ -22,6 +22,9 @@ from .owner import bury, is_dead
 from .stored_run import WORKSPACE, Fenced
 
 _GATE = "select pg_advisory_xact_lock(hashtextextended('llc project ' || %s, 0))"
+_GATE_OF = (
+    "select pg_advisory_xact_lock(hashtextextended('llc project ' || project, 0)) from runs where id = %s"
+)
 _INSERT = """
 insert into runs (id, project, program, path, labels, scope, managed, status)
 values (%(id)s, %(project)s, %(program)s, %(path)s, %(labels)s, %(scope)s, %(managed)s, %(status)s)
@@ -149,10 +152,8 @@ def claim(connection: Connection, run_id: str, owner: str) -> int | Busy | str |
     None if there is nothing to claim: the run has ended or was removed.
     """
     with connection.transaction():
-        row = connection.execute("select project from runs where id = %s", [run_id]).fetchone()
-        if row is None:
+        if connection.execute(_GATE_OF, [run_id]).fetchone() is None:
             return None
-        connection.execute(_GATE, [row[0]])
         _refuse_dead(connection, run_id, owner)
         return _claim(connection, run_id, owner)
 

@@ -198,7 +198,7 @@ class Session:
     """A connection that is opened again when it was lost; for one thread.
 
     is_over(): whether to give up waiting for the database. on_outage(why): called once for each outage.
-    on_connect(connection): called for each new connection.
+    on_connect(connection): called for each new connection. connection: one that `take` has returned before.
     """
 
     def __init__(
@@ -207,12 +207,20 @@ class Session:
         is_over: Callable[[], bool] = lambda: False,
         on_outage: Callable[[str], object] = lambda why: None,
         on_connect: Callable[[Connection], object] = lambda connection: None,
+        connection: Connection | None = None,
     ) -> None:
         self.address = address
         self._is_over = is_over
         self._on_outage = on_outage
         self._on_connect = on_connect
-        self._connection: Connection | None = None
+        self._connection = connection
+        # It may have been lost while it was not used, which is no outage.
+        self._is_stale = connection is not None
+
+    def take(self) -> Connection | None:
+        """The open connection, if there is one, which this session does not use any more."""
+        connection, self._connection = self._connection, None
+        return connection
 
     def do(self, action: Callable[[Connection], Result]) -> Result:
         """`action(connection)`, from its beginning again after a lost connection or a deadlock.
@@ -221,7 +229,7 @@ class Session:
         Lost when `is_over`, and UserError where the login is refused.
         """
         pause, longest = _PAUSES
-        is_told = False
+        is_told, self._is_stale = self._is_stale, False
         while True:
             try:
                 if self._connection is None:

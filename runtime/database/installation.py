@@ -105,6 +105,20 @@ begin
   get diagnostics n = row_count;
   return n;
 end $$;
+-- An owner is dead: its runs that were submitted to the queue continue elsewhere, others wait for a resume.
+-- The next epoch fences an owner that is only frozen: another run may have the paths when it wakes up.
+create or replace function {schema}.bury(worker text) returns integer
+language plpgsql as $$
+declare n integer;
+begin
+  update {schema}.workers set state = 'dead' where id = worker;
+  update {schema}.runs set owner = null, epoch = epoch + 1, changed = now(),
+    status = case when managed then 'queued' else 'stopped' end
+  where owner = worker and status <> 'ended';
+  get diagnostics n = row_count;
+  perform {schema}.requeue_segments(worker);
+  return n;
+end $$;
 -- Queued runs without a segment, after a client that died between two statements, get one; so do runs whose
 -- segment was taken by a worker that did not know yet that it had been declared dead.
 create or replace function {schema}.reconcile_segments() returns integer

@@ -35,15 +35,8 @@ _IS_DEAD = """
   or greatest(beat, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %(lease)s))
 """
 _IS_THIS_DEAD = f"select {_IS_DEAD} from workers where id = %(id)s"
-_DEAD = f"select id from workers where state <> 'dead' and id <> %(id)s and {_IS_DEAD}"
-_BURY = "update workers set state = 'dead' where id = %s"
-# Runs that were submitted to the queue continue elsewhere; others wait for `llc resume`. The next epoch
-# fences an owner that is only frozen: it may wake up when another run has the paths already.
-_REQUEUE = """
-update runs set owner = null, epoch = epoch + 1, changed = now(),
-  status = case when managed then 'queued' else 'stopped' end
-where owner = %s and status <> 'ended'
-"""
+_BURY = "select bury(%s)"
+_BURY_DEAD = f"select id, bury(id) from workers where state <> 'dead' and id <> %(id)s and {_IS_DEAD}"
 
 
 class Identity(Protocol):
@@ -149,17 +142,10 @@ def is_dead(connection: Connection, owner: str) -> bool:
 
 def bury(connection: Connection, owner: str) -> int:
     """Declare an owner dead and give up its runs; the number of runs."""
-    with connection.transaction():
-        connection.execute(_BURY, [owner])
-        found = connection.execute(_REQUEUE, [owner])
-        connection.execute("select requeue_segments(%s)", [owner])
-        return int(found.rowcount)
+    return int(connection.execute(_BURY, [owner]).fetchone()[0])
 
 
 def bury_dead(connection: Connection, but: str = "") -> list[str]:
     """Declare every owner dead that is; their ids."""
-    rows = connection.execute(_DEAD, {"lease": LEASE_S, "id": but}).fetchall()
-    dead = [row[0] for row in rows]
-    for owner in dead:
-        bury(connection, owner)
-    return dead
+    rows = connection.execute(_BURY_DEAD, {"lease": LEASE_S, "id": but}).fetchall()
+    return [owner for owner, _ in rows]

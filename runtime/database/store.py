@@ -28,6 +28,8 @@ from .stored_run import WORKSPACE, DatabaseRun, is_name
 
 # Seconds until a run in the queue tries again.
 RETRY_S = 0.2
+# Open connections that are kept for the next runs.
+_SPARE = 2
 _FIND = """
 select id from runs
 where project = %(project)s and status <> 'ended'
@@ -39,9 +41,9 @@ order by (id = %(target)s) desc, created desc
 class Claim:
     """The right to drive a run, until `close`. status: what the run is after it, unless it has ended."""
 
-    def __init__(self, run: DatabaseRun, on_close: Callable[[], object]) -> None:
+    def __init__(self, run: DatabaseRun, store: DatabaseStore) -> None:
         self.run = run
-        self._on_close = on_close
+        self._store = store
         self._is_open = True
         self.status = "stopped"
         self.kept: dict[str, Kept] = {}
@@ -57,7 +59,7 @@ class Claim:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._on_close()
+            self._store.claims.pop(self.run.id, None)
             for action in self.kept.values():
                 action.close()
             if self.lock is not None:
@@ -69,7 +71,7 @@ class Claim:
                 run.session.do(lambda connection: claims.park(connection, run.id, run.epoch, parking, size))
             else:
                 run.session.do(lambda connection: claims.release(connection, run.id, run.epoch, self.status))
-            run.session.close()
+            self._store.keep(run.session)
 
 
 class DatabaseStore:
@@ -92,6 +94,7 @@ class DatabaseStore:
         self.on_outage: Callable[[str], object] = lambda why: None
         # The claims of this process, by run.
         self.claims: dict[str, Claim] = {}
+        self._spare: list[Connection] = []
         make_running_folder(cache)
 
     # --- starting and resuming --------------------------------------------------------------------
@@ -163,7 +166,7 @@ class DatabaseStore:
             return claim
 
     def _claimed(self, run: DatabaseRun) -> Claim:
-        claim = self.claims[run.id] = Claim(run, lambda: self.claims.pop(run.id, None))
+        claim = self.claims[run.id] = Claim(run, self)
         claim.status = self.status_after
         if self.keeps_actions and not self.managed:
             claim.lock = locks.hold(run, epoch=run.epoch)
@@ -182,7 +185,24 @@ class DatabaseStore:
         return DatabaseRun(self.cache, made.path, self._session())
 
     def _session(self) -> Session:
-        return Session(self.address, lambda: self.owner.is_dead, self.on_outage)
+        connection = None
+        with contextlib.suppress(IndexError):
+            connection = self._spare.pop()
+        return Session(self.address, lambda: self.owner.is_dead, self.on_outage, connection=connection)
+
+    def keep(self, session: Session) -> None:
+        """Close a session that is not used any more, but for some connections, which others will use."""
+        connection = session.take() if len(self._spare) < _SPARE else None
+        if connection is not None:
+            self._spare.append(connection)
+        session.close()
+
+    def connect(self) -> None:
+        """Open the connections that the next runs will use."""
+        sessions = [self._session() for _ in range(_SPARE)]
+        for session in sessions:
+            session.do(lambda connection: None)
+            self.keep(session)
 
     # --- finding --------------------------------------------------------------------------------
 
@@ -204,7 +224,7 @@ class DatabaseStore:
                 [self.project],
             ).fetchall()
         )
-        session.close()
+        self.keep(session)
         raise UserError(
             "unknown-run",
             f"no unfinished run of `{target}` in {self.address}",
@@ -224,7 +244,7 @@ class DatabaseStore:
                 return False
             return not session.do(lambda connection: is_dead(connection, row[0]))
         finally:
-            session.close()
+            self.keep(session)
 
     @contextlib.contextmanager
     def kept_dead(self, run: RunFolder) -> Iterator[None]:
@@ -238,7 +258,7 @@ class DatabaseStore:
         finally:
             if isinstance(came, int):
                 session.do(lambda connection: claims.release(connection, run.id, came))
-            session.close()
+            self.keep(session)
 
     def unfinished(self, root: str = ROOT) -> Sequence[RunFolder]:
         """The unfinished runs, latest first, with their records."""
@@ -263,7 +283,7 @@ class DatabaseStore:
             "and not exists (select 1 from journal where run = runs.id)"
         )
         session.do(lambda connection: connection.execute(husks, [self.project]))
-        session.close()
+        self.keep(session)
 
     def cached(self, run_id: str) -> DatabaseRun:
         """The run with an id, with its record."""
@@ -277,7 +297,7 @@ class DatabaseStore:
         again = "select enqueue_segment(id) from runs where id = %s and status = 'queued' and owner is null"
         with contextlib.suppress(UserError):  # without the database, `reconcile_segments` does it later
             session.do(lambda connection: connection.execute(again, [run_id]))
-        session.close()
+        self.keep(session)
 
     def has_workspace(self, run_id: str) -> bool:
         """Whether a run works on a checkout of its own (`trees.workspace`)."""
@@ -289,7 +309,7 @@ class DatabaseStore:
         try:
             return bool(session.do(lambda connection: connection.execute(where, values).fetchone()))
         finally:
-            session.close()
+            self.keep(session)
 
     def give_back(self, run_id: str) -> None:
         """Queue a run again whose process was killed; its next epoch fences what is left of it."""
@@ -302,7 +322,7 @@ class DatabaseStore:
 
         session = self._session()
         session.do(give_back)
-        session.close()
+        self.keep(session)
 
     def give_up(self, run_id: str, why: str) -> None:
         """Mark a run that cannot be driven as stopped: it does not return to the queue by itself."""
@@ -313,7 +333,7 @@ class DatabaseStore:
         )
         values = [why[:1000], run_id, self.owner.id]
         session.do(lambda connection: connection.execute(stopped, values))
-        session.close()
+        self.keep(session)
 
     def refuse(self, run_id: str, why: str) -> None:
         """Return a run to the queue for other workers: this one lacks what its program needs."""
@@ -330,11 +350,13 @@ class DatabaseStore:
                     segments.enqueue(connection, run_id)
 
         session.do(once)
-        session.close()
+        self.keep(session)
 
     def close(self) -> None:
         """Remove the cache and leave the database."""
         self.owner.close()
+        while self._spare:
+            self._spare.pop().close()
         files.rmtree(self.cache, ignore_errors=True)
 
 

@@ -58,8 +58,8 @@ class Watch:
             if is_timeout(error):
                 return 0.0
             raise
-        connection.execute("select pg_advisory_unlock(%s)", row)
         dead = bury_dead(connection, self._owner.id)
+        connection.execute("select pg_advisory_unlock(%s)", row)
         if dead:
             self._on_death(dead)
             return 0.0

@@ -100,6 +100,7 @@ class Worker:
         self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage, machine)
         self._store = open_store(address, owner=self._owner)
         self._store.on_outage = self._on_outage
+        self._store.connect()
         self._base = base_command(self._store)
         self._deliveries = Deliveries(address, self._owner.id)
         self._watch = Watch(address, self._owner, self._on_deaths)

@@ -265,14 +265,14 @@ from (select 1 from runs where id = %(run)s for share) as mine
     ),
     "not-buried": (
         "the runs of a dead worker stay with it",
-        "runtime/database/owner.py",
-        "        found = connection.execute(_REQUEUE, [owner])\n",
-        "        found = connection.execute(_REQUEUE, ['nobody'])\n",
+        "runtime/database/installation.py",
+        "  where owner = worker and status <> 'ended';\n",
+        "  where owner = 'nobody' and status <> 'ended';\n",
     ),
     "not-requeued": (
         "the segments of a dead worker stay with it",
-        "runtime/database/owner.py",
-        """        connection.execute("select requeue_segments(%s)", [owner])\n""",
+        "runtime/database/installation.py",
+        "  perform {schema}.requeue_segments(worker);\n",
         "",
     ),
     "taken-by-the-dead": (
