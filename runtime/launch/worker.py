@@ -13,7 +13,7 @@ from typing import Any
 
 from ..database import live, removal, schema, survivors
 from ..database import owner as owners
-from ..database.connection import Address, Connection, connected
+from ..database.connection import Address, Connection, Lost, connected
 from ..database.engine import Engine
 from ..database.owner import Owner
 from ..database.segments import Deliveries
@@ -251,6 +251,8 @@ class Worker:
         self._deliveries.begin(run, number)
         try:
             return self._performed(run, number)
+        except Lost:  # this worker was declared dead in an outage: another one continues the run
+            return "returned"
         finally:
             self._deliveries.end(run, number)
 
