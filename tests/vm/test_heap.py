@@ -198,6 +198,14 @@ def test_depth_is_no_obstacle() -> None:
         [["cons", 1, [0]]],
         [["list"], ["cons", 1, [0]], ["list", [1, 1]]],
         [["list"], ["cons", 1, 2, [0]], ["list", [1, -1]]],
+        [["list", 1], ["queue", [0]]],
+        [["list", 1], ["queue", [0], 2]],
+        [["list", 1], ["list"], ["queue", [0], [1]]],
+        [["list", 1], ["list"], ["queue", [1], [0]]],
+        [["list", 1], ["queue", [0], [0]], ["queue", [1], [0]]],
+        [["list", 1], ["queue", [0], [0]], ["queue", [0], [1]]],
+        [["list", 1], ["queue", [0], [0]], ["cons", 1, [1]]],
+        [["list", 1], ["cons", 1, [0]], ["queue", [0], [1]]],
         [["list"], ["list", [0, 1]]],
         [["list", [0, 0, 0]]],
         [["list", {"symbol": 1}]],
@@ -221,7 +229,9 @@ def test_a_table_of_plain_data_has_no_functions_and_boxes() -> None:
 
 JSON = st.recursive(
     SCALARS
-    | st.sampled_from(["list", "map", "box", "function", "zero", "text", "utf8", "int", "float", "cons"]),
+    | st.sampled_from(
+        ["list", "map", "box", "function", "zero", "text", "utf8", "int", "float", "cons", "queue"]
+    ),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["int", "float", "symbol"]), inner)
     ),
