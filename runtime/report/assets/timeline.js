@@ -15,7 +15,7 @@ const COLORS = { shell: "--shell", agent: "--agent", slash: "--agent", ask: "--a
 // What the colours of the timeline mean, as far as they occur.
 function legendOf(run) {
   const kinds = {};
-  for (const { kind } of run.steps) if (kind) (kinds[(COLORS[kind] || "--tool").slice(2)] ||= new Set()).add(kind);
+  for (const { kind } of [...run.steps, ...(run.head.pending || [])]) if (kind) (kinds[(COLORS[kind] || "--tool").slice(2)] ||= new Set()).add(kind);
   const found = Object.entries(kinds).map(([color, names]) => make("span", { class: "swatch " + color }, [...names].join(", ")));
   if (run.steps.some((step) => step.failed)) found.push(make("span", { class: "swatch failed" }, "failed"));
   const lines = { usd: "line", tokens: "dashed line", calls: "dotted line", seconds: "broken line" };
