@@ -154,7 +154,7 @@ def _go_on(
     for sentence in position.lost:
         command.warn(f"warning: {folder.journal}: {sentence}")
     change = program_diff.find(
-        folder.start(), machine.image, folder.outputs, run_programs.links(folder.journal)
+        folder.start(), machine.image, folder.outputs, lambda: run_programs.links(folder.journal)
     )
     is_accepted = change is not None and values.accept_changes
     if change is not None:

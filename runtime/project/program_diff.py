@@ -20,7 +20,7 @@ from . import run_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from ...vm.machine.machine import Machine
@@ -75,11 +75,15 @@ class Change(LightRecord):
 
 
 def find(
-    start: Mapping[str, Any], image: Image, outputs: str, links: run_programs.Links = ()
+    start: Mapping[str, Any],
+    image: Image,
+    outputs: str,
+    links: Callable[[], run_programs.Links] = tuple,
 ) -> Change | None:
     """How the source of a run that began with `start` differs from its program; None where it does not.
 
-    outputs: where long texts of the run are. links: the loops that it has linked (`run_programs.links`).
+    outputs: where long texts of the run are. links(): the loops that it has linked (`run_programs.links`);
+    called only where the source is not what it was.
     """
     path = start.get("path")
     if not isinstance(path, str) or not path:
@@ -91,7 +95,7 @@ def find(
     from ...ir.diagnostics import CompileError
 
     try:
-        new = run_programs.source_now(start, outputs, links)
+        new = run_programs.source_now(start, outputs, links())
     except (CompileError, UserError):
         return Change(path, None, "has changed and is not valid now (`llc validate` says why)")
     if new.program_hash == image.program_hash:
@@ -145,8 +149,9 @@ def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> lis
     while run.has(name := f"program-{number}.llb"):
         found.update(run_programs.load(run.id, run.journal, name).meta["scope"])
         number += 1
-    links = run_programs.links(run.journal) if start is not None else ()
-    change = find(start, first, run.outputs, links) if start is not None else None
+    change = None
+    if start is not None:
+        change = find(start, first, run.outputs, lambda: run_programs.links(run.journal))
     if change is not None and change.image is not None:
         found.update(change.image.meta["scope"])
     return sorted(found)

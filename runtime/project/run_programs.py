@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     Links = tuple[tuple[str, str, str], ...]
 
 _NAME = re.compile(r"program(-\d{1,9})?\.llb")
-# How the line of a change of the program begins.
-_CHANGED = to_json({KIND: ProgramChanged.name})[:-1]
+# How the line of a change of the program begins, after the line before.
+_CHANGED = b"\n" + to_json({KIND: ProgramChanged.name})[:-1]
+# Bytes of a journal that are searched at once; the line of a change is never longer.
+_BLOCK = 1 << 20
 
 
 def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], None] | None = None) -> Image:
@@ -141,9 +143,16 @@ def links(journal: str, program_hash: str | None = None) -> Links:
 
 
 def _changes(journal: str) -> Iterator[ProgramChanged]:
-    """The changes of a run's program. Only their lines are taken apart: there may be very many."""
+    """The changes of a run's program. The other lines, of which there may be very many, are passed over."""
     with contextlib.suppress(OSError), files.open(journal, "rb") as file:
-        for line in file:
-            wire = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
-            if wire is not None:
-                yield ProgramChanged.of(wire)
+        rest = b""
+        while block := file.read(_BLOCK):
+            data = rest + block
+            at = data.find(_CHANGED)
+            while at >= 0 and (end := data.find(b"\n", at + 1)) >= 0:
+                wire = journals.unseal(data[at + 1 : end])
+                if wire is not None:
+                    yield ProgramChanged.of(wire)
+                at = data.find(_CHANGED, end)
+            is_whole = at < 0 or len(data) - at > _BLOCK
+            rest = data[1 - len(_CHANGED) :] if is_whole else data[at:]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from ...ir.effects import CONTINUE, EFFECTS
+from ...ir.effects import CONTINUE, EFFECTS, SPENDERS
 from ...ir.light_records import LightRecord, field
 from ...vm.machine.machine import Effect
 from ..effects.performers import can_continue
@@ -81,7 +81,8 @@ class InDoubt(LightRecord):
         for seq in begun:
             self._end_leftover(seq, position.open[seq])
             position.settled(seq)
-        self.agents = self._recorded_agents(set(begun))
+        # No other effect has an agent, or a model that is waited for; its record may be anywhere.
+        self.agents = self._recorded_agents({seq for seq in begun if effects[seq].kind in SPENDERS})
         policies = {seq: self._policy(effects[seq]) for seq in begun}
         for seq in [seq for seq in self.agents if policies[seq] != CONTINUE]:
             del self.agents[seq]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import zlib
@@ -22,7 +23,7 @@ from llc.runtime.journal.journal import Journal
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.journal.run_history import RunHistory
 from llc.runtime.launch import resume as launch_resume
-from llc.runtime.project import options
+from llc.runtime.project import options, run_programs
 from llc.runtime.project.load import load_image
 from llc.runtime.recovery import resumption
 from llc.runtime.runs import checkpoint_reader, locks, runs
@@ -349,3 +350,49 @@ def test_a_resume_makes_the_names_of_long_outputs_durable(
     monkeypatch.setattr(files, "sync_names", lambda path: (synced.append(path), sync_names(path)))
     run.settle()
     assert run.outputs in synced
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_resume_reads_only_the_end_of_the_journal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its beginning is read, but for the first line, nor all of it for what its program linked."""
+    run = cut_run(Told(STEPS))
+    size = Path(run.journal).stat().st_size
+    read = 0
+
+    class Counted(io.FileIO):
+        def readinto(self, buffer: Any) -> int | None:
+            nonlocal read
+            count = super().readinto(buffer)
+            read += count or 0
+            return count
+
+    opened = files.open
+
+    def counted(path: Any, mode: str = "r", *more: Any, **named: Any) -> Any:
+        if mode == "rb" and str(path).endswith(".jsonl"):
+            return io.BufferedReader(Counted(path))
+        return opened(path, mode, *more, **named)
+
+    monkeypatch.setattr(files, "open", counted)
+    assert resume(run) == EXPECTED
+    assert checkpoints.SPACE < size < 8 * checkpoints.SPACE
+    assert 0 < read < size
+
+
+@pytest.mark.parametrize("block", [1, 100, 300, 1 << 20])
+def test_changes_of_a_program_are_found_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Their lines are searched for block by block; a damaged or too long one is none."""
+    monkeypatch.setattr(run_programs, "_BLOCK", block)
+    path = tmp_path / "x.events.jsonl"
+    links = [["a.yaml", "s", str(number)] for number in range(3)]
+    changed = [
+        journal.seal({"event": "program_changed", "image": "program-2.llb", "link": link}) for link in links
+    ]
+    note = journal.seal({"event": "log", "message": '\n{"event":"program_changed"' * 5})
+    path.write_bytes(
+        b"".join([note, changed[0], changed[1], note, changed[0][:-9] + b"\n", note, changed[2]])
+    )
+    found = run_programs.links(str(path))
+    assert found == (tuple(map(tuple, links)) if block > len(changed[0]) else ())
