@@ -214,6 +214,18 @@ class RunFolder:
         """Replace a document atomically. Raises JournalError."""
         write_file(self.place(name), data, durable, mode=0o600)
 
+    def add_to(self, name: str, data: bytes) -> None:
+        """Add to the end of a document; a crash may leave a part of it. Raises JournalError."""
+        path = self.place(name)
+        try:
+            handle = files.open_handle(path, files.O_WRONLY | files.O_APPEND | files.O_CREAT, 0o600)
+            try:
+                files.write(handle, data)
+            finally:
+                files.close(handle)
+        except OSError as error:
+            raise JournalError(f"cannot write {path}: {reason(error)}") from None
+
     def remove(self, name: str) -> None:
         """Remove a document. Raises OSError."""
         files.unlink(self.place(name))

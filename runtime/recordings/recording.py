@@ -65,10 +65,12 @@ class Stored(Sequence[T]):
     """Events of a journal that are read when they are asked for: memory holds their offsets.
 
     make: what an event is in a recording. A change of the program is kept, as it depends on its place.
+    skipped: how many before the first one are not there; they must not be asked for.
     """
 
-    def __init__(self, file: EventFile, make: Callable[[Any], T]) -> None:
+    def __init__(self, file: EventFile, make: Callable[[Any], T], skipped: int = 0) -> None:
         self._file = file
+        self._skipped = skipped
         self._make = make
         self._offsets = array("Q")
         self._kept: dict[int, T] = {}
@@ -77,11 +79,11 @@ class Stored(Sequence[T]):
     def add(self, event: kinds.Event, kept: T | None = None) -> None:
         """Add an event of the journal, or what to keep in its place."""
         if kept is not None:
-            self._kept[len(self._offsets)] = kept
+            self._kept[len(self)] = kept
         self._offsets.append(event.offset)
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self._skipped + len(self._offsets)
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -93,7 +95,7 @@ class Stored(Sequence[T]):
         if index in self._kept:
             return self._kept[index]
         if self._latest is None or self._latest[0] != index:
-            self._latest = (index, self._make(self._file.at(self._offsets[index])))
+            self._latest = (index, self._make(self._file.at(self._offsets[index - self._skipped])))
         return self._latest[1]
 
 
@@ -185,16 +187,21 @@ class Recording:
 class RecordingBuilder:
     """Makes a recording of the entries of a journal, in order; the journal may grow meanwhile.
 
-    file: the journal, from which events are read when they are asked for. damage: the first one, after which
-    nothing is added; a torn end is none.
+    file: the journal, from which events are read when they are asked for. results: how many there were before
+    the first entry, if that is not the first of the journal. damage: the first one, after which nothing is
+    added; a torn end is none.
     """
 
-    def __init__(self, name: str, file: EventFile, fetch: Callable[[str, int], str]) -> None:
+    def __init__(
+        self, name: str, file: EventFile, fetch: Callable[[str, int], str], results: int = 0
+    ) -> None:
         self._file = file
         self._events: Stored[Note | Asked | Changed] = Stored(file, _as_recorded)
-        self._answers: Stored[Answer] = Stored(file, lambda event: Answer(event.seq, event.result))
+        self._answers: Stored[Answer] = Stored(
+            file, lambda event: Answer(event.seq, event.result), skipped=results
+        )
         self._changes: list[Changed] = []
-        self._given = array("Q")
+        self._given = array("Q", bytes(8 * results))
         self._activity: dict[int, Stored[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = {}
         self._asked: set[int] = set()
         self.damage: Damage | None = None

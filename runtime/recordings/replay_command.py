@@ -15,10 +15,12 @@ from ..runs.loop_names import resolve_loop
 from . import case_reader, cases, diff, diff_text
 from .cases import Case, is_case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
+from .excerpt import timeline_around
 from .find import find_run
 from .lockstep import follow
 from .make_case import compile_case
 from .recording import Recording
+from .timeline import Timeline
 
 
 @frozen
@@ -115,6 +117,16 @@ def load(target: str) -> tuple[Recording, Image]:
         return case.recording, compile_case(case)
     files = find_run(target)
     return files.recording(), files.load_image()
+
+
+def load_around(target: str, word: str) -> Timeline | None:
+    """A timeline of the run that `target` means with the effect that `word` is the number of.
+
+    None where that takes the whole record. Raises UserError and CompileError.
+    """
+    if not (word.isascii() and word.isdigit()) or read_case(target) is not None:
+        return None
+    return timeline_around(find_run(target), int(word))
 
 
 def read_case(target: str) -> Case | None:

@@ -14,6 +14,7 @@ from ...ir.records import frozen
 from ...ir.spans import Span
 from ...vm.code.image import Image
 from ...vm.machine.frames import FrameView
+from ...vm.machine.outcomes import Effect
 from ...vm.machine.strands import StrandView
 from ...vm.tiered import Machine
 from ...vm.values.values import show, to_host
@@ -38,6 +39,9 @@ _NEAR = 32
 _LONG = 1000
 _LIBRARY = "stdlib/"
 _BAD_VERDICTS = ("failure", "error", "blocked")
+
+# A machine at a point: its program, its snapshot, and its progress as plain data.
+Kept = tuple[Image, dict[str, Any], list[Any]]
 
 
 @frozen
@@ -141,15 +145,17 @@ def _shortened(text: str) -> str:
 class Timeline:
     """The points of a recorded run, numbered from 0; `count` is how many there are.
 
-    image: the program of the run. Raises UserError where it does not repeat the record.
+    image: the program of the run. start: the point at which the recording begins, if that is not the first,
+    and the machine there. Raises UserError where the program does not repeat the record.
     """
 
-    def __init__(self, recording: Recording, image: Image) -> None:
+    def __init__(self, recording: Recording, image: Image, start: tuple[int, Kept] | None = None) -> None:
         self.recording = recording
         self.image = image
+        self._first = 0 if start is None else start[0]
         self._count_points()
         self._stride = _STRIDE
-        self._snapshots: dict[int, tuple[Image, dict[str, Any], list[Any]]] = {}
+        self._snapshots: dict[int, Kept] = {} if start is None else dict([start])
         # The one of them that is not at the stride.
         self._tail = 0
         self._execution = self._begin()
@@ -172,6 +178,8 @@ class Timeline:
             self._execution = self._begin() if near is None else self._restore(near)
 
     def _begin(self) -> ReExecution:
+        if self._first:
+            return self._restore(self._first)
         execution = ReExecution(self.image, recording=self.recording)
         self._run_on(execution)
         return execution
@@ -182,6 +190,11 @@ class Timeline:
         """The effect of that number; None where it was not asked for."""
         at = self.recording.asked_at.get(seq) if seq is not None else None
         return self.recording.events[at] if at is not None else None  # type: ignore[return-value]
+
+    def _waiting(self, effect: Effect) -> Asked | None:
+        """An effect that waits, as it was asked for; None where that is not on record."""
+        found = self.effect(effect.seq)
+        return diff.asked(effect) if found is None and self._first else found
 
     def events(self, number: int) -> Sequence[Note | Asked | Changed]:
         """What was noted and asked for between the point before and this one."""
@@ -288,8 +301,8 @@ class Timeline:
             [event.of(shown(event.wire)) for event in self.recording.activity.get(seq or 0, ())],
             [
                 found
-                for one in execution.machine.waiting
-                if one != seq and (found := self.effect(one)) is not None
+                for one in execution.machine.waiting.values()
+                if one.seq != seq and (found := self._waiting(one)) is not None
             ],
             view.frames,
             view.items,
@@ -391,7 +404,7 @@ class Timeline:
         return None
 
 
-def _kept(execution: ReExecution) -> tuple[Image, dict[str, Any], list[Any]]:
+def _kept(execution: ReExecution) -> Kept:
     return execution.image, execution.machine.snapshot(), execution.progress.to_data()
 
 

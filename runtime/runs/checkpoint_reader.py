@@ -6,20 +6,25 @@ Owns which of them are valid: one that is damaged, empty, of another run or of a
 from __future__ import annotations
 
 import zlib
+from binascii import a2b_base64
 
+from ...ir import light_json
+from ...ir.light_records import LightRecord
 from ..host.errors import reason
 from ..journal import journal as journals
 from ..journal.journal import unseal
-from ..journal.reader import LINE_LIMIT
+from ..journal.reader import LINE_LIMIT, ReadError, whole_lines
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import Checkpoint, RunHistory
-from .checkpoints import COUNT, FORMAT, HISTORY, file_name
+from .checkpoints import COUNT, FORMAT, HISTORY, POINT, WAYPOINTS, file_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
+# Bytes that the line of a result has at least.
+_LEAST = 40
 _MALFORMED = KeyError, TypeError, ValueError, AttributeError, OverflowError
 
 
@@ -43,6 +48,49 @@ def history(run: RunFolder) -> RunHistory:
     found = (_load(run, name, turn) for turn, name in names.items())
     whole = [checkpoint for checkpoint in found if isinstance(checkpoint, Checkpoint) and checkpoint.is_whole]
     return RunHistory(max(whole, key=lambda checkpoint: checkpoint.offset, default=None))
+
+
+class Waypoint(LightRecord):
+    """A point of a run from which its program can be executed again.
+
+    offset, lines: bytes and lines of the journal before it. results: how many the program had got. facts: the
+    name of its image, its progress and its snapshot.
+    """
+
+    offset: int
+    lines: int
+    results: int
+    facts: dict[str, Any]
+
+
+def waypoint_before(run: RunFolder, seq: int) -> Waypoint | None:
+    """The last waypoint of a run before its effect `seq` was asked for; None without a valid one."""
+    found: list[tuple[int, int, str, int, str]] = []
+    try:
+        for line in whole_lines(run.place(WAYPOINTS)):
+            match unseal(line[:-1]):
+                case {
+                    "event": "waypoint",
+                    "format": int(form),
+                    "run": str(name),
+                    "journal": {"offset": int(offset), "lines": int(lines), "crc": str(crc)},
+                    "results": int(results),
+                    "seq": int(reached),
+                    "facts": str(facts),
+                } if reached < seq and form == FORMAT and name == run.id and 0 < results <= offset // _LEAST:
+                    found.append((offset, lines, crc, results, facts))
+    except ReadError:
+        return None
+    # A journal that was cut may have been continued in another way.
+    for offset, lines, crc, results, packed in sorted(found, reverse=True):
+        if run.has_line_end(offset, crc):
+            try:
+                data = zlib.decompressobj().decompress(a2b_base64(packed), LINE_LIMIT)
+                read = light_json.loads(data)
+                return Waypoint(offset, lines, results, {name: read[name] for name in POINT})
+            except (zlib.error, *_MALFORMED):
+                continue
+    return None
 
 
 def unpacked(run: RunFolder, value: Any) -> Any:

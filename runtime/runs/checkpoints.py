@@ -1,6 +1,7 @@
 """Checkpoints: snapshots of a run at a position of its journal, so that a resume replays only what follows.
 
-Owns the files (`checkpoint-1` and `checkpoint-2`, written alternately), and when one is worth its cost. The
+Owns the files (`checkpoint-1` and `checkpoint-2`, written alternately), and when one is worth its cost. Some
+stay in the file `waypoints`, so that any point of a long run can be shown without all that is before it. The
 journal remains the only truth: a checkpoint names the byte up to which it covers it. They are read by
 `checkpoint_reader`, because a new run has none. See `spec/events.md`, Checkpoints.
 """
@@ -8,6 +9,7 @@ journal remains the only truth: a checkpoint names the byte up to which it cover
 from __future__ import annotations
 
 import zlib
+from binascii import b2a_base64
 
 from ...ir.python_internals import import_module, suppress
 from ..host import clock
@@ -32,6 +34,13 @@ HISTORY = "history"
 SPACE = 64 * 1024
 # Writing them may take 1/SHARE of a run's time.
 SHARE = 20
+WAYPOINTS = "waypoints"
+# Minimum bytes of journal between two waypoints: some 1,500 steps, executed again in 50 ms. After a large
+# waypoint it is so many times its size, so that all of them are at most that part of the journal.
+WAYPOINT_SPACE = 1 << 20
+WAYPOINT_SHARE = 16
+# What a point of the run can be told again from.
+POINT = ("image", "progress", "snapshot")
 
 
 class Checkpoints:
@@ -44,6 +53,7 @@ class Checkpoints:
         self._space = SPACE
         self._not_before = 0.0
         self._turn = 0 if base is None else (base.turn + 1) % COUNT
+        self._next_waypoint = self._size + WAYPOINT_SPACE
         # The history so far, folded up to a position of the journal; a run whose record has damage has none.
         self._base = base
         self._history: RunHistory | None = None
@@ -67,6 +77,9 @@ class Checkpoints:
         # A disk may lose an earlier write and keep a later one, and a resume does not read what is before.
         journal.sync()
         facts = {name: journals.pack(value, self._keep) for name, value in facts.items()}
+        if journal.size >= self._next_waypoint and history is not None:
+            kept = {name: facts[name] for name in POINT}
+            self._mark(journal, {"results": history["results"], "seq": kept["snapshot"]["seq"]}, kept)
         self._space = max(SPACE, self._write(file_name(self._turn), journal, {**facts, "history": history}))
         self._turn = (self._turn + 1) % COUNT
         self._size = journal.size
@@ -79,11 +92,21 @@ class Checkpoints:
                 self._write(HISTORY, journal, {"history": self._fold(journal)})
         self.discard()
 
+    def _mark(self, journal: Journal, reached: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Append a waypoint. reached: the results so far, and the highest number of an effect."""
+        packed = b2a_base64(zlib.compress(journals.to_json(facts), 1), newline=False).decode()
+        line = seal({**self._about("waypoint", journal), **reached, "facts": packed})
+        self._next_waypoint = journal.size + max(WAYPOINT_SPACE, WAYPOINT_SHARE * len(line))
+        with suppress(JournalError):
+            self._run.add_to(WAYPOINTS, line)
+
+    def _about(self, event: str, journal: Journal) -> dict[str, Any]:
+        place = {"offset": journal.size, "lines": journal.lines, "crc": journal.last_crc}
+        return {"event": event, "format": FORMAT, "run": self._run.id, "journal": place}
+
     def _write(self, name: str, journal: Journal, facts: dict[str, Any]) -> int:
         """Write the file of a checkpoint; its size. What cannot be written is left out."""
-        place = {"offset": journal.size, "lines": journal.lines, "crc": journal.last_crc}
-        about = {"event": "checkpoint", "format": FORMAT, "run": self._run.id, "journal": place}
-        data = zlib.compress(seal({**about, **facts}), 1)
+        data = zlib.compress(seal({**self._about("checkpoint", journal), **facts}), 1)
         with suppress(JournalError):
             self._run.write(name, data, durable=False)
         return len(data)

@@ -30,11 +30,12 @@ def trace(
         llc trace fix-types --at 12
         llc trace fix-types --json | jq .state
     """
-    recording, image = replay_command.load(run)
+    timeline = replay_command.load_around(run, at) if at is not None else None
+    recording, image = replay_command.load(run) if timeline is None else (timeline.recording, timeline.image)
     if recording.left_out:
         warn(f"note: {recording.left_out}")
     with bounded(recording.about):
-        timeline = Timeline(recording, image)
+        timeline = timeline or Timeline(recording, image)
         number = None
         if at is not None:
             number = timeline.find_place(at)
