@@ -1,9 +1,10 @@
-"""What it costs to go on with a run that was cut off, and what a run of a growing state keeps."""
+"""What a long history costs: to resume its run, to look at it, to replay it; and what it keeps."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import loops
@@ -28,7 +29,11 @@ from llc.vm.tiered import Machine
 _FEW = 10
 _PORTION = 1000
 _LIMIT_EXIT = 3
-_MOST_S = 0.15
+_MOST_S = 0.06
+# Twenty thousand steps in a second.
+_STEP_S = 50e-6
+_TRACE_S = 0.5
+_LOOK_S = 0.2
 _MOST_BYTES = 2_000_000
 
 
@@ -57,16 +62,18 @@ class Told(World):
 def section(place: Place, sizes: Sizes) -> Section:
     found = Section(
         name="resuming",
-        title="Going on with a run that was cut off",
+        title="Long histories: resuming, looking, replaying",
         about=(
             "A run of so many steps is cut off before its last; its world answered at once, its journal is "
             "a real one. Resuming is the whole command, `llc resume`, with that last step; what many steps "
             "cost over few is the difference. The growing state: every other action's output, 1 KB that "
             "does not repeat, stays captured under a name of its own, and all files of the run are counted "
-            "when it is cut off, but for its program."
+            "when it is cut off, but for its program. The other commands are those of a scripted run that "
+            "has ended, each whole; a step of it is the difference to a run of few steps, by their number."
         ),
     )
     _resume(found, place, sizes)
+    _look(found, place, sizes)
     _grow(found, place, sizes)
     return found
 
@@ -124,6 +131,45 @@ def _resume(found: Section, place: Place, sizes: Sizes) -> None:
             aim_is_absolute=True,
         ),
     )
+
+
+def _look(found: Section, place: Place, sizes: Sizes) -> None:
+    many = sizes.looked_steps
+    inner = place.fresh("looking")
+    with open(inner.inside("world.yaml"), "w") as file:
+        file.write('rules: [{kind: shell, result: {output: "", exit_code: 0, duration_ms: 1}}]\n')
+    runs = {"few": _FEW, "many": many}
+    for name, count in runs.items():
+        inner.write_loop(name, loops.repeated("true", count).replace("name: steps", f"name: {name}"))
+
+    def command(*words: str, expected: int = 0) -> Contestant:
+        return lambda: inner.seconds([*inner.llc, *words], (expected,))
+
+    def turns(make: Callable[[str, int], Contestant]) -> dict[str, list[float]]:
+        return take_turns({name: make(name, count) for name, count in runs.items()}, sizes.memory_rounds)
+
+    scripted = ("--script", "world.yaml", "--quiet")
+    for what, make in (
+        ("`llc run --script`", lambda name, _: command("run", name, *scripted, expected=_LIMIT_EXIT)),
+        ("`llc replay`", lambda name, _: command("replay", name)),
+    ):
+        taken = turns(make)
+        cost = differences(taken["many"], taken["few"], many - _FEW)
+        found.add(
+            row(f"{what}: what each of {many:,} steps add to it", cost, aim=_STEP_S, aim_is_absolute=True)
+        )
+    for what, aim, make in (
+        (
+            "`llc trace --at N` near the end",
+            _TRACE_S,
+            lambda name, n: command("trace", name, "--at", str(n - 2)),
+        ),
+        ("`llc status`", _LOOK_S, lambda name, _: command("status", name)),
+        ("`llc logs -n 5`", _LOOK_S, lambda name, _: command("logs", name, "-n", "5")),
+    ):
+        taken = turns(make)
+        peer = (f"of {_FEW}", taken["few"])
+        found.add(row(f"{what} of {many:,} steps", taken["many"], peer=peer, aim=aim, aim_is_absolute=True))
 
 
 def _grow(found: Section, place: Place, sizes: Sizes) -> None:

@@ -28,6 +28,7 @@ class Sizes:
     read_rounds: int = 9
     resumed_steps: int = 10_000
     resume_rounds: int = 9
+    looked_steps: int = 50_000
     growing_steps: int = 1_000
     files: int = 10_000
     index_rounds: int = 3
@@ -86,6 +87,7 @@ TINY = Sizes(
     read_rounds=1,
     resumed_steps=20,
     resume_rounds=1,
+    looked_steps=60,
     growing_steps=10,
     files=20,
     index_rounds=1,
