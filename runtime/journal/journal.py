@@ -32,7 +32,7 @@ from .events import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, ClassVar, Self
 
     from ...ir.diagnostics import DiagnosticId
@@ -164,8 +164,13 @@ class Blobs:
             return False
 
 
-def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = None) -> None:
-    """Write a file so that it is there whole or not at all, with permissions. Raises JournalError."""
+def write_file(
+    path: str, data: bytes | Iterable[bytes], durable: bool = True, mode: int | None = None
+) -> None:
+    """Write a file so that it is there whole or not at all, with permissions. Raises JournalError.
+
+    data: its content, or parts of it that are written as they come.
+    """
     folder, name = os.path.split(path)
     flags = files.O_WRONLY | files.O_CREAT | files.O_TRUNC
     first_mode = 0o666 if mode is None else 0o600
@@ -179,7 +184,8 @@ def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = 
         try:
             if mode is not None:
                 files.fchmod(fd, mode)
-            _write_all(fd, data)
+            for part in (data,) if isinstance(data, bytes) else data:
+                _write_all(fd, part)
             if durable:
                 files.fdatasync(fd)
         finally:

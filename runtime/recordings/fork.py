@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -25,8 +26,8 @@ from ..host.paths import ROOT
 from ..journal import events as kinds
 from ..journal import journal as journals
 from ..journal.codec import KIND, RESERVED, TIME
+from ..journal.reader import Damage, read
 from ..journal.run_folder import RunFolder
-from ..journal.run_history import RunHistory
 from ..project.load import load_program
 from ..project.options import Values, given
 from ..runs import locks, program_file
@@ -80,7 +81,6 @@ def fork(
     them. Raises UserError, CompileError and JournalError; nothing of the new run is left then.
     """
     run_files = find_run(target)
-    history = run_files.history()
     recording, image = run_files.recording(), run_files.load_image()
     if (at is None) == (state is None):
         raise UserError(
@@ -100,7 +100,7 @@ def fork(
                 "fork it as it is",
             )
         image = _changed(recording, point, changes, about)
-    run = _create(run_files, history, image, point, about)
+    run = _create(run_files, image, point, about)
     return Forked(run, run_files.name, point, recording.left_out)
 
 
@@ -205,21 +205,21 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
 # --- the new run ------------------------------------------------------------------------------
 
 
-def _create(
-    run_files: RunFiles, history: RunHistory, image: Image, point: Point, about: dict[str, Any]
-) -> RunFolder:
+def _create(run_files: RunFiles, image: Image, point: Point, about: dict[str, Any]) -> RunFolder:
     """The folder of the new run: its program, its journal and what that refers to."""
     folder, lock = locks.start(ROOT, image.name, (), {"program": image.name, "path": about.get("path")})
     try:
-        shared = list(_shared_events(history, point))
-        wires = [_beginning(folder, run_files, image, point, about), *(event.wire for event in shared)]
-        _share_texts(wires, run_files.outputs, folder.outputs)
+        shared = _Shared(run_files.journal, point.answers)
+        beginning = _beginning(folder, run_files, image, point, about)
+        texts = _texts_of(beginning)
         for event in shared:
+            texts |= _texts_of(event.wire)
             if isinstance(event, kinds.ProgramChanged):
                 folder.write(event.image, program_file.of(run_files.load_program(event.image)))
+        _share_texts(texts, run_files.outputs, folder.outputs)
         folder.write(folder.image_name, program_file.of(image))
-        data = b"".join(journals.seal(wire) for wire in wires)
-        journals.write_file(folder.journal, data, mode=0o600)
+        wires = chain((beginning,), (event.wire for event in shared))
+        journals.write_file(folder.journal, map(journals.seal, wires), mode=0o600)
         folder.sync()
     except BaseException:
         folder.discard()
@@ -246,24 +246,42 @@ def _beginning(
     return {KIND: kinds.RunStart.name, **packed, TIME: about.get(TIME)}
 
 
-def _shared_events(history: RunHistory, point: Point) -> Iterator[kinds.Event]:
-    """The events up to the last shared result that the new run needs."""
-    if not point.answers:
-        return
-    finished = set(history.order[: point.answers])
-    for event in history.events[: history.result_at[point.answers - 1] + 1]:
-        if isinstance(event, kinds.EffectStarted | kinds.EffectFinished | kinds.AgentActed):
-            # An effect that had no result there is performed again. Trees stay with the run that has them.
-            if event.seq in finished:
-                yield event
-        elif isinstance(event, (kinds.NoteEvent, *_KEPT)):
-            yield event.of({name: value for name, value in event.wire.items() if name != "doubtful"})
+class _Shared:
+    """The events up to the last of so many shared results that the new run needs, read again each time."""
+
+    def __init__(self, journal: str, answers: int) -> None:
+        self._journal = journal
+        self._finished: set[int] = set()
+        # Where the last one begins.
+        self._last = -1
+        if not answers:
+            return
+        for event in read(journal):
+            match event:
+                case kinds.EffectFinished(seq=seq, result=dict()) if seq not in self._finished:
+                    self._finished.add(seq)
+                    self._last = event.offset
+            if len(self._finished) == answers:
+                break
+
+    def __iter__(self) -> Iterator[kinds.Event]:
+        for event in read(self._journal):
+            if isinstance(event, Damage):
+                continue
+            if event.offset > self._last:
+                return
+            if isinstance(event, kinds.EffectStarted | kinds.EffectFinished | kinds.AgentActed):
+                # Performed again, if it had no result there. Trees stay with the run that has them.
+                if event.seq in self._finished:
+                    yield event
+            elif isinstance(event, (kinds.NoteEvent, *_KEPT)):
+                yield event.of({name: value for name, value in event.wire.items() if name != "doubtful"})
 
 
-def _share_texts(events: list[dict[str, Any]], source: str, target: str) -> None:
-    """Link the long texts that events refer to; copies where links cannot be made."""
+def _texts_of(wire: dict[str, Any]) -> set[str]:
+    """The names of the long texts that an event refers to."""
     names = set()
-    stack: list[Any] = list(events)
+    stack: list[Any] = [wire]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
@@ -272,6 +290,11 @@ def _share_texts(events: list[dict[str, Any]], source: str, target: str) -> None
             stack.extend(item.values())
         elif isinstance(item, list):
             stack.extend(item)
+    return names
+
+
+def _share_texts(names: set[str], source: str, target: str) -> None:
+    """Link long texts; copies where links cannot be made."""
     if not names:
         return
     files.mkdir(target, 0o700)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from llc.runtime.host.errors import UserError
+from llc.runtime.journal import journal as journals
 from llc.runtime.launch import resume as launch_resume
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
@@ -315,3 +316,22 @@ def test_a_fork_that_may_not_go_on_leaves_nothing_behind(
     answer = json.loads(done.stdout)
     assert (answer["run"], answer["error"]["kind"]) == (None, error)
     assert llc("status").stdout.startswith("no run is unfinished")
+
+
+def test_a_fork_of_a_long_run_takes_little_memory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shared is read and written event by event: neither its history nor its journal is held."""
+    launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
+    parts: list[bytes] = []
+    write = journals.write_file
+
+    def watched(path: str, data: Any, *more: Any, **named: Any) -> None:
+        if path.endswith(".jsonl"):
+            data = (parts.append(part) or part for part in data)
+        write(path, data, *more, **named)
+
+    monkeypatch.setattr(journals, "write_file", watched)
+    monkeypatch.setattr(find.RunFiles, "history", None)
+    made = fork.fork("work", 4, None, None, None)
+    lines = Path(made.run.journal).read_bytes().splitlines(keepends=True)
+    assert parts == lines
+    assert len(lines) > 10

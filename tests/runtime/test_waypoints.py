@@ -72,7 +72,7 @@ def test_a_point_is_the_same_from_a_waypoint(name: str) -> None:
     run = recorded(name)
     whole = whole_timeline(run)
     near = 0
-    some = sorted(whole.asked_at)[::7]
+    some = sorted(whole.recording.asked_at)[::7]
     for seq in some:
         around = excerpt.timeline_around(run, seq)
         if around is None:
