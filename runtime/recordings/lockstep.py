@@ -74,12 +74,11 @@ class _Lockstep:
 
     def run(self) -> Identical:
         execution = self.execution
-        # Where the record ends, a run that crashed may have been computing.
         while self.line is not None:
             for event in execution.events():
-                if self.line is None:
-                    break
                 self._match(event)
+                if self.line is None:
+                    break  # a run that crashed may have been computing, without an end
             if self.line is not None:
                 entry = _event(self.line)
                 if isinstance(entry, kinds.RunEnd):
