@@ -301,9 +301,11 @@ def argument_problem(kind: str, args: dict[str, object]) -> str | None:
     for name, is_required, wanted in fields:
         value = args.get(name)
         if value is None:
-            if is_required and name not in args:
+            if is_required and (name not in args or wanted != "value"):
                 return f"the effect `{kind}` has no `{name}`"
             continue
         if wanted != "value" and (type(value) is bool or not isinstance(value, _ARGUMENT_TYPES[wanted])):
             return f"`{name}` of the effect `{kind}` is no {wanted}"
+        if wanted == "texts" and not all(type(item) is str for item in value):  # type: ignore[attr-defined]
+            return f"`{name}` of the effect `{kind}` has items that are no text"
     return None

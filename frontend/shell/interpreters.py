@@ -54,7 +54,7 @@ _GIT_DATA = late_pattern(r"user\.(?:name|email)=")
 # What has to be in a command, without its quotes, for these programs to evaluate or run anything.
 NEEDED = {
     "git": late_pattern(rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b"),
-    "find": late_pattern(r"-[A-Za-z]*c(?!\w)|-execdir|-ok"),
+    "find": late_pattern(r"-[A-Za-z]*c(?!\w)|-execdir|-ok|\bfind\b[^;&|\n]*[$`]"),
     ".": late_pattern(r"(?:\A|[\s;&|(){/!`])\.(?=[\s;|&()<>`]|\Z)"),
 }
 
@@ -252,6 +252,14 @@ COMMAND = _code(
     "becomes the name of a command, or all of one",
     "write the command's name, and the value behind it as an argument",
 )
+AS_OPTION = _code(
+    "may be an option that runs a command, such as `--to-command=…`",
+    "write `--` before it: what is behind that is no option",
+)
+AS_OPTIONS = _code(
+    "is split into words without double quotes, and these may be options that run a command",
+    'write it in double quotes: `"$v"`',
+)
 RUN_BY_SHELL = _code(
     "is run by every shell that starts",
     "write a fixed file; a value belongs in another variable",
@@ -267,9 +275,18 @@ EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _COMMAND_INPUT 
 EVALUATORS |= words_of(
     "eval trap let [[ read printf watch compgen complete source . bind fc enable hash -v -R"
 )
+# Programs with an option of one word that runs a command, and their options whose argument is the next word.
+_COMMAND_OPTIONS = {
+    "tar": late_pattern(r"-?[A-Za-z]*[bCfFgHIKLNTVX]|--(?:file|directory|exclude|exclude-from|files-from)"),
+    "sort": late_pattern(r"-[A-Za-z]*[kStTo]|--(?:output|key|field-separator|temporary-directory)"),
+    "rsync": late_pattern(r"-[A-Za-z]*[efMTB]|--(?:(?:ex|in)clude(?:-from)?|files-from|filter|log-file)"),
+    **dict.fromkeys(("ssh", "scp", "sftp"), _SSH_OPTIONS),
+}
+# Those that run a command given by several words.
+SPLITTING = frozenset(_COMMAND_OPTIONS) | {"find"}
 # Programs that run the command in their arguments.
 RUNNERS = frozenset(PREFIXES) | frozenset(_OPERANDS_BEFORE) | words_of("find docker podman kubectl script")
-EVALUATORS |= RUNNERS
+EVALUATORS |= RUNNERS | SPLITTING
 
 
 def reading(program: str, reader: Reader) -> Hazard:
@@ -361,6 +378,8 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
             return reading(program, reader)
         if program == "ssh" and is_run and _operands(rest, _SSH_OPTIONS):
             return REMOTE
+        if is_run and not prefix and _may_be_option(program, rest):
+            return AS_OPTION
         if program == "git" and is_run and _is_git_code(rest, prefix):
             return IN_GIT
         if program in ("make", "gmake") and index == at and "=" in prefix:
@@ -400,6 +419,13 @@ def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
                 return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else AS_NAME
             return AS_NUMBER if any(map(_EVALUATING.match, words)) else None
     return None
+
+
+def _may_be_option(program: str, words: Sequence[str]) -> bool:
+    """Whether a word behind `words` may be an option of a program that runs a command by one."""
+    if program not in _COMMAND_OPTIONS or "--" in words:
+        return False
+    return not (words and _COMMAND_OPTIONS[program].fullmatch(words[-1]))
 
 
 def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]:

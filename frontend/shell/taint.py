@@ -22,6 +22,7 @@ from .grammar import ASSIGNMENT, DECLARERS, KEYWORDS, words_of
 from .hazards import Hazard
 from .interpreters import (
     ARITHMETIC_TESTS,
+    AS_OPTIONS,
     CODE_RUNS,
     COMMAND,
     EVALUATED,
@@ -33,10 +34,12 @@ from .interpreters import (
     READERS,
     RUN_BY_PROGRAMS,
     SHELLS,
+    SPLITTING,
     command_at,
     evaluated_names,
     input_reader,
     name_runner,
+    names_command,
     program_of,
     reader_of,
 )
@@ -64,6 +67,7 @@ _ROUNDS = 50
 # Limit of words analysed in a command; each is judged by all words before it.
 _WORDS = 200
 _POSITIONAL = "@"
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
 # Programs that put the words in their input behind those of a command.
 _APPENDING = ("xargs", "parallel")
 _ENDS = frozenset({"done", "fi", "esac", "}", ""})
@@ -525,6 +529,13 @@ class _TaintAnalysis:
         is_quoted = text[:1] == '"' == text[-1:] and text.count('"') == 2
         return is_quoted and "/" in word.text
 
+    def is_split(self, word: Region) -> bool:
+        """Whether the shell may make several words of it: an expansion outside double quotes, or `"$@"`."""
+        text = self.text[word.start : word.end]
+        return (
+            re.search(r"[$`]", _QUOTED.sub("", text)) is not None or re.search(r"\$@|\[@\]", text) is not None
+        )
+
     def code_arguments(self, words: list[Region], at: int, stdin: int) -> Iterator[tuple[int, Hazard | None]]:
         """Values in the arguments of a command, with the hazard of each place."""
         texts = [word.text for word in words[: at + _WORDS]]
@@ -534,6 +545,10 @@ class _TaintAnalysis:
             held = self.value(word, holes=False)
             if held:
                 prefix = texts[index].partition(HOLE)[0]
+                if names_command(texts[:index], prefix, texts[index].rpartition(HOLE)[2], is_first=False):
+                    yield held, COMMAND
+                if self.is_split(word) and program_of(texts[at]) in SPLITTING:
+                    yield held, AS_OPTIONS
                 yield held, reader_of(texts[:index], prefix, is_first=False, is_array=False)
         name = program_of(texts[at])
         if name not in (*_APPENDING, "find"):
