@@ -40,7 +40,8 @@ HEALTH_S = 60.0
 _SWEEP_S = 5.0
 _CLEAN_S = 60.0
 # What a worker does and asks with each heartbeat: parked runs that are due are queued, and the rows tell when
-# the next one will be, and of the runs here which are to stop, which are watched, and what was answered.
+# the next one will be, of the runs here which are to stop, which are watched and what was answered, and which
+# other owners have missed their heartbeats.
 _LOOK = """
 select 'due' as kind, null as run, null as name, null::bytea as data,
   (select extract(epoch from min(due) - now())::float8 from runs where status = 'waiting' and due > now())
@@ -50,6 +51,9 @@ union all select 'watched', id, null, null, null from runs
   where owner = %(owner)s and watched > clock_timestamp() - make_interval(secs => %(watched)s)
 union all select 'answer', d.run, d.name, d.data, null from runs r join documents d on d.run = r.id
   where r.owner = %(owner)s and d.name like 'answers/%%'
+union all select 'silent', id, null, null, null from workers
+  where state <> 'dead' and id <> %(owner)s
+    and greatest(beat, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %(lease)s)
 """
 
 
@@ -187,8 +191,8 @@ class Worker:
         """In the thread of the heartbeat; the seconds until the next parked run is due."""
         if not self._is_ready:
             return None
-        values = {"owner": self._owner.id, "watched": live.WATCHED_S}
-        found: dict[str, list[Any]] = {"due": [], "stop": [], "watched": [], "answer": []}
+        values = {"owner": self._owner.id, "watched": live.WATCHED_S, "lease": owners.LEASE_S}
+        found: dict[str, list[Any]] = {"due": [], "stop": [], "watched": [], "answer": [], "silent": []}
         for kind, *row in connection.execute(_LOOK, values, binary=True).fetchall():
             found[kind].append(row)
         self._live.watch(run for run, *_ in found["watched"])
@@ -205,9 +209,11 @@ class Worker:
             elif child is not None:
                 child.deliver(name, data)
         now = clock.monotonic()
-        if now >= self._next_sweep:
-            self._next_sweep = now + _SWEEP_S
+        is_sweep = now >= self._next_sweep
+        if is_sweep or found["silent"]:
             self._on_deaths(owners.bury_dead(connection, self._owner.id))
+        if is_sweep:
+            self._next_sweep = now + _SWEEP_S
             connection.execute("select reconcile_segments()")
             self._deliveries.return_missing(connection)
             self._end_abandoned(connection)
