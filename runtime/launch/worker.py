@@ -7,6 +7,7 @@ main thread, as in a batch. The heartbeat's thread buries dead workers and passe
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter, deque
 from typing import Any
@@ -24,7 +25,7 @@ from ..execution.driver import JOBS
 from ..execution.scheduler import ScheduledRun, Scheduler, place_for
 from ..host import clock, processes, signals, threads
 from ..host.effect_context import Interrupt
-from ..host.errors import EXIT_OK
+from ..host.errors import EXIT_OK, UserError
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
 from . import failures
@@ -219,8 +220,13 @@ class Worker:
             self._end_abandoned(connection)
         if now >= self._next_clean:
             self._next_clean = now + _CLEAN_S
-            removal.remove(connection, self._store.project, None, "ended", self._base.retention)
+            threads.Thread(target=self._remove_old, daemon=True).start()
         return min((left_s for *_, left_s in found["due"] if left_s is not None), default=None)
+
+    def _remove_old(self) -> None:
+        """In a thread of its own: with many runs it takes longer than others wait for a heartbeat."""
+        with contextlib.suppress(UserError), connected(self._address) as connection:
+            removal.remove(connection, self._store.project, None, "ended", self._base.retention)
 
     def _end_abandoned(self, connection: Connection) -> None:
         """In the thread of the heartbeat, which does not wait for keepers of actions."""
