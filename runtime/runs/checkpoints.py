@@ -28,6 +28,8 @@ FORMAT = 1
 COUNT = 2
 # The file with the history of a long run that has ended: a checkpoint that nothing is resumed from.
 HISTORY = "history"
+# Minimum bytes of the journal of a run that gets one though nothing was folded before: some 5,000 steps.
+HISTORY_SPACE = 1 << 20
 # Minimum bytes of journal between two checkpoints: about a hundred steps, replayed in about 10 ms. After a
 # larger checkpoint the journal first grows by its size, so that all checkpoints ever written are never larger
 # than the journal.
@@ -86,8 +88,9 @@ class Checkpoints:
         self._not_before = begun + (clock.monotonic() - begun) * (1 + SHARE)
 
     def finish(self, journal: Journal) -> None:
-        """The run has ended: keep its history, unless it is short, and remove what only a resume needs."""
-        if self._history is not None or journal.size >= SPACE:
+        """The run has ended: keep its history, unless it is read as fast as written, and remove what only a
+        resume needs."""
+        if self._history is not None or journal.size >= HISTORY_SPACE:
             with suppress(JournalError):
                 self._write(HISTORY, journal, {"history": self._fold(journal)})
         self.discard()
