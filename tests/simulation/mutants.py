@@ -135,12 +135,6 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "folder.set_aside(cut)",
         "folder.set_aside(cut - 60)",
     ),
-    "no-checksum": (
-        "checksums of lines are not compared",
-        "runtime/journal/codec.py",
-        "    if line[-CRC_TAIL:] != _crc_tail(body):\n",
-        "    if len(line) < CRC_TAIL:\n",
-    ),
     "checkpoint-first": (
         "a checkpoint is written before the journal is on disk",
         "runtime/runs/checkpoints.py",
