@@ -107,6 +107,20 @@ def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, place: 
     assert again.returncode == 0
 
 
+def test_a_kill_at_once_after_the_loss_was_accepted(killed: Path, place: Path) -> None:
+    """Before the new length is written, the old one is not believed: it is asked once."""
+    cut(killed, "action_complete")
+    ends = (
+        "import os; from llc.runtime.launch.command import Command; from llc.runtime.cli import entry; "
+        "Command.detach = lambda *_: os._exit(9); entry.main()"
+    )
+    command = [sys.executable, "-c", ends, "resume", "job", "-q", "--accept-loss"]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 9
+    again = resume("--on-unknown", "fail", "-q")
+    assert again.returncode == 0, again.stderr
+    assert (place / "log").read_text() == "a\nb\nc\n"
+
+
 def test_a_lost_file_changes_nothing(killed: Path, place: Path) -> None:
     """Without it the journal alone serves, as it always did."""
     (killed.parent / "active").unlink()

@@ -208,12 +208,6 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "            return False  # it cannot be read now, which says nothing\n",
         "        except OSError:\n            return True\n",
     ),
-    "length-kept": (
-        "the length of a journal from before a repair is kept",
-        "runtime/launch/resume.py",
-        "    active_time.discard(folder.path)  # the event",
-        "    # the event",
-    ),
     "secrets": (
         "secrets are not known",
         "runtime/launch/command.py",
