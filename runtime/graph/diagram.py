@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from ..host.screen import Screen, columns, fit, printable
+from ..host.screen import Screen, columns, fit, printable, shortened
 from .model import BAD, ERROR, GOOD, Edge, Graph, Node
 from .text_forms import visits_text
 
@@ -52,14 +52,6 @@ def _shown(text: str, screen: Screen) -> str:
     return text if screen.unicode else text.translate(_ASCII).encode("ascii", "backslashreplace").decode()
 
 
-def _shortened(text: str, width: int) -> str:
-    """A text without what is in its middle: names often differ at their ends only."""
-    if columns(text) <= width:
-        return text
-    tail = fit(text[::-1], (width - 1) // 2, "")[::-1]
-    return fit(text, width - 1 - columns(tail), "") + "…" + tail
-
-
 # --- boxes ----------------------------------------------------------------------------------------
 
 
@@ -93,7 +85,7 @@ def _boxes(graph: Graph, lanes: dict[str, int], screen: Screen, room: int) -> It
     for node in graph.nodes:
         lines.append(("┌" + "─" * inner + "┐", None, None))
         for number, (text, edge) in enumerate(rows[node.name]):
-            shown = _shortened(text, inner) if number == 0 else fit(text, inner)
+            shown = shortened(text, inner) if number == 0 else fit(text, inner)
             pad = " " * (inner - columns(shown))
             shown = pad + shown if edge is not None else shown + pad
             style = _COLORS.get(edge.kind, "") if edge is not None else "bold" if number == 0 else "dim"
@@ -170,7 +162,7 @@ def _outline(graph: Graph, screen: Screen, width: int) -> Iterator[str]:
         detail = "" if node.detail == node.name else _shown(node.detail, screen)
         if node.visits is not None:
             detail = f"{visits_text(node)}  {detail}"
-        name = _shortened(name, width)
+        name = shortened(name, width)
         left = width - columns(name) - 2
         yield screen.paint(name, "bold") + ("  " + screen.paint(fit(detail, left), "dim") if left > 8 else "")
         routes = [
@@ -181,7 +173,7 @@ def _outline(graph: Graph, screen: Screen, width: int) -> Iterator[str]:
         routes += node.chips + (["↻ " + ", ".join(node.badges)] if node.badges else [])
         line = ""
         for text in routes:
-            route = _shortened(_shown(text, screen), width - 4)
+            route = shortened(_shown(text, screen), width - 4)
             if line and columns(line) + columns(route) + 7 > width:
                 yield f"    {line}"
                 line = ""

@@ -16,7 +16,7 @@ import attrs
 from ...ir.records import define, frozen
 from ..host import environment, processes
 from ..host.errors import Failure
-from ..host.screen import columns
+from ..host.screen import columns, fit, shortened
 from .model import Graph
 from .text_forms import lines_of
 
@@ -119,7 +119,8 @@ def _effort(graph: Graph) -> str:
 
 def _measured(lines: list[str]) -> tuple[float, float, tuple[str, ...]]:
     """The size of a node in points, and its lines in limited length."""
-    shown = tuple(line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…" for line in lines)
+    name, *others = lines
+    shown = (shortened(name, _LONGEST_LINE), *(fit(line, _LONGEST_LINE) for line in others))
     width = max(columns(line) for line in shown) * CHARACTER_WIDTH + 2 * PADDING + 6
     return max(width, 60.0), len(shown) * LINE_HEIGHT + 2 * PADDING, shown
 

@@ -161,6 +161,14 @@ def fit(text: str, width: int, mark: str = "…") -> str:
     return text
 
 
+def shortened(text: str, width: int) -> str:
+    """A text without what is in its middle: names often differ at their ends only."""
+    if columns(text) <= width:
+        return text
+    tail = fit(text[::-1], (width - 1) // 2, "")[::-1]
+    return fit(text, width - 1 - columns(tail), "") + "…" + tail
+
+
 def flush_standard_streams() -> None:
     """Flush stdout and stderr; a closed reader is no error, now or at exit."""
     for stream in (sys.stdout, sys.stderr):

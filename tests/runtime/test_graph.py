@@ -251,6 +251,20 @@ def test_long_names_differ_in_a_terminal(count: int, unicode: bool) -> None:
     assert unicode or "".join(lines).isascii()
 
 
+def test_long_names_differ_in_a_picture() -> None:
+    """They are cut in the middle, as in a terminal; what a state does is cut at its end."""
+    names = [f"a-state-with-a-rather-long-descriptive-name-日本語-number-{number}" for number in range(3)]
+    graph = Graph("long", "loop", [Node(name, "action", "日本語" * 20) for name in names], [], names[0])
+    boxes = layout.lay_out(graph).boxes
+    for number, name in enumerate(names):
+        title, detail = boxes[name].lines
+        assert title.startswith("a-state-")
+        assert title.endswith(f"-number-{number}")
+        assert columns(title) <= 46
+        assert columns(detail) <= 46
+        assert detail.endswith("…")
+
+
 def followed(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Source and target of each line of a diagram, read off its characters."""
     names, owner, name = {}, [], ""
