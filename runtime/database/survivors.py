@@ -88,7 +88,11 @@ def _folders(cache: str, run_id: str | None = None) -> Iterator[RunFolder]:
 
 
 def _names(path: str) -> list[str]:
-    return files.listdir(path) if files.isdir(path) else []
+    """Those in a folder, which its owner may just be removing."""
+    try:
+        return files.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _decided(run: DatabaseRun, epoch: int) -> set[str]:
