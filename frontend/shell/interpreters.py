@@ -44,16 +44,31 @@ _MAKE_FIX = "put it in the environment: `V=@ make …`, and write `$$V` in the r
 _GIT_OPTIONS = late_pattern(r"-[Cc]|--(?:git-dir|work-tree|namespace)")
 _PACK = late_pattern(r"-u|--(?:upload-pack|receive-pack|exec|config)=?")
 _GIT_CODE = {
-    **dict.fromkeys(("clone", "fetch", "fetch-pack", "ls-remote", "archive", "pull", "push"), _PACK),
+    **dict.fromkeys(
+        ("clone", "fetch", "fetch-pack", "ls-remote", "archive", "pull", "push", "send-pack"), _PACK
+    ),
     "rebase": late_pattern(r"-x|--exec=?"),
     "difftool": late_pattern(r"-x|--extcmd=?"),
     "grep": late_pattern(r"-O|--open-files-in-pager=?"),
     "filter-branch": late_pattern(r"--\w+-filter=?"),
 }
+# Their options whose argument is the next word.
+_GIT_ARGUMENTS = {
+    "archive": late_pattern(r"-o|--(?:output|prefix|format|remote)"),
+    "clone": late_pattern(r"-[boj]|--(?:branch|depth|origin|jobs|reference)"),
+    "fetch": late_pattern(r"-j|--(?:depth|jobs)"),
+    "grep": late_pattern(r"-[A-Za-z]*e|-[fABC]"),
+    "push": late_pattern(r"-o|--push-option"),
+    "rebase": late_pattern(r"-[sX]|--(?:onto|strategy)"),
+}
+# Several options of these write any text to any file, such as `.git/config`, or run a command.
+_GIT_WRITERS = frozenset({"log", "show", "diff", "bisect", "submodule"})
 _GIT_DATA = late_pattern(r"user\.(?:name|email)=")
 # What has to be in a command, without its quotes, for these programs to evaluate or run anything.
 NEEDED = {
-    "git": late_pattern(rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b"),
+    "git": late_pattern(
+        rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b|\bgit\b[^;&|\n]*[$`{HOLE}]"
+    ),
     "find": late_pattern(r"-[A-Za-z]*c(?!\w)|-execdir|-ok|\bfind\b[^;&|\n]*[$`]"),
     ".": late_pattern(r"(?:\A|[\s;&|(){/!`])\.(?=[\s;|&()<>`]|\Z)"),
 }
@@ -87,6 +102,8 @@ READERS = {
                     late_pattern(r"-[A-Za-z]*[IF]|--(?:use-c|checkpoint-a|to-c|rsh-c|info-s|new-v)\S*"),
                     _FIXED,
                 ),
+                (("zip",), late_pattern(r"-[A-Za-z]*TT|--unzip-command=?"), _FIXED),
+                (("man",), late_pattern(r"-[A-Za-z]*[PH]|--(?:pager|html)=?"), _FIXED),
                 (("env",), late_pattern(r"-[A-Za-z0]*S|--split-string=?"), _SHELL_FIX),
                 (("make", "gmake"), late_pattern(r"--eval=?|-E"), _MAKE_FIX),
                 (("vim", "vi", "ex", "nvim", "view"), late_pattern(r"-[cS]|--cmd|\+"), _FIXED),
@@ -280,13 +297,15 @@ _COMMAND_OPTIONS = {
     "tar": late_pattern(r"-?[A-Za-z]*[bCfFgHIKLNTVX]|--(?:file|directory|exclude|exclude-from|files-from)"),
     "sort": late_pattern(r"-[A-Za-z]*[kStTo]|--(?:output|key|field-separator|temporary-directory)"),
     "rsync": late_pattern(r"-[A-Za-z]*[efMTB]|--(?:(?:ex|in)clude(?:-from)?|files-from|filter|log-file)"),
+    "zip": late_pattern(r"-[A-Za-z]*[bnPtxiOs]|--(?:out|exclude|include|temp-path)"),
+    "man": late_pattern(r"-[LMSsmEe]|--(?:locale|manpath|sections|systems|encoding|extension)"),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH_OPTIONS),
 }
 # Those that run a command given by several words.
-SPLITTING = frozenset(_COMMAND_OPTIONS) | {"find"}
+_SPLITTING = frozenset(_COMMAND_OPTIONS) | {"find"}
 # Programs that run the command in their arguments.
 RUNNERS = frozenset(PREFIXES) | frozenset(_OPERANDS_BEFORE) | words_of("find docker podman kubectl script")
-EVALUATORS |= RUNNERS | SPLITTING
+EVALUATORS |= RUNNERS | _SPLITTING
 
 
 def reading(program: str, reader: Reader) -> Hazard:
@@ -378,10 +397,10 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
             return reading(program, reader)
         if program == "ssh" and is_run and _operands(rest, _SSH_OPTIONS):
             return REMOTE
-        if is_run and not prefix and _may_be_option(program, rest):
-            return AS_OPTION
         if program == "git" and is_run and _is_git_code(rest, prefix):
             return IN_GIT
+        if is_run and not prefix and _may_be_option(program, rest):
+            return AS_OPTION
         if program in ("make", "gmake") and index == at and "=" in prefix:
             return IN_MAKE
         if program in FILTERS and _is_filter_program(program, rest, prefix):
@@ -421,9 +440,24 @@ def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
     return None
 
 
+def may_be_options(program: str, words: Sequence[str]) -> bool:
+    """Whether several words behind `words` may make a program run a command."""
+    if program != "git":
+        return program in _SPLITTING
+    command = _git_command(words)
+    if command in _GIT_CODE or command in _GIT_WRITERS:
+        return "--" not in words or command == "pull"
+    return not command
+
+
 def _may_be_option(program: str, words: Sequence[str]) -> bool:
     """Whether a word behind `words` may be an option of a program that runs a command by one."""
-    if program not in _COMMAND_OPTIONS or "--" in words:
+    if "--" in words:
+        return False
+    if program == "git":
+        command = _git_command(words)
+        return command in _GIT_CODE and not _GIT_ARGUMENTS.get(command, _NO_OPTION).fullmatch(words[-1])
+    if program not in _COMMAND_OPTIONS:
         return False
     return not (words and _COMMAND_OPTIONS[program].fullmatch(words[-1]))
 
@@ -454,15 +488,23 @@ def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
     return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
 
 
+def _git_command(words: Sequence[str]) -> str:
+    """The subcommand in the words behind `git`; empty if there is none."""
+    return next(iter(_operands(words, _GIT_OPTIONS)), "")
+
+
 def _is_git_code(words: Sequence[str], prefix: str) -> bool:
     """Whether a word behind `words` of git is a setting, or a command that git runs."""
     before = words[-1] if words else ""
     operands = _operands(words, _GIT_OPTIONS)
-    command = operands[0] if operands else ""
+    command = _git_command(words)
     if command == "config":
         return not operands[1:] or not _GIT_DATA.match(f"{operands[1]}=")
     if before == "-c" and (not command or command == "clone"):
         return not _GIT_DATA.match(prefix)
+    # `git pull` hands what is behind its `--` to `git fetch`, without the `--`.
+    if not prefix and command in ("", "pull") and not _GIT_OPTIONS.fullmatch(before):
+        return True
     if operands[:2] in (["bisect", "run"], ["submodule", "foreach"]):
         return True
     option = _GIT_CODE.get(command)

@@ -34,10 +34,10 @@ from .interpreters import (
     READERS,
     RUN_BY_PROGRAMS,
     SHELLS,
-    SPLITTING,
     command_at,
     evaluated_names,
     input_reader,
+    may_be_options,
     name_runner,
     names_command,
     program_of,
@@ -547,7 +547,7 @@ class _TaintAnalysis:
                 prefix = texts[index].partition(HOLE)[0]
                 if names_command(texts[:index], prefix, texts[index].rpartition(HOLE)[2], is_first=False):
                     yield held, COMMAND
-                if self.is_split(word) and program_of(texts[at]) in SPLITTING:
+                if self.is_split(word) and may_be_options(program_of(texts[at]), texts[at + 1 : index]):
                     yield held, AS_OPTIONS
                 yield held, reader_of(texts[:index], prefix, is_first=False, is_array=False)
         name = program_of(texts[at])

@@ -20,6 +20,9 @@ COMMAND = ":>pwned"
 PROGRAM = "touch pwned"
 RECIPE = "x:\n\t:>pwned"
 AWK = 'BEGIN{system("touch pwned")}'
+GIT_TRANSPORTS = ("clone V . d", "fetch V .", "pull V .", "ls-remote V .", "fetch-pack V .")
+GIT_COMMIT = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a"
+WRITTEN_CONFIG = "-1 --format=%x5bcore%x5d%nrepositoryformatversion=0%nfsmonitor=:>pwned --output=.git/config"
 
 RUN_BY_ANY_SHELL = [
     ("echo V | xargs -I{} sh -c 'echo {}'", "$(:>pwned)"),
@@ -66,6 +69,19 @@ RUN_BY_ANY_SHELL = [
     ("tar -cf /dev/null --checkpoint=1 V /etc/passwd", "--checkpoint-action=exec=touch pwned"),
     ("ssh V host", "-oProxyCommand=touch pwned"),
     ("tar -cf /dev/null --checkpoint=1 --checkpoint-action=exec=V /etc/passwd", PROGRAM),
+    *((f"git init -q; git {command}", f"--upload-pack={COMMAND}") for command in GIT_TRANSPORTS),
+    ("git init -q; git pull -- . V", f"--upload-pack={COMMAND}"),
+    (f"git init -q; {GIT_COMMIT}; git push V . HEAD:x", f"--exec={COMMAND}"),
+    ("git init -q; git archive --remote=. V HEAD", f"--exec={COMMAND}"),
+    ("echo hello > f; git grep --no-index -e hello V", "--open-files-in-pager=touch pwned;"),
+    ("n=V; git $n", "-c alias.x=!:>pwned x"),
+    ('mkdir e; printf ":>pwned" > e/git-x; chmod +x e/git-x; git V x', "--exec-path=./e"),
+    (f"git init -q; {GIT_COMMIT}; n=V; git log $n; git status", WRITTEN_CONFIG),
+    (f"git init -q; {GIT_COMMIT}; n=V; git show $n; git status", WRITTEN_CONFIG),
+    ("echo a > f; zip -T x.zip f V", "-TT:>pwned;"),
+    ("echo a > f; zip -T -TT V x.zip f", ":>pwned;"),
+    ("echo a > f; n=V; zip x.zip f $n", "-T -TT :>pwned;"),
+    ("echo .TH x > f; man V -Tutf8 -l f", "-Htouch pwned;"),
     ("awk V /etc/passwd", AWK),
     ("sed V /etc/passwd", "1e touch pwned"),
     ("v=V; GIT_SSH_COMMAND=$v git ls-remote ssh://host/x", PROGRAM),
@@ -134,6 +150,10 @@ ACCEPTED = [
         "--checkpoint-action=exec=:>pwned",
     ),
     ("sort -o V -- V; ssh -p V -- V true; rsync --exclude V -- V V", "-oProxyCommand=touch pwned"),
+    ("git clone -- V V; git fetch -- V; git push -- origin V; git rebase --onto V -- V", "--exec=:>pwned"),
+    ("git grep -e V -- V; git archive -o f -- V; git clone -b V -- V; git -C V status", "-O:>pwned"),
+    ("git diff V; git log -n V; git checkout V; n=V; git add $n; git diff -- $n; git commit -m $n", "x"),
+    ("zip -x V -- f V; man -- V", "-TT:>pwned"),
     ('n=V; find "$n" -newer "$n"; find . -name V', "-exec touch pwned ;"),
     ("echo V > f; cat f; wc -l < f", COMMAND),
     ("echo V > m; git commit -F m; python3 tool.py m", COMMAND),
@@ -168,7 +188,7 @@ def test_a_value_that_would_run_is_refused(command: str, payload: str) -> None:
 @pytest.mark.parametrize(("command", "payload"), RUN_BY_ANY_SHELL)
 def test_every_shell_would_run_it(shell: str, command: str, payload: str, tmp_path: Path) -> None:
     """The refusals are needed: with the value quoted, its code runs."""
-    for program in set(command.split()) & {"git", "ssh", "make", "tar", "flock"}:
+    for program in set(command.split()) & {"git", "ssh", "make", "tar", "flock", "zip", "man"}:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     assert is_run(shell, command, payload, tmp_path)
