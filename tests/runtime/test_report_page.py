@@ -297,6 +297,34 @@ def test_a_page_takes_updates(browser: Browser, project: Path, monkeypatch: pyte
     assert shown(browser, "#position") == "3 of 3"
 
 
+def test_a_name_does_not_reorder_what_follows_it(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step is right of the name of a state in letters that are written from right to left."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".loops").mkdir()
+    loop = LOOP.replace("check", "\u05d1\u05d3\u05d9\u05e7\u05d4").replace("cat text; ", "")
+    (tmp_path / ".loops" / "named.yaml").write_text(loop, "utf-8")
+    assert run_llc("run", "named", "--quiet").returncode == 0
+    assert run_llc("report", "named", "-o", "named.html").returncode == 0
+    browser.open(tmp_path / "named.html", "#step=2")
+    at(browser, 2)
+    name, step = browser.evaluate(
+        """(() => { const text = [...document.querySelectorAll('.slots td:last-child button')].find(
+        (button) => /^[\\u05d0-\\u05ea]/.test(button.textContent));
+        const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+        const left = (letter) => { for (walker.currentNode = text; walker.nextNode();) {
+          const at = walker.currentNode.data.search(letter);
+          if (at < 0) continue;
+          const range = new Range();
+          range.setStart(walker.currentNode, at);
+          range.setEnd(walker.currentNode, at + 1);
+          return range.getBoundingClientRect().left; } };
+        return [left(/[\\u05d0-\\u05ea]/), left(/[0-9]/)]; })()"""
+    )
+    assert name < step
+
+
 def test_a_slot_leads_to_its_next_reader(browser: Browser, project: Path) -> None:
     """The next step in a state whose code reads it; none where no state does."""
     browser.open(project / "shown.html", "#step=1")

@@ -207,7 +207,7 @@ async function slotsOf(run, position, next, go) {
       const writer = name in old ? run.writerOf(position, depth, name) : null;
       cells.push(make("td", {}, writer === null ? "" : make("button", { type: "button", class: "link", title: "Where this value was set", onclick: () => go(Math.max(0, writer - 1)) }, `${Math.max(0, writer - 1)}`)));
       const reader = run.readerOf(position, depth, name);
-      cells.push(make("td", {}, reader === null ? "" : make("button", { type: "button", class: "link", title: "The next step in a state that reads it", onclick: () => go(reader[0]) }, `${reader[1]} (${reader[0]})`)));
+      cells.push(make("td", {}, reader === null ? "" : make("button", { type: "button", class: "link", title: "The next step in a state that reads it", onclick: () => go(reader[0]) }, make("bdi", {}, reader[1]), ` (${reader[0]})`)));
       return make("tr", { class: changed(name) ? "changed" : "" }, ...cells);
     }));
     const head = make("tr", {}, ...["Slot", "Before", ...(is_same ? ["After"] : []), "Set by", "Read by"].map((name) => make("th", { scope: "col" }, name)));
