@@ -33,11 +33,18 @@ def make_running_folder(root: str) -> str:
 
 
 def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Iterator[RunFolder]:
-    """The runs in RUNNING or HISTORY, latest first, without those in `but`."""
+    """The runs in RUNNING or HISTORY, latest first, without those in `but`.
+
+    Raises Failure where unfinished runs may be there and cannot be listed.
+    """
     parent = os.path.join(root, folder)
     try:
         names = files.listdir(parent)
+    except FileNotFoundError:
+        return
     except OSError as error:
+        if folder == RUNNING and files.isdir(os.path.dirname(parent)):
+            raise Failure("cannot-read", f"cannot read {parent}: {reason(error)}") from None
         refuse_transient(error, parent)
         return
     found = [name for name in names if name not in but and name_in(name)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process import run_llc
 
 from llc.runtime.host.errors import UserError
 from llc.runtime.host.paths import HISTORY, RUNNING, slug
@@ -196,3 +197,15 @@ def test_version_control_is_told_to_leave_runs_alone(project: Path) -> None:
     RunFolder.create(str(project), "x").finish()
     for folder in (RUNNING, HISTORY):
         assert (project / folder / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("words", [["status"], ["list", "--running"], ["stop", "--all"]], ids=" ".join)
+def test_unfinished_runs_that_cannot_be_listed_are_not_none(
+    project: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no folder, or cannot be read, may have runs: nothing says that none is running."""
+    monkeypatch.chdir(project)
+    (project / ".loops" / ".running").write_text("")
+    done = run_llc(*words)
+    assert done.returncode == 1
+    assert "error[cannot-read]: cannot read .loops/.running: not a directory" in done.stderr
