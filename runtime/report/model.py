@@ -50,6 +50,9 @@ _FULL_EVERY = 100
 # Differences of files that are shown, and bytes of each.
 _MOST_DIFFS = 500
 _LONGEST_DIFF = 200_000
+# Seconds between two drawings of the diagram of a live run, and how many times as long as one takes they are.
+_DRAWN_EVERY_S = 1.0
+_DRAWN_SHARE = 20
 
 # Slots of the active functions: function, state and slots of each, innermost last; and for which item.
 Frames = list[tuple[str, str, dict[str, int]]]
@@ -78,6 +81,9 @@ class RunModel:
         self._no_slots = ""
         self._notes: list[str] = []
         self._nodes: dict[str, int] = {}
+        # What the diagram shows, number of steps and whether the run goes on, and when it may be drawn again.
+        self._drawn = (0, False)
+        self._next_drawing = 0.0
         # What is in the slots at the last position and at the one before it; of each position what changed,
         # where the last one is not final.
         self._frames: Slots = ([], ())
@@ -115,8 +121,8 @@ class RunModel:
         """What is new since the last call: all at the first one.
 
         `from` is the first position that `steps` replaces, `first_value` the index of the first of `values`;
-        `program` is there once, all else is as it is now. is_last: the journal does not grow any more, so an
-        incomplete end of it is damage. Raises JournalError.
+        `program` is there once, `svg` when the diagram is drawn anew, all else is as it is now. is_last: the
+        journal does not grow any more, so an incomplete end of it is damage. Raises JournalError.
         """
         synced = synced_length(self.run.journal)
         # In this order: a run that has released its lock writes nothing more.
@@ -149,6 +155,13 @@ class RunModel:
         found["pending"] = [self._step(len(self.steps.steps) - 1, step) for step in self.steps.pending]
         is_running = is_alive and self.history.end is None
         now = clock.time() if is_running else None
+        shown = len(self.steps.steps), is_running
+        is_time = not is_running or clock.monotonic() >= self._next_drawing
+        if is_first:
+            self._drawn = shown
+        elif self._image is not None and self._with_graph and shown != self._drawn and is_time:
+            self._drawn = shown
+            found["svg"] = self._draw(self._graph(self._image))
         found["axis"], waiting = self._axis.until(self.steps.duration(now))
         found["run"] = self._about(is_running, now, waiting)
         found["lanes"] = self._lanes.names
@@ -185,13 +198,24 @@ class RunModel:
             found["bytecode"] = self.values.add(disassemble(self._image))
         if self._with_graph:
             try:
-                graph = graph_of_run(self.run.name, self._image, self.history, self.steps.taken)
+                graph = self._graph(self._image)
                 found["graph"] = _plain_graph(graph)
                 self._number_nodes(graph)
-                found["svg"] = picture.as_svg(graph)
+                found["svg"] = self._draw(graph)
             except (UserError, CompileError) as error:
+                self._with_graph = False
                 self._notes.append(f"no diagram: {_words(error)}")
         return found
+
+    def _graph(self, image: Image) -> Graph:
+        return graph_of_run(self.run.name, image, self.history, self.steps.taken)
+
+    def _draw(self, graph: Graph) -> str:
+        begun = clock.monotonic()
+        svg = picture.as_svg(graph)
+        now = clock.monotonic()
+        self._next_drawing = now + max(_DRAWN_EVERY_S, _DRAWN_SHARE * (now - begun))
+        return svg
 
     def _number_nodes(self, graph: Graph) -> None:
         for number, node in enumerate(graph.nodes):

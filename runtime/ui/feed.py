@@ -34,6 +34,8 @@ class Feed:
         self._values: list[bytes] = []
         self._head: dict[str, Any] = {}
         self._program: dict[str, Any] = {}
+        # The diagram as it was drawn last, after the program, and the version that has it.
+        self._svg = 0, ""
         # Of each version the first position that changed, and the number of values before it.
         self._begins: list[tuple[int, int]] = []
         self._size = -1
@@ -79,6 +81,8 @@ class Feed:
         del self._steps[update["from"] :]
         self._steps += update.pop("steps")
         self._values += update.pop("values")
+        if "svg" in update:
+            self._svg = self.version, update.pop("svg")
         self._head = update
 
     def since(self, version: int) -> dict[str, Any]:
@@ -89,7 +93,9 @@ class Feed:
             count = self._begins[version][1]
         found = {**self._head, "from": first, "steps": self._steps[first:]}
         found |= {"first_value": count, "values": self._values[count:]}
-        return found if version else {**found, "program": self._program}
+        since, svg = self._svg
+        newer = {"svg": svg} if version < since else {}
+        return {**found, **newer} if version else {**found, "program": {**self._program, **newer}}
 
     def json_since(self, version: int) -> bytes:
         """The update from an earlier version as JSON, values included."""

@@ -266,12 +266,15 @@ def test_what_was_sent_is_all_of_the_run(server: Server, run: str) -> None:
     until(lambda: server.data(f"/api/runs/{run}")["status"] == "success")
     whole = until(lambda: (data := server.data(f"/api/runs/{run}/model"))["run"]["ended"] and data)
     body = server.ask("GET", f"/api/runs/{run}/events?from={version}")[1].decode()
-    steps, values = old["steps"], old["values"]
+    steps, values, drawn = old["steps"], old["values"], ""
     for line in body.splitlines():
         if line.startswith('data: {"'):
             update = json.loads(line.removeprefix("data: "))
             steps[update["from"] :] = update["steps"]
             values[update["first_value"] :] = update["values"]
+            drawn = update.get("svg", drawn)
+    assert drawn == whole["program"]["svg"]
+    assert drawn.count("unused") == old["program"]["svg"].count("unused") - 1  # `done` is entered now
     assert body.endswith("event: end\ndata: {}\n\n")
     assert steps == whole["steps"]
     assert values == whole["values"]
@@ -419,6 +422,8 @@ def test_the_pages_work_in_a_browser(server: Server, run: str) -> None:
         until(lambda: [one for one in server.data("/api/questions") if one["run"] == run])
         answer(server, run, "x")
         browser.wait("document.body.textContent.includes('ended with success')")
+        browser.wait("document.querySelectorAll('.figure g.unused[data-node]').length === 0")
+        assert browser.evaluate("document.querySelectorAll('.figure .cursor').length === 1")
         buttons = "[...document.querySelectorAll('#details button')]"
         fork = f"{buttons}.find((one) => one.textContent === 'Fork here')"
         browser.evaluate("report.go(0)")

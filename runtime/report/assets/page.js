@@ -51,6 +51,7 @@ class Page {
     this.size();
     this.timeline.layOut();
     await this.head();
+    if (update.svg) this.redraw(update.svg);
     if (is_last ? update.steps.length : update.from <= this.row + 1) this.go(is_last ? this.rows.length - 1 : this.row);
     else this.place();
   }
@@ -186,21 +187,34 @@ class Page {
   // --- diagram ----------------------------------------------------------------------------------
 
   figures() {
-    this.nodes = [...document.querySelectorAll(".figure")].map((figure) => [...figure.querySelectorAll("[data-node]")]);
-    this.nodes.forEach((nodes, number) => nodes.forEach((node) => node.addEventListener("click", () => {
-      const index = Number(node.dataset.node);
-      const run = this.runs[number];
-      const rows = this.rows.map((row, at) => [row[number], at]).filter(([position]) => position !== null && run.steps[position].node === index);
-      const next = rows.find(([, at]) => at > this.row) || rows[0];
-      if (next) this.go(next[1]);
-      else this.say("this state was not entered");
-    })));
+    this.nodes = [...document.querySelectorAll(".figure")].map((figure, number) => this.nodesOf(figure, number));
     byId("diagram").classList.toggle("empty", !this.nodes.length);
     byId("fit").addEventListener("click", () => {
       const is_whole = byId("figures").classList.toggle("whole");
       byId("fit").setAttribute("aria-pressed", String(is_whole));
       this.mark();
     });
+  }
+
+  nodesOf(figure, number) {
+    const nodes = [...figure.querySelectorAll("[data-node]")];
+    for (const node of nodes) node.addEventListener("click", () => {
+      const index = Number(node.dataset.node);
+      const run = this.runs[number];
+      const rows = this.rows.map((row, at) => [row[number], at]).filter(([position]) => position !== null && run.steps[position].node === index);
+      const next = rows.find(([, at]) => at > this.row) || rows[0];
+      if (next) this.go(next[1]);
+      else this.say("this state was not entered");
+    });
+    return nodes;
+  }
+
+  // The diagram of a run that continues, drawn by the server with what has happened since.
+  redraw(svg) {
+    const figure = document.querySelector(".figure");
+    figure.replaceChildren(...new DOMParser().parseFromString(svg, "text/html").body.children);
+    this.nodes[0] = this.nodesOf(figure, 0);
+    this.mark();
   }
 
   mark() {
