@@ -149,7 +149,7 @@ def test_it_is_a_run_that_can_be_resumed(project: Path) -> None:
     """Killed in the middle, the run goes on and what was done is not done again."""
     text = (
         '(system:execute_shell_command (command "echo a >> done"))'
-        ' (system:execute_shell_command (command "touch begun; test -e go || sleep 60; echo b >> done"))'
+        ' (system:execute_shell_command (command "test -e go || { touch begun; sleep 60; }; echo b >> done"))'
     )
     process = subprocess.Popen(
         [sys.executable, "-c", LLC, "task", text, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
