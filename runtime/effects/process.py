@@ -12,7 +12,7 @@ import os.path
 import stat
 
 from ...ir.python_internals import suppress
-from ..host import clock, environment, files, keeper, keeper_process, pipes, processes, signals
+from ..host import clock, environment, files, keeper, keeper_process, leftovers, pipes, processes, signals
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
 
@@ -159,14 +159,19 @@ class Runner:
             if limit is not None and limit <= 0:
                 return failure(context, 124, timed_out=limited_by)
             times = (started, None if limit is None else started + limit, limited_by)
-            if options.given is None:
-                child = _Child(self, path, argv, context, self._null, options, times)
-            else:
-                # A file, not a pipe: a program that does not read its input is not waited for.
-                with files.TemporaryFile() as source:
-                    source.write(options.given.encode("utf-8", "surrogateescape"))
-                    source.seek(0)
-                    child = _Child(self, path, argv, context, source.fileno(), options, times)
+            try:
+                if options.given is None:
+                    child = _Child(self, path, argv, context, self._null, options, times)
+                else:
+                    # A file, not a pipe: a program that does not read its input is not waited for.
+                    with files.TemporaryFile() as source:
+                        source.write(options.given.encode("utf-8", "surrogateescape"))
+                        source.seek(0)
+                        child = _Child(self, path, argv, context, source.fileno(), options, times)
+            except keeper.KeeperDied:
+                # It may run, and its pid is not known.
+                leftovers.end_effect(context.effect_id, (), ())
+                return failure(context, 1, kind="unknown-outcome", message=_LOST)
         try:
             end = None if limit is None else started + limit
             timed_out = child.watch(end, limited_by, self._left_behind)
@@ -285,9 +290,11 @@ class _Child:
                 self.pid, self._exit = self._kept.pid, self._kept.fileno()
             else:
                 self.pid = processes.start(path, words, env, source, output_end, errors_end)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, keeper.KeeperDied) as error:
             for descriptor in ends:
                 files.close(descriptor)
+            if isinstance(error, keeper.KeeperDied):
+                raise
             raise NotStarted(argv[0], error) from error
         files.close(output_end)
         files.close(errors_end)

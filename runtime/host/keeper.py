@@ -234,7 +234,7 @@ def start(
     facts: `folder`, of the run; `effect`, the id; `begun` and `end`, when it began and is to end, by the
     monotonic clock; `limited_by`; `signals` and `grace` to end it with; `about`, what its caller wants back.
     main: `keeper_process.main`, which only a process needs that starts actions.
-    Raises OSError.
+    Raises OSError where it could not be started, and KeeperDied where nobody knows whether it was.
     """
     channel = _keeper(main)
     if channel is None:
@@ -267,12 +267,10 @@ def start(
     action = Action(ours, folder)
     try:
         action.wait_start()
-    except KeeperDied:
+    except BaseException as error:
         ours.close()
-        _lose()
-        return None
-    except OSError:
-        ours.close()
+        if isinstance(error, KeeperDied):
+            _lose()
         raise
     _open.setdefault(facts["effect"], []).append(action)
     return action

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-
+from ...ir.python_internals import suppress
 from . import clock, processes, signals
 
 TYPE_CHECKING = False
@@ -57,7 +56,7 @@ def _end(members: Callable[[], list[int]], numbers: Sequence[int]) -> list[int]:
             for pid in living:
                 if pid not in told:
                     told.add(pid)
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                    with suppress(ProcessLookupError, PermissionError):
                         processes.kill(pid, number)
             clock.sleep(POLL_EXIT)
             living = [pid for pid in members() if pid != own]

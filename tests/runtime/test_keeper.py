@@ -347,6 +347,27 @@ def test_an_action_whose_keeper_is_killed_has_no_known_outcome(project: Path) ->
     assert (project / "log").read_text() == "begun\n"
 
 
+def test_a_keeper_killed_while_it_starts_an_action(project: Path) -> None:
+    """The action may have begun, so it is not started a second time, and what runs of it is ended."""
+    (project / "start.py").write_text(
+        "import os, time\n"
+        "from llc.runtime.host import keeper_process\n"
+        "def tell(self, action, message):\n"
+        "    while not os.path.exists('log'):\n"
+        "        time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "keeper_process._Keeper.tell = tell\n"
+        "from llc.runtime.cli import entry; entry.main()"
+    )
+    write(project, "until test -e go; do sleep 0.02; done")
+    run = subprocess.run([sys.executable, "start.py", "run", "job", "-q"], check=False, timeout=60)
+    assert run.returncode == 0
+    assert result(project)["error"]["kind"] == "unknown-outcome"
+    (project / "go").touch()
+    time.sleep(0.2)
+    assert (project / "log").read_text() == "begun\n", "it was started again, or went on"
+
+
 @pytest.mark.parametrize("kills", ["driver", "both"])
 def test_killed_at_any_moment_of_actions(project: Path, kills: str) -> None:
     """Actions of 0.05 to 2 s, killed at random: each is performed once, unless its keeper is killed too.
