@@ -143,6 +143,7 @@ class ClusterSimulation(Simulation):
         super().__init__(seed, kept, without_faults)
         server.begin(self.machine)
         server.on_claim = lambda: self._reach("a run changes hands")
+        server.on_problem = self._fails
 
     def _plan(self, random: Random) -> list[Fault]:
         return [Fault(fault.at * 2, fault.kind, fault.amount) for fault in super()._plan(random)]

@@ -240,10 +240,18 @@ from (select 1 from runs where id = %(run)s for share) as mine
 """,
     ),
     "position-unchecked": (
-        "an append need not be at the end",
+        "an append goes to the end, wherever its writer believes that to be",
         "runtime/database/stored_run.py",
-        "order by position desc limit 1), 0) = %(position)s\n",
-        "order by position desc limit 1), 0) >= 0\n",
+        """select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
+from (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share) as mine
+where coalesce(
+  (select position + size from journal where run = %(run)s order by position desc limit 1), 0) = %(position)s
+on conflict""",
+        """select %(run)s, coalesce(
+  (select position + size from journal where run = %(run)s order by position desc limit 1), 0),
+  %(size)s, %(lines)s, %(epoch)s, %(data)s
+from (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share) as mine
+on conflict""",
     ),
     "commit-late": (
         "an action starts before its start is committed",

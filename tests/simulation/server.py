@@ -48,6 +48,10 @@ begin
 end $$;
 create trigger watch after insert on llc.journal for each row execute function sim.watch();
 """
+# Another one: segments that a worker still has after the statement that has declared it dead.
+_HELD = """
+select workflow_uuid from llc_dbos.workflow_status where status = 'PENDING' and executor_id = any(%s)
+"""
 _DEFAULTS = """
 select table_name, column_name, column_default from information_schema.columns
 where table_schema = 'llc' and column_default in ('now()', 'clock_timestamp()')
@@ -64,9 +68,10 @@ class SimulatedConnection(psycopg.Connection[Any]):
     handle: int
     lock_timeout: float | None = None
     is_lost = False
+    is_watched = True
 
     def wait(self, gen: Any, interval: float = 0.0, timeout: float | None = None) -> Any:
-        return self.server.perform(self, gen)
+        return self.server.perform(self, gen) if self.is_watched else super().wait(gen)
 
     def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
         if query.startswith("select set_config('search_path'"):
@@ -76,7 +81,23 @@ class SimulatedConnection(psycopg.Connection[Any]):
             return None
         elif "epoch = epoch + 1" in query:
             self.server.on_claim()
-        return super().execute(query, params, **more)
+        cursor = super().execute(query, params, **more)
+        if "bury(" in query:
+            dead = params if query.startswith("select bury") else [row[0] for row in cursor]
+            self._check_buried(list(dead))
+            if cursor.rownumber:
+                cursor.scroll(0, "absolute")
+        return cursor
+
+    def _check_buried(self, dead: list[str]) -> None:
+        """The segments of workers that were just declared dead are in the queue: nobody waits for them."""
+        self.is_watched = False
+        try:
+            held = super().execute(_HELD, [dead]).fetchall()
+        finally:
+            self.is_watched = True
+        if held:
+            self.server.on_problem(f"{dead} were declared dead and still have the segments {held}")
 
     def close(self) -> None:
         if not self._closed and self.process.handles.get(self.handle) is self:
@@ -93,7 +114,7 @@ class SimulatedConnection(psycopg.Connection[Any]):
 class Server:
     """url: of an empty database on a real server. statements: how many there were.
 
-    on_claim: is called when a run is about to change hands.
+    on_claim: is called when a run is about to change hands. on_problem: with what is wrong in the tables.
     """
 
     def __init__(self, url: str) -> None:
@@ -101,6 +122,7 @@ class Server:
         self.statements = 0
         self.machine: Machine
         self.on_claim: Callable[[], None] = lambda: None
+        self.on_problem: Callable[[str], object] = str
         # Until when nobody can connect, and for whom nothing arrives, in virtual time.
         self.down_until = 0.0
         self._open: list[SimulatedConnection] = []
