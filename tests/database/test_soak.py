@@ -1,6 +1,7 @@
 """Many runs over workers that are killed or frozen at random, and a server that restarts.
 
-`make crash` has 1,000 runs; otherwise there are a few.
+A worker is killed alone, as by a fault of its own, or with the keeper of its actions, as by a power failure.
+`make crash` has 2,000 runs with 500 kills; otherwise there are a few.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from pathlib import Path
 
 import postgres
 from clusters import Cluster
+from keepers import kill_with_keeper
 
 IS_LARGE = bool(os.environ.get("LLC_CRASH"))
-RUNS, WORKERS, KILLS, FREEZES, RESTARTS = (1000, 4, 120, 4, 8) if IS_LARGE else (16, 2, 2, 0, 1)
+RUNS, WORKERS, KILLS, CRASHES, FREEZES, RESTARTS = (
+    (2000, 4, 400, 100, 4, 20) if IS_LARGE else (16, 2, 1, 1, 0, 1)
+)
 # Seconds until the test gives up, which only ends what hangs.
 LIMIT_S = 7200 if IS_LARGE else 300
 # Of every ten runs: some share their paths, and some are parked while they wait.
@@ -56,9 +60,8 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
         assert len(set(runs)) == RUNS
         for _ in range(WORKERS):
             cluster.start()
-        harm = chance.sample(
-            ["kill"] * KILLS + ["freeze"] * FREEZES + ["restart"] * RESTARTS, k=KILLS + FREEZES + RESTARTS
-        )
+        harm = ["kill"] * KILLS + ["crash"] * CRASHES + ["freeze"] * FREEZES + ["restart"] * RESTARTS
+        chance.shuffle(harm)
         frozen = []
         for number, what in enumerate(harm):
             # In the first nine tenths, so that there is work when the last one comes.
@@ -68,6 +71,9 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
             if what == "kill":
                 victim.kill()
                 victim.wait()
+                cluster.start()
+            elif what == "crash":
+                kill_with_keeper(victim)
                 cluster.start()
             elif what == "freeze":
                 victim.send_signal(signal.SIGSTOP)
@@ -114,4 +120,19 @@ def check(cluster: Cluster, runs: list[str]) -> None:
             repeated += begun - 1
         whole = "select max(position + size) = sum(octet_length(data)) from journal where run = %s"
         assert cluster.database.execute(whole, [run]).fetchone() == (True,), run
-    print(f"{len(runs)} runs, {repeated} effects begun again after {KILLS} kills and {FREEZES} freezes")
+    check_scopes(cluster, runs)
+    print(f"{len(runs)} runs, {repeated} effects begun again after {CRASHES} crashes and {FREEZES} freezes")
+
+
+def check_scopes(cluster: Cluster, runs: list[str]) -> None:
+    """Runs with the same paths followed each other in order of arrival."""
+    scopes: dict[tuple[str, ...], list[str]] = {}
+    rows = cluster.database.execute("select id, scope from runs").fetchall()
+    scope_of = {run: tuple(scope) for run, scope in rows}
+    for line in (cluster.folder / "log").read_text().splitlines():
+        run, _, rest = line.partition("/")
+        order = scopes.setdefault(scope_of[run], [])
+        if rest.endswith("begins") and order[-1:] != [run]:
+            order.append(run)
+    for scope, order in scopes.items():
+        assert order == [run for run in runs if scope_of[run] == scope], scope
