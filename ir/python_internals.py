@@ -13,6 +13,19 @@ import gc
 import sys
 
 TYPE_CHECKING = False
+
+
+class DeferredModule:
+    """A module that is loaded when the first of its names is used, which may raise ImportError."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = getattr(__import__(self._name), name)
+        return value
+
+
 if TYPE_CHECKING:
     import re
     from collections import deque
@@ -42,20 +55,11 @@ else:
         from functools import partial
         from operator import length_hint
 
-    class _Deferred:
-        """A module that is loaded when the first of its names is used."""
-
-        def __init__(self, name):
-            self._name = name
-
-        def __getattr__(self, name):
-            value = self.__dict__[name] = getattr(__import__(self._name), name)
-            return value
-
-    re = _Deferred("re")
+    re = DeferredModule("re")
 
 __all__ = [
     "CollectorRests",
+    "DeferredModule",
     "blake2b",
     "deque",
     "import_module",

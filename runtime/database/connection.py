@@ -10,16 +10,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from ...ir.python_internals import DeferredModule
 from ..host import clock, environment
 from ..host.errors import Failure, UserError, clean
+from . import libpq
 
-try:
-    import psycopg
-except ImportError as error:
-    _absent: ImportError | None = error
-else:
-    _absent = None
-
+# Loaded when it is first used: commands that read runs need it for errors only (`libpq`).
+psycopg: Any = DeferredModule("psycopg")
 Result = TypeVar("Result")
 # A connection of psycopg, which an installation without the extra lacks.
 Connection = Any
@@ -89,11 +86,9 @@ class Address:
 
     def __str__(self) -> str:
         """For people: host, port and name, without the password."""
-        if _absent is not None:
-            return "the database"
         try:
             parts = psycopg.conninfo.conninfo_to_dict(self.url)
-        except psycopg.Error:
+        except Exception:  # psycopg is missing, or cannot read it
             return "the database"
         host, port = parts.get("host", "this machine"), parts.get("port", 5432)
         return f"{parts.get('dbname', 'the default database')} at {host}, port {port}"
@@ -101,14 +96,16 @@ class Address:
 
 def connect(address: Address) -> Connection:
     """A connection in autocommit mode, with the schema as its search path. Raises UserError and Lost."""
-    if _absent is not None:
+    try:
+        opened = psycopg.connect
+    except ImportError as error:
         raise Failure(
             "missing-package",
-            f"the package `psycopg` is missing ({_absent})",
+            f"the package `psycopg` is missing ({error})",
             "in a checkout of llc: pip install '.[cluster]'",
-        )
+        ) from None
     try:
-        connection = psycopg.connect(
+        connection = opened(
             address.url,
             autocommit=True,
             connect_timeout=PATIENCE_S,
@@ -119,11 +116,15 @@ def connect(address: Address) -> Connection:
     except (psycopg.Error, ValueError) as error:
         raise UserError("bad-option", f"the address of the database cannot be read: {_text(error)}") from None
     try:
-        connection.execute(_SETTINGS, [address.schema, f"{SILENCE_S}s"])
+        connection.execute(_SETTINGS, _settings(address))
     except psycopg.Error as error:
         connection.close()
         raise Lost(address, _text(error)) from None
     return connection
+
+
+def _settings(address: Address) -> list[str]:
+    return [address.schema, f"{SILENCE_S}s"]
 
 
 @contextlib.contextmanager
@@ -199,6 +200,7 @@ class Session:
 
     is_over(): whether to give up waiting for the database. on_outage(why): called once for each outage.
     on_connect(connection): called for each new connection. connection: one that `take` has returned before.
+    is_light: the actions only read a little, so the first connection is one of `libpq`.
     """
 
     def __init__(
@@ -208,8 +210,10 @@ class Session:
         on_outage: Callable[[str], object] = lambda why: None,
         on_connect: Callable[[Connection], object] = lambda connection: None,
         connection: Connection | None = None,
+        is_light: bool = False,
     ) -> None:
         self.address = address
+        self._is_light = is_light
         self._is_over = is_over
         self._on_outage = on_outage
         self._on_connect = on_connect
@@ -233,9 +237,13 @@ class Session:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = connect(self.address)
+                    self._connection = self._connect()
                     self._on_connect(self._connection)
                 return action(self._connection)
+            except libpq.Unable:
+                self._is_light = False
+                self.close()
+                continue
             except Lost as error:
                 lost = error
             except _lost_errors() as error:
@@ -248,6 +256,13 @@ class Session:
                 is_told = True
             clock.sleep(pause)
             pause = min(2 * pause, longest)
+
+    def _connect(self) -> Connection:
+        if not self._is_light:
+            return connect(self.address)
+        connection = libpq.Connection(self.address.url)
+        connection.execute(_SETTINGS, _settings(self.address))
+        return connection
 
     def close(self) -> None:
         if self._connection is not None:

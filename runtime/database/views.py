@@ -74,7 +74,7 @@ class View:
         self._parts = parts
         # Whether there are more runs than are shown.
         self.is_cut = False
-        self._session = Session(address, lambda: True)
+        self._session = Session(address, lambda: True, is_light=True)
         self._locks: dict[str, int] = {}
         # The rows of runs as they were when they were fetched.
         self._rows: dict[str, Any] = {}
