@@ -1,13 +1,14 @@
 """The programs `llc` and `ll-loop`, and `python -m llc`.
 
 Until a command is ready for it, Ctrl-C ends the process without a word: a KeyboardInterrupt in the middle of
-an import would leave a traceback.
+an import would leave a traceback. The module in C is there without being loaded; `runtime.host.signals`,
+which others use, would itself be such an import.
 """
 
-from .runtime.host import signals
+import _signal  # type: ignore[import-not-found]
 
-if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
-    signals.signal(signals.SIGINT, signals.SIG_DFL)
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 from .runtime.cli.entry import main, main_ll_loop  # after the handler
 

@@ -66,7 +66,7 @@ def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, 
 
 
 @pytest.mark.parametrize("words", [["run", "job"], ["status"], ["create", "x"]])
-@pytest.mark.parametrize("module", ["llc.runtime.cli.entry", "llc.runtime.host.errors"])
+@pytest.mark.parametrize("module", ["llc.runtime", "llc.runtime.cli.entry", "llc.runtime.host.errors"])
 def test_before_the_program_itself_is_loaded_it_ends_without_a_word(
     project: Path, module: str, words: list[str]
 ) -> None:
