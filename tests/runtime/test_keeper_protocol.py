@@ -2,7 +2,8 @@
 
 A driver takes one step at a time and is killed after each of them. Meanwhile the keeper is suspended since
 each earlier step, so that it finds messages, the death of the driver and the end of the action at once; it
-takes them in the order of the system or in the opposite one.
+takes them in the order of the system or in the opposite one. A keeper is killed before each line that it
+executes, while its driver lives and after that.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +21,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from llc.runtime.effects.process import NotStarted, Runner
 from llc.runtime.host import files, keeper, keeper_process, processes
+from llc.runtime.host.effect_context import Context, Interrupt
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks
 
@@ -58,11 +62,28 @@ class Select:
     poll, select, POLLIN = Opposite, select.select, select.POLLIN
 
 
-class Driver:
-    """A process that runs one action by its keeper, step by step. pid, keeper: of the two processes."""
+# `keeper_process.main`, or one around it.
+Main = Callable[[Any, int], NoReturn]
 
-    def __init__(self, folder: Path, is_opposite: bool) -> None:
+
+def guard(folder: Path) -> None:
+    """Hold the lock of the run in a folder, as its driver."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    files.flock(lock, files.LOCK_EX)
+    about = {"run": "job", "pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+    os.write(lock, json.dumps(about).encode())
+    keeper.guard(str(folder), lock)
+
+
+class Driver:
+    """A process that runs one action by its keeper, step by step. pid, keeper: of the two processes.
+
+    main: of the keeper.
+    """
+
+    def __init__(self, folder: Path, is_opposite: bool, main: Main = keeper_process.main) -> None:
         self.folder = folder
+        self._main = main
         self._orders, orders = os.pipe()
         answers, self._answers = os.pipe()
         self.pid = os.fork()
@@ -104,12 +125,8 @@ class Driver:
             os._exit(0)
 
     def _drive(self) -> NoReturn:
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        files.flock(lock, files.LOCK_EX)
-        about = {"run": "job", "pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
-        os.write(lock, json.dumps(about).encode())
-        keeper.guard(str(self.folder), lock)
-        assert keeper._keeper(keeper_process.main)
+        guard(self.folder)
+        assert keeper._keeper(self._main)
         self._reached(children(os.getpid()))
         send, wait_start = keeper.send, keeper.Action.wait_start
         reached = self._reached
@@ -131,7 +148,7 @@ class Driver:
         facts |= {"limited_by": "", "signals": [int(signal.SIGTERM)], "grace": 1.0, "about": {}}
         ends = os.open(os.devnull, os.O_RDONLY), output_end, errors_end, output, errors
         words = [b"sh", b"-c", ACTION.encode()]
-        action = keeper.start("/bin/sh", words, os.environb, ends, facts, keeper_process.main)
+        action = keeper.start("/bin/sh", words, os.environb, ends, facts, self._main)
         assert action is not None
         self._reached()  # it has started
         for end in (output_end, errors_end):
@@ -186,7 +203,12 @@ def begun(folder: Path) -> int:
 
 
 def die(
-    folder: Path, count: int, since: int | None, is_opposite: bool = False, is_early: bool = False
+    folder: Path,
+    count: int,
+    since: int | None,
+    is_opposite: bool = False,
+    is_early: bool = False,
+    main: Main = keeper_process.main,
 ) -> Driver:
     """A driver that was killed after `count` steps; the keeper was suspended after `since` of them.
 
@@ -195,7 +217,7 @@ def die(
     if is_early:
         (folder / "go").unlink()
         (folder / "go").write_text("\n")
-    driver = Driver(folder, is_opposite)
+    driver = Driver(folder, is_opposite, main)
     for step in range(count):
         if step == since:
             if is_early:  # the keeper has told the driver, which has not read it
@@ -301,3 +323,120 @@ def test_two_processes_resume_at_once(folder: Path) -> None:
     assert taken(folder) is None
     assert finish(folder, first) == WHOLE
     first.release()
+
+
+# --- the death of the keeper ----------------------------------------------------------------------
+
+QUICK = "echo begun >> log; echo one; echo two >&2; sleep 0.01; echo three; exit 7"
+
+
+def killed_at(spot: str, folder: Path, since: str) -> Main:
+    """A keeper that is killed before it executes a line for the first time. It lists all that it executes.
+
+    since: the function from which on that counts.
+    """
+    main, seen = keeper_process.main, set[str]()
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename != keeper_process.__file__:
+            return None
+        if frame.f_code.co_name == since:
+            seen.add(since)
+        line = f"{frame.f_code.co_name}:{frame.f_lineno}"
+        if event == "line" and seen and line not in seen:
+            if line == spot:
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen.add(line)
+            with open(folder / "lines", "a") as file:
+                file.write(f"{line}\n")
+        return trace
+
+    def traced(channel: Any, driver: int) -> NoReturn:
+        sys.settrace(trace)
+        main(channel, driver)
+
+    return traced
+
+
+def perform(folder: Path, path: str, spot: str = "") -> dict[str, Any]:
+    """The result of an action whose keeper is killed at a line; what is left of the action."""
+    folder.mkdir()
+    effect = f"{os.getpid()}-{folder.parent.parent.name}-{folder.name}/1"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(folder)
+            guard(folder)
+            keeper_process.main = killed_at(spot, folder, "request")
+            context = Context("job", effect, None, None, None, lambda: 0, Interrupt(), folder=str(folder))
+            try:
+                result = Runner().run(path, ["sh", "-c", QUICK], {}, context)
+            except NotStarted as error:
+                result = error.result(context)
+            keeper.release(effect)
+            (folder / "result").write_text(json.dumps(result))
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    wait_for(lambda: not processes.find_marked(effect))
+    return dict(json.loads((folder / "result").read_text()))
+
+
+@pytest.mark.parametrize("path", ["/bin/sh", "/nowhere/sh"])
+def test_the_keeper_dies(folder: Path, path: str) -> None:
+    """Before each line that it executes: the action was started once, and its result is whole or unknown."""
+    whole = perform(folder / "0", path)
+    assert whole["exit_code"] == (7 if path == "/bin/sh" else 126)
+    outcomes = set()
+    for spot in (folder / "0" / "lines").read_text().split():
+        place = folder / spot
+        result = perform(place, path, spot)
+        kind = result.get("error", {}).get("kind")
+        outcomes.add(kind)
+        if kind == "unknown-outcome":
+            assert begun(place) <= 1, spot
+        else:
+            for name in ("output", "stderr", "exit_code"):
+                assert result[name] == whole[name], spot
+            assert begun(place) == begun(folder / "0"), spot
+    assert outcomes == {whole.get("error", {}).get("kind"), "unknown-outcome"}
+
+
+@pytest.mark.parametrize("is_attended", [False, True])
+def test_the_keeper_dies_after_its_driver(folder: Path, is_attended: bool) -> None:
+    """Before each line that it executes then: what a process that resumes gets of the action is whole."""
+
+    def resume(spot: str) -> tuple[str, str, int] | None:
+        place = folder / spot.replace(":", "-")
+        place.mkdir()
+        os.chdir(place)
+        os.mkfifo(place / "go")
+        driver = die(place, STEPS.index("errors") + 1, None, main=killed_at(spot, place, "keep"))
+        if not is_attended:
+            end_action(place)
+            wait_for(lambda: has_died(driver.keeper))
+        action = taken(place)
+        if action is None:
+            if is_attended:
+                end_action(place)
+            return None
+        try:
+            return finish(place, action)
+        except keeper.KeeperDied:
+            return None
+        finally:
+            action.release()
+            wait_for(lambda: has_died(driver.keeper))
+            assert begun(place) == 1
+
+    assert resume("none") == WHOLE
+    found = {spot: resume(spot) for spot in (folder / "none" / "lines").read_text().split()}
+    assert set(found.values()) == {None, WHOLE}, found
+
+
+def end_action(folder: Path) -> None:
+    """Let an action end that waits."""
+    go = os.open(folder / "go", os.O_RDWR)
+    os.write(go, b"\n")
+    wait_for(lambda: not select.select([go], [], [], 0)[0])
+    os.close(go)
