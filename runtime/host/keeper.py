@@ -236,41 +236,31 @@ def start(
     main: `keeper_process.main`, which only a process needs that starts actions.
     Raises OSError where it could not be started, and KeeperDied where nobody knows whether it was.
     """
-    channel = _keeper(main)
-    if channel is None:
-        return None
     lock = _guarded[facts["folder"]]
     folder = facts["folder"] = os.path.abspath(facts["folder"])
     request = marshal.dumps((path, list(argv), dict(env), os.getcwd(), facts))
-    file = -1
-    if len(request) > LARGEST:
-        try:
-            file = unnamed_file(folder)
-            files.pwrite(file, request, 0)
-        except OSError:
-            return None  # the disk is full: better unkept than not at all
     ours, theirs = pair()
     handles = [*ends, lock, theirs.fileno()]
     try:
-        if file >= 0:
-            send(channel, IN_FILE, [*handles, file])
-        else:
-            send(channel, request, handles)
+        if len(request) > LARGEST:
+            handles.append(unnamed_file(folder))
+            files.pwrite(handles[-1], request, 0)
+            request = IN_FILE
+        is_asked = _ask(main, request, handles)
     except OSError:
-        ours.close()
-        _lose()
-        return None
+        is_asked = False  # the disk is full: better unkept than not at all
     finally:
         theirs.close()
-        if file >= 0:
+        for file in handles[len(ends) + 2 :]:
             files.close(file)
+    if not is_asked:
+        ours.close()
+        return None
     action = Action(ours, folder)
     try:
         action.wait_start()
-    except BaseException as error:
+    except BaseException:
         ours.close()
-        if isinstance(error, KeeperDied):
-            _lose()
         raise
     _open.setdefault(facts["effect"], []).append(action)
     return action
@@ -380,10 +370,24 @@ def _keeper(main: Callable[[Any, int], NoReturn]) -> Any:
         return _channel
 
 
-def _lose() -> None:
-    """The keeper has died."""
+def _ask(main: Callable[[Any, int], NoReturn], request: bytes, handles: Sequence[int]) -> bool:
+    """Send a request to the keeper; another one is started where it has died. False where it was not sent.
+
+    The connection of a keeper that lives stays open: its end would tell the keeper that this process is dead.
+    """
     global _channel
-    with _starting:
-        if _channel is not None:
-            _channel.close()
-            _channel = None
+    for _ in range(2):
+        channel = _keeper(main)
+        if channel is None:
+            return False
+        try:
+            send(channel, request, handles)
+            return True
+        except ConnectionError:
+            with _starting:
+                if _channel is channel:  # else another thread has noticed that before
+                    _channel = None
+                    channel.close()
+        except OSError:
+            return False
+    return False

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -440,3 +441,64 @@ def end_action(folder: Path) -> None:
     os.write(go, b"\n")
     wait_for(lambda: not select.select([go], [], [], 0)[0])
     os.close(go)
+
+
+def test_two_threads_notice_the_death_of_a_keeper(folder: Path) -> None:
+    """The second one leaves the next keeper alone, which would believe that its driver is dead."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            notice_twice(folder)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    first, second = (folder / "keepers").read_text().split()
+    assert first == second
+
+
+def notice_twice(folder: Path) -> None:
+    """Two actions are asked for when a keeper dies; another keeper starts one before and one after the second
+    thread notices that. Writes down which keepers these were."""
+    guard(folder)
+    null = os.open(os.devnull, os.O_RDWR)
+
+    def start() -> keeper.Action | None:
+        facts: dict[str, Any] = {"folder": str(folder), "effect": EFFECT, "begun": 0.0, "end": None}
+        facts |= {"limited_by": "", "signals": [9], "grace": 1.0, "about": {}}
+        return keeper.start("/bin/sleep", [b"sleep", b"60"], {}, (null,) * 5, facts, keeper_process.main)
+
+    asked, noticed = threading.Barrier(3, timeout=60), [threading.Event(), threading.Event()]
+    wait_start = keeper.Action.wait_start
+
+    def wait_in_turn(action: keeper.Action) -> None:
+        number = int(threading.current_thread().name)
+        asked.wait()
+        assert noticed[number].wait(60)
+        wait_start(action)
+
+    def ask() -> None:
+        with pytest.raises(keeper.KeeperDied):
+            start()
+
+    keeper._keeper(keeper_process.main)
+    dying = int(children(os.getpid()))
+    os.kill(dying, signal.SIGSTOP)
+    keeper.Action.wait_start = wait_in_turn  # type: ignore[method-assign]
+    threads = [threading.Thread(target=ask, name=str(number)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    asked.wait()
+    os.kill(dying, signal.SIGKILL)
+    wait_for(lambda: has_died(dying))
+    keeper.Action.wait_start = wait_start  # type: ignore[method-assign]
+    actions = []
+    for thread, event in zip(threads, noticed, strict=True):
+        event.set()
+        thread.join()
+        actions.append(start())
+    parents = [Path(f"/proc/{action.pid}/stat").read_text().split()[3] for action in actions if action]
+    (folder / "keepers").write_text(" ".join(parents))
+    for action in actions:
+        assert action is not None
+        os.kill(action.pid, signal.SIGKILL)
+        action.release()
