@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich_programs import RichGenerator
 from smaller import smallest
-from tiers import LAWS, assert_flow_alike
+from tiers import LAWS, assert_alike_at_any_tick, assert_flow_alike
 
 from llc.vm.code.image import Image
 
@@ -81,6 +81,40 @@ def test_what_was_found_so_runs_alike(text: str) -> None:
     """Flows that did not, or took for ever."""
     for quantum in (1, 3, 7, 200):
         assert_flow_alike(image_of, text, quantum, 0b0110100110)
+
+
+# Tail calls of small functions: their caller's frame is gone, though both are one text.
+TAIL_CALLS = (
+    # Out of a loop, out of a function that is written in place itself, and out of a tail call's callee.
+    """(define (node a b) (list a b (modulo a b)))
+    (define (make a b) (if (< a b) (node b a) (node a b)))
+    (define (next i) (make (+ i 1) (- i 3)))
+    (let go ((i 0) (kept nil)) (if (= i 6) kept (go (+ i 1) (cons (try (next i) (catch e e)) kept))))""",
+    # With captures, through a variable, and with what an effect answers.
+    """(define (twice f x) (f (f x)))
+    (define (adder n) (let ((m (+ n 1))) (lambda (x) (let ((y (now))) (list m x y)))))
+    (define (both n) (let ((add (adder n)) (unused (list n))) (twice add n)))
+    (list (both 1) (both "a"))""",
+    # Faults below dead frames: places and backtraces leave them out.
+    """(define (last x) (+ (first x) 1))
+    (define (middle x) (let ((y (list x x))) (last (first y))))
+    (define (outer x) (let ((kept (list 7 x))) (+ 1 (middle (second kept)))))
+    (list (try (outer (list 1)) (catch e e)) (try (outer (list "s")) (catch e e)) (outer 3))""",
+    # The library's functions in tail place, with a function that is not known.
+    """(define (total f xs) (reduce f 0 (map f xs xs)))
+    (define (pick f) (if (null? f) (lambda (a b) (+ a b)) f))
+    (list (total (pick nil) (list 1 2 3)) (total (pick -) (list 1 2 3))
+          (try (total (pick 4) (list 1)) (catch e (get e "kind"))))""",
+)
+
+
+@pytest.mark.parametrize("text", TAIL_CALLS)
+@pytest.mark.parametrize("quantum", [1, 4, 60])
+def test_tail_calls_run_alike(text: str, quantum: int) -> None:
+    """Wherever fuel ends, a snapshot has the frames that are left, and in them the same slots."""
+    assert_flow_alike(image_of, text, quantum, 0b0110100110)
+    if quantum == 1:
+        assert_alike_at_any_tick(image_of(text), [], 400)
 
 
 FLOATS = (

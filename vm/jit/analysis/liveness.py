@@ -138,9 +138,9 @@ class Live:
                 found |= self.roots(part, -1)
             else:
                 found |= self.roots(part, part.filled.full(state - part.state, is_exit))
-            if part.call < 0:
+            state, is_exit = self.function.returns_to(part), True
+            if state < 0:
                 return found
-            state, is_exit = part.call, True
             part = self.function.part_of[state]
 
     def roots(self, part: Part, slots: int) -> int:

@@ -241,7 +241,7 @@ class _Exploring:
                 result = stack[-1]
         if result is None:
             return
-        if row.name in ("RETURN", "TAILCALL") and part.call < 0:
+        if row.name in ("RETURN", "TAILCALL") and function.returns_to(part) < 0:
             known = self.known.result
             self.known.result = result if known is None else type_lattice.join([known], [result])[0]
             return

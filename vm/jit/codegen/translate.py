@@ -333,10 +333,14 @@ class Translator:
             return known
         while True:
             before = len(function.parts)
-            for state, (callee, arguments) in known.calls.items():
-                if isinstance(callee, tuple):
-                    self.absorb(function, state, callee[1], (*arguments, *callee[2]))
-            if len(function.parts) == before:
+            # Tail calls last: a call may be in a loop, and what is written in place has bounds.
+            for exit_ in ("CALL", "TAILCALL"):
+                for state, (callee, arguments) in known.calls.items():
+                    if isinstance(callee, tuple) and function.states[state][-1][1].name == exit_:
+                        self.absorb(function, state, callee[1], (*arguments, *callee[2]))
+                if len(function.parts) > before:
+                    break
+            else:
                 return known
             known = explore(function, given, self.results)
 
@@ -344,11 +348,16 @@ class Translator:
         """Have a function written in place of the call that ends a state, all or part, if it is worth it."""
         _, row, words = function.states[state][-1]
         code = self.image.functions[index]
-        if row.name != "CALL" or code.handlers or code.rest or words[0] != code.parameters:
+        if code.handlers or code.rest or words[0] != code.parameters:
             return
         other, graph = self.whole(index)
         around = [part.index for part in function.chain(state)]
         if len(around) > _INSIDE or function.size + len(code.code) > _WHOLE or state in function.outer:
+            return
+        if row.name == "TAILCALL":
+            # A loop is quicker where it begins as a function, with what its arguments are hoped to be.
+            if is_small(other, graph) and not graph.has_loop and index not in around:
+                function.absorb(state, other, self.filled(index))
             return
         if is_small(other, graph) and around.count(index) < 2:
             function.absorb(state, other, self.filled(index))

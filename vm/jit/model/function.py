@@ -51,11 +51,12 @@ class Part:
     """One function in a text: the text's own, or one that is written in place of a call.
 
     offset, slot, state: where its own begin among all. call: the state that calls it, -1 for the own.
+    is_tail: whether that is a tail call, so that the caller's frame is gone.
     filled: what is known of its slots; None where the function is entered in the middle. leaves: where it is
     written in place only as far as it returns without calling anything, the states that do so.
     """
 
-    __slots__ = ("call", "code", "filled", "index", "leaves", "offset", "slot", "state")
+    __slots__ = ("call", "code", "filled", "index", "is_tail", "leaves", "offset", "slot", "state")
 
     def __init__(self, image: Image, index: int, offset: int, slot: int, state: int, call: int) -> None:
         self.index = index
@@ -64,6 +65,7 @@ class Part:
         self.slot = slot
         self.state = state
         self.call = call
+        self.is_tail = False
         self.filled: Slots | None = None
         self.leaves: set[int] | None = None
 
@@ -213,6 +215,7 @@ class Function:
         """
         part = Part(self.image, other.index, self.size, self.slots, len(self.states), call)
         part.filled = filled
+        part.is_tail = self.states[call][-1][1].name == "TAILCALL"
         if leaves is not None:
             part.leaves = {part.state + state for state in leaves}
         self.names += self._names_for(part, other)
@@ -302,12 +305,18 @@ class Function:
         """Whether a state leaves a function that is written in place."""
         name = self.states[state][-1][1].name
         is_left = name == "RETURN" or (name == "TAILCALL" and not self.again[state])
-        return is_left and self.part_of[state].call >= 0
+        return is_left and self.returns_to(self.part_of[state]) >= 0
+
+    def returns_to(self, part: Part) -> int:
+        """The state that waits for what a part returns, -1 for none: one before its tail calls."""
+        while part.is_tail:
+            part = self.part_of[part.call]
+        return part.call
 
     def result_slot(self, state: int) -> int | None:
         """The slot that the exit of a state stores to."""
         if self.is_return(state):
-            state = self.part_of[state].call
+            state = self.returns_to(self.part_of[state])
         _, row, operands = self.states[state][-1]
         return result_slot(row.name, operands)
 
@@ -321,7 +330,7 @@ class Function:
         if state in self.outer:
             state = self.outer[state].call
         elif self.is_return(state):
-            state = part.call
+            state = self.returns_to(part)
         # The answer to an effect has its tick already.
         return target <= state and self.states[state][-1][1].name != "PERFORM"
 
@@ -346,9 +355,9 @@ class Function:
             return ()
         part = next(part for part in reversed(self.parts) if part.offset <= offset)
         found = [(part.index, offset - part.offset, self.names_at(part, offset))]
-        while part.call >= 0:
-            offset = self.states[part.call][-1][0]
-            part = self.part_of[part.call]
+        while (call := self.returns_to(part)) >= 0:
+            offset = self.states[call][-1][0]
+            part = self.part_of[call]
             found.append((part.index, offset - part.offset, self.names_at(part, offset)))
         return tuple(reversed(found))
 
