@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from ..host.screen import Screen, columns, fit, printable, shortened
+from ..host.screen import Screen, columns, fit, shortened, visible
 from .model import BAD, ERROR, GOOD, Edge, Graph, Node
 from .text_forms import visits_text
 
@@ -30,7 +30,7 @@ _MARKS = {
 _ASCII = str.maketrans(
     {"┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+", "┤": "+", "┼": "+", "─": "-", "│": "|", "◀": "<",
      "✓": "*", "✗": "x", "✎": "@", "ƒ": "f", "…": ".", "→": ">", "↻": "o", "×": "x", "·": "-", "▶": ">",
-     "▸": ">"}
+     "▸": ">", "⟨": "<", "⟩": ">"}
 )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def as_diagram(graph: Graph, screen: Screen, width: int) -> str:
 
 def _shown(text: str, screen: Screen) -> str:
     """A text of the graph as the terminal can show it, so that it is as wide as it seems."""
-    text = printable(text)
+    text = visible(text)
     return text if screen.unicode else text.translate(_ASCII).encode("ascii", "backslashreplace").decode()
 
 

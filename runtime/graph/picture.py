@@ -7,7 +7,7 @@ import hashlib
 import html
 from collections.abc import Iterator
 
-from ..host.screen import printable
+from ..host.screen import visible
 from .layout import FONT_SIZE, LABEL_SIZE, LINE_HEIGHT, PADDING, Box, Course, Layout, lay_out
 from .model import KINDS, Edge, Graph, Node
 
@@ -177,7 +177,7 @@ def _point(point: tuple[float, float]) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(printable(text))
+    return html.escape(visible(text))
 
 
 def csp_hash(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ..host.screen import printable
+from ..host.screen import visible
 from ..journal.quantities import amount_text
 from .model import BAD, ERROR, GOOD, Graph, Node
 
@@ -83,7 +83,7 @@ def lines_of(node: Node) -> list[str]:
         lines.append(visits_text(node))
     if node.badges:
         lines.append("↻ " + ", ".join(node.badges))
-    return [printable(line) for line in [*lines, *node.chips]]
+    return [visible(line) for line in [*lines, *node.chips]]
 
 
 def visits_text(node: Node) -> str:
@@ -110,10 +110,10 @@ def _ids(graph: Graph) -> dict[str, str]:
 
 def _mermaid(text: str) -> str:
     """A text inside quotes of Mermaid, whose entities are written `#34;`."""
-    plain = printable(text).replace("\n", " ")
+    plain = visible(text).replace("\n", " ")
     return "".join(ch if ch.isalnum() or ch in " _-.,:/…→×·↻▶" else f"#{ord(ch)};" for ch in plain)
 
 
 def _quoted(text: str) -> str:
-    plain = "\n".join(printable(line) for line in text.split("\n"))
+    plain = "\n".join(visible(line) for line in text.split("\n"))
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -25,6 +25,18 @@ _UNSAFE = (
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\^-~]"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
+# Characters that change the direction of a text or cannot be seen; pages of runs show the same ones.
+_HIDDEN = (
+    r"[\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: str) -> str:
+    """Text as `printable` returns it, with the code of each character that reorders or hides text."""
+    if text.isprintable():
+        return text
+    return printable(re.sub(_HIDDEN, lambda found: f"⟨U+{ord(found[0]):04X}⟩", text))
 
 
 def printable(text: str) -> str:

@@ -64,7 +64,8 @@ def _head(event: AgentActed) -> str:
             return f"wrote {_named([str(file) for file in event.files])}"
         case "usage":
             used = (f"{name} {value}" for name, value in event.usage.items() if value is not None)
-            return f"used {', '.join(used)}"
+            figures = ", ".join(used)
+            return f"used {figures}" if figures else ""
         case "rate-limit":
             until = f", resets at {_utc(event.resets_at)}" if event.resets_at is not None else ""
             return f"rate limit: {event.name_}{until}"
@@ -110,6 +111,8 @@ def _lines(head: str, text: str, is_whole: bool) -> Iterator[str]:
         return
     told = " ".join(text.split())
     line = " ".join(f"{head}: {told}".split()) if head and told else head or told
+    if not line:
+        return  # such as usage without figures
     yield line if is_whole or len(line) <= _SHORT else line[: _SHORT - 1] + "…"
 
 

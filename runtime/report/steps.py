@@ -277,10 +277,11 @@ class Steps:
             step.session = plain.id if plain.what == "session" else step.session
             step.model = plain.name_ if plain.what == "model" else step.model
             step.tools += plain.what == "tool"
-        if len(step.activity) < _MOST_ACTIVITY:
+        told = self._text(plain)
+        if told and len(step.activity) < _MOST_ACTIVITY:
             kind = "guard" if isinstance(plain, Guarded) else plain.what
             kind = "failed" if isinstance(plain, AgentActed) and plain.is_error else kind
-            step.activity.append((kind, self._text(plain)))
+            step.activity.append((kind, told))
 
     def _text(self, event: AgentActed | Guarded | TreeTaken) -> str:
         if self._is_bare and isinstance(event, AgentActed):

@@ -260,6 +260,22 @@ def test_status_and_trace_show_what_the_agent_did(llc: Run, place: Path) -> None
     assert "All is fixed." in trace
 
 
+def test_usage_without_figures_is_no_line(llc: Run, place: Path) -> None:
+    """Of an agent that states neither tokens nor cost, no log, trace or report has an empty line."""
+    told = result("all done")
+    del told["total_cost_usd"], told["usage"]
+    agent(place, INIT, says(text("looking")), told)
+    assert llc("run", "l", "--quiet").returncode == 0
+    assert any(event["what"] == "usage" for event in activities(place))
+    for command in (("logs", "l", "--verbose"), ("trace", "l")):
+        shown = llc(*command)
+        assert shown.returncode == 0
+        assert not re.search(r"used *$", shown.stdout, re.M)
+        assert "\n     \n" not in shown.stdout
+    report = json.loads(llc("report", "l", "--format", "json", "-o", "-").stdout)
+    assert '["usage", ' not in json.dumps(report)
+
+
 def test_a_fork_shares_what_the_agent_did(llc: Run, place: Path) -> None:
     """With the long texts, which are stored apart."""
     words = "many words " * 10_000

@@ -221,6 +221,17 @@ def test_hostile_names_in_a_terminal(width: int, unicode: bool) -> None:
     assert all(columns(line) <= width for line in text.splitlines())
 
 
+def test_a_character_that_reorders_text_is_shown_by_its_code() -> None:
+    """A command is not shown as if it had no such character; the page of a run shows the same code."""
+    graph = Graph("g", "loop", [Node("a", "action", "cat \u202egnp.exe\u200b")], [], "a")
+    told = "cat ⟨U+202E⟩gnp.exe⟨U+200B⟩"
+    assert told in picture.as_svg(graph)
+    assert told in text_forms.as_dot(graph)
+    assert "#10216;U#43;202E#10217;gnp" in text_forms.as_mermaid(graph)
+    assert told in diagram.as_diagram(graph, screen(), 80)
+    assert "cat <U+202E>gnp.exe<U+200B>" in diagram.as_diagram(graph, screen(unicode=False), 80)
+
+
 # --- terminal diagrams ----------------------------------------------------------------------------
 
 
