@@ -189,17 +189,8 @@ class Body(StateWriter):
             if node in self.captures.simple:
                 return self.simple(node)
             match node:
-                case core.Sequence(items=items):
-                    for item in items[:-1]:
-                        yield self.effect(item)
-                    node = items[-1]
-                case core.Let(bindings=bindings, body=body):
-                    for binding, value in bindings:
-                        yield self.bind(binding, value)
-                    node = body
-                case core.Letrec(bindings=bindings, body=body):
-                    yield self.bind_all(bindings)
-                    node = body
+                case core.Sequence() | core.Let() | core.Letrec():
+                    node = yield self.last_of(node)
                 case core.Assign(binding=binding, value=value):
                     expr = yield self.value(value)
                     if not self.is_steady(expr):
@@ -223,6 +214,21 @@ class Body(StateWriter):
                     self.begin(after)
                     self.depth = mark + 1
                     return ir.Slot(slot)
+
+    def last_of(self, node: core.Sequence | core.Let | core.Letrec) -> Lowering:
+        """Evaluate what comes before the last part of a node, which has the node's value; that part."""
+        match node:
+            case core.Sequence(items=(*items, last)):
+                for item in items:
+                    yield self.effect(item)
+                return last
+            case core.Let(bindings=bindings, body=body):
+                for binding, value in bindings:
+                    yield self.bind(binding, value)
+                return body
+            case core.Letrec(bindings=bindings, body=body):
+                yield self.bind_all(bindings)
+                return body
 
     def operation(self, node: Core) -> str | None:
         """The primitive that a node applies, if it does."""
@@ -364,17 +370,8 @@ class Body(StateWriter):
         while node not in self.captures.simple:
             self.depth = mark
             match node:
-                case core.Sequence(items=items):
-                    for item in items[:-1]:
-                        yield self.effect(item)
-                    node = items[-1]
-                case core.Let(bindings=bindings, body=body):
-                    for binding, value in bindings:
-                        yield self.bind(binding, value)
-                    node = body
-                case core.Letrec(bindings=bindings, body=body):
-                    yield self.bind_all(bindings)
-                    node = body
+                case core.Sequence() | core.Let() | core.Letrec():
+                    node = yield self.last_of(node)
                 case core.If(test=test, then=then, otherwise=otherwise):
                     yes, no = Label("then", then.span), Label("else", otherwise.span)
                     yield self.test(test, yes, no)
@@ -576,14 +573,8 @@ class Body(StateWriter):
                     node, yes, no = inner, no, yes
                 case core.Operation(op="not", args=(inner,)):
                     node, yes, no = inner, no, yes
-                case core.Sequence(items=items):
-                    for item in items[:-1]:
-                        yield self.effect(item)
-                    node = items[-1]
-                case core.Let(bindings=bindings, body=body):
-                    for binding, value in bindings:
-                        yield self.bind(binding, value)
-                    node = body
+                case core.Sequence() | core.Let():
+                    node = yield self.last_of(node)
                 case _:
                     mark = self.depth
                     expr = yield self.value(node)
