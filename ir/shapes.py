@@ -57,14 +57,16 @@ def is_slot(expr: Expr, slot: str) -> bool:
     return isinstance(expr, Slot) and expr.name == slot
 
 
+def _operand(expr: Expr | None, op: str, slot: str) -> Expr | None:
+    """The second operand of an operation on a slot and one more operand; None for any other expression."""
+    if isinstance(expr, Prim) and expr.op == op and len(expr.args) == 2 and is_slot(expr.args[0], slot):
+        return expr.args[1]
+    return None
+
+
 def is_bound(test: Expr | None, slot: str, bound: float) -> bool:
-    return (
-        isinstance(test, Prim)
-        and test.op == "ge"
-        and len(test.args) == 2
-        and is_slot(test.args[0], slot)
-        and is_number(test.args[1], bound)
-    )
+    limit = _operand(test, "ge", slot)
+    return limit is not None and is_number(limit, bound)
 
 
 def compared_with_lap(test: Expr | None) -> str | None:
@@ -77,27 +79,13 @@ def compared_with_lap(test: Expr | None) -> str | None:
 
 
 def is_increment(instruction: Set, slot: str) -> bool:
-    value = instruction.value
-    return (
-        isinstance(value, Prim)
-        and value.op == "add"
-        and len(value.args) == 2
-        and is_slot(value.args[0], slot)
-        and isinstance(value.args[1], Const)
-        and type(value.args[1].value) is int
-        and value.args[1].value == 1
-    )
+    added = _operand(instruction.value, "add", slot)
+    return isinstance(added, Const) and type(added.value) is int and added.value == 1
 
 
 def is_spending(instruction: Set, slot: str, answers: set[str]) -> bool:
-    value = instruction.value
-    return (
-        isinstance(value, Prim)
-        and value.op == "add"
-        and len(value.args) == 2
-        and is_slot(value.args[0], slot)
-        and not answers.isdisjoint(slots_read(value.args[1]))
-    )
+    added = _operand(instruction.value, "add", slot)
+    return added is not None and not answers.isdisjoint(slots_read(added))
 
 
 def is_harmless(instruction: Instruction, counters: tuple[str, ...] = ()) -> bool:
