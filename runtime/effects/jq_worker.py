@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from functools import lru_cache
 from typing import Any
 
 import jq  # type: ignore[import-not-found, unused-ignore]
 
-from ..host import processes, signals
+from ..host import signals
 from ..models.helper_process import MAX_DEPTH, MAX_MESSAGE, serve
 
 # Bytes of address space; a document of 1 MiB needs about 100 MiB.
@@ -16,10 +15,7 @@ MEMORY = 1 << 30
 
 
 def main() -> None:
-    with contextlib.suppress(ValueError, OSError):  # a tighter bound may stand already
-        processes.setrlimit(processes.RLIMIT_AS, (MEMORY, MEMORY))
-        processes.setrlimit(processes.RLIMIT_CORE, (0, 0))
-    serve(answer)
+    serve(answer, MEMORY)
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from functools import lru_cache
 from typing import Any
 
-from ..host import processes, signals
+from ..host import signals
 from ..models.helper_process import MAX_MESSAGE, serve
 
 # Bytes of address space.
@@ -32,10 +31,7 @@ _ESCAPES = frozenset("AbBdDsSwWafnrtvx01234567")
 
 
 def main() -> None:
-    with contextlib.suppress(ValueError, OSError):  # a tighter bound may hold already
-        processes.setrlimit(processes.RLIMIT_AS, (MEMORY, MEMORY))
-        processes.setrlimit(processes.RLIMIT_CORE, (0, 0))
-    serve(answer)
+    serve(answer, MEMORY)
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 
+from ...ir.python_internals import suppress
 from ..host import clock, files, pipes, processes, signals, threads
 from ..host.effect_context import TICK, Interrupt, milliseconds
 
@@ -253,8 +254,15 @@ def end_when_alone() -> None:
     threads.Thread(target=watch, daemon=True).start()
 
 
-def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """The helper's side: say ready, then answer each request until the pipe closes."""
+def serve(answer: Callable[[dict[str, Any]], dict[str, Any]], memory: int | None = None) -> None:
+    """The helper's side: say ready, then answer each request until the pipe closes.
+
+    memory: the limit of its address space in bytes.
+    """
+    if memory is not None:
+        with suppress(ValueError, OSError):  # a tighter limit may hold already
+            processes.setrlimit(processes.RLIMIT_AS, (memory, memory))
+            processes.setrlimit(processes.RLIMIT_CORE, (0, 0))
     serve_in_parts(lambda request, say: answer(request))
 
 
