@@ -339,9 +339,6 @@ def test_claims_overlap_as_scopes_do(held: list[str], gone: list[str], wanted: l
 
 # --- cut off --------------------------------------------------------------------------------------
 
-# Does one thing, says so, and waits to go on.
-GATED = "echo $LLC_RUN_ID >> first; until [ -e go ]; do sleep 0.05; done; echo $LLC_RUN_ID >> second"
-
 
 def two_steps(name: str) -> str:
     """A loop whose first action is done when its second waits."""

@@ -114,9 +114,6 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 EXPECTED = ("limit", STEPS + 5, STEPS + 5, str(STEPS + 5))
 
 
-SPOILT = ("emptied", "torn", "flipped", "foreign", "newer", "forged")
-
-
 def spoil(path: Path, how: str) -> None:
     data = path.read_bytes()
     match how:

@@ -741,8 +741,6 @@ class _Poll:
     def register(self, handle: Any, events: int = POLLIN | POLLOUT) -> None:
         self._wanted[handle if isinstance(handle, int) else handle.fileno()] = events
 
-    modify = register
-
     def unregister(self, handle: Any) -> None:
         del self._wanted[handle if isinstance(handle, int) else handle.fileno()]
 

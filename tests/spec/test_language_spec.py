@@ -19,10 +19,6 @@ BLOCKS = [block for block in take("language.md", "sexp") if not block.info]
 EXPANSIONS = take("language.md", "sexp expands")
 
 
-def _upto(block: Block, line: int) -> str:
-    return "\n".join(block.text.split("\n")[:line])
-
-
 @pytest.mark.parametrize("block", parameters(BLOCKS))
 def test_a_block_does_what_it_says(block: Block) -> None:
     """Each value, fault, error and warning is on the line that shows it, and there are no others."""
