@@ -137,6 +137,19 @@ class Driver:
         self._record = RunRecord(
             run, journal, machine, self._progress, self._log, begun, checkpoints, doubtful, self.elapsed_ms
         )
+        # What the contexts of all effects have in common.
+        self._shared: dict[str, Any] = {
+            "run_id": run.id,
+            "loop": self._program,
+            "elapsed_ms": self.elapsed_ms,
+            "interrupt": interrupt,
+            "output_dir": run.outputs,
+            "on_output": display.output,
+            "on_event": self._log.record,
+            "on_tick": self._tick,
+            "folder": run.path,
+            "has_input": has_input,
+        }
         self._answers: dict[int, dict[str, Any]] = {}
         self._paused: str | None = None
 
@@ -504,28 +517,20 @@ class Driver:
     # --- the record -----------------------------------------------------------------------------
 
     def _context(self, effect: Effect) -> Context:
-        run, seq = self._run, effect.seq
+        seq = effect.seq
         state, iteration = self._log.places[seq]
-        may_prompt = self._has_input and self._display.has_person and EFFECTS[effect.kind].may_prompt
+        row = EFFECTS[effect.kind]
+        may_prompt = row.may_prompt and self._has_input and self._display.has_person
         spending = self._log.spending(effect.kind)
-        waited_s, is_idle = self._waited.get(seq, 0.0), EFFECTS[effect.kind].is_idle
+        waited_s, is_idle = self._waited.get(seq, 0.0), row.is_idle
         return Context(
-            run_id=run.id,
-            effect_id=f"{run.id}/{seq}",
-            loop=self._program,
+            **self._shared,
+            effect_id=f"{self._run.id}/{seq}",
             state=state,
             iteration=iteration,
-            elapsed_ms=self.elapsed_ms,
-            interrupt=self._interrupt,
-            output_dir=run.outputs,
-            on_output=self._display.output,
             on_agent=lambda activity: self._log.agent(seq, activity),
-            on_event=self._log.record,
             on_process=lambda pid, begun: self._log.process(seq, pid, begun),
-            on_tick=self._tick,
-            folder=run.path,
             on_prompt=self._display.prompt if may_prompt else None,
-            has_input=self._has_input,
             cap_usd=None if spending is None else spending.cap(seq),
             interrupted=self._interrupted_agents.pop(seq, None),
             waited_s=waited_s if is_idle else 0.0,

@@ -135,8 +135,11 @@ class RunRecord:
         return found
 
     def checkpoint_if_due(self, save_world: Callable[[], Any]) -> None:
-        if self._checkpoints is not None and self._checkpoints.is_due(self._journal.size):
-            self.checkpoint(save_world)
+        if self._checkpoints is not None:
+            if self._checkpoints.is_due(self._journal.size):
+                self.checkpoint(save_world)
+            else:
+                self._checkpoints.keep_up(self._journal)
 
     def checkpoint(self, save_world: Callable[[], Any]) -> None:
         """Write a checkpoint: between two steps of the machine, with all notes recorded."""

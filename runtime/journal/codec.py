@@ -98,7 +98,7 @@ def is_line_of(line: bytes, kind: str, fields: dict[str, Any]) -> bool:
 
 def seal_json(body: bytes) -> bytes:
     """The line for an event as JSON without its closing brace."""
-    return b"%b%b\n" % (body, _crc_tail(body))
+    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
 def _crc_tail(body: bytes) -> bytes:
@@ -128,13 +128,16 @@ _TIME = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z"
 
 def seconds(ts: Any) -> float | None:
     """Seconds since 1970 of a journal's time stamp; None for anything else."""
-    global _second
+    global _second, _latest
+    if ts == _latest[0]:
+        return _latest[1]
     if not isinstance(ts, str):
         return None
     prefix, second = _second
     milli = ts[20:23]
     if ts[:20] == prefix and ts[23:] == "Z" and milli.isascii() and milli.isdecimal():
-        return second + int(milli) / 1000
+        _latest = ts, second + int(milli) / 1000
+        return _latest[1]
     match = re.fullmatch(_TIME, ts)
     if match is None:
         return None
@@ -152,6 +155,8 @@ def seconds(ts: Any) -> float | None:
 
 # The latest second: its time stamp without milliseconds, and seconds since 1970.
 _second: tuple[str, int] = "", 0
+# The latest time stamp, and what it says: most events of a step are of the same millisecond.
+_latest: tuple[str, float | None] = "", None
 # The last date, and what `_day` gave for it: most events of a journal are of the same day.
 _days: dict[tuple[str, str, str], int | None] = {}
 

@@ -467,9 +467,8 @@ class StateNote(NoteEvent):
     @property
     def shown_state(self) -> str | None:
         """The state as people see it: `<loop>/<state>` for a loop inside another."""
-        if self.state is None or self.loop is None:
-            return self.state
-        return f"{self.loop}/{self.state}"
+        state, loop = self.state, self.loop
+        return state if state is None or loop is None else f"{loop}/{state}"
 
 
 class LoopStart(NoteEvent, name="loop_start"):

@@ -297,6 +297,11 @@ class Journal:
         return recent if recent is not None and len(recent) == self.lines - after else None
 
     @property
+    def keeps_many(self) -> bool:
+        """Whether half as many events as it keeps at most wait for `take_recent`."""
+        return self._recent is not None and len(self._recent) > _MOST_RECENT // 2
+
+    @property
     def last_crc(self) -> str:
         """The checksum of the last line that was written here."""
         return self._last[-CRC_END:-3].decode()

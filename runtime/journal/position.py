@@ -57,12 +57,13 @@ class Progress(LightRecord):
         """The program made this note."""
         if isinstance(note, StateEnter):
             self.steps += 1
-            loop = note.loop
+            loop, where = note.loop, (note.shown_state, note.iteration)
             if loop is None:
-                self._loops.clear()
-                loop = ""
+                self._loops = {"": where}
+                self.state, self.iteration = where
+                return
             self._loops.pop(loop, None)
-            self._loops[loop] = (note.shown_state, note.iteration)
+            self._loops[loop] = where
         elif isinstance(note, LoopComplete):
             if note.loop is None:
                 # A loop form of the program itself; a loop that `run-loop` runs gives its end as its value.

@@ -220,7 +220,8 @@ class RunHistory:
             self.unsure.add(len(self.order))
             self.lines = entry.last_line
             return
-        moment = entry.moment
+        ts = entry.ts
+        moment = seconds(ts)
         # A verdict before the first effect of a fork is that of a result that it shares.
         if self.own is not None and (self.own.last_seq or not isinstance(entry, kinds.Evaluate)):
             self.own.add(entry)
@@ -233,8 +234,9 @@ class RunHistory:
             self.events.append(entry)
         self._active.add(moment, entry.active_ms)
         self.lines = entry.line
-        self.last_ts = entry.ts or self.last_ts
-        self._moment = self._moment if moment is None else moment
+        self.last_ts = ts or self.last_ts
+        if moment is not None:
+            self._moment = moment
 
     def _start_run(self, event: kinds.RunStart, moment: float | None) -> None:
         self.start = event
@@ -315,15 +317,16 @@ class RunHistory:
                     self.changed_files[path] = "A" if known == "A" and letter == "M" else letter
 
     def _finish_effect(self, event: kinds.EffectFinished, moment: float | None) -> None:
-        result = event.result
+        result, kind = event.result, event.kind
         effect = self._effect(event.seq)
-        if event.kind == "agent" and result is not None:
-            self._agent_of(event.seq).finish(result)
-        self.pending.pop(effect.seq, None)
+        seq = effect.seq
+        if kind == "agent" and result is not None:
+            self._agent_of(seq).finish(result)
+        self.pending.pop(seq, None)
         if result is None:
             return
         state = effect.start.state if effect.start is not None else None
-        usd, tokens = self.used.add(effect.seq, event.kind, result)
+        usd, tokens = self.used.add(seq, kind, result)
         state = state or self.state
         if state is not None:
             of_state = self._state(state)
@@ -335,14 +338,14 @@ class RunHistory:
         if not effect.is_finished:
             self.results += 1
             if self.is_detailed:
-                self.order.append(effect.seq)
+                self.order.append(seq)
                 self.result_at.append(len(self.events))
         effect.is_finished = True
         effect.end_offset = event.offset
         if self.is_detailed:
             effect.result = result
         else:
-            del self.effects[effect.seq]
+            del self.effects[seq]
 
     def _effect(self, seq: int) -> EffectHistory:
         self.last_seq = max(self.last_seq, seq)

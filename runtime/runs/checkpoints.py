@@ -66,6 +66,11 @@ class Checkpoints:
         """Whether the journal, now of `size` bytes, has grown enough."""
         return size - self._size >= self._space and clock.monotonic() >= self._not_before
 
+    def keep_up(self, journal: Journal) -> None:
+        """Fold the events that the journal keeps in memory before it has too many of them."""
+        if self._history is not None and journal.keeps_many:
+            self._fold_recent(self._history, journal)
+
     def write(self, journal: Journal, facts: dict[str, Any]) -> None:
         """Write `facts` for the journal as it is now, unless nothing was added since.
 
@@ -123,6 +128,10 @@ class Checkpoints:
             base = self._base if self._base is not None and self._base.is_whole else None
             history = self._history = found.RunHistory(base)
             self._folded = (0, 0) if base is None else (base.offset, base.lines)
+        self._fold_recent(history, journal)
+        return None if self._is_damaged else history.to_data()
+
+    def _fold_recent(self, history: RunHistory, journal: Journal) -> None:
         line = self._folded[1]
         recent = journal.take_recent(line)
         if recent is not None:
@@ -130,12 +139,12 @@ class Checkpoints:
                 line += 1
                 history.add(read_event(wire, offset, line))
         elif not self._is_damaged:
+            journal.flush()
             read = import_module(f"{Journal.__module__.rpartition('.')[0]}.reader").read
             for entry in read(journal.path, *self._folded):
                 history.add(entry)
         self._folded = journal.size, journal.lines
         self._is_damaged = bool(history.damage)
-        return None if self._is_damaged else history.to_data()
 
     def _keep(self, text: str) -> Any:
         """A long text as a reference if the journal has stored it already, else the text."""
