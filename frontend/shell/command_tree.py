@@ -75,6 +75,9 @@ Pipeline = list[Command]
 
 _BARE = late_pattern(r"[^\s'\"\\`$#;&|<>()\[\0]+")
 _QUOTED = late_pattern(r"[^\"\\`$\0]+")
+_COMPOUND = KEYWORDS | {"for", "select", "case", "[["}
+_OPTIONS_OF_TIME = {("time", "-p"), ("time", "--"), ("-p", "--")}
+_MAX_KEYWORDS = 100
 _FUNCTION = late_pattern(r"[ \t]*\([ \t]*\)")
 
 
@@ -146,8 +149,13 @@ class Outline:
 
     def _begins(self, command: Command) -> bool:
         """Whether a command has only reserved words so far."""
-        names = [word.text for word in command.words[:8]]
-        return names == ["for"] or (len(names) < 8 and all(name in KEYWORDS for name in names))
+        words = command.words
+        at = keywords_end(words)
+        if at > _MAX_KEYWORDS:  # they are counted again for each word
+            raise TooDeep
+        rest = [word.text for word in words[at : at + 2]]
+        is_named = at > 0 and words[at - 1].text == "coproc" and len(words) == at + 1
+        return not rest or rest == ["for"] or (is_named and NAME.fullmatch(rest[0]) is not None)
 
     def _word_of(self, found: list[Pipeline], command: Command, at: int) -> int:
         """The word at `at`, and what it begins."""
@@ -419,3 +427,18 @@ class Outline:
 
 
 _OPENED = str.maketrans(")]", "([")
+
+
+def keywords_end(words: list[Region]) -> int:
+    """The number of reserved words that begin a command, with options of `time` and a name of `coproc`."""
+    at = 0
+    before = ""
+    while at < len(words) and words[at].is_bare:
+        text = words[at].text
+        after = words[at + 1].text if at + 1 < len(words) else ""
+        is_option = (before, text) in _OPTIONS_OF_TIME
+        if not (text in KEYWORDS or is_option or (before == "coproc" and after in _COMPOUND)):
+            break
+        before = text
+        at += 1
+    return at

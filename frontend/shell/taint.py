@@ -16,9 +16,9 @@ from itertools import pairwise
 import attrs
 
 from ...ir.python_internals import late_pattern
-from .command_tree import Command, Outline, Part, Pipeline, Region, TooDeep
+from .command_tree import Command, Outline, Part, Pipeline, Region, TooDeep, keywords_end
 from .expansions import HOLE
-from .grammar import ASSIGNMENT, DECLARERS, KEYWORDS, words_of
+from .grammar import ASSIGNMENT, DECLARERS, words_of
 from .hazards import Hazard
 from .interpreters import (
     ARITHMETIC_TESTS,
@@ -71,6 +71,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
 # Programs that put the words in their input behind those of a command.
 _APPENDING = ("xargs", "parallel")
 _ENDS = frozenset({"done", "fi", "esac", "}", ""})
+_OPTION_C = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 # Code in code that is analysed.
 _MAX_CODE = 4
 # Programs that print their input, but not their arguments.
@@ -187,16 +188,13 @@ class _TaintAnalysis:
 
         The code is appended to the text; an expansion in it is judged where it stands.
         """
-        words = command.words
-        code = next((word for word in words[1:] if word.text and not word.text.startswith("-")), None)
-        if not words or words[0].text not in ("eval", "trap"):
-            code = None
-            if any(program_of(word.text) in SHELLS or HOLE in word.text for word in words[:_WORDS]):
-                code = next((after for word, after in pairwise(words) if _is_option_c(word)), None)
-        if code is None or depth > _MAX_CODE or len(self.text) > MAX_LENGTH:
+        code = self.code_of(command)
+        if not code:
             return
+        if depth > _MAX_CODE or len(self.text) > MAX_LENGTH:
+            raise TooDeep
         start = len(self.text) + 1
-        self.text += "\n" + code.text.replace(HOLE, "_")
+        self.text += "\n" + code.replace(HOLE, "_")
         inner = Outline(self.text, start)
         self.pipelines += inner.pipelines
         self.expansions += inner.expansions
@@ -205,11 +203,23 @@ class _TaintAnalysis:
             for each in pipeline:
                 self.inline_code(each, depth + 1)
 
+    def code_of(self, command: Command) -> str:
+        """The code in a command's arguments; an empty text if it has none."""
+        words, at = self.head(command)
+        args = words[at + 1 :]
+        match words[at].text if at < len(words) else "":
+            case "eval":
+                return " ".join(word.text for word in args if word.text != "--")
+            case "trap":
+                return next((word.text for word in args if not word.text.startswith("-")), "")
+        code = _code_index(words)
+        return "" if code is None else words[code].text
+
     def head(self, command: Command) -> tuple[list[Region], int]:
         """The words of a command behind reserved words, and the index of its name in them."""
         found = self.heads.get(id(command))
         if found is None:
-            words = _behind_keywords(command.words)
+            words = command.words[keywords_end(command.words) :]
             at = min(command_at([word.text for word in words]), len(words))
             found = self.heads[id(command)] = words, at
         return found
@@ -385,10 +395,10 @@ class _TaintAnalysis:
 
     def give_arguments(self, words: list[Region], stdin: int) -> None:
         """Give the arguments behind the code of `sh -c` to that code."""
-        names = [program_of(word.text) for word in words]
-        code = next((i for i, word in enumerate(words) if _is_option_c(word)), None)
-        if code is not None and any(name in SHELLS or HOLE in name for name in names[:code]):
-            self.give(_POSITIONAL, self.values(words[code + 2 :]) | (stdin if names[0] in _APPENDING else 0))
+        code = _code_index(words)
+        if code is not None:
+            appended = stdin if program_of(words[0].text) in _APPENDING else 0
+            self.give(_POSITIONAL, self.values(words[code + 1 :]) | appended)
             self.loose |= stdin
 
     def write(self, region: Region, held: int) -> None:
@@ -582,12 +592,18 @@ def _file_name(region: Region) -> str:
     return region.text.removeprefix("./")
 
 
-def _is_option_c(word: Region) -> bool:
-    return re.fullmatch(r"-[A-Za-z]*c", word.text) is not None
-
-
-def _behind_keywords(words: list[Region]) -> list[Region]:
-    at = 0
-    while at < len(words) and words[at].is_bare and words[at].text in KEYWORDS:
-        at += 1
-    return words[at:]
+def _code_index(words: list[Region]) -> int | None:
+    """The index of the code of `sh -c`, behind the options that may follow the `-c`."""
+    is_shell = has_code = is_argument = False
+    for index, word in enumerate(words[:_WORDS]):
+        if not is_shell:
+            is_shell = program_of(word.text) in SHELLS or HOLE in word.text
+        elif not has_code:
+            has_code = _OPTION_C.fullmatch(word.text) is not None
+        elif word.text[:1] in ("-", "+") and not is_argument:
+            is_argument = word.text[-1:] in ("o", "O")  # `-o errexit`
+        elif not is_argument:
+            return index
+        else:
+            is_argument = False
+    return None

@@ -17,7 +17,7 @@ from llc.frontend.template.template import parse
 
 V = "${captured.v.output}"
 BASH = [shell for shell in SHELLS if "bash" in shell]
-PAYLOAD = "a[$(:>pwned)]"
+PAYLOAD = "a[$(:>pwned)]"  # it is run by arithmetic and as a command
 
 
 def problems_of(command: str) -> tuple[Problem, ...]:
@@ -89,6 +89,17 @@ EVALUATED = [
     'n=V; find . -execdir sh -c "$n" \\;',
     'n=V; git -c "alias.x=!$n" x',
     'n=V; git rebase --exec "$n" main',
+    "if n=V; then for ((i=0;i<n;i++)); do :; done; fi",
+    "n=V; time -p ((n))",
+    "n=V; coproc X { ((n)); }; wait",
+    "n=V; { { { { { { { { ((n)); }; }; }; }; }; }; }; }",
+    "for n in V; do trap 'eval \"$n\"' EXIT; done",
+    "n=V; ! trap 'eval \"$n\"' EXIT",
+    "n=V; time -p -- eval eval '$n'",
+    "n=V; x=1 eval 'x=2;' 'eval \"$n\"'",
+    "n=V; command eval 'eval \"$n\"'",
+    'n=V; bash -c -o errexit \'eval "$1"\' _ "$n"',
+    'n=V; sh -ce \'eval "$1"\' _ "$n"',
     "find\n. <(echo V)",
     "x=find . <(echo V)",
     'x="a find" . <(echo V)',
@@ -140,6 +151,9 @@ HARMLESS = [
     "bash deploy.sh V",
     "bash deploy.sh V && echo $(( $1 + 1 ))",
     'n=V; echo "a[$n]" "x[n]"',
+    'n=V; find . -exec sh -c \'echo "$1"\' _ "$n" \\;',
+    'for f in V; do sh -c -e \'echo "$1"\' _ "$f"; done',
+    'n=V; coproc cat; echo "$n"',
     "read -r n < count.txt; (( n > 1 )); echo V",
 ]
 RUNS = [
@@ -159,6 +173,17 @@ RUNS = [
     "n=$(echo V); echo $((n))",
     "printf -v n %s V; (( n ))",
     "bash -c 'echo $(( $1 ))' _ V",
+    "if n=V; then for ((i=0;i<n;i++)); do :; done; fi",
+    "n=V; time -p ((n))",
+    "n=V; coproc X { ((n)); }; wait",
+    "n=V; { { { { { { { { ((n)); }; }; }; }; }; }; }; }",
+    "for n in V; do trap 'eval \"$n\"' EXIT; done",
+    "n=V; ! trap 'eval \"$n\"' EXIT",
+    "n=V; time -p -- eval eval '$n'",
+    "n=V; x=1 eval 'x=2;' 'eval \"$n\"'",
+    "n=V; command eval 'eval \"$n\"'",
+    'n=V; bash -c -o errexit \'eval "$1"\' _ "$n"',
+    'n=V; sh -ce \'eval "$1"\' _ "$n"',
 ]
 
 
@@ -184,6 +209,18 @@ def test_bash_runs_what_is_refused(command: str, shell: str, tmp_path: Path) -> 
     assert command in EVALUATED
     run(shell, re.sub(r"\bV\b", lambda _: f"'{PAYLOAD}'", command), tmp_path)
     assert (tmp_path / "pwned").exists()
+
+
+def test_code_in_code_is_followed_to_a_depth_and_refused_behind_it() -> None:
+    """Never accepted because it could not be followed."""
+    (problem,) = problems_of(f"n=V; {'eval ' * 9} '$n'")
+    assert (problem.severity, "too intricate" in problem.message) == ("error", True)
+
+
+def test_reserved_words_are_followed_to_a_number() -> None:
+    """Never accepted because they could not be followed."""
+    (problem,) = problems_of(f"n=V; {'{ ' * 200} ((n)); {'}; ' * 200}")
+    assert (problem.severity, "too intricate" in problem.message) == ("error", True)
 
 
 @pytest.mark.parametrize("check", ["case $n in ''|*[!0-9]*) exit 2;; esac", "[[ $n =~ ^[0-9]+$ ]] || exit 1"])
