@@ -24,7 +24,7 @@ from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured,
 from .foreign_keys import explain_key
 from .hook_schema import FAIL, REPORTING, hooks_in
 from .project_checks import is_judged_by_model
-from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec
+from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec, belongs_to_loop
 from .texts import template_of
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
@@ -422,12 +422,13 @@ class _Checker:
         for key in given:
             verdict = key.removeprefix("on_")
             meant = nearest(key, _SPECIAL_KEYS)
-            if meant is None or said is None or verdict in (*said, *DEFAULT_VERDICTS):
+            elsewhere = belongs_to_loop(key)
+            if said is None or verdict in (*said, *DEFAULT_VERDICTS) or not (meant or elsewhere):
                 continue
             message = f"state `{state.name}` has no key `{key}`"
             why = f" `{self.loop.evaluator_of(state).type}` never says `{verdict}`" if judges else ""
             place = state.span_of(f"key:{key}")
-            help = explain_key(key) or f"did you mean `{meant}`?{why}"
+            help = explain_key(key) or elsewhere or f"did you mean `{meant}`?{why}"
             yield Diagnostic("unknown-key", message, place, "unknown", help)
 
     def contradiction(self, state: StateSpec, place: str, key: str, why: str) -> Diagnostic:

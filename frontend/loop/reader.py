@@ -21,7 +21,7 @@ from .composition import compose
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, SILENCERS, STATE_KEYS
 from .evaluator_schema import EVALUATORS, Evaluator
 from .foreign_keys import action_type_of, explain_evaluator, explain_key
-from .schema import ACTION_TYPES, Loop, LoopSettings, StateSpec
+from .schema import ACTION_TYPES, COMPOSING, Loop, LoopSettings, StateSpec, belongs_to_loop
 
 if TYPE_CHECKING:
     from .paradigms import Constraint, InvariantsSpec, LoopSpec
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 # Values of little-loops that mean the same as one of llc.
 _WORDS = {"spawn": "continue", "terminate": "end"}
-# Keys of `composition`, which are gone when the schema is read.
-_COMPOSING = ("from", "flow", "state_defs", "import", "fragments")
+_OF_STATES = ("fragment", "with")
 _BINDINGS = Type("map", JSON)
 _VERDICT_KEY = late_pattern(r"on_([A-Za-z][\w-]*)")
 # Placeholders for required fields of a loop that could not be read.
@@ -162,17 +161,19 @@ class _Reader(SchemaReader):
 
     # --- what the general reader leaves open --------------------------------------------------
 
-    def certain_home_of(self, key: str) -> str | None:
-        # A loop has these keys in every paradigm, so the key is in an inner block.
-        if key in fields_of(LoopSettings) or key == "name":
-            return f"`{key}` belongs to the loop, at the top level of the file"
-        return explain_key(key)
+    def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
+        if "max_iterations" not in fields:  # an inner block
+            return belongs_to_loop(key) or explain_key(key)
+        is_of_state = key in (*_SYNONYMS, *_OF_STATES) or (
+            _VERDICT_KEY.fullmatch(key) is not None and nearest(key, fields) is None
+        )
+        return explain_key(key) or (f"`{key}` belongs to a state" if is_of_state else None)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
         """A key of little-loops is suggested where it is the nearest, and is in no list of keys."""
         theirs = STATE_KEYS if "action" in fields else LOOP_KEYS
         own = {name: field for name, field in fields.items() if name not in theirs}
-        more = _COMPOSING if "initial" in fields else ("fragment", "with") if "action" in fields else ()
+        more = COMPOSING if "initial" in fields else _OF_STATES if "action" in fields else ()
         fields = {**fields, **dict.fromkeys(more, fields["description"])} if more else fields
         if "with" in fields:
             del fields["with_"]
@@ -220,7 +221,7 @@ class _Reader(SchemaReader):
                 unknown.append((key, key_node, node))
                 continue
             message = f"`{key[:200]}` is no key of a loop"
-            meant = nearest(key, [*fields_of(Loop), *_COMPOSING])
+            meant = nearest(key, [*fields_of(Loop), *COMPOSING])
             help = f"did you mean `{meant}`?" if meant else None
             self.warn("unknown-key", message, self.document.span(key_node), "has no effect", help)
         return unknown

@@ -28,6 +28,7 @@ from ..source.schema import (
     Type,
     block,
     choice,
+    fields_of,
     internal,
     optional,
     required,
@@ -47,6 +48,8 @@ from .hook_schema import HookSpec, LoopHooks, StateHooks, hooks_in
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
+# Keys of `composition`, which are gone when the schema is read.
+COMPOSING = ("from", "flow", "state_defs", "import", "fragments")
 # Verdicts of little-loops, which mean the same.
 _SAME = {"yes": "success", "no": "failure"}
 
@@ -449,3 +452,10 @@ def model_name(loop: Loop, default_model: str) -> str:
     """The model that evaluates: the loop's, or the default if the loop names none."""
     named = loop.llm.model
     return default_model if named is None or named == DEFAULT_MODEL_TEXT else named
+
+
+def belongs_to_loop(key: str) -> str | None:
+    """The remedy for a key of a loop in an inner block; None for any other key."""
+    if key not in fields_of(Loop) and key not in ("paradigm", *COMPOSING):
+        return None
+    return f"`{key}` belongs to the loop, at the top level of the file"

@@ -108,8 +108,8 @@ class SchemaReader:
         """Read keys that are not fields of `cls`; returns those that are unknown."""
         return others
 
-    def certain_home_of(self, key: str) -> str | None:
-        """The remedy for a key that certainly belongs elsewhere; it takes precedence over similar keys."""
+    def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
+        """The remedy for a key that certainly belongs elsewhere than to a block with these fields."""
         return None
 
     def home_of(self, key: str) -> str | None:
@@ -208,7 +208,7 @@ class SchemaReader:
         if key == "<<":
             help = "YAML 1.2 has no merge keys; write the keys out"
         else:
-            help = self.certain_home_of(key) or self.home_of(key) or help
+            help = self.certain_home_of(key, fields) or self.home_of(key) or help
         self.error(
             "unknown-key", f"{what} has no key `{key[:200]}`", self.document.span(node), "unknown", help
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from llc.frontend.compile import compile_text
 from llc.frontend.loop.evaluator_schema import Convergence, ExitCode, OutputJson
 from llc.frontend.loop.paradigms import GoalSpec, LoopSpec
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import Loop, StateSpec, is_slash_command
 from llc.frontend.source.files import text_source
-from llc.ir.diagnostics import Diagnostic
+from llc.frontend.source.schema import Spec, fields_of
+from llc.ir.diagnostics import CompileError, Diagnostic
 
 HEAD = "name: x\ninitial: a\nstates:\n  a:\n"
 
@@ -70,6 +72,35 @@ def only(text: str) -> tuple[str, str, str | None]:
 def test_an_unknown_key_is_marked_and_explained(text: str, marked: str, help: str) -> None:
     """An unknown key of any block is an error with the nearest known one, or where it belongs."""
     assert only(text) == ("unknown-key", marked, help)
+
+
+def _own(cls: type[Spec], *others: type[Spec]) -> list[str]:
+    """The keys that a class has, and the others do not."""
+    return sorted(fields_of(cls).keys() - {key for other in others for key in fields_of(other)})
+
+
+OF_LOOPS = [*_own(Loop, StateSpec), "paradigm", "from", "flow", "state_defs", "import", "fragments"]
+OF_STATES = [key for key in _own(StateSpec, Loop) if key not in ("tools", "type", "with_")]
+
+
+@pytest.mark.parametrize("key", OF_LOOPS)
+def test_a_key_of_a_loop_in_a_state_belongs_to_the_loop(key: str) -> None:
+    """Also where it looks like `on_<verdict>`, and where a key of states is similar."""
+    text = f"initial: a\nname: x\nstates:\n  a: {{action: x, next: z, {key}: z}}\n  z: {{terminal: true}}\n"
+    with pytest.raises(CompileError) as raised:
+        compile_text(text, "x.yaml")
+    (finding,) = raised.value.diagnostics
+    assert (finding.id, finding.help) == (
+        "unknown-key",
+        f"`{key}` belongs to the loop, at the top level of the file",
+    )
+
+
+@pytest.mark.parametrize("key", [*OF_STATES, "on_yes", "on_no", "on_blocked", "with", "fragment"])
+@pytest.mark.parametrize("text", [HEAD + "    terminal: true\n", "paradigm: goal\ngoal: x\ntools: [y]\n"])
+def test_a_key_of_a_state_at_the_top_level_belongs_to_a_state(text: str, key: str) -> None:
+    """In every paradigm."""
+    assert only(f"{text}{key}: z") == ("unknown-key", key, f"`{key}` belongs to a state")
 
 
 def test_everything_is_reported_in_one_go() -> None:
