@@ -182,10 +182,13 @@ def _go_on(
     journal = folder.append_journal(lambda: timestamp(world.time()), lines)
     parked = folder.parked
     active_ms = history.active_ms() + (parked.gap_ms if parked is not None else 0)
+    # Notes that are not on record follow: they begin in the state that the record ends in.
+    is_behind = bool(position.notes) and position.cut is None and history.state is not None
+    place = history.progress if is_behind else progress
     journal.record(
         RunResume(
-            state=progress.state,
-            iteration=progress.iteration,
+            state=place.state,
+            iteration=place.iteration,
             elapsed_ms=active_ms,
             unknown={str(seq): policy for seq, policy in policies.items()},
             lost=position.lost,
@@ -200,9 +203,6 @@ def _go_on(
     active_time.discard(folder.path)  # the event above has the time; the journal may be shorter than before
     command.detach(folder)
     display = command.display(image)
-    # Notes that are not on record are shown again: they begin in the state that the record ends in.
-    is_behind = bool(position.notes) and position.cut is None and history.state is not None
-    place = history.progress if is_behind else progress
     # A checkpoint of an earlier version has no history: then the whole journal is read, only for a budget.
     newest = resumption.history.checkpoint
     is_whole = newest is None or newest.is_whole

@@ -147,6 +147,18 @@ def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> 
         assert again[name] == end[name], name
 
 
+def test_the_verdict_of_the_last_shared_result_is_in_its_own_state(project: Path, llc: Llc) -> None:
+    """On the screen and in the journal, in which the fork resumes before that verdict."""
+    first = json.loads(llc("run", "work", "--json").stdout)["run"]
+    done = llc("fork", first, "--at", "2", "--json")
+    child = json.loads(done.stdout)["run"]
+    found = [
+        event for event in events(folder(project, child)) if event["event"] in ("run_resume", "evaluate")
+    ]
+    assert [event["state"] for event in found[:2]] == ["count", "count"]
+    assert "resumes in count" in llc("logs", child).stdout
+
+
 def test_a_fork_where_a_state_is_entered(project: Path) -> None:
     """The first time, or in an iteration; what was not entered is said with what was."""
     launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
