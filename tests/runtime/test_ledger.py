@@ -200,8 +200,11 @@ def test_killed_runs_neither_hold_nor_damage_a_ledger(project: Project) -> None:
 def test_what_is_reserved_elsewhere_is_waited_for(project: Project) -> None:
     """A run whose ledger is reserved continues when another call ends, and says that it waits."""
     project.llc("budget", "set", "day", "2calls")
-    project.agent("0.01", AGENT.replace("echo '", "sleep 1.5\necho '", 1))
+    work = "[ $1 = auth ] || until test -e $CALLS.go; do sleep 0.05; done"
+    project.agent("0.01", AGENT.replace("echo '", f"{work}\necho '", 1))
     runs = [project.start("run", "fix", "--max-iterations", "1", number=number) for number in (1, 2, 3)]
+    project.wait_for(lambda: "waiting until one of them ends" in project.messages)
+    (project.folder / "calls.go").touch()
     assert [run.wait(60) for run in runs] == [3, 3, 3]
     assert len(project.starts) == 2
     assert "is reserved by other calls; waiting until one of them ends" in project.messages

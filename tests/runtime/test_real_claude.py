@@ -242,7 +242,8 @@ def test_a_run_that_was_killed_continues_its_session(
         "  fix: {action: Repair it, action_type: prompt, next: done, on_error: bad}\n"
         "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
     )
-    slow = use("Bash", command="echo begun >> marks; sleep 4; echo ended >> marks", description="Work")
+    command = "echo begun >> marks; until test -e go; do sleep 0.05; done; echo ended >> marks"
+    slow = use("Bash", command=command, description="Work")
     if moment == "tool":
         messages_server.then(use("Bash", command="echo first >> marks", description="Begin"), slow)
     messages_server.then(text("Repaired."))
@@ -263,10 +264,11 @@ def test_a_run_that_was_killed_continues_its_session(
     if moment == "start":
         assert "Repair it" in told
         return
-    time.sleep(4)
+    (place / "go").touch()
+    time.sleep(0.5)  # longer than what was left alive would need
     assert path.read_text() == "first\nbegun\n"
     assert len(messages_server.requests) == asked + 1
-    assert "| Bash echo begun >> marks; sleep 4; echo ended >> marks" in told
+    assert f"| Bash {command}" in told
 
 
 def journal_has_agent(place: Path) -> bool:

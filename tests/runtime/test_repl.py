@@ -175,9 +175,8 @@ def test_a_mouse_is_not_listened_to(terminal: Terminal, code: str) -> None:
 def test_ctrl_c_stops_what_runs_and_keeps_the_session(terminal: Terminal, tmp_path: Path) -> None:
     """An endless program, then a command of the shell, which is ended; definitions stay."""
     terminal.says("(define (spin n) (spin (+ n 1)))", "spin is defined")
-    terminal.child.send("(spin 0)\r")
-    terminal.child.expect("\r\n")
-    time.sleep(0.3)
+    terminal.child.send('(begin (log-message "it turns") (spin 0))\r')
+    terminal.child.expect("it turns\r\n")
     terminal.child.sendintr()
     terminal.child.expect("interrupted")
     terminal.prompt()

@@ -7,7 +7,6 @@ import html
 import json
 import shlex
 import subprocess
-import time
 import urllib.parse
 from collections.abc import Callable
 from xml.sax import saxutils
@@ -110,11 +109,9 @@ def test_a_plain_token_has_few_forms() -> None:
     assert len(Secrets({"MY_TOKEN": "sk1234567890abcdef"}).texts) <= 6
 
 
-def test_masking_is_fast() -> None:
-    """A megabyte of output without secrets, ten variables, two of them with special characters."""
+def test_masking_takes_few_searches() -> None:
+    """Ten variables, two with special characters: output is searched for what several forms share."""
     values = {f"N{n}_TOKEN": f"tok{n}en{n}{n}abcdefgh" for n in range(8)}
     secrets = Secrets({**values, "A_SECRET": "p@ss wörd/'1", "B_SECRET": 'q&ss+w\\rd"2'})
-    text = "some output of a build, with words and numbers 12345\n" * 20_000
-    began = time.process_time()
-    assert not secrets.occur_in(text)
-    assert time.process_time() - began < 0.2
+    assert len(secrets.texts) > 2 * len(secrets.text_groups)
+    assert len(secrets.text_groups) <= 40

@@ -126,6 +126,14 @@ def test_one_that_takes_too_long_keeps_no_other(ask: Ask) -> None:
     assert ask("three")["reply"] == {"verdict": "three"}
 
 
+def await_request(server: Any, words: str) -> None:
+    """Wait until the server has a request with these words."""
+    end = time.monotonic() + 60
+    while not any(words in json.dumps(request) for request in list(server.requests)):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_an_interrupt_ends_one_call_at_once(ask: Ask) -> None:
     """Whoever asked is free, and so is everybody else."""
     interrupt = Interrupt()
@@ -139,16 +147,16 @@ def test_an_interrupt_ends_one_call_at_once(ask: Ask) -> None:
     interrupt.close()
 
 
-def test_a_helper_that_is_killed_is_replaced(ask: Ask) -> None:
+def test_a_helper_that_is_killed_is_replaced(ask: Ask, server: Any) -> None:
     """A call that it was to answer fails, and the next one is answered."""
     assert ask("one")["reply"] == {"verdict": "one"}
 
     def kill() -> None:
-        time.sleep(0.3)
+        await_request(server, "stall-then-killed")
         for pid in helpers_of(os.getpid()):
             os.kill(pid, signal.SIGKILL)
 
-    cut, _ = at_once(lambda: ask("stall"), kill)
+    cut, _ = at_once(lambda: ask("stall-then-killed"), kill)
     assert cut["error"]["kind"] == "client"
     assert "SIGKILL" in cut["error"]["message"]
     assert ask("two")["reply"] == {"verdict": "two"}
