@@ -65,6 +65,7 @@ class Claim:
             if self.lock is not None:
                 self.lock.close()
             run = self.run
+            run.cut_cache()
             parking = run.parking
             if parking is not None:
                 size = files.getsize(run.journal)

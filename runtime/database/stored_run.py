@@ -190,6 +190,11 @@ class DatabaseJournal(Journal):
         super().sync_later()
         self._recorded.append(recorded)
 
+    @property
+    def committed(self) -> int:
+        """The size of what the database has."""
+        return self._position
+
     def close(self) -> None:
         try:
             super().close()
@@ -369,6 +374,12 @@ class DatabaseRun(RunFolder):
         values = [self.id, str(end.get("status")), self.id, self.epoch]
         self.session.do(lambda connection: connection.execute(ended, values))
         super().finish()
+
+    def cut_cache(self) -> None:
+        """Remove what was not committed, without which the next owner continues, also this process."""
+        if self._journal is not None:
+            with contextlib.suppress(OSError), files.open(self.journal, "r+b") as file:
+                file.truncate(min(self._journal.committed, files.getsize(self.journal)))
 
     def forget(self) -> None:
         """Remove the cache."""

@@ -183,6 +183,21 @@ def test_two_appends_at_one_position(store: DatabaseStore) -> None:
     claim.close()
 
 
+def test_what_was_not_committed_is_not_in_the_cache(store: DatabaseStore) -> None:
+    """After an error in the middle of a run, the same worker continues from what the database has."""
+    run, claim = begin(store)
+    journal = run.append_journal(lambda: NOW, 1)
+    journal.write("note", {"text": "lost"})
+    journal.flush()
+    claim.close()
+    again, claim = take_over(store, run.id)
+    journal = again.append_journal(lambda: NOW, 1)
+    journal.write("note", {"text": "kept"})
+    journal.sync()
+    claim.close()
+    assert b"lost" not in Path(again.journal).read_bytes()
+
+
 def test_scopes_exclude_each_other_across_machines(store: DatabaseStore, other: DatabaseStore) -> None:
     """A path, or one inside it, belongs to one run at a time; others run side by side."""
     _, first = begin(store, ("src/a",))
