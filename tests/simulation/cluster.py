@@ -36,6 +36,8 @@ from .simulation import MOMENTS, SECRET, Action, Fault, Simulation, Violation, W
 
 URL = "postgresql://llc@database/llc"
 WORKERS = 3
+# The share of segments that the queue starts late, and by how many seconds at most.
+LATE, LATEST = 0.3, 15.0
 KINDS = (
     *["kill"] * 6,
     *["freeze"] * 3,
@@ -112,6 +114,10 @@ class Queue:
 
     def _perform(self, name: str) -> None:
         run, _, number = name.rpartition("/")
+        scheduler = host.machine.scheduler
+        # In a thread of a pool, which may be busy for so long that the worker returns the segment as lost.
+        if scheduler.random.random() < LATE:
+            scheduler.wait(lambda: False, scheduler.random.random() * LATEST)
         try:
             self._drive(run, int(number))
             session = Session(self._session.address, lambda: False)

@@ -19,8 +19,8 @@ HISTORIES = 4000
 DATABASE_HISTORIES = 400
 ROOT = Path(__file__).resolve().parents[2]
 
-# Name: what is wrong then; file; text; text instead.
-MUTANTS: dict[str, tuple[str, str, str, str]] = {
+# Name: what is wrong then; for each change: file; text; text instead. What two mechanisms guard takes two.
+MUTANTS: dict[str, tuple[str, ...]] = {
     "sync-nothing": (
         "the journal is not synced",
         "runtime/journal/journal.py",
@@ -228,7 +228,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     ),
 }
 # Found by histories of runs in a database.
-DATABASE_MUTANTS: dict[str, tuple[str, str, str, str]] = {
+DATABASE_MUTANTS: dict[str, tuple[str, ...]] = {
     "epoch-unchecked": (
         "who was replaced can still append to the journal",
         "runtime/database/stored_run.py",
@@ -300,6 +300,9 @@ on conflict""",
         "runtime/database/claims.py",
         '    if status != "running" and scope:\n',
         "    if False:\n",
+        "runtime/database/installation.py",
+        "(o.paths && r.above or o.above && r.paths)\n          and (o.status in ('running', 'waiting')",
+        "false and (o.status in ('running', 'waiting')",
     ),
     "lost-connection": (
         "a connection that is lost ends the worker",
@@ -319,26 +322,32 @@ def main(names: list[str]) -> int:
         _copy(package)
         print(f"{'change':18} {'found by':68} {'seconds':>7}")
         for name in chosen:
-            why, file, old, new = every[name]
-            path = package / file
-            text = path.read_text("utf-8")
-            if text.count(old) != 1:
-                print(f"{name:18} cannot be made: {file} has the text {text.count(old)} times")
+            texts = {package / file: (package / file).read_text("utf-8") for file, _, _ in changes_of(name)}
+            wrong = [file for file, old, _ in changes_of(name) if texts[package / file].count(old) != 1]
+            if wrong:
+                print(f"{name:18} cannot be made: {wrong[0]} does not have the text once")
                 missed += 1
                 continue
-            path.write_text(text.replace(old, new), "utf-8")
+            for file, old, new in changes_of(name):
+                path = package / file
+                path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
             begun = time.monotonic()
             try:
                 found = _first_failure(folder, package, name in DATABASE_MUTANTS)
             finally:
-                path.write_text(text, "utf-8")
+                for path, text in texts.items():
+                    path.write_text(text, "utf-8")
             missed += found is None
-            print(
-                f"{name:18} {(found or f'NOT FOUND: {why}')[:68]:68} {time.monotonic() - begun:7.1f}",
-                flush=True,
-            )
+            shown = (found or f"NOT FOUND: {every[name][0]}")[:68]
+            print(f"{name:18} {shown:68} {time.monotonic() - begun:7.1f}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} found")
     return int(missed > 0)
+
+
+def changes_of(name: str) -> list[tuple[str, str, str]]:
+    """The changes of a mutant: file, text, text instead."""
+    _, *texts = (MUTANTS | DATABASE_MUTANTS)[name]
+    return list(zip(texts[::3], texts[1::3], texts[2::3], strict=True))
 
 
 def _copy(package: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import PGconn, TransactionStatus
 
+from llc.runtime.database import connection as connections
 from llc.runtime.database import installation
 from llc.runtime.database.connection import Address
 
@@ -148,11 +149,12 @@ class Server:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Inside, llc connects to this server."""
-        before, psycopg.connect = psycopg.connect, self.connect  # type: ignore[assignment]
+        library = connections.psycopg
+        before, library.connect = library.connect, self.connect
         try:
             yield
         finally:
-            psycopg.connect = before
+            library.connect = before
 
     def begin(self, machine: Machine) -> None:
         """Another history, with empty tables."""

@@ -39,7 +39,7 @@ from llc.runtime.launch.stop_signals import StopSignals
 from llc.runtime.project import verify
 from llc.runtime.project.limits import Bounds
 from llc.runtime.project.options import Values
-from llc.runtime.runs import checkpoints, locks
+from llc.runtime.runs import checkpoint_reader, checkpoints, locks
 from llc.runtime.runs.runs import runs_in
 from llc.vm.code.image import Image
 
@@ -72,6 +72,9 @@ KINDS = (
     "clock",
     "slow",
 )
+# The share of histories in which a program is edited, or llc replaced by another version.
+CHANGES = 0.15
+FORMAT = checkpoints.FORMAT
 ERRORS = {"full": errno.ENOSPC, "broken": errno.EIO, "handles": errno.EMFILE}
 # Some faults come at most so many calls after a moment: one of the first of its kind in a history.
 MOMENTS = ("llc starts", "a run changes hands", "an action begins", "an action ends")
@@ -144,6 +147,7 @@ class Simulation:
     def __init__(self, seed: int, kept: Sequence[int] | None = None, without_faults: str = "") -> None:
         self.seed = seed
         random = Random(seed)
+        set_format(FORMAT)
         self.scheduler = Scheduler(Random(random.random()))
         self.machine = Machine(self.scheduler)
         self.machine.disk.is_ordered = random.random() < 0.5
@@ -179,6 +183,10 @@ class Simulation:
                 fault.moment = random.choice(self.moments), random.randrange(FIRST)
                 fault.delay = int(SOON * random.random() ** 2)
             plan.append(fault)
+        # What people do to files is chosen apart, so that the other faults of a seed stay as they are.
+        chance = Random(f"{self.seed} changes")
+        while chance.random() < CHANGES:
+            plan.append(Fault(chance.randrange(1, span), chance.choice(("edit", "upgrade")), chance.random()))
         return sorted(plan, key=lambda fault: fault.at)
 
     def _prepare(self) -> None:
@@ -483,6 +491,15 @@ class Simulation:
                 machine.wall += (fault.amount - 0.5) * 7200
             case "slow":
                 scheduler.now += fault.amount * 30
+            case "edit":
+                run = self.runs[int(fault.amount * len(self.runs))]
+                loops = machine.disk.root.names["project"].names[".loops"]
+                for suffix in (".yaml", ".sexp"):
+                    node = Node(stat.S_IFREG, 0o644, machine.wall)
+                    node.data[:] = b"(this is no program any more"
+                    machine.disk.change((loops, run.name + suffix, node))
+            case "upgrade":
+                set_format(checkpoints.FORMAT + 1)
 
     def _fail(self, call: str) -> int | None:
         process = self.scheduler.process
@@ -633,6 +650,11 @@ class Simulation:
                     )
 
 
+def set_format(number: int) -> None:
+    """Let llc be a version that reads and writes other checkpoints."""
+    checkpoints.FORMAT = checkpoint_reader.FORMAT = number
+
+
 @lru_cache(4096)
 def unsealed(line: bytes) -> dict[str, Any] | None:
     """As `unseal`, for oracles that look at the same lines again and again."""
@@ -767,6 +789,7 @@ def installed() -> Iterator[None]:
             yield
     finally:
         keeper._is_possible, checkpoints.SPACE, verify.verify_image = was_possible, space, check
+        set_format(FORMAT)
         with Scheduler(Random(0)).as_dead() as scheduler:
             host.machine = Machine(scheduler)
             gc.collect()
