@@ -1,7 +1,6 @@
-"""The few shapes of code by which a loop shows that it keeps to its limits (`limit_proof`).
+"""Patterns of code by which a loop proves that it respects its limits (`limit_proof`).
 
-Predicates on single expressions and instructions; what follows from them for a whole function is
-not decided here.
+Predicates on single expressions and instructions; `limit_proof` draws the conclusions for a function.
 """
 
 from __future__ import annotations
@@ -97,12 +96,12 @@ def is_harmless(instruction: Instruction, counters: tuple[str, ...] = ()) -> boo
 
 
 def deadline_of(args: Expr) -> Expr | None:
-    """What the map `args` surely has as `deadline_ms`; None where that is not plain to see."""
+    """The value of `deadline_ms` in the map `args`; None if it is not certain."""
     return field_of(args, "deadline_ms")
 
 
 def field_of(args: Expr, name: str) -> Expr | None:
-    """What the map `args` surely has by a name; None where that is not plain to see."""
+    """The value of a key in the map `args`; None if it is not certain."""
     if isinstance(args, Prim) and args.op == "without_nulls":
         args = args.args[0]
     if isinstance(args, Const) and type(args.value) is dict:

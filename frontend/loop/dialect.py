@@ -1,7 +1,7 @@
 """Meaning of the keys of little-loops: each loop as one that uses only llc's own keys.
 
-`as_own_keys` rewrites spellings, in every loop; `as_own_dialect` what the same keys mean differently, in a
-loop with `dialect: little-loops` (`spec/dialect.md`). Must not contain: composition of files.
+`translated` rewrites spellings, in every loop; in a loop with `dialect: little-loops` also the keys that have
+another meaning there (`spec/dialect.md`). Must not contain: composition of files.
 """
 
 from __future__ import annotations

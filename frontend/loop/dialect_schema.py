@@ -207,7 +207,7 @@ class DialectState(AgentOptions):
     with_: Any = optional(JSON, "Not used: `with` is what little-loops reads.")
     output: Any = optional(JSON, "Not used: captures are what a loop gives to the one around it.")
     type: str | None = optional(choice("learning"), "What the state does: `learning`.")
-    learning: Learning | None = optional(block(Learning), "What an agent explores before the loop goes on.")
+    learning: Learning | None = optional(block(Learning), "What an agent explores before the loop continues.")
     # `with`, which is no name of a field: the inputs of `loop`.
     bindings: Any = internal(None)
 

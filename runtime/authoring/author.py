@@ -1,6 +1,6 @@
-"""A model that writes loops, and what people see of that: whom it asks, what it cost, why nothing came of it.
+"""A model that writes loops, and its reports to people: its name, the costs, the reason of a failure.
 
-`creating` and `pinning` have one for as long as they ask; what is asked and checked is `describing`'s.
+`creating` and `pinning` use one author for all their requests; `describing` owns the requests and checks.
 """
 
 from __future__ import annotations

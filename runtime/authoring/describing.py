@@ -1,7 +1,7 @@
-"""A loop from a description: a model is asked for it, and told what is wrong with what it gave.
+"""A loop from a description: a model writes it, and repairs it if it has errors.
 
-Owns the request and the repairs, two at most. The reply is data by the schema that `llc schema` prints,
-given with a tool that the model has to use, and is checked as any loop is. `spec/create.md`.
+Owns the request and the repairs, two at most. The reply is data in the schema that `llc schema` prints. The
+model has to pass it to a tool, and it is checked like any loop. `spec/create.md`.
 """
 
 from __future__ import annotations

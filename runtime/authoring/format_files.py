@@ -1,7 +1,7 @@
-"""`llc fmt`: S-expression files laid out, in place or just looked at.
+"""`llc fmt`: formats S-expression files in place, or only checks them.
 
-Owns files and what is said about them; the layout is `frontend.format`'s. A file is replaced whole or
-not at all, keeps its permissions, and is not touched where nothing changes.
+Owns the files and the report; `frontend.sexp.formatter` owns the layout. A file is replaced whole or
+not at all, keeps its permissions, and is not written if nothing changes.
 """
 
 from __future__ import annotations

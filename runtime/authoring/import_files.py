@@ -1,6 +1,6 @@
-"""`llc import`: loops of little-loops rewritten, in place, into another folder, or just looked at.
+"""`llc import`: rewrites loops of little-loops in place or into another folder, or only checks them.
 
-Owns files and what is said about them; the rewriting is `frontend.loop.importer`'s.
+Owns the files and the report; `frontend.loop.importer` owns the rewriting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`llc create --pin`: a model translates loops written in words, and the answers are stored next to them.
 
-Owns when it is asked and what a lock file holds then; its format is `frontend.natural`'s. Nothing else in
-llc asks a model in order to compile.
+Owns when the model is asked and the contents of a lock file; `frontend.loop.natural` owns its format. Nothing
+else in llc asks a model in order to compile.
 """
 
 from __future__ import annotations

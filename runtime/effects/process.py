@@ -30,8 +30,8 @@ LINGER = 0.1
 # How often the exit is asked for where the system has no pidfd, and whether a group is empty.
 POLL_EXIT = 0.01
 _CHUNK = 1 << 16
-# An action that took less than so many seconds so many times is not given to the keeper of actions, which
-# costs a tenth of a short step. Of how many actions that is known.
+# An action that took less than `_SHORT` seconds `_TIMES` times is not given to the keeper of actions, which
+# costs a tenth of a short step. `_MANY`: the number of actions whose times are remembered.
 _SHORT = 0.01
 _TIMES = 3
 _MANY = 1000
@@ -244,7 +244,7 @@ class Runner:
 class _Child:
     """A running process group and its two pipes.
 
-    is_lost: nobody knows what became of it.
+    is_lost: its outcome is unknown.
     """
 
     # An action of the keeper's, which tells how it ends; None for a child of this process.

@@ -1,7 +1,7 @@
 """Scripted worlds: results come from a list of rules, and nothing is performed.
 
-Owns which rule answers an effect and with what, and a clock that only the script moves; the file
-format is `script_file`'s. jq programs run for real: they touch nothing. See `spec/effects.md`.
+Owns which rule answers an effect and with what, and a clock that only the script moves; `script_reader` owns
+the file format. jq programs run for real, because they have no effects. See `spec/effects.md`.
 """
 
 from __future__ import annotations

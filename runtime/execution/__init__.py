@@ -1,1 +1,1 @@
-"""A run from its start to its end: the driver, what it is started with, and how it stops."""
+"""Execution of a run from its start to its end: the driver, its parameters, and its ways to stop."""

@@ -367,7 +367,10 @@ class RunEffects:
     # --- waiting --------------------------------------------------------------------------------
 
     def ready(self) -> Message | None:
-        """What has happened already, in a pool of its own; None too after so many that others must begin."""
+        """A message that has arrived already, in a pool of its own.
+
+        None also after `_MOST_DRAINED` of them, so that other effects can start.
+        """
         self._interrupt.check()
         self._drained += 1
         found = self._pool.next() if self._drained <= _MOST_DRAINED else None

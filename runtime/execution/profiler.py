@@ -1,9 +1,9 @@
-"""Where the time of a run went: by state and effect, and what llc needed for itself.
+"""Time profile of a run: by state and effect, and the time that llc itself used.
 
-Owns how time is divided. At each moment it belongs to the effects that are being performed, in equal parts,
-and only where there are none to llc: so it adds up to the time the run was active. Read of any journal
-(`of_events`), or measured during a run (`Meter`), which tells the machine from the journal as well.
-How it is shown is the business of `profiles`. Imported only when asked for.
+Owns how time is divided. Each moment belongs in equal parts to the effects that are then being performed, and
+to llc if there are none, so the parts add up to the time the run was active. A profile is made of any journal
+(`of_events`), or measured during a run (`Meter`), which also separates the machine from the journal.
+`inspection.profile_report` shows it. Imported only for a profile.
 """
 
 from __future__ import annotations

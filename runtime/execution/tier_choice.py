@@ -1,6 +1,6 @@
-"""Which way a run's program is run: `--tier`, else `LLC_TIER`; and what is said of it with `--verbose`.
+"""Choice of a run's tier, by `--tier`, else `LLC_TIER`, and its report with `--verbose`.
 
-Nothing but time tells the tiers apart (`spec/machine.md`), so no record says which it was.
+The results of the tiers are identical (`spec/machine.md`), so no record names the tier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ VARIABLE = "LLC_TIER"
 
 
 def asked(option: str | None) -> str:
-    """What the option says, else the environment. Raises UserError."""
+    """The tier that the option names, else the environment. Raises UserError."""
     name, tier = (
         ("--tier", option) if option is not None else (VARIABLE, environment.environ.get(VARIABLE) or "auto")
     )
@@ -24,7 +24,7 @@ def asked(option: str | None) -> str:
 
 
 def told(machine: Machine, tier: str) -> str:
-    """A sentence for the end of a run that was asked to run in `tier`."""
+    """A sentence for the end of a run that was started with `tier`."""
     if machine.tier == "direct":
         return f"the program ran in the direct tier ({machine.ticks:,} ticks)"
     text = f"the program ran in the interpreter ({machine.ticks:,} ticks)"

@@ -1,7 +1,7 @@
-"""A profile as people and programs read it: a table, JSON, and files for flame graphs; `spec/profile.md`.
+"""Forms of a profile: a table, JSON, and files for flame graphs; `spec/profile.md`.
 
-Also owns `llc profile` and the end of a run with `--profile` or `--flame`. What the figures are is the
-business of `profiling`.
+Also owns `llc profile` and the end of a run with `--profile` or `--flame`. `execution.profiler` owns the
+figures.
 """
 
 from __future__ import annotations

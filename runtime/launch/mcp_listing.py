@@ -1,4 +1,4 @@
-"""`llc mcp`: what the configured MCP servers offer, asked anew or as it was told last."""
+"""`llc mcp`: the tools of the configured MCP servers, as the servers list them now or as they were saved."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from .resume import take_up
 # Errors after which the run is another worker's, or over.
 _NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
 NOT_OURS, FAILED, LACKS = "not ours", "failed", "refused"
-# A run that has waited for so many seconds, and will for so many more, holds no place.
+# A run that has waited for this many seconds, and will wait as long again, uses no place.
 PARK_S = 2.0
 
 

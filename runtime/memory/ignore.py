@@ -312,7 +312,7 @@ def _compiled(lines: list[str]) -> Any:
 
 
 def _bounded(line: str) -> str | None:
-    """A pattern cut off after `_MOST_STARS` stars, so that it ignores more; None for a longer exception."""
+    """A pattern truncated after `_MOST_STARS` stars, so that it ignores more; None for a longer exception."""
     parts = line.split("*")
     if len(parts) - 1 <= _MOST_STARS:
         return line

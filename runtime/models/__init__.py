@@ -1,6 +1,6 @@
-"""Models: which one a task asks, the providers that reach them, what is sent and what comes back.
+"""Calls of models: requests, providers and answers.
 
-A provider is one module that runs in a helper process (`provider`); `choice` says which one a model
-has, `client` asks it on behalf of a run. What is sent is made by `prompt`, with what `files` reads.
-Imported when a task is performed, never by a plain run.
+Each provider is a module that runs in a helper process (`provider`). `project.models` chooses the provider of
+a model, and `client` calls it for a run. `prompt` makes the request, with files that `prompt_files` reads.
+Imported when a task is performed, never by a run without one.
 """

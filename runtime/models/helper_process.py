@@ -1,9 +1,9 @@
 """A helper process that answers one request after another, and can be ended at any moment.
 
-What may hang, grow or take a second to import (libjq, the model client) runs in one: ending a
-process ends all of that, a thread it would not. Requests and answers are lines of JSON over pipes;
+Code that may hang, use much memory or take a second to import (libjq, the model client) runs in one, because
+a process can be ended at any moment and a thread cannot. Requests and answers are lines of JSON over pipes;
 the helper is started when first needed, kept for the run, and ends by itself when the pipe closes.
-An answer may be told in parts before it is given (`serve_in_parts`).
+A helper may send parts before its answer (`serve_in_parts`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Limits of a run that its program cannot change: fuel, depth of calls, size of values.
 
-There are defaults. `--fuel`, `--max-depth` and `--max-size` set them, else `LLC_FUEL`, `LLC_MAX_DEPTH`
-and `LLC_MAX_SIZE`. A run records those it began with, for they are part of what it does: resumed or
-replayed it keeps to them; only fuel, which no program can see, may be given anew. `spec/flows.md`.
+`--fuel`, `--max-depth` and `--max-size` set them, else `LLC_FUEL`, `LLC_MAX_DEPTH` and `LLC_MAX_SIZE`, else
+there are defaults. A run records its limits, because its results depend on them: a resumed or replayed run
+has the same. Only fuel, which no program can see, can be changed on resume. `spec/flows.md`.
 """
 
 from __future__ import annotations

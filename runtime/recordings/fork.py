@@ -247,7 +247,7 @@ def _beginning(
 
 
 class _Shared:
-    """The events up to the last of so many shared results that the new run needs, read again each time."""
+    """The events up to the last of the results that the new run shares, read again each time."""
 
     def __init__(self, journal: str, answers: int) -> None:
         self._journal = journal

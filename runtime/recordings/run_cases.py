@@ -1,7 +1,7 @@
-"""`llc test`: recorded cases told again by the programs their sources are now.
+"""`llc test`: replays recorded cases with the current text of their programs.
 
-Owns what passes, what `--update` rewrites, and the reports for people, scripts and CI (JUnit). Nothing is
-performed, and nothing is looked at but the cases and the sources they name.
+Owns which cases pass, what `--update` rewrites, and the reports for people, scripts and CI (JUnit). Nothing
+is performed, and only the cases and the sources that they name are read.
 """
 
 from __future__ import annotations

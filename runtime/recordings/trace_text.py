@@ -1,6 +1,6 @@
 """`llc trace` on one page: a point of a run as lines of text.
 
-Owns what is shown of a point and in which order; keys and the terminal belong to `trace_view`.
+Owns what is shown of a point and in which order; keys and the terminal belong to `trace_tui`.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class RunModel:
         self._no_slots = ""
         self._notes: list[str] = []
         self._nodes: dict[str, int] = {}
-        # What the diagram shows, number of steps and whether the run goes on, and when it may be drawn again.
+        # The diagram's number of steps and whether the run continues, and when it may be drawn again.
         self._drawn = (0, False)
         self._next_drawing = 0.0
         # What is in the slots at the last position and at the one before it; of each position what changed,

@@ -1,4 +1,4 @@
-"""Reading the checkpoints of a run that is resumed or looked at.
+"""Reader of a run's checkpoints, for resuming it and for showing it.
 
 Owns which of them are valid: one that is damaged, empty, of another run or of another journal is ignored.
 """

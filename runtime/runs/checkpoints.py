@@ -38,7 +38,7 @@ SPACE = 64 * 1024
 SHARE = 20
 WAYPOINTS = "waypoints"
 # Minimum bytes of journal between two waypoints: some 1,500 steps, executed again in 50 ms. After a large
-# waypoint it is so many times its size, so that all of them are at most that part of the journal.
+# waypoint it is WAYPOINT_SHARE times its size, so that all of them are at most that part of the journal.
 WAYPOINT_SPACE = 1 << 20
 WAYPOINT_SHARE = 16
 # What a point of the run can be told again from.

@@ -123,7 +123,7 @@ def sweep(root: str) -> None:
 
 def _sweep(root: str) -> None:
     for other in runs_in(root):
-        # First whether it lives: nobody takes it up meanwhile, while a start may yet go on record and die.
+        # `is_live` first: no process resumes a husk, but a start that is live may yet be recorded and die.
         if not is_live(other) and other.is_husk():
             other.discard()
 
