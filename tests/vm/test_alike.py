@@ -107,10 +107,34 @@ TAIL_CALLS = (
           (try (total (pick 4) (list 1)) (catch e (get e "kind"))))""",
 )
 
+# Primitives as values, in place of calls of the functions that apply them: where fuel ends, a frame of such a
+# function has the list of its arguments.
+OPERATIONS = (
+    """(define (total f xs) (reduce f 0 (map f xs xs)))
+    (define (kind f xs) (try (total f xs) (catch e e)))
+    (list (total + (list 1 2 3)) (total - (list 1 2 3)) (reduce max 0 (list 3 4 1)) (kind * (list 1 "x"))
+          (kind modulo (list 1 0)))""",
+    # Maps and lists that are the last of their kind, and those that somebody holds.
+    """(define start (dict ("k" 0)))
+    (define (set f map) (let ((made (f map "k" (list 1)))) (list made map)))
+    (list (set put start) (reduce cons nil (list 1 2)) (reduce append nil (list (list 1) (list 2))) start)""",
+    # In tail place, with one operand and in `try`; too few, too many.
+    """(define (up f x) (f x))
+    (define (safe f x) (try (list (f x) (up f x)) (catch e (get e "message"))))
+    (list (safe upper "a") (safe upper 1) (safe length (list 1)) (safe not null) (safe modulo 3) (safe list 3)
+          (map string? (list 1 "a")) (filter number? (list 1 "a" 2.5)) (now))""",
+    # Lists of what is put together of texts, and comparisons with integers.
+    """(define (f i)
+      (let ((n (list (string-append "a" i) i))) (case (modulo (first (rest n)) 3) ((0) n) (else i))))
+    (define (same x) (list (equal? x 0) (equal? 1 x) (equal? (length (list x)) x)))
+    (let ((kept (map f (list 0 1 3 0))))
+      (list kept (map same (list 0 1 true false "a" 1.0 null (list 1) (now)))))""",
+)
 
-@pytest.mark.parametrize("text", TAIL_CALLS)
+
+@pytest.mark.parametrize("text", [*TAIL_CALLS, *OPERATIONS])
 @pytest.mark.parametrize("quantum", [1, 4, 60])
-def test_tail_calls_run_alike(text: str, quantum: int) -> None:
+def test_calls_in_place_run_alike(text: str, quantum: int) -> None:
     """Wherever fuel ends, a snapshot has the frames that are left, and in them the same slots."""
     assert_flow_alike(image_of, text, quantum, 0b0110100110)
     if quantum == 1:

@@ -39,8 +39,8 @@ _ENTRIES = "({0}.entries or {0}.read())"
 # Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
 _SHORT = 1 << 16
 
-# A text with a variable in it, and not in a string.
-_VARIABLE = re.compile(r"[^'\"]*\b[sx]\d+\b")
+# A text with a variable in it, and not in a string, unless that is put together of what variables hold.
+_VARIABLE = re.compile(r"""[^'"]*\b[sx]\d+\b|\(*f"[^"]*\{[sx]\d+\}""")
 
 
 def fits(name: str) -> bool:
@@ -199,6 +199,9 @@ def _equal(operands: Sequence[Typed]) -> Quick | None:
         # Python's 1 equals True, no other number does.
         if kind in INTEGERS and _is_number(text) and int(text) not in (0, 1):
             return f"{left} == {right}", ""
+    for (_, kind), (other, _) in (operands, operands[::-1]):
+        if kind in INTEGERS:
+            return f"{left} == {right}", f"(type({other}) is int or type({other}) is str)"
     are_ints, are_texts = (f"type({left}) is {name} and type({right}) is {name}" for name in ("int", "str"))
     return f"{left} == {right}", f"({are_ints} or {are_texts})"
 

@@ -25,7 +25,7 @@ from ..analysis.range_checks import Indices
 from ..analysis.type_inference import Known, Results, explore
 from ..analysis.uniqueness import InPlace
 from ..model.control_flow import FlowGraph
-from ..model.function import NOWHERE, Function, operation, tail_callee
+from ..model.function import NOWHERE, Function, Operation, operation, tail_callee
 from ..model.slots import Slots
 from ..model.type_lattice import INTEGERS, Kind
 from .instructions import Instructions, Liberties, Operand, listed
@@ -50,6 +50,8 @@ _LONG = 400
 _SMALL = 120
 _WHOLE = 500
 _INSIDE = 4
+# The most operands of a primitive in place of a call of a function that applies it.
+_OPERANDS = 4
 # A call by a table is the first in its line (`text.mark`); what a text holds never is.
 _TABLES = re.compile(r"(?m)^C(\d+)\[")
 _TYPES = {"int": "int", "float": "float", "box": "Box"}
@@ -108,6 +110,7 @@ class Translator:
         self.places: set[tuple[int, int]] = set()
         self.wholes: dict[int, tuple[Function, FlowGraph]] = {}
         self.slots: dict[int, Slots] = {}
+        self.operations: dict[tuple[int, int], tuple[Function, Slots]] = {}
         self.results = Results(image, lambda index: self.whole(index)[0])
         self.versions: dict[tuple[int, tuple[Kind, ...], bool], Version] = {}
         self.named: dict[str, Version] = {}
@@ -121,6 +124,14 @@ class Translator:
         if found is None:
             function = Function(self.image, index)
             found = self.wholes[index] = function, FlowGraph(function.edges, function.roots)
+        return found
+
+    def spread_out(self, index: int, count: int) -> tuple[Function, Slots]:
+        """A function that applies a primitive, with `count` parameters, and its assigned slots."""
+        found = self.operations.get((index, count))
+        if found is None:
+            function = Operation(self.image, index, count)
+            found = self.operations[index, count] = function, assigned(function)
         return found
 
     def filled(self, index: int) -> Slots:
@@ -338,9 +349,7 @@ class Translator:
                 for state, (callee, arguments) in known.calls.items():
                     if isinstance(callee, tuple) and function.states[state][-1][1].name == exit_:
                         self.absorb(function, state, callee[1], (*arguments, *callee[2]))
-                if len(function.parts) > before:
-                    break
-            else:
+            if len(function.parts) == before:
                 return known
             known = explore(function, given, self.results)
 
@@ -348,12 +357,15 @@ class Translator:
         """Have a function written in place of the call that ends a state, all or part, if it is worth it."""
         _, row, words = function.states[state][-1]
         code = self.image.functions[index]
-        if code.handlers or code.rest or words[0] != code.parameters:
-            return
-        other, graph = self.whole(index)
         around = [part.index for part in function.chain(state)]
         if len(around) > _INSIDE or function.size + len(code.code) > _WHOLE or state in function.outer:
             return
+        if 0 < words[0] <= _OPERANDS and operation(self.image, index, words[0]) is not None:
+            function.absorb(state, *self.spread_out(index, words[0]))
+            return
+        if code.handlers or code.rest or words[0] != code.parameters:
+            return
+        other, graph = self.whole(index)
         if row.name == "TAILCALL":
             # A loop is quicker where it begins as a function, with what its arguments are hoped to be.
             if is_small(other, graph) and not graph.has_loop and index not in around:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from copy import copy
 from operator import length_hint
 
 from ....ir.primitives import PRIMITIVES
-from ...code.image import Image
+from ...code.image import FunctionCode, Image
 from ...code.opcodes import NO_STATE, Opcode, decode
 from .control_flow import FlowGraph
 from .slots import Slots
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Instruction: TypeAlias = tuple[int, Opcode, tuple[int, ...]]
 # A function, an offset in its code, and the names of the Python locals that are its slots, '' for an
-# empty one.
+# empty one; several with commas for a list of what they hold.
 Place: TypeAlias = tuple[int, int, list[str]]
 
 # The offset of what belongs to no frame.
@@ -52,15 +53,28 @@ class Part:
 
     offset, slot, state: where its own begin among all. call: the state that calls it, -1 for the own.
     is_tail: whether that is a tail call, so that the caller's frame is gone.
+    is_spread: whether its slots are the items of the list that is the function's one slot (`Operation`).
     filled: what is known of its slots; None where the function is entered in the middle. leaves: where it is
     written in place only as far as it returns without calling anything, the states that do so.
     """
 
-    __slots__ = ("call", "code", "filled", "index", "is_tail", "leaves", "offset", "slot", "state")
+    __slots__ = (
+        "call",
+        "code",
+        "filled",
+        "index",
+        "is_spread",
+        "is_tail",
+        "leaves",
+        "offset",
+        "slot",
+        "state",
+    )
 
-    def __init__(self, image: Image, index: int, offset: int, slot: int, state: int, call: int) -> None:
+    def __init__(self, index: int, code: FunctionCode, offset: int, slot: int, state: int, call: int) -> None:
         self.index = index
-        self.code = image.functions[index]
+        self.code = code
+        self.is_spread = False
         self.offset = offset
         self.slot = slot
         self.state = state
@@ -102,7 +116,7 @@ class Function:
         self.size = len(code.code)
         self.slots = len(code.slots)
         self.names = [f"s{slot}" for slot in range(self.slots)]
-        own = Part(image, index, 0, 0, 0, -1)
+        own = Part(index, code, 0, 0, 0, -1)
         self.parts = [own]
         self.part_of = [own] * len(self.states)
         self.called: dict[int, Part] = {}
@@ -213,8 +227,9 @@ class Function:
         With leaves, only these of its states and those `asking` that lead to them; where it goes to others,
         it is called after all (`leaves`).
         """
-        part = Part(self.image, other.index, self.size, self.slots, len(self.states), call)
+        part = Part(other.index, other.code, self.size, self.slots, len(self.states), call)
         part.filled = filled
+        part.is_spread = isinstance(other, Operation)
         part.is_tail = self.states[call][-1][1].name == "TAILCALL"
         if leaves is not None:
             part.leaves = {part.state + state for state in leaves}
@@ -252,7 +267,7 @@ class Function:
     def merge(self, others: Iterable[tuple[Function, Slots]]) -> None:
         """Have whole functions written in, with jumps for the tail calls among them and this one."""
         for other, filled in others:
-            part = Part(self.image, other.index, self.size, self.slots, len(self.states), -1)
+            part = Part(other.index, other.code, self.size, self.slots, len(self.states), -1)
             part.filled = filled
             self.names += [f"s{part.slot + slot}" for slot in range(other.slots)]
             self.parts.append(part)
@@ -364,12 +379,30 @@ class Function:
     def names_at(self, part: Part, offset: int) -> list[str]:
         """The Python locals that are the slots of a part, at the beginning or the exit of a state."""
         names = self.names[part.slot : part.slot + len(part.code.slots)]
+        if part.is_spread:
+            return ["".join(f"{name}," for name in names)]
         if part.filled is not None:
             state = bisect_right(part.code.offsets, offset - part.offset) - 1
             is_exit = offset - part.offset != part.code.offsets[state]
             full = part.filled.full(state, is_exit)
             names = [name if full >> slot & 1 else "" for slot, name in enumerate(names)]
         return names
+
+
+class Operation(Function):
+    """A function that applies a primitive to the list of its arguments (`operation`), as one that has as many
+    parameters as it is called with here: they are slots in place of the one with the list."""
+
+    def __init__(self, image: Image, index: int, count: int) -> None:
+        super().__init__(image, index)
+        (first, _, (name,)), (_, load, _), (offset, primitive, _), end = self.states[0]
+        self.code = copy(self.code)
+        self.code.parameters, self.code.rest = count, False
+        self.code.slots = self.code.slots * count
+        self.slots = count
+        self.names = [f"s{slot}" for slot in range(count)]
+        loads = [(first + slot, load, (slot,)) for slot in range(count)]
+        self.states = [[*loads, (offset, primitive, (name, count)), end]]
 
 
 def _stack(state: list[Instruction]) -> list[Any]:

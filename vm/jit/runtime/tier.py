@@ -12,7 +12,7 @@ Must not contain: what instructions become (`translate`), order of strands (`mac
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import FrameType, TracebackType
 
@@ -463,8 +463,7 @@ class Direct(Ticks, CompiledTier):
                 made.state = library.state_of(function, offset)
                 # Not of a frame that is left behind: Python makes a map of all its locals.
                 values = frame.f_locals
-                held = [values.get(name) for name in names]
-                made.slots = [grown(value) for value in held]
+                made.slots = [_held(values, name) for name in names]
                 found.append(made)
             is_inner = True
         return found
@@ -472,3 +471,10 @@ class Direct(Ticks, CompiledTier):
     def settle_all(self) -> None:
         for strand in walk(self.machine.strand):
             self.settle(strand)
+
+
+def _held(local: Mapping[str, Value], name: str) -> Value:
+    """What a slot holds: a local, or a list of several (`Place`)."""
+    if "," in name:
+        return tuple(grown(local.get(one)) for one in name.split(",")[:-1])
+    return grown(local.get(name))
