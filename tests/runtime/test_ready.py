@@ -159,6 +159,26 @@ def test_the_limit_is_reached_after_a_check(project: Path, llc: Llc, name: str) 
     assert entered.count("repair") == 4
 
 
+def test_repairs_that_change_nothing_end_early(
+    project: Path, llc: Llc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that only talks is asked three times, although `rounds` would allow more."""
+    agent = project.parent / "bin" / "claude"
+    agent.parent.mkdir()
+    told = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "session_id": "s"}
+    told |= {"result": "I looked.", "total_cost_usd": 0.01, "usage": {"input_tokens": 9, "output_tokens": 1}}
+    agent.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    agent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{agent.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_DATA_HOME", str(project.parent / "data"))
+    create(llc, "tests", "--set", "check=false", "--set", "rounds=9")
+    found = json.loads(llc("run", "tests", "--json", "--no-preflight").stdout)
+    assert (found["status"], found["terminated_by"]) == ("limit", "stall")
+    (journal,) = project.glob(".loops/.h*/*/*.events.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert sum(event.get("what") == "final" for event in events) == 3
+
+
 def test_repairs_of_tests_are_bounded(project: Path, llc: Llc) -> None:
     """By a number of their own, since a sweep has many iterations."""
     create(llc, "review-sweep", "--set", "repairs=2")
