@@ -17,6 +17,7 @@ from . import databases, project_folder, verbs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     from ..journal.run_folder import RunFolder
 
@@ -84,21 +85,23 @@ def complete_server(incomplete: str) -> list[str]:
     return _starting(configuration.load(ROOT).mcp, incomplete)
 
 
-def complete_question(incomplete: str) -> list[str]:
-    """Runs that ask a question, and their loops."""
+def _questions(run: str | None) -> list[Any]:
     from ..inspection import answer
 
+    return answer.questions(run)
+
+
+def complete_question(incomplete: str) -> list[str]:
+    """Runs that ask a question, and their loops."""
     there = _in_database(False)
     if there:
         return _starting(there, incomplete)
-    return _starting(_names(one.run for one in answer.questions(None)), incomplete)
+    return _starting(_names(one.run for one in _questions(None)), incomplete)
 
 
 def complete_answer(args: list[str], incomplete: str) -> list[str]:
     """The choices of the question that a run asks."""
-    from ..inspection import answer
-
-    choices = [choice for one in answer.questions(args[0]) for choice in one.choices] if args else []
+    choices = [choice for one in _questions(args[0]) for choice in one.choices] if args else []
     return _starting(choices, incomplete)
 
 

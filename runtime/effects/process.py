@@ -12,7 +12,7 @@ import os.path
 import stat
 
 from ...ir.python_internals import suppress
-from ..host import clock, environment, files, keeper, keeper_process, leftovers, pipes, processes, signals
+from ..host import clock, environment, files, keeper, keeper_process, pipes, processes, signals
 from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
 
@@ -170,6 +170,8 @@ class Runner:
                         child = _Child(self, path, argv, context, source.fileno(), options, times)
             except keeper.KeeperDied:
                 # It may run, and its pid is not known.
+                from ..host import leftovers  # no run without such a death needs it
+
                 leftovers.end_effect(context.effect_id, (), ())
                 return failure(context, 1, kind="unknown-outcome", message=_LOST)
         try:
