@@ -1,4 +1,4 @@
-"""The part of a long run around one effect, from the nearest waypoint before it.
+"""The part of a long run around one effect, from the nearest waypoint before it, or from its beginning.
 
 Owns when a point can be shown without the whole journal: a waypoint, and the history in the checkpoints of
 the run, stand for what is not read.
@@ -33,17 +33,18 @@ def _timeline(files: RunFiles, seq: int) -> Timeline | None:
     run = RunFolder.at(ROOT, files.folder)
     waypoint = checkpoint_reader.waypoint_before(run, seq)
     whole = checkpoint_reader.history(run)
-    if waypoint is None or whole.checkpoint is None:
+    if whole.checkpoint is None:
         return None
     for entry in read(files.journal, whole.checkpoint.offset, whole.checkpoint.lines):
         whole.add(entry)
     if whole.damage or seq > whole.last_seq:
         return None
     fetch = Blobs(files.outputs).fetch
-    builder = RecordingBuilder(files.name, EventFile(files.journal), fetch, waypoint.results)
+    offset, lines, results = (0, 0, 0) if waypoint is None else waypoint.place
+    builder = RecordingBuilder(files.name, EventFile(files.journal), fetch, results)
     recording = builder.recording
     recording.about = recording.value(run.start(), "how the run began")
-    for entry in read(files.journal, waypoint.offset, waypoint.lines):
+    for entry in read(files.journal, offset, lines):
         if isinstance(entry, Damage):
             return None
         builder.add(entry)
@@ -51,9 +52,11 @@ def _timeline(files: RunFiles, seq: int) -> Timeline | None:
             break
     recording.end = None if whole.end is None else whole.end.wire
     recording.programs = files.load_program
-    snapshot = checkpoint_reader.unpacked(run, waypoint.facts["snapshot"])
-    kept = (files.load_program(waypoint.facts["image"]), snapshot, waypoint.facts["progress"])
+    begin = None
+    if waypoint is not None:
+        snapshot = checkpoint_reader.unpacked(run, waypoint.facts["snapshot"])
+        begin = results, (files.load_program(waypoint.facts["image"]), snapshot, waypoint.facts["progress"])
     with bounded(recording.about):
-        timeline = Timeline(recording, files.load_image(), (waypoint.results, kept))
+        timeline = Timeline(recording, files.load_image(), begin, is_part=True)
     timeline.count = whole.results + 1
     return timeline if timeline.find_place(str(seq)) is not None else None

@@ -146,12 +146,20 @@ class Timeline:
     """The points of a recorded run, numbered from 0; `count` is how many there are.
 
     image: the program of the run. start: the point at which the recording begins, if that is not the first,
-    and the machine there. Raises UserError where the program does not repeat the record.
+    and the machine there. is_part: the record goes on after the recording. Raises UserError where the program
+    does not repeat the record.
     """
 
-    def __init__(self, recording: Recording, image: Image, start: tuple[int, Kept] | None = None) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        image: Image,
+        start: tuple[int, Kept] | None = None,
+        is_part: bool = False,
+    ) -> None:
         self.recording = recording
         self.image = image
+        self._is_part = is_part
         self._first = 0 if start is None else start[0]
         self._count_points()
         self._stride = _STRIDE
@@ -194,7 +202,7 @@ class Timeline:
     def _waiting(self, effect: Effect) -> Asked | None:
         """An effect that waits, as it was asked for; None where that is not on record."""
         found = self.effect(effect.seq)
-        return diff.asked(effect) if found is None and self._first else found
+        return diff.asked(effect) if found is None and self._is_part else found
 
     def events(self, number: int) -> Sequence[Note | Asked | Changed]:
         """What was noted and asked for between the point before and this one."""

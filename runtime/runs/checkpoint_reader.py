@@ -62,6 +62,11 @@ class Waypoint(LightRecord):
     results: int
     facts: dict[str, Any]
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Bytes, lines and results of the journal before it."""
+        return self.offset, self.lines, self.results
+
 
 def waypoint_before(run: RunFolder, seq: int) -> Waypoint | None:
     """The last waypoint of a run before its effect `seq` was asked for; None without a valid one."""
