@@ -198,8 +198,8 @@ MUTANTS: dict[str, tuple[str, ...]] = {
     "finished-again": (
         "a finished action counts as one in doubt",
         "runtime/journal/run_history.py",
-        "                self.order.append(effect.seq)\n",
-        "                self.order += [effect.seq] * (effect.seq != 2)\n",
+        "                self.order.append(seq)\n",
+        "                self.order += [seq] * (seq != 2)\n",
     ),
     "swept": (
         "a run whose journal cannot be read is removed",
