@@ -24,6 +24,7 @@ from sizes import Sizes
 sys.path.append(os.path.join(ROOT, "tests"))
 
 _WORKERS = 3
+_STEADY = 6
 _SHORT, _LONG = 2, 22
 _LIMIT_S = 600.0
 _STATES = "name: {0}\ninitial: s1\nmax_iterations: 100\nstates:\n"
@@ -38,7 +39,9 @@ def section(place: Place, sizes: Sizes) -> Section:
             "An effect: the events of the end of one and of the start of the next, durable, as the drivers "
             "write them; a bare insert of as many bytes in a transaction of its own; `run_step` of DBOS "
             "Transact on the same server; the journal in a file. Takeover: from kill -9 of a worker until "
-            "another one has resumed the run on record; worst is the slowest. Runs of two `true` actions are "
+            "another one has resumed the run on record; worst is the slowest. Outages: the server is killed "
+            "under runs of short actions and started again later; from its first answer until the last run "
+            "has recorded something. Runs of two `true` actions are "
             "queued one after the other by one client, then driven by three workers, from the start of the "
             "workers on. Sizes are what tables with their indexes have grown by. Parked runs: copies in the "
             "database of one that a worker has parked. Transactions of idle workers are those of the "
@@ -52,6 +55,7 @@ def section(place: Place, sizes: Sizes) -> Section:
     with contextlib.closing(postgres.Server()) as server:
         _effects(found, place, sizes, postgres.cluster_database(server.url("postgres")))
         _takeover(found, place, sizes, postgres.cluster_database(server.url("postgres")))
+        _outages(found, place, sizes, server, postgres.cluster_database(server.url("postgres")))
         _many(found, place, sizes, postgres.cluster_database(server.url("postgres")))
         _parked(found, place, sizes, postgres.cluster_database(server.url("postgres")))
     return found
@@ -243,6 +247,42 @@ def _takeover(found: Section, place: Place, sizes: Sizes, url: str) -> None:
         row("takeover after kill -9", spent, aim=0.1, aim_is_absolute=True),
         row("takeover after kill -9, worst", [max(spent)], aim=0.5, aim_is_absolute=True),
     )
+
+
+def _outages(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -> None:
+    for number in range(_STEADY):
+        text = _loop(f"steady{number}", ["sleep 0.05; [ -e stop ]"]).replace(": 100", ": 100000")
+        text = text.replace("next: s2", "on_yes: s2, on_no: s1") + f"scope: [part{number}]\n"
+        place.write_loop(f"steady{number}", text)
+    ends = "select run, max(position) from journal group by run"
+    with contextlib.closing(_Workers(place, url)) as workers:
+        workers.start()
+        workers.start()
+        for number in range(_STEADY):
+            _submit(place, url, f"steady{number}", 1)
+        for seconds in sizes.cluster_outages:
+            with _rows(url) as rows:
+                before = dict(rows(ends))
+                _until(lambda before=before, rows=rows: _have_all_grown(before, rows(ends)))
+            server.halt()
+            sleep(seconds)
+            server.start()
+            begun = perf_counter()
+            with _rows(url) as rows:
+                before = dict(rows(ends))
+                _until(lambda before=before, rows=rows: _have_all_grown(before, rows(ends)))
+            spent = perf_counter() - begun
+            what = f"after an outage of {seconds:g} s: {_STEADY} runs continue"
+            found.add(Row(what=what, unit=SECONDS, figure=spent, aim=5, aim_is_absolute=True))
+        open(place.inside("stop"), "w").close()
+        with _rows(url) as rows:
+            _until(lambda: len(rows("select 1 from runs where status = 'ended'")) == _STEADY)
+            resumed = "select 1 from journal where position(convert_to('run_resume', 'UTF8') in data) > 0"
+            assert not rows(resumed), "a run was taken over"
+
+
+def _have_all_grown(before: dict[str, int], now: list[tuple[str, int]]) -> bool:
+    return len(now) == _STEADY and all(end > before.get(run, -1) for run, end in now)
 
 
 def _many(found: Section, place: Place, sizes: Sizes, url: str) -> None:

@@ -64,6 +64,7 @@ class Sizes:
     cluster_kills: int = 20
     cluster_runs: int = 1_000
     cluster_parked: int = 10_000
+    cluster_outages: tuple[float, ...] = (1, 10, 60)
 
 
 FULL = Sizes()
@@ -122,4 +123,5 @@ TINY = Sizes(
     cluster_kills=1,
     cluster_runs=10,
     cluster_parked=20,
+    cluster_outages=(1,),
 )

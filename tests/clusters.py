@@ -58,7 +58,9 @@ class Cluster:
         assert found.returncode == 0, found.stderr
         return found.stdout.strip()
 
-    def start(self, *words: str, folder: Path | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *words: str, folder: Path | None = None, is_awaited: bool = True
+    ) -> subprocess.Popen[str]:
         """A worker that says what it does; folder: of its checkout of the project."""
         log = self.folder / f"worker-{len(self.workers)}.txt"
         with log.open("w") as errors:
@@ -70,7 +72,7 @@ class Cluster:
                 text=True,
             )
         self.workers.append(worker)
-        postgres.until(lambda: log.read_text() or worker.poll() is not None)
+        postgres.until(lambda: not is_awaited or log.read_text() or worker.poll() is not None)
         return worker
 
     def said(self) -> str:

@@ -2,8 +2,8 @@
 
 The session of an owner holds an advisory lock, which the server releases when the process ends. A restart
 of the server releases all locks at once, so a free lock proves a death only if the server is the one that
-granted it; otherwise the heartbeat decides, counted from the start of the server at the earliest
-(`spec/cluster.md`).
+granted it; otherwise the heartbeat decides. After an outage all heartbeats are old, so they count from when
+one of those owners came back that have one again (`spec/cluster.md`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
 from .connection import Address, Connection, Session
 
-# Seconds between two heartbeats, and after the last one until an owner counts as dead; the shortest pause.
+# Seconds between two heartbeats, after which the last one shows no more that the database is available, and
+# after which an owner counts as dead; the shortest pause.
 BEAT_S = 1.0
+_FRESH_S = 2 * BEAT_S
 LEASE_S = 5.0
 _SHORTEST_S = 0.1
 
@@ -25,14 +27,18 @@ _REGISTER = """
 insert into workers (id, labels, capacity, machine, lock_key, server_start)
 values (%(id)s, %(labels)s, %(capacity)s, %(machine)s, hashtextextended(%(id)s, 0),
   case when %(locked)s then pg_postmaster_start_time() else '-infinity' end)
-on conflict (id) do update set server_start = excluded.server_start, beat = clock_timestamp()
+on conflict (id) do update set server_start = excluded.server_start, beat = clock_timestamp(),
+  since = case when %(new)s then clock_timestamp() else workers.since end
 """
 _LOCK = "select pg_try_advisory_lock(hashtextextended(%s, 0))"
 _BEAT = "update workers set beat = clock_timestamp() where id = %s returning state"
-_IS_DEAD = """
+_IS_DEAD = f"""
 (state = 'dead'
   or (server_start = pg_postmaster_start_time() and pg_try_advisory_xact_lock(lock_key))
-  or greatest(beat, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %(lease)s))
+  or greatest(beat, (
+    select coalesce(min(since), pg_postmaster_start_time()) from workers
+    where beat > clock_timestamp() - interval '{_FRESH_S} seconds'
+  )) < clock_timestamp() - make_interval(secs => %(lease)s))
 """
 _IS_THIS_DEAD = f"select {_IS_DEAD} from workers where id = %(id)s"
 _BURY = "select bury(%s)"
@@ -92,12 +98,12 @@ class Owner:
     def _is_over(self) -> bool:
         return self._is_closed
 
-    def _register(self, connection: Connection) -> None:
-        """Take the lock of this owner and state since when it holds."""
+    def _register(self, connection: Connection, is_new: bool = True) -> None:
+        """Take the lock of this owner and state since when it holds. is_new: with this connection."""
         # The lock may still belong to a session of ours that the server has not missed yet, or to a watcher.
         # Then a free lock proves nothing: the heartbeat decides until we have it.
         self._is_locked = bool(connection.execute(_LOCK, [self.id]).fetchone()[0])
-        connection.execute(_REGISTER, {**self._facts, "locked": self._is_locked})
+        connection.execute(_REGISTER, {**self._facts, "locked": self._is_locked, "new": is_new})
 
     def _live(self) -> None:
         pause = BEAT_S
@@ -113,7 +119,7 @@ class Owner:
     def _beat(self, connection: Connection) -> float:
         """Write a heartbeat; the seconds until the next one."""
         if not self._is_locked:
-            self._register(connection)
+            self._register(connection, is_new=False)
         row = connection.execute(_BEAT, [self.id]).fetchone()
         if row is None or row[0] == "dead":
             self.is_dead = True

@@ -133,9 +133,13 @@ _LISTS = """
 drop index runs_unfinished;
 create index runs_of_status on runs (project, status, created);
 """
+# Since when the owners have their connections: before, their heartbeats may have failed by an outage.
+_SINCE = """
+alter table workers add column since timestamptz not null default clock_timestamp();
+"""
 MIGRATIONS = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS, _ACCOUNTS),
-    *(_LISTS, _FUNCTIONS),
+    *(_LISTS, _FUNCTIONS, _SINCE),
 )
 FORMAT = len(MIGRATIONS)
 # How often two connections are asked for their server processes, to recognise a pooler.

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -36,6 +37,7 @@ states:
   s3: {{action: '{action}', next: done}}
   done: {{terminal: true}}
 """
+Worker = subprocess.Popen[str]
 ACTION = 'echo "$LLC_EFFECT_ID begins" >> log; sleep 0.02; echo "$LLC_EFFECT_ID ends" >> log'
 
 
@@ -58,31 +60,26 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
         assert submitted.returncode == 0, submitted.stderr
         runs = submitted.stdout.split()
         assert len(set(runs)) == RUNS
-        for _ in range(WORKERS):
-            cluster.start()
         harm = ["kill"] * KILLS + ["crash"] * CRASHES + ["freeze"] * FREEZES + ["restart"] * RESTARTS
         chance.shuffle(harm)
-        frozen = []
+        frozen: list[Worker] = []
         for number, what in enumerate(harm):
             # In the first nine tenths, so that there is work when the last one comes.
             await_ended(cluster, RUNS * 9 * (number + 1) // (10 * (len(harm) + 1)))
-            alive = [worker for worker in cluster.workers if worker.poll() is None and worker not in frozen]
-            victim = chance.choice(alive)
-            if what == "kill":
-                victim.kill()
-                victim.wait()
-                cluster.start()
-            elif what == "crash":
-                kill_with_keeper(victim)
-                cluster.start()
-            elif what == "freeze":
-                victim.send_signal(signal.SIGSTOP)
-                frozen.append(victim)
-                cluster.start()
-            else:
+            if what == "restart":
                 cluster.database.close()
                 own_server.restart()
                 cluster.connect()
+                continue
+            victim = chance.choice(await_busy(cluster, frozen))
+            if what == "kill":
+                victim.kill()
+                victim.wait()
+            elif what == "crash":
+                kill_with_keeper(victim)
+            else:
+                victim.send_signal(signal.SIGSTOP)
+                frozen.append(victim)
         await_ended(cluster, RUNS)
         for worker in frozen:
             worker.send_signal(signal.SIGCONT)
@@ -93,8 +90,40 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
         cluster.close()
 
 
+def is_frozen(worker: Worker) -> bool:
+    state = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "T"
+
+
+def supervise(cluster: Cluster) -> None:
+    """Start a worker for each that has ended or is frozen."""
+    alive = sum(worker.poll() is None and not is_frozen(worker) for worker in cluster.workers)
+    for _ in range(WORKERS - alive):
+        cluster.start(is_awaited=False)
+
+
+def await_busy(cluster: Cluster, frozen: list[Worker]) -> list[Worker]:
+    """The workers that drive runs now; all that are alive if every run has ended."""
+    found: list[Worker] = []
+
+    def is_busy() -> bool:
+        supervise(cluster)
+        rows = cluster.database.execute("select owner from runs where status <> 'ended'").fetchall()
+        busy = {int(owner.rsplit("-", 2)[1]) for (owner,) in rows if owner is not None}
+        found[:] = [
+            worker
+            for worker in cluster.workers
+            if (worker.pid in busy or not rows) and worker.poll() is None and worker not in frozen
+        ]
+        return bool(found)
+
+    postgres.until(is_busy, LIMIT_S)
+    return found
+
+
 def await_ended(cluster: Cluster, count: int) -> None:
     def ended() -> bool:
+        supervise(cluster)
         row = cluster.database.execute("select count(*) from runs where status = 'ended'").fetchone()
         return row is not None and row[0] >= count
 
@@ -121,6 +150,8 @@ def check(cluster: Cluster, runs: list[str]) -> None:
         whole = "select max(position + size) = sum(octet_length(data)) from journal where run = %s"
         assert cluster.database.execute(whole, [run]).fetchone() == (True,), run
     check_scopes(cluster, runs)
+    buried = cluster.said().count("declared dead by another")
+    print(f"{len(cluster.workers)} workers, {buried} buried alive")
     print(f"{len(runs)} runs, {repeated} effects begun again after {CRASHES} crashes and {FREEZES} freezes")
 
 

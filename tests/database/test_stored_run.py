@@ -408,3 +408,21 @@ def test_a_silent_transaction_loses_its_locks(database: str, monkeypatch: pytest
     session.do(once)
     session.close()
     assert len(attempts) == 2
+
+
+def test_after_an_outage_an_owner_has_time_to_come_back(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one that is back buries no other, however long the outage was; after the lease it does."""
+    monkeypatch.setattr(owner, "LEASE_S", 1800)  # however slow this machine is
+    with connect(Address.of(database)) as connection:
+        connection.execute(
+            "insert into workers (id, labels, capacity, lock_key, server_start, beat, since) values "
+            "('back', '{}', 1, 1, '-infinity', 'infinity', now()), "
+            "('late', '{}', 1, 2, '-infinity', now() - interval '1 hour', now() - interval '1 day')"
+        )
+        assert not owner.is_dead(connection, "late")
+        assert owner.bury_dead(connection, "back") == []
+        connection.execute("update workers set since = now() - interval '31 minutes' where id = 'back'")
+        assert owner.is_dead(connection, "late")
+        assert owner.bury_dead(connection, "back") == ["late"]
