@@ -24,8 +24,10 @@ Connection = Any
 # As `cli.databases` reads it too.
 VARIABLE = "LLC_DB"
 SCHEMA = "llc"
-# Seconds to wait for the server when a connection is opened.
+# Seconds to wait for the server when a connection is opened, and when a lost one is opened again: an attempt
+# that a stopping server has left without an answer must not take as long as an owner counts as alive.
 PATIENCE_S = 10
+_PATIENCE_AGAIN_S = 2
 # First and longest pause in seconds before a lost connection is opened again.
 _PAUSES = 0.05, 1.0
 # Seconds after which the server ends a session that is silent within a transaction: a process that is
@@ -94,7 +96,7 @@ class Address:
         return f"{parts.get('dbname', 'the default database')} at {host}, port {port}"
 
 
-def connect(address: Address) -> Connection:
+def connect(address: Address, patience_s: int = PATIENCE_S) -> Connection:
     """A connection in autocommit mode, with the schema as its search path. Raises UserError and Lost."""
     try:
         opened = psycopg.connect
@@ -108,7 +110,7 @@ def connect(address: Address) -> Connection:
         connection = opened(
             address.url,
             autocommit=True,
-            connect_timeout=PATIENCE_S,
+            connect_timeout=patience_s,
             application_name="llc",
         )
     except psycopg.OperationalError as error:
@@ -232,12 +234,12 @@ class Session:
         The action must therefore be right when it is repeated although its transaction was committed. Raises
         Lost when `is_over`, and UserError where the login is refused.
         """
-        pause, longest = _PAUSES
+        (pause, longest), patience_s = _PAUSES, PATIENCE_S
         is_told, self._is_stale = self._is_stale, False
         while True:
             try:
                 if self._connection is None:
-                    self._connection = self._connect()
+                    self._connection = self._connect(patience_s)
                     self._on_connect(self._connection)
                 return action(self._connection)
             except libpq.Unable:
@@ -251,15 +253,17 @@ class Session:
             self.close()
             if self._is_over():
                 raise lost
+            # Longer with each attempt, for a server that is far away or slow.
+            patience_s = _PATIENCE_AGAIN_S if not is_told else min(2 * patience_s, PATIENCE_S)
             if not is_told:
                 self._on_outage(lost.message)
                 is_told = True
             clock.sleep(pause)
             pause = min(2 * pause, longest)
 
-    def _connect(self) -> Connection:
+    def _connect(self, patience_s: int) -> Connection:
         if not self._is_light:
-            return connect(self.address)
+            return connect(self.address, patience_s)
         connection = libpq.Connection(self.address.url)
         connection.execute(_SETTINGS, _settings(self.address))
         return connection

@@ -15,7 +15,7 @@ import postgres
 import psycopg
 import pytest
 
-from llc.runtime.database import claims, owner
+from llc.runtime.database import claims, connection, owner
 from llc.runtime.database.claims import Busy, NewRun
 from llc.runtime.database.connection import Address, Session, connect
 from llc.runtime.database.owner import Owner
@@ -426,3 +426,18 @@ def test_after_an_outage_an_owner_has_time_to_come_back(
         connection.execute("update workers set since = now() - interval '31 minutes' where id = 'back'")
         assert owner.is_dead(connection, "late")
         assert owner.bury_dead(connection, "back") == ["late"]
+
+
+def test_a_lost_connection_is_opened_again_with_short_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that a stopping server leaves without an answer takes less time than an owner counts as alive."""
+    patience = []
+
+    def connect(address: Address, patience_s: int) -> None:
+        patience.append(patience_s)
+        if len(patience) < 6:
+            raise connection.Lost(address, "it stops")
+
+    monkeypatch.setattr(connection, "connect", connect)
+    monkeypatch.setattr(connection, "_PAUSES", (0, 0))
+    Session(Address.of("postgresql://db.example/llc")).do(lambda opened: None)
+    assert patience == [10, 2, 4, 8, 10, 10]
