@@ -47,6 +47,8 @@ PEERS = {
             title="LangGraph",
             packages=("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2"),
         ),
+        # As the extra `test` has it.
+        Peer(key="dbos", title="DBOS", packages=("dbos==3.4.0",)),
         Peer(key="burr", title="Burr", packages=("burr==0.42.0",)),
         Peer(key="transitions", title="transitions", packages=("transitions==0.9.3",)),
         Peer(key="hy", title="Hy", packages=("hy==1.3.1",)),

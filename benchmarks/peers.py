@@ -84,7 +84,7 @@ class Peers:
 
 
 @contextmanager
-def _section(
+def open_section(
     place: Place, sizes: Sizes, name: str, title: str, about: str
 ) -> Iterator[tuple[Section, Peers]]:
     with ExitStack() as stack:
@@ -110,7 +110,7 @@ def steps(place: Place, sizes: Sizes) -> Section:
         "less a shorter one's."
     )
     title = "Beside peers: one `true` step, kept"
-    with _section(place, sizes, "peers-steps", title, about) as (found, peers):
+    with open_section(place, sizes, "peers-steps", title, about) as (found, peers):
         _steps_in_process(found, place, sizes, peers)
         _steps_by_runs(found, place, sizes, peers)
     return found
@@ -255,7 +255,7 @@ def growing(place: Place, sizes: Sizes) -> Section:
         "loop first. Each is done once. The program's own file is not counted."
     )
     title = f"Beside peers: {sizes.peer_growing_steps:,} steps of a state that grows"
-    with _section(place, sizes, "peers-growing", title, about) as (found, peers):
+    with open_section(place, sizes, "peers-growing", title, about) as (found, peers):
         _grow_in_process(found, place, sizes, peers)
         _grow_by_runs(found, place, sizes, peers)
     return found
@@ -343,7 +343,7 @@ def events(place: Place, sizes: Sizes) -> Section:
         "Events per second are the inverse."
     )
     title = "Beside peers: an event in process, nothing kept"
-    with _section(place, sizes, "peers-events", title, about) as (found, peers):
+    with open_section(place, sizes, "peers-events", title, about) as (found, peers):
         count = sizes.peer_events
         name, process = peers.process("transitions", "transitions_events")
         image = rig.image_of(_two_states(count))
@@ -390,7 +390,7 @@ def computing(place: Place, sizes: Sizes) -> Section:
         "llc's time begins with an image and takes in the translation; Hy has compiled before."
     )
     title = "Beside peers: programs that only compute"
-    with _section(place, sizes, "peers-programs", title, about) as (found, peers):
+    with open_section(place, sizes, "peers-programs", title, about) as (found, peers):
         hy_title, hy = peers.process("hy", "hy_programs")
         monty_title, monty = peers.process("monty", "monty_fib")
         to_hy: list[float] = []
@@ -456,7 +456,7 @@ def starts(place: Place, sizes: Sizes) -> Section:
         "Whole commands, each a new process. `run` is a loop of three states whose action is `true`; llc's "
         "is compiled before (its cache), little-loops keeps none."
     )
-    with _section(place, sizes, "peers-start", "Beside peers: cold starts", about) as (found, peers):
+    with open_section(place, sizes, "peers-start", "Beside peers: cold starts", about) as (found, peers):
         place.write_loop("three", loops.THREE_STEPS)
         commands = {key: peers.command(key, "ll-loop") for key in _LITTLE_LOOPS}
         contestants: dict[str, Contestant] = {
@@ -515,7 +515,7 @@ def many_asleep(place: Place, sizes: Sizes) -> Section:
         "the time until the last one slept, over the runs. Each is done once."
     )
     title = f"Beside peers: {count:,} runs in one process"
-    with _section(place, sizes, "peers-many", title, about) as (found, peers):
+    with open_section(place, sizes, "peers-many", title, about) as (found, peers):
         graph_title, graph = peers.process("langgraph", "langgraph_many")
         for seconds_of_one in (0.01, seconds):
             many.asleep(place, 1, seconds_of_one, only=True)  # both are compiled now

@@ -50,6 +50,7 @@ PEERS = {
     "peers-programs": ("peers", "computing"),
     "peers-start": ("peers", "starts"),
     "peers-many": ("peers", "many_asleep"),
+    "peers-histories": ("histories", "section"),
 }
 # With a database server of its own: only when it is named.
 SERVERS = {"cluster": ("cluster", "section")}

@@ -27,7 +27,10 @@ SECTIONS = (
         "many",
     ),
 )
-PEERS = ("peers-steps", "peers-growing", "peers-events", "peers-programs", "peers-start", "peers-many")
+PEERS = (
+    *("peers-steps", "peers-growing", "peers-events", "peers-programs", "peers-start", "peers-many"),
+    "peers-histories",
+)
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
