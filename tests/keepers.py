@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 # What an action does to kill its run and the keeper. The keeper first, so that its locks are free when the
-# run has ended; it stays a zombie until then, since the run that is its parent is suspended.
+# run has ended; it stays a zombie until then, since the run that is its parent is suspended. One thread takes
+# the signal and suspends the others, which see the keeper's death if they are not waited for.
 KILL = (
-    "read -r _ _ _ driver _ < /proc/$PPID/stat; kill -STOP $driver; kill -9 $PPID; "
+    "read -r _ _ _ driver _ < /proc/$PPID/stat; kill -STOP $driver; "
+    "for task in /proc/$driver/task/*/stat; do "
+    "while read -r _ _ state _ 2>/dev/null < $task && [ $state != T ]; do :; done; done; kill -9 $PPID; "
     "while read -r _ _ state _ < /proc/$PPID/stat && [ $state != Z ]; do :; done; kill -9 $driver"
 )
 
@@ -37,10 +40,19 @@ def is_ended(pid: int) -> bool:
         return True
 
 
+def wait_suspended(pid: int) -> None:
+    """Wait until no thread of a process runs that was sent SIGSTOP: one takes it and suspends the others."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            while (task / "stat").read_text().rpartition(")")[2].split()[0] not in "TZX":
+                time.sleep(0.001)
+
+
 def kill_with_keeper(process: subprocess.Popen[Any] | int) -> None:
     """kill -9 of a run, by its process or its pid, and of the keeper of its actions."""
     pid = process if isinstance(process, int) else process.pid
     os.kill(pid, signal.SIGSTOP)
+    wait_suspended(pid)
     keeper = keeper_of(pid)
     if keeper is not None:
         os.kill(keeper, signal.SIGKILL)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keepers import keeper_of, kill_with_keeper
+from keepers import keeper_of, kill_with_keeper, wait_suspended
 
 from llc.runtime.host import keeper_messages
 
@@ -100,6 +100,7 @@ def test_what_a_dead_driver_had_not_read(project: Path) -> None:
     run = subprocess.Popen([sys.executable, "start.py", "run", "job", "-q"])
     wait_for(lambda: has(project / "log", "begun") and b'"event":"process"' in journal(project))
     run.send_signal(signal.SIGSTOP)
+    wait_suspended(run.pid)
     (project / "go").touch()
     (pid,) = re.findall(rb'"event":"process","seq":1,"pid":(\d+)', journal(project))
     wait_for(lambda: not is_alive(int(pid)))
@@ -136,6 +137,7 @@ def test_what_a_dead_driver_had_read(project: Path) -> None:
     (pid,) = re.findall(rb'"event":"process","seq":1,"pid":(\d+)', journal(project))
     wait_for(lambda: not is_alive(int(pid)))
     run.send_signal(signal.SIGSTOP)
+    wait_suspended(run.pid)
     os.kill(keeper, signal.SIGCONT)
     wait_for(lambda: not Path(f"/proc/{int(pid)}").exists())
     run.kill()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import terminals
+from keepers import wait_suspended
 from terminals import exit_code
 
 import llc
@@ -280,6 +281,7 @@ def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     asked()
     question = answering.chosen("confirm", None)
     os.kill(run.pid, signal.SIGSTOP)
+    wait_suspended(run.pid)
     assert answering.answer(question, "no") == "no"
     with pytest.raises(UserError, match="answered already") as refused:
         answering.answer(question, "yes")
