@@ -30,8 +30,8 @@ Curve = dict[int, tuple[list[float], list[float]]]
 
 def section(place: Place, sizes: Sizes) -> Section:
     about = (
-        "A run of so many steps with a small state is cut off before its next step, and a new process "
-        "resumes it by that step, which ends it: all of that process is timed. In llc the steps were "
+        "A run of the given number of steps with a small state is cut off before its next step, and a new "
+        "process resumes it by that step, which ends it: all of that process is timed. In llc the steps were "
         "answered at once, with a real journal, and the process is `llc resume`; in LangGraph (SqliteSaver, "
         "`sync`) the process of a graph dies and another one invokes it; in DBOS (SQLite) that of a "
         "workflow, which is recovered. Bytes are all files that are kept when the run is cut off. The "
@@ -60,7 +60,7 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def _resumed(place: Place, steps: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of `llc resume` after so many steps, and the bytes of the run before it."""
+    """Seconds of `llc resume` after a number of steps, and the bytes of the run before it."""
     image = rig.image_of(loops.repeated("true", steps + 1))
     run = cut_run(image, place.folder, Told(steps, lambda n: ""))
     path = os.path.join(place.folder, run.path)

@@ -20,7 +20,7 @@ def die() -> None:
 
 
 def measure(steps: int) -> dict[str, float]:
-    """Bytes that are kept of so many steps, and seconds of the whole process that does one more."""
+    """Bytes that are kept of a number of steps, and seconds of the whole process that does one more."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
         words = [os.path.abspath(os.path.join(folder, "kept.sqlite")), str(steps)]
         command = [sys.executable, sys.argv[0]]

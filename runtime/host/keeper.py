@@ -234,7 +234,7 @@ def start(
     facts: `folder`, of the run; `effect`, the id; `begun` and `end`, when it began and is to end, by the
     monotonic clock; `limited_by`; `signals` and `grace` to end it with; `about`, what its caller wants back.
     main: `keeper_process.main`, which only a process needs that starts actions.
-    Raises OSError where it could not be started, and KeeperDied where nobody knows whether it was.
+    Raises OSError where it could not be started, and KeeperDied where it is not known whether it was.
     """
     lock = _guarded[facts["folder"]]
     folder = facts["folder"] = os.path.abspath(facts["folder"])

@@ -1,7 +1,7 @@
 """Evidence of a success: the check, verdict or step by which a run says that its work is done.
 
 Owns what the journal says of it: the last verdict, what ran in its state, and the tree of the files at that
-time. Must not contain: whether a program can reach its success without a check (`project.verify`).
+time. Must not contain: whether a program can reach its success without a check.
 """
 
 from __future__ import annotations

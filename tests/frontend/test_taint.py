@@ -24,6 +24,20 @@ def problems_of(command: str) -> tuple[Problem, ...]:
     return parse(re.sub(r"\bV\b", lambda _: V, command), kind="shell").problems
 
 
+# Code that is evaluated behind reserved words, or by a command within another one.
+NESTED = [
+    "if n=V; then for ((i=0;i<n;i++)); do :; done; fi",
+    "n=V; time -p ((n))",
+    "n=V; coproc X { ((n)); }; wait",
+    "n=V; { { { { { { { { ((n)); }; }; }; }; }; }; }; }",
+    "for n in V; do trap 'eval \"$n\"' EXIT; done",
+    "n=V; ! trap 'eval \"$n\"' EXIT",
+    "n=V; time -p -- eval eval '$n'",
+    "n=V; x=1 eval 'x=2;' 'eval \"$n\"'",
+    "n=V; command eval 'eval \"$n\"'",
+    'n=V; bash -c -o errexit \'eval "$1"\' _ "$n"',
+    'n=V; sh -ce \'eval "$1"\' _ "$n"',
+]
 EVALUATED = [
     "x=abc; n=V; echo ${x:n}",
     "n=V; echo ${x:$n}",
@@ -89,17 +103,7 @@ EVALUATED = [
     'n=V; find . -execdir sh -c "$n" \\;',
     'n=V; git -c "alias.x=!$n" x',
     'n=V; git rebase --exec "$n" main',
-    "if n=V; then for ((i=0;i<n;i++)); do :; done; fi",
-    "n=V; time -p ((n))",
-    "n=V; coproc X { ((n)); }; wait",
-    "n=V; { { { { { { { { ((n)); }; }; }; }; }; }; }; }",
-    "for n in V; do trap 'eval \"$n\"' EXIT; done",
-    "n=V; ! trap 'eval \"$n\"' EXIT",
-    "n=V; time -p -- eval eval '$n'",
-    "n=V; x=1 eval 'x=2;' 'eval \"$n\"'",
-    "n=V; command eval 'eval \"$n\"'",
-    'n=V; bash -c -o errexit \'eval "$1"\' _ "$n"',
-    'n=V; sh -ce \'eval "$1"\' _ "$n"',
+    *NESTED,
     "find\n. <(echo V)",
     "x=find . <(echo V)",
     'x="a find" . <(echo V)',
@@ -173,17 +177,7 @@ RUNS = [
     "n=$(echo V); echo $((n))",
     "printf -v n %s V; (( n ))",
     "bash -c 'echo $(( $1 ))' _ V",
-    "if n=V; then for ((i=0;i<n;i++)); do :; done; fi",
-    "n=V; time -p ((n))",
-    "n=V; coproc X { ((n)); }; wait",
-    "n=V; { { { { { { { { ((n)); }; }; }; }; }; }; }; }",
-    "for n in V; do trap 'eval \"$n\"' EXIT; done",
-    "n=V; ! trap 'eval \"$n\"' EXIT",
-    "n=V; time -p -- eval eval '$n'",
-    "n=V; x=1 eval 'x=2;' 'eval \"$n\"'",
-    "n=V; command eval 'eval \"$n\"'",
-    'n=V; bash -c -o errexit \'eval "$1"\' _ "$n"',
-    'n=V; sh -ce \'eval "$1"\' _ "$n"',
+    *NESTED,
 ]
 
 

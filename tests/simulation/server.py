@@ -91,7 +91,7 @@ class SimulatedConnection(psycopg.Connection[Any]):
         return cursor
 
     def _check_buried(self, dead: list[str]) -> None:
-        """The segments of workers that were just declared dead are in the queue: nobody waits for them."""
+        """The segments of workers just declared dead are in the queue, where other workers find them."""
         self.is_watched = False
         try:
             held = super().execute(_HELD, [dead]).fetchall()

@@ -114,7 +114,7 @@ OPERATIONS = (
     (define (kind f xs) (try (total f xs) (catch e e)))
     (list (total + (list 1 2 3)) (total - (list 1 2 3)) (reduce max 0 (list 3 4 1)) (kind * (list 1 "x"))
           (kind modulo (list 1 0)))""",
-    # Maps and lists that are the last of their kind, and those that somebody holds.
+    # Maps and lists with one reference, and with further ones.
     """(define start (dict ("k" 0)))
     (define (set f map) (let ((made (f map "k" (list 1)))) (list made map)))
     (list (set put start) (reduce cons nil (list 1 2)) (reduce append nil (list (list 1) (list 2))) start)""",

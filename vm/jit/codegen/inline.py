@@ -44,7 +44,7 @@ _VARIABLE = re.compile(r"""[^'"]*\b[sx]\d+\b|\(*f"[^"]*\{[sx]\d+\}""")
 
 
 def fits(name: str) -> bool:
-    """Whether what a rule leaves unchecked is within the bounds that hold (`vm.bounds`)."""
+    """Whether what a rule leaves unchecked is within the bounds that hold (`vm.values.bounds`)."""
     match name:
         case "string_append" | "to_string":
             return bounds.MAX_TEXT >= 8 * _SHORT
