@@ -15,7 +15,7 @@ from ...ir.spans import Source
 from ..host.crash_report import keep_report
 from ..host.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UserError
 from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
-from ..runs.loop_names import loop_files, resolve_loop
+from ..runs.loop_names import files_below, loop_files, resolve_loop
 from . import configuration
 from .compilation import compile_file
 from .load import argument_value, compile_options, known_dialect, load_image
@@ -58,6 +58,12 @@ def check(
     options = compile_options().evolve(dialect=known_dialect(dialect))
     findings = [_check_one(target, options, arguments, declare) for target in dict.fromkeys(found)]
     return findings if targets else findings + _check_declared(findings) + _check_configuration()
+
+
+def unread(findings: Sequence[Finding]) -> list[str]:
+    """The sources in folders of `.loops/` that no checked loop uses: loops of their own, or parts of none."""
+    read = {os.path.normpath(source.path) for finding in findings for source in finding.sources}
+    return [path for path in files_below() if path not in read]
 
 
 def _declares() -> bool:
@@ -134,7 +140,7 @@ def _may_call(path: str) -> bool:
     return "call" in (read_source(path).text or "")
 
 
-def as_text(findings: Sequence[Finding], strict: bool, color: bool) -> str:
+def as_text(findings: Sequence[Finding], unread: Sequence[str], strict: bool, color: bool) -> str:
     """All that was found, and a line that sums it up."""
     parts = [render_all(f.diagnostics, f.sources, color) for f in findings if f.diagnostics]
     bad = [finding for finding in findings if not finding.is_valid(strict)]
@@ -147,10 +153,14 @@ def as_text(findings: Sequence[Finding], strict: bool, color: bool) -> str:
         facts.append(f"{errors} {_plural('error', errors)}")
     if warnings:
         facts.append(f"{warnings} {_plural('warning', warnings)}")
+    if unread:
+        count = f"{len(unread)} {_plural('file', len(unread))}"
+        shown = f"(`{unread[0]}`{', …' if len(unread) > 1 else ''})"
+        facts.append(f"{count} that none of them uses {'is' if len(unread) == 1 else 'are'} not {shown}")
     return "".join(f"{part}\n\n" for part in parts) + ", ".join(facts) + "\n"
 
 
-def as_json(findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
+def as_json(findings: Sequence[Finding], unread: Sequence[str], strict: bool) -> dict[str, Any]:
     return {
         "valid": all(finding.is_valid(strict) for finding in findings),
         "errors": sum(finding.count("error") for finding in findings),
@@ -163,6 +173,7 @@ def as_json(findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
             }
             for finding in findings
         ],
+        "unchecked": list(unread),
     }
 
 

@@ -29,6 +29,19 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def files_below(root: str = ROOT) -> list[str]:
+    """The sources in the folders of `.loops/`, sorted. Tasks are none: they belong to the whole project."""
+    found = []
+    top = os.path.join(root, LOOPS)
+    for folder, inner, names in files.walk(top):
+        is_top = folder == top
+        inner[:] = [name for name in inner if not name.startswith(".") and not (is_top and name == "tasks")]
+        if not is_top:
+            paths = [os.path.relpath(os.path.join(folder, name), root) for name in names]
+            found += [path for path in paths if path.endswith(SOURCE_SUFFIXES)]
+    return sorted(found)
+
+
 def is_path(target: str) -> bool:
     """Whether a target is a path and not a loop's name."""
     return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, *COMPILED_SUFFIXES))
@@ -78,8 +91,9 @@ def _suggest_name(target: str, root: str) -> str:
 
 def _suggest_path(target: str, root: str) -> str | None:
     folder, file = os.path.split(target)
-    loop = os.path.join(LOOPS, file)
-    if loop in loop_files(root).values():
+    own = [os.path.join(LOOPS, file), *(os.path.join(LOOPS, target + suffix) for suffix in SOURCE_SUFFIXES)]
+    loop = next((path for path in own if files.isfile(os.path.join(root, path))), None)
+    if loop is not None:
         return f"did you mean `{loop}`?"
     try:
         entries = files.listdir(os.path.join(root, folder or "."))

@@ -508,6 +508,23 @@ def test_validate_checks_all_loops_and_fails_for_one(llc: Llc) -> None:
     assert llc("validate", "good", "warns", "--strict").returncode == 2
 
 
+def test_validate_names_the_files_in_folders_that_it_did_not_check(llc: Llc, tmp_path: Path) -> None:
+    """A loop in a folder of .loops/ is checked where another one calls it, else its path is needed."""
+    folder = tmp_path / ".loops" / "parts"
+    folder.mkdir()
+    good = (tmp_path / ".loops" / "good.yaml").read_text()
+    (folder / "used.yaml").write_text(good)
+    (folder / "alone.yaml").write_text(good)
+    (tmp_path / ".loops" / "caller.yaml").write_text(
+        "name: caller\ninitial: call\nstates:\n"
+        "  call: {loop: parts/used, on_success: end, on_failure: end}\n  end: {terminal: true}\n"
+    )
+    line = llc("validate").stderr.splitlines()[-1]
+    assert line.endswith("1 file that none of them uses is not (`.loops/parts/alone.yaml`)"), line
+    assert json.loads(llc("validate", "--json").stdout)["unchecked"] == [".loops/parts/alone.yaml"]
+    assert "did you mean `.loops/parts/alone.yaml`?" in llc("run", "parts/alone").stderr
+
+
 def test_validate_as_json_names_files_and_places(llc: Llc) -> None:
     """For CI: valid, counts, and each diagnostic with its place; unknown names included."""
     done = llc("validate", "--json", "good", "bad", "nothing")

@@ -27,9 +27,10 @@ def validate(
 
     given = read({"arguments": arguments, "declare": declare})
     findings = validation.check(loops or [], given["arguments"], given["declare"], dialect)
+    unread = [] if loops else validation.unread(findings)
     if json:
-        write_json(validation.as_json(findings, strict))
+        write_json(validation.as_json(findings, unread, strict))
     else:
         screen = Screen(sys.stderr)
-        screen.write(validation.as_text(findings, strict, screen.color))
+        screen.write(validation.as_text(findings, unread, strict, screen.color))
     return validation.exit_code(findings, strict)
