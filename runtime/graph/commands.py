@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 
-from ...frontend.loop.load import load
+from ...frontend.loop.load import load, with_options
 from ...frontend.source.files import read_source, text_source
 from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.diagnostics import CompileError, suggest
@@ -17,6 +17,7 @@ from ..journal.journal import JournalError, write_file
 from ..journal.run_history import RunHistory
 from ..project.compilation import compile_text
 from ..project.load import compile_options, load_image
+from ..project.options import Values, given
 from ..recordings.find import RunFiles, find_run
 from ..runs.loop_names import is_path, loop_files, resolve_loop
 from . import diagram, layout, picture, text_forms
@@ -42,15 +43,18 @@ def graph_of(target: str, run: str | None, level: str | None, all_edges: bool) -
     else:
         found = _run(target)
         source = _source_of(found.load_image(), found.name)
-    graph = _graph(source, level)
-    if found is not None and graph.level == "loop":
-        add_run(graph, found.name, *taken_in(found.journal))
+    if found is None:
+        return simplify(_graph(source, level), all_edges)
+    history, taken = taken_in(found.journal)
+    graph = _graph(source, level, history)
+    if graph.level == "loop":
+        add_run(graph, found.name, history, taken)
     return simplify(graph, all_edges)
 
 
 def graph_of_run(name: str, image: Image, history: RunHistory, taken: Taken) -> Graph:
     """The graph of a run of a program, as it is drawn. Raises UserError and CompileError."""
-    graph = _graph(_source_of(image, name), None)
+    graph = _graph(_source_of(image, name), None, history)
     if graph.level == "loop":
         add_run(graph, name, history, taken)
     return simplify(graph, False)
@@ -74,14 +78,16 @@ def _source_of(image: Image, name: str) -> Source:
     return text_source(source.text, source.path)
 
 
-def _graph(source: Source, level: str | None) -> Graph:
+def _graph(source: Source, level: str | None, history: RunHistory | None = None) -> Graph:
+    """The graph of a program, with the values of context that a run was given."""
     is_loop = source.path.endswith(LOOP_SUFFIXES)
     if level == "loop" and not is_loop:
         raise UserError("bad-option", f"{source.path} has no states", "--level functions or --level ir")
-    options = compile_options()
+    overrides = None if history is None or history.start is None else history.start.overrides
+    options = compile_options(Values(source.path, context=given(overrides).get("context", ())))
     if is_loop and level in (None, "loop"):
         # States and routes can be shown of a loop that has errors, too.
-        loop, document, found = load(source, options, lambda made: (made, []))
+        loop, document, found = load(source, options, lambda made: with_options(made, options, source))
         if loop is None or not loop.states:
             raise CompileError(found, document.sources)
         graph = graph_of_loop(loop)

@@ -1,10 +1,12 @@
-"""The graph of a loop: its states and their routes, as the author wrote them."""
+"""The graph of a loop: its states and their routes as the author wrote them, with its context filled in."""
 
 from __future__ import annotations
 
 from ...frontend.loop.hook_schema import LoopHooks, hooks_in
 from ...frontend.loop.schema import CURRENT, Loop, StateSpec
 from ...frontend.source.schema import fields_of
+from ...frontend.template.nodes import Literal, Variable, text_of
+from ...frontend.template.template import parse
 from .model import ERROR, PLAIN, Edge, Graph, Node, kind_of_verdict
 
 _LONGEST_DETAIL = 60
@@ -24,14 +26,15 @@ def graph_of_loop(loop: Loop) -> Graph:
     for state in loop.states.values():
         graph.nodes.append(_node(loop, state))
         own = hooks_in(state.hooks, "before", "after")
-        graph.nodes[-1].chips += (f"{key}: {short(hook.run)}" for key, hook in own)
+        graph.nodes[-1].chips += (f"{key}: {short(_known(loop, hook.run))}" for key, hook in own)
     known = graph.by_name
     for state in loop.states.values():
         _add_routes(graph, known, loop, state)
     if loop.on_error is not None:
         graph.notes.append(f"errors of all other states → {loop.on_error}")
     graph.notes += (
-        f"hook {key}: {short(hook.run)}" for key, hook in hooks_in(loop.hooks, *fields_of(LoopHooks))
+        f"hook {key}: {short(_known(loop, hook.run))}"
+        for key, hook in hooks_in(loop.hooks, *fields_of(LoopHooks))
     )
     if loop.maintain:
         graph.notes.append("the loop starts again after it ends")
@@ -43,8 +46,18 @@ def _node(loop: Loop, state: StateSpec) -> Node:
     return Node(
         state.name,
         _kind(loop, state),
-        short(state.call or state.loop or " ".join(state.parallel or ()) or state.action or ""),
+        short(state.call or state.loop or " ".join(state.parallel or ()) or _known(loop, state.action or "")),
         line=None if span is None else span.line,
+    )
+
+
+def _known(loop: Loop, text: str) -> str:
+    """An action with the values of context that are known, as the author wrote the rest."""
+    template = parse(text, kind="value", context=loop.context, is_open=True)
+    if template.problems:
+        return text
+    return "".join(
+        part.text if isinstance(part, Literal | Variable) else text_of(part.value) for part in template.parts
     )
 
 

@@ -343,6 +343,22 @@ def test_a_run_shows_what_it_did(project: Path) -> None:
     assert "not entered" in shown
 
 
+def test_an_action_is_shown_with_the_values_of_its_context(project: Path) -> None:
+    """A loop shows its own values, a run those that it was given; what only a run knows stays a variable."""
+    (project / ".loops" / "say.yaml").write_text(
+        "name: say\ninitial: say\ncontext: {word: first, many: [1, 2]}\nstates:\n"
+        "  say: {action: 'echo ${context.word} ${state.iteration} ${context.many}', next: end}\n"
+        "  end: {terminal: true}\n"
+    )
+
+    def detail(*words: str) -> str:
+        return json.loads(llc("graph", "say", "--json", *words).stdout)["nodes"][0]["detail"]
+
+    assert detail() == "echo first ${state.iteration} [1, 2]"
+    assert llc("run", "say", "-q", "--context", "word=second").returncode == 0
+    assert detail("--run", "say") == "echo second ${state.iteration} [1, 2]"
+
+
 def test_an_unfinished_run_shows_where_it_is(project: Path) -> None:
     """The state that it was interrupted in is marked."""
     text = STEPS.replace("test -e a && touch b; touch a", KILL)
