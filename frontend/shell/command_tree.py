@@ -249,7 +249,7 @@ class Outline:
                     break
                 at = stop + 1
             at = min(at, self.end)
-            region = Region(start, at)
+            region = Region(start, at, is_bare=False)
             outer, self.end = self.end, at
             if is_quoted:
                 self._literal(region, start, at)
@@ -309,6 +309,7 @@ class Outline:
 
     def _array(self, region: Region, at: int) -> int:
         self._deeper()
+        region.is_bare = False
         while at < self.end and self.text[at] != ")":
             if self.text[at] == "#":
                 at = self._line_end(at)

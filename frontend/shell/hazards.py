@@ -14,7 +14,7 @@ class Hazard:
     """A reason why a variable is unsafe at its place; `@` in `help` is replaced by the variable.
 
     plain: where values of plain characters (`shell_plain`) are safe all the same, the blanks that they may
-    have besides; None: no value is.
+    have besides; None: no value is. is_shell: a shell reads what stands there, a fixed text too.
     """
 
     id: DiagnosticId
@@ -22,6 +22,7 @@ class Hazard:
     help: str
     severity: str = "error"
     plain: str | None = ""
+    is_shell: bool = False
 
 
 class Unsure(Exception):

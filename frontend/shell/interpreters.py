@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
+from . import hazards
 from .expansions import HOLE
 from .grammar import ASSIGNMENT, DECLARERS, words_of
 from .hazards import Hazard
@@ -40,7 +41,10 @@ _C = late_pattern(r"-[A-Za-z]*c|--command=?")
 _E = late_pattern(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
 _FIXED_NAME = "write the name of the program, so that it is known what it does with the value"
 _FIXED = "write a fixed text here; the program may run what the option says"
-_MAKE_FIX = "put it in the environment: `V=@ make …`, and write `$$V` in the recipe"
+_MAKE_FIX = 'put it in the environment: `value=@ make …`, and write `"$$value"` in the recipe'
+_PSQL_FIX = (
+    "pass it as a variable, which only a query on standard input sees: `echo \"select :'v'\" | psql -v v=@`"
+)
 _GIT_OPTIONS = late_pattern(r"-[Cc]|--(?:git-dir|work-tree|namespace)")
 _PACK = late_pattern(r"-u|--(?:upload-pack|receive-pack|exec|config)=?")
 _GIT_CODE = {
@@ -83,14 +87,15 @@ READERS = {
         ),
         Reader(("perl",), _E, _INSTEAD + "`perl -e '… $ARGV[0] …' -- @`"),
         Reader(("ruby",), _E, _INSTEAD + "`ruby -e '… ARGV[0] …' -- @`"),
-        Reader(("lua", "julia", "Rscript", "osascript"), _E, _INSTEAD + "put it behind the code"),
+        Reader(("julia", "Rscript", "osascript"), _E, _INSTEAD + "put it behind the code"),
+        Reader(("lua",), _E, "put it in the environment: `V=@ lua -e '… os.getenv(\"V\") …'`"),
         Reader(
             ("node", "nodejs", "bun"),
             late_pattern(r"-(?:e|p|pe)|--(?:eval|print)=?"),
             _INSTEAD + "`node -e '… process.argv[1] …' @`",
         ),
         Reader(("php",), late_pattern(r"-r"), _INSTEAD + "`php -r '… $argv[1] …' -- @`"),
-        Reader(("psql",), _C, "pass it as a variable instead: `psql -v v=@`, and `:'v'` in a query", False),
+        Reader(("psql",), _C, _PSQL_FIX, False),
         Reader(("mysql", "mariadb"), _E, _QUERY_FIX, False),
         *(
             Reader(programs, option, fix, False, False)
@@ -136,7 +141,7 @@ _FILTER_FIX = {
 
 # What in a program's code runs a text as code: values that the program gets may be in that text.
 _AWK_RUNS = late_pattern(
-    r"\bsystem\s*\((?!\s*\"[^\"]*\"\s*\))|[\w)\]]\s*(?:\"[^\"]*\"\s*)?\|&?\s*getline"
+    r"\bsystem\s*\((?!\s*\"[^\"$]*\"\s*\))|[\w)\]]\s*(?:\"[^\"]*\"\s*)?\|&?\s*getline"
     r"|\bprintf?\b[^;}\n]*\|&?\s*(?:[A-Za-z_$(]|\"\s*(?:\S*/)?(?:ba|da|k|z)?sh\b)"
 )
 _SCRIPT_RUNS = late_pattern(
@@ -178,8 +183,9 @@ RUN_BY_PROGRAMS = late_pattern(
 )
 _INTERACTIVE = late_pattern(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
 _MAKE_INPUT = late_pattern(r"(?:^|\s)(?:-\w*f|--(?:make)?file)[ =]?(?:-|/dev/stdin|/dev/fd/0)(?:\s|\Z)")
-# Programs other than `READERS` that run the commands in their input.
-_COMMAND_INPUT = words_of("parallel at batch vim vi ex ed gdb tclsh expect sqlite3")
+# Programs other than `READERS` that run the commands in their input: as a shell, and their own.
+_SHELL_INPUT = words_of("parallel at batch")
+_COMMAND_INPUT = words_of("vim vi ex ed gdb tclsh expect sqlite3")
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
 # Programs that run the command behind their options, and the options that take an argument.
@@ -213,8 +219,10 @@ ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
 
 
-def _code(message: str, help: str, severity: str = "error", plain: str = "") -> Hazard:
-    return Hazard("variable-in-code", message, help, severity, plain)
+def _code(
+    message: str, help: str, severity: str = "error", plain: str = "", *, is_shell: bool = False
+) -> Hazard:
+    return Hazard("variable-in-code", message, help, severity, plain, is_shell)
 
 
 IN_SUBSCRIPT = _code(
@@ -239,7 +247,7 @@ IN_ARITHMETIC_TEST = _code(
 )
 IN_ARITHMETIC = _code(
     "is evaluated as arithmetic, where bash may run what it says",
-    "compare it with `[ … ]`, which takes numbers only",
+    hazards.IN_ARITHMETIC.help,
 )
 IN_NAME_TEST = _code(
     "names a variable to be tested, and bash may run a subscript in a name",
@@ -247,7 +255,12 @@ IN_NAME_TEST = _code(
 )
 EVALUATED = _code(
     "is read by a shell a second time here",
-    "put it in a shell variable first (`v=@`) and write `\\$v` here, in double quotes of its own",
+    'write fixed code: `export v=@` before it, and `"$v"` in the code, which stands in single quotes',
+    is_shell=True,
+)
+AS_COMMAND = _code(
+    "is a command to a program, which may run what it says",
+    "write a fixed text here",
 )
 REMOTE = _code(
     "is read again by the shell on the other side",
@@ -256,18 +269,26 @@ REMOTE = _code(
 IN_MAKE = _code(
     "becomes a variable of make, which expands a `$` in it and may run it",
     _MAKE_FIX,
+    is_shell=True,
 )
 RUN_BY_PROGRAM = _code(
     "is a setting that programs run, or load code from",
     "write a fixed text; a value belongs in another variable",
+    is_shell=True,
 )
 IN_GIT = _code(
     "is part of a setting or a command that git runs",
     "write a fixed text; a value belongs into the environment or a file",
+    is_shell=True,
+)
+IN_GIT_PULL = _code(
+    "may be an option of `git pull`, which ignores a `--`",
+    "write `git fetch -- @` and `git merge FETCH_HEAD`",
 )
 COMMAND = _code(
     "becomes the name of a command, or all of one",
     "write the command's name, and the value behind it as an argument",
+    is_shell=True,
 )
 AS_OPTION = _code(
     "may be an option that runs a command, such as `--to-command=…`",
@@ -280,6 +301,7 @@ AS_OPTIONS = _code(
 RUN_BY_SHELL = _code(
     "is run by every shell that starts",
     "write a fixed file; a value belongs in another variable",
+    is_shell=True,
 )
 
 
@@ -288,9 +310,11 @@ _UNKNOWN = Reader(
     (), late_pattern(r"-[A-Za-z]*[ceE]|--(?:command|eval|execute|expression)=?"), _FIXED_NAME, False
 )
 # Builtins and programs that evaluate some of their words; most commands have none of these.
-EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _COMMAND_INPUT | _NAME_TAKERS | DECLARERS
-EVALUATORS |= words_of(
-    "eval trap let [[ read printf watch compgen complete source . bind fc enable hash -v -R"
+EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _NAME_TAKERS | DECLARERS
+EVALUATORS |= (
+    _SHELL_INPUT
+    | _COMMAND_INPUT
+    | words_of("eval trap let [[ read printf watch compgen complete source . bind fc enable hash -v -R")
 )
 # Programs with an option of one word that runs a command, and their options whose argument is the next word.
 _COMMAND_OPTIONS = {
@@ -310,7 +334,12 @@ EVALUATORS |= RUNNERS | _SPLITTING
 
 def reading(program: str, reader: Reader) -> Hazard:
     name = "a command whose name is not fixed" if HOLE in program else f"`{program}`"
-    return _code(f"is part of code that {name} reads", reader.fix, plain=" " if program in _SPACED else "")
+    return _code(
+        f"is part of code that {name} reads",
+        reader.fix,
+        plain=" " if program in _SPACED else "",
+        is_shell=reader.fix in (_SHELL_FIX, _FIXED, _FIXED_NAME, _MAKE_FIX),
+    )
 
 
 @lru_cache(4096)
@@ -398,7 +427,7 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
         if program == "ssh" and is_run and _operands(rest, _SSH_OPTIONS):
             return REMOTE
         if program == "git" and is_run and _is_git_code(rest, prefix):
-            return IN_GIT
+            return IN_GIT_PULL if _git_command(rest) == "pull" and not prefix else IN_GIT
         if is_run and not prefix and _may_be_option(program, rest):
             return AS_OPTION
         if program in ("make", "gmake") and index == at and "=" in prefix:
@@ -415,8 +444,10 @@ def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
     """The same for the builtins of the shell, with the words behind the builtin's name."""
     before = words[-1] if words else ""
     match name:
-        case "eval" | "watch" | "compgen" | "complete" | "bind" | "fc":
+        case "eval" | "watch":
             return EVALUATED
+        case "compgen" | "complete" | "bind" | "fc":
+            return AS_COMMAND
         case "enable" | "hash" if words:
             return COMMAND
         case "trap" if all(word.startswith("-") for word in words):
@@ -591,8 +622,10 @@ def _input_reader(name: str, words: Sequence[str]) -> Hazard | None:
         return EVALUATED
     if program in ("make", "gmake"):
         return IN_MAKE if _MAKE_INPUT.search(" ".join(words)) else None
-    if program in _COMMAND_INPUT:
+    if program in _SHELL_INPUT:
         return EVALUATED if program != "parallel" or not _operands(rest, _SCRIPT_OPTIONS) else None
+    if program in _COMMAND_INPUT:
+        return AS_COMMAND
     if reader is not None and reader.reads_input:
         operands = _operands(rest, _SCRIPT_OPTIONS)
         is_code = not reader.has_script or "-s" in rest or not operands or operands[0] in _STANDARD_INPUT

@@ -3,15 +3,19 @@
 A quoted value is data in its own place. But it can reach a shell variable through `read`, `for`,
 `set --`, `$(echo …)` and similar commands, and the variable can be used in arithmetic, in a subscript,
 or in the input of `sh`. The analysis follows values through one action, independent of the order of
-its lines. What it does not know carries a value on: a program prints its arguments and its input unless
-the tables below say otherwise, and a command whose name is not fixed may be a shell.
+its lines. Fixed texts that may be code (`c='[[ $n -gt 1 ]]'; eval "$c"`) are followed as values are,
+and one that a shell reads is analysed as if it stood in the action. What the analysis does not know
+carries a value on: a program prints its arguments and its input unless the tables below say otherwise,
+and a command whose name is not fixed may be a shell.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import reduce
+from itertools import pairwise, takewhile
+from operator import or_
 
 import attrs
 
@@ -22,6 +26,7 @@ from .grammar import ASSIGNMENT, DECLARERS, words_of
 from .hazards import Hazard
 from .interpreters import (
     ARITHMETIC_TESTS,
+    AS_OPTION,
     AS_OPTIONS,
     CODE_RUNS,
     COMMAND,
@@ -72,8 +77,13 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
 _APPENDING = ("xargs", "parallel")
 _ENDS = frozenset({"done", "fi", "esac", "}", ""})
 _OPTION_C = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-# Code in code that is analysed.
+# Code in code that is analysed, and the number of codes.
 _MAX_CODE = 4
+_CODES = 100
+# Where `parallel` puts a quoted value.
+_PLACE = late_pattern(r"\{[^{}\s]*\}")
+# A setting before its command: `alias.x=!ls`, `ProxyCommand=nc …`, `--checkpoint-action=exec=…`.
+_SETTING = late_pattern(r"-{0,2}[\w.-]*[.-][\w.-]*=(?:exec=)?!?|ProxyCommand=|LocalCommand=")
 # Programs that print their input, but not their arguments.
 _FILTERS = words_of(
     "cat head tail tac rev sort uniq tr sed cut column fold fmt awk gawk mawk grep egrep jq tee"
@@ -129,11 +139,11 @@ def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
         return {}
     try:
         analysis = _TaintAnalysis(text, data)
-        analysis.follow()
+        sinks = analysis.follow()
     except TooDeep:
         return {at: TOO_INTRICATE for at, is_data in data.items() if is_data}
     found: dict[int, Hazard] = {}
-    for held, hazard in analysis.sinks():
+    for held, hazard in sinks:
         for number, at in enumerate(analysis.holes):
             if held >> number & 1:
                 before = found.setdefault(at, hazard)
@@ -180,19 +190,24 @@ class _TaintAnalysis:
         self.everything = 0
         self.files: dict[str, int] = {}
         self.heads: dict[int, tuple[list[Region], int]] = {}
+        # The bits of fixed texts that may be code, above those of the holes; zero for other texts.
+        self.literals: dict[str, int] = {}
+        self.read: set[str] = set()
         for command in [command for pipeline in self.pipelines for command in pipeline]:
             self.inline_code(command)
 
     def inline_code(self, command: Command, depth: int = 0) -> None:
-        """Add the commands in the code of `sh -c`, `eval` and `trap`, as if they stood in the text.
+        """Add the commands in the code of `sh -c`, `eval` and `trap`, as if they stood in the text."""
+        for code in self.codes_of(command):
+            self.inline(code, depth)
 
-        The code is appended to the text; an expansion in it is judged where it stands.
-        """
-        code = self.code_of(command)
-        if not code:
+    def inline(self, code: str, depth: int) -> None:
+        """Append code to the text, if it is new; an expansion in it is judged where it stands."""
+        if not code or code in self.read:
             return
-        if depth > _MAX_CODE or len(self.text) > MAX_LENGTH:
+        if depth > _MAX_CODE or len(self.text) > MAX_LENGTH or len(self.read) > _CODES:
             raise TooDeep
+        self.read.add(code)
         start = len(self.text) + 1
         self.text += "\n" + code.replace(HOLE, "_")
         inner = Outline(self.text, start)
@@ -203,17 +218,19 @@ class _TaintAnalysis:
             for each in pipeline:
                 self.inline_code(each, depth + 1)
 
-    def code_of(self, command: Command) -> str:
-        """The code in a command's arguments; an empty text if it has none."""
+    def codes_of(self, command: Command) -> list[str]:
+        """The codes in a command's arguments."""
         words, at = self.head(command)
         args = words[at + 1 :]
         match words[at].text if at < len(words) else "":
-            case "eval":
-                return " ".join(word.text for word in args if word.text != "--")
+            case "eval" | "watch":
+                return [" ".join(word.text for word in args if not word.text.startswith("-"))]
+            case "parallel":
+                texts = takewhile(lambda text: not text.startswith(":::"), (word.text for word in args))
+                return [_PLACE.sub('"$1"', " ".join(text for text in texts if not text.startswith("-")))]
             case "trap":
-                return next((word.text for word in args if not word.text.startswith("-")), "")
-        code = _code_index(words)
-        return "" if code is None else words[code].text
+                return [word.text for word in args if not word.text.startswith("-")][:1]
+        return [words[index].text for index in _code_indexes(words)]
 
     def head(self, command: Command) -> tuple[list[Region], int]:
         """The words of a command behind reserved words, and the index of its name in them."""
@@ -238,10 +255,24 @@ class _TaintAnalysis:
 
     def value(self, region: Region, *, holes: bool = True) -> int:
         """What the text of a region holds once it is expanded."""
+        return self.expanded(region, holes=holes) | self.literal(region, region.text)
+
+    def expanded(self, region: Region, *, holes: bool = True) -> int:
+        """The same of its expansions alone."""
         held = 0
         for part in region.parts:
             held |= self.value_of(part, holes=holes)
         return held
+
+    def literal(self, region: Region, text: str) -> int:
+        """The bit of a fixed text in a region, if it may be code."""
+        if region.is_bare:
+            return 0
+        bit = self.literals.get(text)
+        if bit is None:
+            may_run = _may_evaluate(_as_code(text).translate(_UNQUOTED))
+            bit = self.literals[text] = 1 << (len(self.holes) + len(self.literals)) if may_run else 0
+        return bit
 
     def value_of(self, part: Part, *, holes: bool = True) -> int:
         match part.kind:
@@ -305,7 +336,9 @@ class _TaintAnalysis:
             return 0
         if name == "printf" and args:
             is_fixed = _FORMAT.fullmatch(args[0].text) and HOLE not in args[0].text
-            return 0 if is_fixed or args[0].text == "-v" else self.values(args)
+            if args[0].text == "-v":
+                return 0
+            return self.literal(args[0], args[0].text) if is_fixed else self.values(args)
         held = 0 if name in ("echo", "printf") else self.input_of(command, incoming)
         for word in args:
             held |= self.file(word)
@@ -319,7 +352,19 @@ class _TaintAnalysis:
 
     # --- where it goes --------------------------------------------------------------------
 
-    def follow(self) -> None:
+    def follow(self) -> list[tuple[int, Hazard]]:
+        """The evaluated values, with the hazard, once each fixed text that a shell reads is added."""
+        while True:
+            self.propagate()
+            found = list(self.sinks())
+            read = reduce(or_, (held for held, hazard in found if hazard.is_shell), 0)
+            codes = {_as_code(text) for text, bit in self.literals.items() if read & bit}
+            if codes <= self.read:
+                return found
+            for code in sorted(codes):
+                self.inline(code, 0)
+
+    def propagate(self) -> None:
         """Propagate values until a fixed point, or the limit of passes, is reached."""
         for _ in range(_ROUNDS):
             before = dict(self.held), self.loose, self.everything, dict(self.files)
@@ -395,9 +440,10 @@ class _TaintAnalysis:
 
     def give_arguments(self, words: list[Region], stdin: int) -> None:
         """Give the arguments behind the code of `sh -c` to that code."""
-        code = _code_index(words)
+        program = program_of(words[0].text)
+        code = min(_code_indexes(words), default=0 if program == "parallel" else None)
         if code is not None:
-            appended = stdin if program_of(words[0].text) in _APPENDING else 0
+            appended = stdin if program in _APPENDING else 0
             self.give(_POSITIONAL, self.values(words[code + 1 :]) | appended)
             self.loose |= stdin
 
@@ -419,7 +465,8 @@ class _TaintAnalysis:
                     held |= self.output(part.body) if part.kind == "process" else 0
                 self.give(name, held)
             # A name in the text holds what that variable holds, where it is evaluated as a name.
-            self.give(name, self.value(word) | self.evaluated_name(word.text[found.end() :]))
+            text = word.text[found.end() :]
+            self.give(name, self.expanded(word) | self.literal(word, text) | self.evaluated_name(text))
 
     def exported(self) -> int:
         """What the exported variables hold."""
@@ -550,16 +597,20 @@ class _TaintAnalysis:
         """Values in the arguments of a command, with the hazard of each place."""
         texts = [word.text for word in words[: at + _WORDS]]
         if not self.is_path(words[at]):
-            yield self.value(words[at], holes=False), COMMAND
+            yield self.expanded(words[at], holes=False), COMMAND
         for index, word in enumerate(words[at + 1 : at + _WORDS], at + 1):
             held = self.value(word, holes=False)
             if held:
                 prefix = texts[index].partition(HOLE)[0]
                 if names_command(texts[:index], prefix, texts[index].rpartition(HOLE)[2], is_first=False):
                     yield held, COMMAND
-                if self.is_split(word) and may_be_options(program_of(texts[at]), texts[at + 1 : index]):
+                hazard = reader_of(texts[:index], prefix, is_first=False, is_array=False)
+                is_split = self.is_split(word)
+                if hazard is AS_OPTION and is_split:
+                    hazard = attrs.evolve(hazard, help='write `-- "$v"`: what is behind `--` is no option')
+                yield held, hazard
+                if is_split and may_be_options(program_of(texts[at]), texts[at + 1 : index]):
                     yield held, AS_OPTIONS
-                yield held, reader_of(texts[:index], prefix, is_first=False, is_array=False)
         name = program_of(texts[at])
         if name not in (*_APPENDING, "find"):
             return
@@ -592,13 +643,29 @@ def _file_name(region: Region) -> str:
     return region.text.removeprefix("./")
 
 
-def _code_index(words: list[Region]) -> int | None:
+def _as_code(text: str) -> str:
+    """A fixed text as the shell reads it that runs it: of an option, an escaped text or a recipe of make."""
+    found = _SETTING.match(text)
+    code = text[found.end() :] if found else text
+    return code.replace("$$", "$").replace("\\n", "\n").replace("\\t", "\t")
+
+
+def _code_indexes(words: list[Region]) -> list[int]:
+    """The indexes of the codes of `sh -c`, of any word that may be the shell."""
+    starts = (
+        index
+        for index, word in enumerate(words[:_WORDS])
+        if program_of(word.text) in SHELLS or (HOLE in word.text and not ASSIGNMENT.match(word.text))
+    )
+    found = (_code_index(words, start) for start in starts)
+    return [index for index in found if index is not None]
+
+
+def _code_index(words: list[Region], start: int) -> int | None:
     """The index of the code of `sh -c`, behind the options that may follow the `-c`."""
-    is_shell = has_code = is_argument = False
-    for index, word in enumerate(words[:_WORDS]):
-        if not is_shell:
-            is_shell = program_of(word.text) in SHELLS or HOLE in word.text
-        elif not has_code:
+    has_code = is_argument = False
+    for index, word in enumerate(words[start + 1 : _WORDS], start + 1):
+        if not has_code:
             has_code = _OPTION_C.fullmatch(word.text) is not None
         elif word.text[:1] in ("-", "+") and not is_argument:
             is_argument = word.text[-1:] in ("o", "O")  # `-o errexit`

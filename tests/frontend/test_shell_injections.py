@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from shell_programs import SHELLS, run
+from shell_programs import SHELLS, filled_with, run
 
 from llc.frontend.template.template import parse
 
@@ -100,7 +100,30 @@ RUN_BY_ANY_SHELL = [
     ("perl -e 'system($ARGV[0])' V", PROGRAM),
     ("echo V | perl -ne 'eval $_'", 'system("touch pwned")'),
 ]
+# Fixed texts that a shell reads, and that run what a variable holds.
+RUN_BY_ANY_SHELL += [
+    ("X=V find . -maxdepth 0 -exec sh -c '$X' \\;", PROGRAM),
+    ("export X=V; sh <<'EOF'\n$X\nEOF", PROGRAM),
+    ("export X=V; make -s -f - <<'EOF'\nx:\n\t$$X\nEOF", PROGRAM),
+    ("X=V awk 'BEGIN { system(\"$X\") }'", PROGRAM),
+    ("export X=V; git -c alias.x='!$X' x", PROGRAM),
+    ("X=V tar -cf /dev/null --checkpoint=1 --checkpoint-action=exec='$X' /etc/passwd", PROGRAM),
+    ("X=V; c='$X'; eval \"$c\"", PROGRAM),
+    ("X=V; c='eval $X'; $c", PROGRAM),
+    ("X=V; f() { eval \"$1\"; }; f '$X'", PROGRAM),
+    ("X=V; echo 'eval \"$X\"' > f; . ./f", COMMAND),
+    ("export X=V; cat > f <<'EOF'\neval \"$X\"\nEOF\nsh f", COMMAND),
+    ("export X=V; printf 'true\\neval $X\\n' | sh", COMMAND),
+    ("export X=V; printf '%s\\n' 'eval \"$X\"' | sh", COMMAND),
+    ('X=V; trap \'c="\\$X"; eval "$c"\' EXIT', PROGRAM),
+    ("export X=V; echo 'x:; $$X' > Makefile; make -s -f Makefile", PROGRAM),
+    ('X=V; while read -r c; do eval "$c"; done <<\'END\'\neval "$X"\nEND', COMMAND),
+]
 RUN_BY_BASH = [
+    ("X=V; c='[[ $X -gt 3 ]]'; eval \"$c\"", NUMBER),
+    ('X=V; l=(\'(( X ))\'); for c in "${l[@]}"; do eval "$c"; done', NUMBER),
+    ("export X=V; bash <<'EOF'\nif true; then (( X )); fi\nEOF", NUMBER),
+    ("export X=V; BASH_ENV=<(echo 'eval \"$X\"') bash -c :", COMMAND),
     ("echo V > f; BASH_ENV=./f bash -c true", COMMAND),
     ("echo V > f; export BASH_ENV=f; bash -c true", COMMAND),
     ("BASH_ENV=<(echo V) bash -c true", COMMAND),
@@ -163,7 +186,50 @@ ACCEPTED = [
     ('cat <<EOF > f\nV\nEOF\nfor f in V; do test -f "$f"; done', COMMAND),
     ('"$(command -v echo)" V', COMMAND),
     ("T=V awk 'BEGIN { print ENVIRON[\"T\"] }'", AWK),
+    ('v=V; c=\'echo "$v"\'; eval "$c"; c=\'grep -c x\'; $c "$v" < /dev/null', COMMAND),
+    ("v=V; cat > f <<'EOF'\nthe $v is [[ x ]] 3\nEOF\nbash deploy.sh", NUMBER),
+    ('v=V; cat > f <<\'EOF\'\nfor f in "$@"; do echo "$f"; done\nEOF\nsh f "$v"', COMMAND),
+    ("v=V; echo 'x[a] = 1' > f.py; python3 f.py \"$v\"; x='-x $y'; ls $x \"$v\"", NUMBER),
 ]
+# What is refused, the same with what its message advises, and what that prints for the value; None: it is
+# not run, as the program may not be there.
+REMEDIES = [
+    ('sh -c "echo V"', "sh -c 'echo \"$1\"' _ V", "V\n"),
+    ("python3 -c \"print('V')\"", "python3 -c 'import sys; print(sys.argv[1])' V", "V\n"),
+    ("perl -e 'print \"V\"'", "perl -e 'print $ARGV[0]' -- V", "V"),
+    ("ruby -e 'print \"V\"'", "ruby -e 'print ARGV[0]' -- V", None),
+    ("php -r 'echo \"V\";'", "php -r 'echo $argv[1];' -- V", None),
+    ("node -e 'console.log(\"V\")'", "node -e 'console.log(process.argv[1])' V", None),
+    ("lua -e 'print(\"V\")'", "v=V lua -e 'print(os.getenv(\"v\"))'", None),
+    ("psql -c 'select V'", "echo \"select :'v'\" | psql -v v=V", None),
+    ("echo a | awk '{ print \"V\" }'", "echo a | v=V awk '{ print ENVIRON[\"v\"] }'", "V\n"),
+    ("make -s x=V", "value=V make -s -f - <<'EOF'\nx:\n\t@echo \"$$value\"\nEOF", "V\n"),
+    ("jq '.[\"V\"]' f", "jq -nr --arg v V '$v'", "V\n"),
+    ('eval "x=V"', 'export v=V; eval \'x="$v"\'; echo "$x"', "V\n"),
+    ("eval V", "export v=V; eval 'echo \"$v\"'", "V\n"),
+    ('trap "echo V" EXIT', "export v=V; trap 'echo \"$v\"' EXIT", "V\n"),
+    ("watch 'cat V'", "export v=V; watch 'cat \"$v\"'", None),
+    (". /dev/stdin <<EOF\necho V\nEOF", "export v=V; . /dev/stdin <<'EOF'\necho \"$v\"\nEOF", "V\n"),
+    ("at now <<EOF\nrm V\nEOF", "export v=V; at now <<'EOF'\nrm \"$v\"\nEOF", None),
+    ("ssh host 'cat V'", "printf '%s\\n' V | ssh host 'read -r v; cat \"$v\"'", None),
+    ("git pull origin V", "git fetch -- V; git merge FETCH_HEAD", None),
+    ("v=V; tar -cf - $v", 'v=V; tar -cf - -- "$v"', None),
+    ("v=V; find $v", 'v=V; find "$v"', None),
+    ("tar -cf - V", "tar -cf - -- V", None),
+    ("printf V", "printf '%s' V", "V"),
+    ("unset V", "unset v", ""),
+    ("V --version", "echo V", "V\n"),
+    ("echo $(( V / 2 ))", "[ V -gt 0 ] || expr length V", "23\n"),
+    ("echo \\V", "echo V", "V\n"),
+    ('echo "${NO:-V}"', 'v=V; echo "${NO:-$v}"', "V\n"),
+    ("echo `basename V`", "echo $(basename V)", "V\n"),
+    ("cat <<-'EOF'\n\tV\nEOF", "cat <<'EOF'\n\tV\nEOF", "\tV\n"),
+    ("cat <<EOF\n$(echo V)\nEOF", 'v=V\ncat <<EOF\n$(echo "$v")\nEOF', "V\n"),
+    ("echo a >&V", "echo a > V 2>&1; cat V", "a\n"),
+    ("cat <<V\na\nV", "cat <<EOF\na\nEOF", "a\n"),
+    ("alias e=echo\necho V", 'v=V\nalias e=echo\necho "$v"', "V\n"),
+]
+NASTY = "it's $(:>pwned) `:>p`\\*"
 
 
 def severities(command: str) -> set[tuple[str, str]]:
@@ -209,3 +275,17 @@ def test_values_that_are_data_are_accepted_and_do_not_run(
     """The safe form of a refused template is accepted without a finding."""
     assert severities(command) == set()
     assert not is_run(shell, command, payload, tmp_path)
+
+
+@pytest.mark.parametrize(("command", "remedied", "printed"), REMEDIES)
+def test_the_remedy_of_a_refusal_is_accepted_and_does_what_was_meant(
+    command: str, remedied: str, printed: str | None, tmp_path: Path
+) -> None:
+    """In every shell."""
+    assert severities(command)
+    assert severities(remedied) == set()
+    template = parse(re.sub(r"\bV\b", lambda _: V, remedied), kind="shell")
+    for shell in SHELLS if printed is not None else []:
+        output = run(shell, filled_with(template, NASTY), tmp_path).stdout.decode()
+        assert output == printed.replace("V", NASTY)
+    assert not (tmp_path / "pwned").exists()

@@ -88,6 +88,13 @@ SINKS = [
         'tar -cf t f0 -I "$n"',
         'f() { $1; }; f "$n"',
     ),
+    *(
+        'c=\'eval "$n"\'; eval "$c"',
+        "c='$n'; sh -c \"$c\"",
+        "echo '$n' > g; . ./g",
+        "export n; echo '$n' | sh",
+    ),
+    *("export n; sh <<'END'\n$n\nEND\n", "export n; find . -maxdepth 0 -exec sh -c '$n' \\;"),
     *("find . -maxdepth 0 $n", "ls $n", 'grep -c "$n" f0', "case $n in a) echo b;; esac", "nohup $n"),
 ]
 BASH_SINKS = [
@@ -123,6 +130,7 @@ BASH_SINKS = [
         "[[ $n =~ $n ]]",
         "local -i x=$n",
     ),
+    *("c='((n))'; eval \"$c\"", "c='[[ $n -gt 1 ]]'; eval \"$c\"", "export n; bash <<'END'\n((n))\nEND\n"),
     *(
         'hash -p "$n" ls; ls',
         'wait -p "$n"',
