@@ -65,7 +65,7 @@ class Sizes:
     cluster_effects: int = 100
     cluster_rounds: int = 15
     cluster_kills: int = 20
-    cluster_runs: int = 1_000
+    cluster_runs: int = 300
     cluster_parked: int = 10_000
     cluster_outages: tuple[float, ...] = (1, 10, 60)
 

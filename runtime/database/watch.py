@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..host import clock, threads
 from ..host.errors import UserError
 from .connection import Address, Connection, Session, is_timeout
-from .owner import Owner, bury_dead
+from .owner import Owner, bury, bury_dead
 
 # Seconds of one wait, and between two searches for a worker to watch.
 WAIT_S = 5
@@ -38,6 +38,7 @@ class Watch:
     @staticmethod
     def _prepare(connection: Connection) -> None:
         connection.execute(f"set lock_timeout = '{WAIT_S}s'")
+        bury(connection, "")  # no owner: the first call in a session takes longer than later ones
 
     def _watch(self) -> None:
         while not self._is_over():
