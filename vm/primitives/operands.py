@@ -64,7 +64,7 @@ def key(value: Value) -> str:
 
 def any_list(value: Value) -> Value:
     """A list in either form; null counts as the empty one."""
-    if is_list(value):
+    if type(value) is tuple or is_list(value):
         return value
     if value is None:
         return ()
@@ -73,6 +73,8 @@ def any_list(value: Value) -> Value:
 
 def items(value: Value) -> tuple[Value, ...]:
     """The items of a list; none for null."""
+    if type(value) is tuple:
+        return value
     return to_tuple(any_list(value))
 
 

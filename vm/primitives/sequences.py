@@ -30,6 +30,8 @@ def _out_of_range(index: int, values: Value) -> PrimitiveFault:
 
 
 def _filled(values: Value) -> Value:
+    if type(values) is Pair or type(values) is Queue:
+        return values
     if not any_list(values):
         raise PrimitiveFault("empty-list", "the list is empty")
     return values
@@ -98,7 +100,8 @@ def list_tail(values: Value, size: Value) -> Value:
 def append(*parts: Value) -> Value:
     if len(parts) == 2:
         start, tail = any_list(parts[0]), any_list(parts[1])
-        bounds.check_items(lists.length(start) + lists.length(tail))
+        if (count := lists.length(start) + lists.length(tail)) > bounds.MAX_ITEMS:
+            bounds.check_items(count)
         return lists.append(start, tail)
     if not parts:
         return ()
@@ -149,7 +152,7 @@ def member(item: Value, values: Value) -> Value:
 def index_of(item: Value, values: Value) -> Value:
     if type(item) is str:  # equal to no value of another type, as Python has it too
         try:
-            return indexOf(lists.iterate(any_list(values)), item)
+            return indexOf(values if type(values) is tuple else lists.iterate(any_list(values)), item)
         except ValueError:
             return None
     for index, other in enumerate(lists.iterate(any_list(values))):

@@ -32,7 +32,6 @@ MAX_INDENT = 16
 MAX_JSON_DEPTH = MAX_HOST_DEPTH
 # Compiled when they are first used: most runs use none of them. The first is a decimal number.
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_INTEGER = r"[+-]?[0-9]+"
 # Fewer digits than this are within Python's own limit and quickly read.
 _FEW_DIGITS = 10
 _DIRECTIVE = r"(?s)~(.?)"
@@ -244,16 +243,21 @@ def symbol_name(value: Value) -> str:
 def parse_number(value: Value) -> Value:
     """The number that a string spells, white space around it; null where it spells none."""
     if type(value) is str and len(value) < _FEW_DIGITS and value.isdigit() and value.isascii():
-        bounds.check_bits((number := int(value)).bit_length())
-        return number
+        return _integer(value)
     spelled = string(value).strip()
-    if re.fullmatch(NUMBER, spelled) is None:
-        return None
-    return _integer(spelled) if re.fullmatch(_INTEGER, spelled) else float(spelled)
+    unsigned = spelled[1:] if spelled[:1] in ("+", "-") else spelled
+    if unsigned.isdigit() and unsigned.isascii():
+        return _integer(spelled)
+    return float(spelled) if re.fullmatch(NUMBER, spelled) else None
 
 
 def _integer(spelled: str) -> int:
     """Also where Python's own limit on digits refuses it."""
+    if len(spelled) < _FEW_DIGITS:
+        number = int(spelled)
+        if number.bit_length() > bounds.MAX_BITS:
+            bounds.check_bits(number.bit_length())
+        return number
     sign, unsigned = (-1 if spelled[0] == "-" else 1), spelled.lstrip("+-").lstrip("0")
     bounds.check_bits(int((len(unsigned) - 1) / _DIGITS_A_BIT))
     result = 0

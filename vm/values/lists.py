@@ -195,10 +195,9 @@ def pairs(items: Sequence[Value], tail: List) -> List:
     """A pair for each item, before `tail`."""
     if type(tail) is Queue:
         return Queue(pairs(items, tail.front), tail.back, len(items) + tail.length)
-    count = length(tail)
-    for item in reversed(items):
-        count += 1
-        tail = Pair(item, tail, count)
+    made = Pair  # a local name, for the loop that walking a list of some length is made of
+    for count, item in enumerate(reversed(items), length(tail) + 1):
+        tail = made(item, tail, count)
     return tail
 
 
@@ -221,7 +220,11 @@ def item(items: List, index: int) -> Value:
 
 def rest(items: List) -> List:
     """All but the first item of a list that is not empty."""
-    return items.tail if type(items) is Pair else _end(items, 1)
+    if type(items) is Pair:
+        return items.tail
+    if type(items) is Queue and type(items.front) is Pair and items.front.length > 1:
+        return Queue(items.front.tail, items.back, items.length - 1)
+    return _end(items, 1)
 
 
 def drop(items: List, count: int) -> List:

@@ -341,7 +341,7 @@ def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
 
 
 def _of_dict(quick: str) -> Rule:
-    """Of a map that is a dict, or either if it is known to be a map, and a key."""
+    """Of a map that is a dict, or either where it is known to be a map, and a key."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         (map_, kind), key, *more = operands
@@ -349,6 +349,8 @@ def _of_dict(quick: str) -> Rule:
             return None
         texts = [text for text, _ in (key, *more)]
         tests = are_map_and_key((map_, kind), key)
+        if kind == "map":
+            map_ = f"({map_} if type({map_}) is dict else {_ENTRIES.format(map_)})"
         return quick.format(map_, texts[0], ", ".join(texts)), " and ".join(tests)
 
     return rule

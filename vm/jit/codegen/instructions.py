@@ -288,7 +288,10 @@ class Instructions:
             tests = " and ".join([f"REFS({slot}) == {ALONE}", *are_map_and_key(*typed[:2])])
             quick = RULES["put"](typed)
             assert quick is not None
-            other = _chosen(*quick, f"{self.mark(offset)}P_put({', '.join(texts)})", "map", "map")
+            second = SECOND["put"](typed)
+            assert second is not None
+            slow = f"{second[0]} if {second[1]} else {self.mark(offset)}P_put({', '.join(texts)})"
+            other = _chosen(*quick, slow, "map", "map")
             self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
             self.out.append(("else", [f"{slot} = {other.text}"]))
             self.stack.append(Operand(slot, "map", True))
