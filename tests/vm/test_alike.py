@@ -107,6 +107,30 @@ TAIL_CALLS = (
           (try (total (pick 4) (list 1)) (catch e (get e "kind"))))""",
 )
 
+# Small functions in place of calls, in functions that catch faults: what they raise, and what is raised in
+# what they call, goes to the handler of the state that calls; the caller's slots are as they were there.
+HANDLERS = (
+    """(define (half n) (if (odd? n) (error 'odd (string-append "n " n)) (quotient n 2)))
+    (define (quarter n) (let ((h (half n))) (half h)))
+    (define (safe n) (let ((m (half (* 2 n)))) (try (list m (quarter n)) (catch e (list m e)))))
+    (map safe (range 0 9))""",
+    # In a loop of the function that catches, of which one is raised again and one is raised by a handler.
+    """(define (check i) (cond ((= i 3) (error 'three "x")) ((= i 5) (first i)) ((= i 6) (now))
+                            (else (* i i))))
+    (define (run i kept)
+      (if (= i 8) kept
+          (let* ((one (+ (check 1) i))
+                 (two (try (check i)
+                        (catch e (if (= i 5) (try (error e) (catch again (list one again))) (check 2))))))
+            (run (+ i 1) (cons (list one two) kept)))))
+    (list (run 0 nil) (try (run 3 (check 1)) (catch e e)))""",
+    # Tail calls in what is tried, after which no frame of the caller is left.
+    """(define (last x) (+ x 1))
+    (define (middle x) (if (string? x) (last x) (let ((y (last x))) (last y))))
+    (define (outer x) (try (middle x) (catch e (let ((z (last 1))) (list z e)))))
+    (list (outer 1) (outer "s") (map outer (list 1 "t")))""",
+)
+
 # Primitives as values, in place of calls of the functions that apply them: where fuel ends, a frame of such a
 # function has the list of its arguments.
 OPERATIONS = (
@@ -132,7 +156,7 @@ OPERATIONS = (
 )
 
 
-@pytest.mark.parametrize("text", [*TAIL_CALLS, *OPERATIONS])
+@pytest.mark.parametrize("text", [*TAIL_CALLS, *OPERATIONS, *HANDLERS])
 @pytest.mark.parametrize("quantum", [1, 4, 60])
 def test_calls_in_place_run_alike(text: str, quantum: int) -> None:
     """Wherever fuel ends, a snapshot has the frames that are left, and in them the same slots."""

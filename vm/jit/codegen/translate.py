@@ -340,12 +340,12 @@ class Translator:
     def absorbed(self, function: Function, given: Sequence[Kind], known: Known | None) -> Known:
         """Have small functions written in place of calls; what is known then, given what is known so far."""
         known = known or explore(function, given, self.results)
-        if function.code.handlers:
-            return known
+        # Tail calls last: a call may be in a loop, and what is written in place has bounds. A handler is
+        # found by the frame that it belongs to, which a tail call would leave.
+        exits = ("CALL",) if function.code.handlers else ("CALL", "TAILCALL")
         while True:
             before = len(function.parts)
-            # Tail calls last: a call may be in a loop, and what is written in place has bounds.
-            for exit_ in ("CALL", "TAILCALL"):
+            for exit_ in exits:
                 for state, (callee, arguments) in known.calls.items():
                     if isinstance(callee, tuple) and function.states[state][-1][1].name == exit_:
                         self.absorb(function, state, callee[1], (*arguments, *callee[2]))
