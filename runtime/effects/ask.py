@@ -17,6 +17,7 @@ import os.path
 
 from ..host import clock, files, pipes, secrets, terminal, threads
 from ..host.effect_context import TICK, Context, milliseconds
+from ..host.paths import open_regular
 from .performers import Parts
 from .process import failure
 
@@ -140,7 +141,7 @@ class Mailbox:
         if self.answer_path is None:
             return None
         try:
-            with files.open(self.answer_path, "rb") as file:
+            with open_regular(self.answer_path) as file:
                 found = json.loads(file.read(4 * LONGEST_ANSWER))
             if found["question"] == secrets.masked(self.question) and isinstance(found["answer"], str):
                 return str(found["answer"])

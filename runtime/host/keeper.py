@@ -36,6 +36,7 @@ from .keeper_messages import (
     send,
     unnamed_file,
 )
+from .paths import open_regular, regular_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -324,14 +325,12 @@ def left(folder: str) -> dict[str, Kept]:
         if kind != "json":
             continue
         try:
-            with files.open(os.path.join(place, name), "rb") as file:
+            with open_regular(os.path.join(place, name)) as file:
                 facts = light_json.loads(file.read(1 << 20))
             if any(type(facts[key]) not in kinds for key, kinds in _FACTS.items()):
                 continue
             handles = [
-                files.open_handle(
-                    os.path.join(place, f"{number}.{stream}"), files.O_RDONLY | files.O_NOFOLLOW
-                )
+                regular_handle(os.path.join(place, f"{number}.{stream}"), files.O_RDONLY | files.O_NOFOLLOW)
                 for stream in STREAMS
             ]
             found[facts["effect"]] = Kept({**facts, "folder": folder}, handles)

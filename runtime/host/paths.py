@@ -15,7 +15,8 @@ a loop is called, its runs stay inside these folders.
 from __future__ import annotations
 
 import os.path
-from errno import EINVAL
+from errno import EINVAL, EISDIR, ENXIO
+from stat import S_ISREG
 
 from ...ir.compile_options import CONFIG, IR_SUFFIX, LOOPS, SOURCE_SUFFIXES, TOOLS
 from . import files
@@ -56,12 +57,29 @@ def make_private(path: str) -> None:
     above = os.path.dirname(path)
     files.sync_names(os.path.dirname(above))
     files.sync_names(above)
-    with files.open(ignored, "w", encoding="ascii") as file:
+    handle = regular_handle(ignored, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o666)
+    with files.open(handle, "w", encoding="ascii") as file:
         file.write("*\n")
 
 
 def open_regular(path: str) -> BinaryIO:
     """Open a file for reading. Raises OSError for anything but a regular file: a pipe would block."""
-    if files.lexists(path) and not files.isfile(path):
-        raise OSError(EINVAL, "it is not a regular file", path)
-    return files.open(path, "rb")
+    return files.open(regular_handle(path, files.O_RDONLY), "rb")
+
+
+def regular_handle(path: str, flags: int, mode: int = 0o600) -> int:
+    """Open a regular file; a new one has `mode`. Raises OSError for anything else, without waiting for it."""
+    try:
+        handle = files.open_handle(path, flags | files.O_NONBLOCK, mode)
+    except OSError as error:
+        if error.errno in (EISDIR, ENXIO):  # a folder or a pipe, opened for writing
+            raise _not_regular(path) from None
+        raise
+    if not S_ISREG(files.fstat(handle).st_mode):
+        files.close(handle)
+        raise _not_regular(path)
+    return handle
+
+
+def _not_regular(path: str) -> OSError:
+    return OSError(EINVAL, "it is not a regular file; remove or rename it", path)

@@ -14,7 +14,7 @@ from typing import Any
 from ...vm.values.text_form import duration_text
 from ..host import files
 from ..host.errors import UserError
-from ..host.paths import HISTORY, ROOT
+from ..host.paths import HISTORY, ROOT, open_regular
 from ..host.screen import Screen
 from ..journal.events import RunEnd, RunStart
 from ..journal.journal import JournalError, write_file
@@ -58,7 +58,7 @@ def facts(run: RunFolder) -> dict[str, Any] | None:
 
 def _cached(path: str, size: int) -> dict[str, Any] | None:
     try:
-        with files.open(path, "rb") as file:
+        with open_regular(path) as file:
             found = json.loads(file.read(16 << 20))
     except (OSError, ValueError, RecursionError):
         return None

@@ -13,7 +13,7 @@ import os.path
 from ...ir.light_records import LightRecord
 from ...ir.python_internals import suppress
 from ..host import clock, files
-from ..host.paths import open_regular
+from ..host.paths import open_regular, regular_handle
 from .codec import seal_json, unseal
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ class ActiveFile:
         line = seal_json(_LINE % (self._elapsed_ms(), size, lines))
         with suppress(OSError):
             if self._fd < 0:
-                self._fd = files.open_handle(self._path, files.O_WRONLY | files.O_CREAT, 0o600)
+                self._fd = regular_handle(self._path, files.O_WRONLY | files.O_CREAT)
             files.pwrite(self._fd, line, 0)
 
     def close(self) -> None:

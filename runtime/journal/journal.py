@@ -12,7 +12,7 @@ import os.path
 from ...ir.python_internals import sha256, suppress
 from ..host import files, processes
 from ..host.errors import reason, refuse_transient
-from ..host.paths import open_regular
+from ..host.paths import open_regular, regular_handle
 from .codec import (
     BLOB_LIMIT,
     CRC_END,
@@ -257,7 +257,7 @@ class Journal:
     @classmethod
     def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Self:
         try:
-            fd = files.open_handle(path, files.O_WRONLY | files.O_APPEND | flags, 0o600)
+            fd = regular_handle(path, files.O_WRONLY | files.O_APPEND | flags)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
         return cls(fd, path, now, lines)
@@ -365,7 +365,7 @@ class Journal:
         """Open the file again, if it is not."""
         if self._fd < 0:
             try:
-                self._fd = files.open_handle(self.path, files.O_WRONLY | files.O_APPEND)
+                self._fd = regular_handle(self.path, files.O_WRONLY | files.O_APPEND)
             except OSError as error:
                 raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
 
@@ -396,7 +396,7 @@ def set_aside(path: str, offset: int) -> str | None:
     None where there was nothing to cut. Raises JournalError.
     """
     try:
-        with files.open(path, "r+b") as file:
+        with files.open(regular_handle(path, files.O_RDWR), "r+b") as file:
             file.seek(offset)
             rest = file.read()
             if not rest:

@@ -12,7 +12,7 @@ from ...ir.light_records import LightRecord
 from ...ir.python_internals import suppress
 from ..host import clock, files
 from ..host.errors import Failure, UserError, reason, refuse_transient
-from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, open_regular, slug
+from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, open_regular, regular_handle, slug
 from . import active_time
 from .codec import KIND, unseal
 from .events import Event, RunEnd, RunStart
@@ -218,7 +218,7 @@ class RunFolder:
         """Add to the end of a document; a crash may leave a part of it. Raises JournalError."""
         path = self.place(name)
         try:
-            handle = files.open_handle(path, files.O_WRONLY | files.O_APPEND | files.O_CREAT, 0o600)
+            handle = regular_handle(path, files.O_WRONLY | files.O_APPEND | files.O_CREAT)
             try:
                 files.write(handle, data)
             finally:
@@ -241,7 +241,7 @@ class RunFolder:
     def settle(self) -> None:
         """Make durable what another process has left: it may have died before that. Raises JournalError."""
         try:
-            handle = files.open_handle(self.journal, files.O_RDWR)
+            handle = regular_handle(self.journal, files.O_RDWR)
             try:
                 files.fdatasync(handle)
             finally:

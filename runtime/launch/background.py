@@ -14,6 +14,7 @@ import sys
 
 from ..host import files, pipes, processes, signals
 from ..host.errors import EXIT_OK, Failure, reason
+from ..host.paths import regular_handle
 from ..host.screen import Screen, flush_standard_streams
 from ..journal.run_folder import RunFolder
 from ..project.options import Values
@@ -36,7 +37,7 @@ class Detachment:
         """Open the log. Raises UserError."""
         try:
             flags = files.O_WRONLY | files.O_CREAT | files.O_APPEND
-            self._log = files.open_handle(folder.log, flags, 0o600)
+            self._log = regular_handle(folder.log, flags)
         except OSError as error:
             raise Failure("cannot-write", f"cannot write {folder.log}: {reason(error)}") from None
 

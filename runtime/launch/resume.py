@@ -238,8 +238,10 @@ def _no_record(folder: RunFolder) -> UserError:
     """A journal without its beginning: nothing says what was done, nor whether it was done for real."""
     if not files.exists(folder.journal):
         what = "is missing"
+    elif not files.isfile(folder.journal):
+        what = "is not a regular file"
     else:
-        what = "is empty" if not files.getsize(folder.journal) else "has lost its beginning"
+        what = "has lost its beginning" if files.getsize(folder.journal) else "is empty"
     return Failure(
         "no-record",
         f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",

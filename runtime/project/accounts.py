@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from ..host import environment, files
+from ..host import environment
+from ..host.paths import open_regular
 from . import agents, models
 from .providers import PROVIDERS
 from .settings import Configuration
@@ -67,7 +68,7 @@ def _claude_login() -> str | None:
     """The id of the account that Claude Code is logged in to; None if it is not known."""
     folder = _value("CLAUDE_CONFIG_DIR") or os.path.expanduser("~")
     try:
-        with files.open(os.path.join(folder, ".claude.json"), "rb") as file:
+        with open_regular(os.path.join(folder, ".claude.json")) as file:
             account = json.loads(file.read(_LARGEST)).get("oauthAccount")
         return str(account["accountUuid"])
     except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError):

@@ -13,7 +13,7 @@ import os.path
 from ...ir.python_internals import blake2b, sha256, suppress
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files, processes
-from ..host.paths import CONFIG, LOOPS, TOOLS, make_private
+from ..host.paths import CONFIG, LOOPS, TOOLS, make_private, open_regular, regular_handle
 from ..journal.journal import JournalError, write_file
 from ..runs.program_file import holds_secret
 
@@ -62,9 +62,8 @@ def project_files(root: str, has_flows: bool) -> list[str]:
         if not files.lexists(path):
             continue
         digest = "unreadable"
-        if files.isfile(path):  # reading a pipe would block
-            with suppress(OSError), files.open(path, "rb") as file:
-                digest = blake2b(file.read(), digest_size=16).hexdigest()
+        with suppress(OSError), open_regular(path) as file:
+            digest = blake2b(file.read(), digest_size=16).hexdigest()
         found.append(f"{path} {digest}")
     return found
 
@@ -101,10 +100,8 @@ def is_current(image: Image) -> bool:
     The first is in the entry's key; these are known only once it has been compiled.
     """
     for source in image.sources[1:]:
-        if not files.isfile(source.path):  # a pipe would be waited for
-            return False
         try:
-            with files.open(source.path, "rb") as file:
+            with open_regular(source.path) as file:
                 text = file.read().decode("utf-8-sig")
         except (OSError, UnicodeDecodeError):
             return False
@@ -125,7 +122,7 @@ def store(root: str, key: str, image: Image) -> None:
 def _read(root: str, key: str, suffix: str) -> bytes | None:
     """What an entry holds, None where there is none that this user made."""
     try:
-        with files.open(os.path.join(root, FOLDER, key + suffix), "rb") as file:
+        with open_regular(os.path.join(root, FOLDER, key + suffix)) as file:
             data = file.read()
     except OSError:
         return None
@@ -188,7 +185,7 @@ def _secret(make: bool) -> bytes | None:
     if not os.path.isabs(path):
         return None
     try:
-        fd = files.open_handle(path, files.O_RDONLY)
+        fd = regular_handle(path, files.O_RDONLY)
     except FileNotFoundError:
         return _make_secret(path) if make else None
     except OSError:

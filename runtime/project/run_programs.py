@@ -13,7 +13,7 @@ import re
 from ...vm.code.image import Image
 from ..host import files
 from ..host.errors import Failure, UserError
-from ..host.paths import FIRST_IMAGE, ROOT
+from ..host.paths import FIRST_IMAGE, ROOT, open_regular
 from ..host.secrets import masked
 from ..journal import journal as journals
 from ..journal.codec import KIND, to_json
@@ -144,7 +144,7 @@ def links(journal: str, program_hash: str | None = None) -> Links:
 
 def _changes(journal: str) -> Iterator[ProgramChanged]:
     """The changes of a run's program. The other lines, of which there may be very many, are passed over."""
-    with contextlib.suppress(OSError), files.open(journal, "rb") as file:
+    with contextlib.suppress(OSError), open_regular(journal) as file:
         rest = b""
         while block := file.read(_BLOCK):
             data = rest + block

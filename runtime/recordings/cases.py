@@ -16,7 +16,7 @@ from ...ir.effects import EFFECTS
 from ...ir.records import define
 from ..host import files
 from ..host.errors import UserError
-from ..host.paths import LOOPS, slug
+from ..host.paths import LOOPS, open_regular, slug
 from ..project import options
 from ..project.options import OVERRIDES, Values, given
 from .recording import Recording
@@ -111,7 +111,7 @@ def free_path(program: str) -> str:
 def is_case(path: str) -> bool:
     """Whether a file looks like a recorded case."""
     try:
-        with files.open(path, "rb") as file:
+        with open_regular(path) as file:
             head = file.read(4096)
     except OSError:
         return False

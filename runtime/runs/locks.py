@@ -20,6 +20,7 @@ from ..host import clock, environment, files, keeper, pipes, processes, threads
 from ..host.coroutines import Steps, alone
 from ..host.effect_context import Interrupt
 from ..host.errors import Failure, UserError, reason, refuse_transient
+from ..host.paths import regular_handle
 from ..journal.run_folder import RunFolder
 from .runs import make_running_folder, runs_in
 
@@ -393,7 +394,7 @@ class Release:
 def _await(path: str, write: int) -> None:
     """In a thread: close `write` when the file is released; it stays open if that cannot be determined."""
     try:
-        fd = files.open_handle(path, files.O_RDONLY)
+        fd = regular_handle(path, files.O_RDONLY)
     except OSError:
         files.close(write)  # it has ended meanwhile
         return
@@ -408,10 +409,8 @@ def _await(path: str, write: int) -> None:
 
 def is_live(run: RunFolder) -> bool:
     """Whether a process holds the run. Raises UserError."""
-    if not files.isfile(run.lock):
-        return False  # opening a pipe would block
     try:
-        fd = files.open_handle(run.lock, files.O_RDONLY)
+        fd = regular_handle(run.lock, files.O_RDONLY)
     except OSError as error:
         refuse_transient(error, run.lock)
         return False
@@ -554,7 +553,7 @@ def _let_go(kept: tuple[int, dict[str, keeper.Kept]]) -> None:
 
 def _open(path: str) -> int:
     try:
-        return files.open_handle(path, files.O_RDWR | files.O_CREAT, 0o600)
+        return regular_handle(path, files.O_RDWR | files.O_CREAT)
     except OSError as error:
         raise Failure("cannot-write", f"cannot write {path}: {reason(error)}") from None
 

@@ -11,6 +11,7 @@ from ...ir import light_json
 from ...ir.python_internals import suppress
 from ..execution.observer import Display
 from ..host import files
+from ..host.paths import open_regular
 from ..journal.journal import JournalError, write_file
 from ..journal.outcome import Outcome
 
@@ -174,7 +175,7 @@ class LiveDisplay(Display):
 def read(path: str) -> list[Tail]:
     """The tails in a live file; none where there is no file, or nothing to be read in it."""
     try:
-        with files.open(path, "rb") as file:
+        with open_regular(path) as file:
             found = light_json.loads(file.read(_LARGEST))
         return [Tail.from_json(told) for told in found["actions"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

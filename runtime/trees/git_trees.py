@@ -15,6 +15,7 @@ import os.path
 
 from ..host import environment, files, processes
 from ..host.errors import reason
+from ..host.paths import open_regular
 from .guard import Difference
 from .tree import GIT, MOST_BYTES, Change, Links, NoTree, Tree, look, placeholder, text_of
 
@@ -131,7 +132,7 @@ class GitTrees:
     def _saved(self) -> bytes | None:
         """The last tree of an earlier process."""
         try:
-            with files.open(os.path.join(self.path, "last"), "rb") as file:
+            with open_regular(os.path.join(self.path, "last")) as file:
                 return file.read(64) or None
         except OSError:
             return None

@@ -513,6 +513,32 @@ def test_a_run_whose_journal_cannot_be_read_stays(project: Path) -> None:
     assert resume("job")["status"] == "success"
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("name", ["lock", "program.llb", "job.events.jsonl", "active", "outputs"])
+def test_a_pipe_or_folder_in_place_of_a_file_is_named_or_not_needed(
+    project: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    """Resuming waits for no file of the run; one that it cannot do without is named, with what to do."""
+    place = cut_run(project, before_end_of(3)) / name
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    make(place)
+    for kept in (project / ".loops" / ".cache").iterdir():
+        kept.unlink()
+        make(kept)
+    done = subprocess.run(
+        [sys.executable, "-m", "llc", "resume", "job"], capture_output=True, text=True, timeout=60
+    )
+    if name == "lock":
+        assert f"{name}: it is not a regular file; remove or rename it" in done.stderr
+    elif name == "job.events.jsonl":
+        assert "its journal is not a regular file" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_of_a_start_leaves_no_husk(project: Path, number: int) -> None:
     """From when its folder is there, a run that is stopped exits 130 and can be resumed."""
