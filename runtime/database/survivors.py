@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from ..host import files
 from ..host.errors import UserError
 from ..host.keeper import Kept
+from ..host.leftovers import end_kept
 from ..host.paths import RUNNING
 from ..journal.events import TAKE_OVER, RunResume
 from ..journal.reader import read
@@ -40,11 +42,15 @@ def of_run(run: DatabaseRun, cache: str) -> dict[str, Kept]:
         try:
             actions = locks.survivors(folder)
         except UserError:
-            continue  # its process is suspended: what it runs is ended like anything else that is left
+            # Its process or the keeper is suspended: what it runs is ended like anything else that is left,
+            # and without its lock file the keeper starts nothing more.
+            with suppress(FileNotFoundError):
+                files.unlink(folder.lock)
+            continue
         decided = _decided(run, epoch) if actions else set()
         for effect, action in actions.items():
             if effect in decided or effect in found:
-                action.release()
+                end_kept(action)
             else:
                 found[effect] = action
     return found
@@ -71,7 +77,7 @@ def end(folders: Iterable[RunFolder]) -> None:
         except UserError:
             continue
         for action in actions.values():
-            action.release()
+            end_kept(action)
 
 
 def _folders(cache: str, run_id: str | None = None) -> Iterator[RunFolder]:

@@ -95,18 +95,21 @@ class _Connection:
             raise KeeperDied
         return int(message[1:])
 
-    def release(self) -> None:
-        """The action is not needed any more; what is still running of it, is ended."""
+    def release(self) -> bool:
+        """The action is not needed any more: the keeper ends what is still running of it, unless it has died.
+
+        Returns whether it has done so.
+        """
         if self._connection.fileno() < 0:
-            return
-        try:
+            return True
+        answer = b""
+        with suppress(OSError):
             self._connection.send(RELEASE)
             # Once the answer is there, the keeper does not hold the lock of the run any more.
-            while self._receive() not in (b"", RELEASED):
+            while (answer := self._receive()) not in (b"", RELEASED):
                 pass
-        except OSError:
-            pass  # the keeper has died
         self._connection.close()
+        return answer == RELEASED
 
     def _receive(self) -> bytes:
         try:
@@ -165,20 +168,23 @@ class Action(_Connection):
         with suppress(OSError):
             self._connection.send(UNSAFE)
 
-    def release(self) -> None:
-        super().release()
+    def release(self) -> bool:
+        is_over = super().release()
         for spool in self._spools.values():
             if spool is not None:
                 files.close(spool)
         self._spools.clear()
+        return is_over
 
 
 class Kept(_Connection):
     """An action that has survived its driver.
 
     facts: what `start` was told, with `pid`, and `timed_out` where the keeper had to end it. status: of its
-    end, None while it runs.
+    end, None while it runs; began: the start time of the process then.
     """
+
+    began = ""
 
     def __init__(self, facts: dict[str, Any], handles: Sequence[int], connection: Any = None) -> None:
         super().__init__(connection, facts["pid"])
@@ -187,6 +193,8 @@ class Kept(_Connection):
         self._at = [0, 0]
         self.status: int | None = facts.get("status")
         self.is_taken = False
+        if connection is not None:
+            self.began = processes.start_time(self.pid)
 
     def take(self) -> Kept | None:
         """Itself, the first time: an effect has one action that was running last."""
@@ -214,11 +222,11 @@ class Kept(_Connection):
         if self._connection is not None:
             self._connection.close()
 
-    def release(self) -> None:
-        if self._connection is not None:
-            super().release()
+    def release(self) -> bool:
+        is_over = self._connection is None or super().release()
         self.close()
         _forget(self.facts["folder"], self.facts["effect"])
+        return is_over
 
 
 def start(
@@ -268,8 +276,11 @@ def start(
 
 
 def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
-    """The lock of a run whose driver has died, and its actions, by effect; None if no keeper has it."""
+    """The lock of a run whose driver has died, and its actions, by effect.
 
+    None where the keeper does not hand over each of them: an action has just ended, and is in `left` then, or
+    the keeper is dead, suspended or late. So an action that lives is not taken for one that has ended.
+    """
     directory = files.open_handle(folder, files.O_RDONLY | files.O_DIRECTORY)
 
     def ask(wanted: bytes, count: int) -> tuple[Any, bytes, list[int]]:
@@ -286,19 +297,23 @@ def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
             raise
         return connection, data, handles
 
+    locks: list[int] = []
+    found: dict[str, Kept] = {}
     try:
-        asked, names, (lock,) = ask(LIST, 1)
+        asked, names, locks = ask(LIST, 1)
         asked.close()
-        found = {}
         for name in marshal.loads(names):
-            with suppress(OSError, ValueError):  # then it has just ended, and is in `left`
-                connection, data, handles = ask(name.encode(), 2)
-                found[name] = Kept(marshal.loads(data), handles, connection)
+            connection, data, handles = ask(name.encode(), 2)
+            found[name] = Kept(marshal.loads(data), handles, connection)
     except (OSError, ValueError):
+        for lock in locks:
+            files.close(lock)
+        for action in found.values():
+            action.close()
         return None
     finally:
         files.close(directory)
-    return lock, found
+    return locks[0], found
 
 
 # Seconds that a keeper may take to answer.

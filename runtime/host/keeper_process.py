@@ -6,6 +6,7 @@ dead. An action is *attended* while a process is connected that wants its result
 
 from __future__ import annotations
 
+import errno
 import gc
 import marshal
 import os
@@ -151,6 +152,8 @@ class _Keeper:
         source, output_end, errors_end, output, errors, lock, fd = handles
         connection = of_socket("socket")(fileno=fd)
         try:
+            if _is_given_up(lock):
+                raise FileNotFoundError(errno.ENOENT, "the run has another owner")
             if os.getcwd() != folder:
                 os.chdir(folder)
             if os.environb.get(b"PATH") != env.get(b"PATH"):  # where it is looked for
@@ -232,7 +235,9 @@ class _Keeper:
                 self.message(name, action)
         self.is_alone = True
         for name, action in list(self.actions.items()):
-            if action.is_unsafe:
+            if _is_given_up(action.lock) and action.status is None:
+                self.signal(action, signals.SIGKILL)
+            if action.is_unsafe or _is_given_up(action.lock):
                 self.forget(name, action)
                 continue
             action.reads = True
@@ -323,6 +328,10 @@ class _Keeper:
         now = time.monotonic()
         if not self.is_alone:
             return
+        if action.is_unsafe:  # a part of its output is lost
+            self.unattend(action)
+            self.forget(name, action)
+            return
         if self.is_asked_to_stop and action.next_signal is None and action.status is None:
             action.next_signal = now
         if action.next_signal is not None and now >= action.next_signal and action.connection is None:
@@ -406,6 +415,11 @@ class _Keeper:
         self.unwatch(action.watch)
         os.close(action.watch)
         os.waitpid(action.pid, 0)
+
+
+def _is_given_up(lock: int) -> bool:
+    """Whether the lock file of a run was removed: another process has decided about its actions."""
+    return os.fstat(lock).st_nlink == 0
 
 
 def _private(path: str, flags: int) -> int:

@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from .keeper import Kept
+
 # Seconds between two signals, and between two checks of what is left.
 GRACE = 2.0
 POLL_EXIT = 0.01
@@ -30,6 +32,12 @@ def end_leftover(pid: int, started: str, effect_id: str, numbers: Sequence[int] 
     if processes.start_time(pid) not in ("", started):
         return False  # a reused pid: then our group does not exist any more
     return bool(_end(lambda: processes.group_members(pid, effect_id), numbers))
+
+
+def end_kept(action: Kept) -> None:
+    """End an action that has survived its driver and that nothing waits for, also if its keeper has died."""
+    if not action.release():
+        end_leftover(action.pid, action.began, action.facts["effect"])
 
 
 def end_effect(

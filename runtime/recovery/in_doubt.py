@@ -16,7 +16,7 @@ from ..host import terminal
 from ..host.effect_context import LONGEST_WAIT, Interrupt
 from ..host.errors import Failure
 from ..host.keeper import Kept
-from ..host.leftovers import AGENT_SIGNALS, end_effect
+from ..host.leftovers import AGENT_SIGNALS, end_effect, end_kept
 from ..host.screen import Screen
 from ..host.secrets import masked
 from ..journal.agent_history import AgentHistory
@@ -61,7 +61,7 @@ class InDoubt(LightRecord):
     def let_go(self) -> None:
         """End the actions that have survived; their outcome is unknown then."""
         for action in self.kept.values():
-            action.release()
+            end_kept(action)
         self.kept.clear()
 
     def settle(self) -> dict[int, str]:
@@ -91,7 +91,7 @@ class InDoubt(LightRecord):
     def _take_over(self, begun: list[int]) -> dict[int, str]:
         """Let go of actions whose results nothing waits for; returns the policies of the others."""
         for seq in [seq for seq in self.kept if seq not in begun]:
-            self.kept.pop(seq).release()
+            end_kept(self.kept.pop(seq))
         for seq, action in self.kept.items():
             self.position.settled(seq)
             effect = self.waiting[seq]

@@ -9,6 +9,7 @@ executes, while its driver lives and after that.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -23,8 +24,9 @@ from typing import Any, NoReturn
 import pytest
 
 from llc.runtime.effects.process import NotStarted, Runner
-from llc.runtime.host import files, keeper, keeper_process, processes
+from llc.runtime.host import files, keeper, keeper_process, leftovers, processes
 from llc.runtime.host.effect_context import Context, Interrupt
+from llc.runtime.host.errors import UserError
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks
 
@@ -316,14 +318,136 @@ def test_the_process_that_resumes_dies_too(folder: Path, count: int, takes: str)
     check_whole(folder, driver)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_two_processes_resume_at_once(folder: Path) -> None:
     """An action has one attendant: the second process does not get it while the first one lives."""
     die(folder, STEPS.index("errors") + 1, None)
     first = taken(folder)
     assert first is not None
-    assert taken(folder) is None
+    with pytest.raises(UserError, match="still running"):
+        taken(folder)
     assert finish(folder, first) == WHOLE
     first.release()
+
+
+# --- keepers and processes that are suspended -----------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait long for a keeper that is suspended for good."""
+    monkeypatch.setattr(keeper, "_PATIENCE", 0.2)
+    monkeypatch.setattr(locks, "_DEAD", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("since", ["request", "death", "socket", "list"])
+def test_a_keeper_is_suspended(folder: Path, monkeypatch: pytest.MonkeyPatch, since: str) -> None:
+    """Whatever it has answered by then, the run counts as live: the action is neither lost nor repeated."""
+    driver = Driver(folder, is_opposite=False)
+    if since == "request":
+        os.kill(driver.keeper, signal.SIGSTOP)
+    driver.step()
+    if since != "request":
+        driver.step()
+        wait_for(lambda: begun(folder))
+    if since == "death":
+        os.kill(driver.keeper, signal.SIGSTOP)
+    driver.kill()
+    receive = keeper.receive
+
+    def receive_and_suspend(connection: Any, count: int) -> tuple[bytes, list[int]]:
+        answer = receive(connection, count)
+        if count == 1:
+            os.kill(driver.keeper, signal.SIGSTOP)
+        return answer
+
+    if since in ("socket", "list"):
+        wait_for(lambda: (folder / "keeper").exists())
+    if since == "socket":
+        os.kill(driver.keeper, signal.SIGSTOP)
+    if since == "list":
+        monkeypatch.setattr(keeper, "receive", receive_and_suspend)
+    with pytest.raises(UserError, match="still running"):
+        taken(folder)
+    os.kill(driver.keeper, signal.SIGCONT)
+    monkeypatch.undo()
+    os.chdir(folder)
+    wait_for(lambda: begun(folder))
+    check_whole(folder, driver)
+
+
+def test_a_process_that_asks_too_late(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It connects and is suspended, so the keeper closes the connection; the action is still there."""
+    driver = die(folder, STEPS.index("started") + 1, None)
+    wait_for(lambda: (folder / "keeper").exists())
+    receive, asked = keeper.receive, list[int]()
+
+    def receive_late(connection: Any, count: int) -> tuple[bytes, list[int]]:
+        answer = receive(connection, count)
+        asked.append(count)
+        if asked == [1, 2]:
+            raise ValueError("the other side has closed the connection")
+        return answer
+
+    monkeypatch.setattr(keeper, "receive", receive_late)
+    check_whole(folder, driver)
+    assert asked.count(2) == 2
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_run_that_has_another_owner(folder: Path, has_begun: bool) -> None:
+    """Where the lock file was removed while the keeper was suspended, it starts nothing and keeps nothing."""
+    driver = Driver(folder, is_opposite=False)
+    actions = ""
+    if has_begun:
+        driver.step()
+        driver.step()
+        wait_for(lambda: begun(folder))
+        actions = children(driver.keeper)
+    os.kill(driver.keeper, signal.SIGSTOP)
+    if not has_begun:
+        driver.step()
+    driver.kill()
+    (folder / "lock").unlink()
+    os.kill(driver.keeper, signal.SIGCONT)
+    wait_for(lambda: has_died(driver.keeper))
+    assert begun(folder) == has_begun == len(actions.split())
+    wait_for(lambda: all(has_died(int(pid)) for pid in actions.split()))
+
+
+def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an action writes cannot be kept: its result is not used, whether a process attends it or not."""
+    splice = os.splice
+
+    def splice_unless_full(source: int, target: int, length: int) -> int:
+        if (folder / "full").exists():
+            raise OSError(errno.ENOSPC, "full")
+        return splice(source, target, length)
+
+    monkeypatch.setattr(os, "splice", splice_unless_full)
+    driver = die(folder, STEPS.index("errors") + 1, None)
+    action = taken(folder)
+    assert action is not None
+    (folder / "full").touch()
+    end_action(folder)
+    with pytest.raises(keeper.KeeperDied):
+        action.wait_status()
+    action.close()
+    wait_for(lambda: has_died(driver.keeper))
+    assert taken(folder) is None
+
+
+def test_an_action_that_nothing_waits_for_is_ended(folder: Path) -> None:
+    """Also if its keeper is killed before."""
+    driver = die(folder, STEPS.index("errors") + 1, None)
+    action = taken(folder)
+    assert action is not None
+    os.kill(driver.keeper, signal.SIGKILL)
+    wait_for(lambda: has_died(driver.keeper))
+    assert not has_died(action.pid)
+    leftovers.end_kept(action)
+    wait_for(lambda: has_died(action.pid))
 
 
 # --- the death of the keeper ----------------------------------------------------------------------
