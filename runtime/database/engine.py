@@ -18,7 +18,7 @@ import sqlalchemy
 from ..host import clock, threads
 from ..host.errors import Failure
 from .connection import Address, connect
-from .segments import APPLICATION, CHANNEL, QUEUE, VERSION, WORKFLOW, dbos_schema
+from .segments import APPLICATION, CHANNEL, QUEUES, VERSION, WORKFLOW, dbos_schema, queue_of
 
 # Seconds between two looks at the queue if no notification arrives.
 POLL_S = 10.0
@@ -26,8 +26,8 @@ POLL_S = 10.0
 # often as DBOS wants until the queue of llc is found; shorter waits are not for a look.
 _REST_S = 60.0
 _REST_LEAST_S = 0.5
-# The thread of DBOS that looks at the queue.
-POLLER = f"queue-worker-{QUEUE}"
+# What the name of the thread of DBOS begins with that looks at the queue.
+POLLER = f"queue-worker-{QUEUES}"
 
 
 class Engine:
@@ -45,6 +45,7 @@ class Engine:
         self._address = address
         self._executor = executor
         self._project = project
+        self._queue = queue_of(project)
         self._labels = list(labels)
         self._capacity = capacity
         self._wake = _Wake()
@@ -70,11 +71,11 @@ class Engine:
             return drive(run, number)
 
         dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(segment)
-        dbos.DBOS.listen_queues([QUEUE])
+        dbos.DBOS.listen_queues([self._queue])
         dbos.DBOS.launch()
         self._hook()
         dbos.DBOS.register_queue(
-            QUEUE, worker_concurrency=_MOST, polling_interval_sec=POLL_S, on_conflict="always_update"
+            self._queue, worker_concurrency=_MOST, polling_interval_sec=POLL_S, on_conflict="always_update"
         )
         threads.Thread(target=self._listen, name="llc-listen", daemon=True).start()
 
@@ -87,9 +88,9 @@ class Engine:
         )
         gate = due.bindparams(llc_project=self._project, llc_labels=self._labels, llc_worker=self._executor)
         count = active.count_for_queue
-        store._claim_gate = lambda queue, partition: [gate] if queue == QUEUE else []
+        store._claim_gate = lambda queue, partition: [gate] if queue == self._queue else []
         active.count_for_queue = lambda queue: (
-            count(queue) + (_MOST - self._capacity if queue == QUEUE else 0)
+            count(queue) + (_MOST - self._capacity if queue == self._queue else 0)
         )
         for event in self._dbos.background_thread_stop_events:
             self._wake.attach(event)
@@ -108,8 +109,9 @@ class Engine:
                     connection.execute(f"listen {CHANNEL}")
                     self.poll()
                     while not self._is_closed:
-                        for _ in connection.notifies(timeout=1.0, stop_after=1):
-                            self.poll()
+                        for notice in connection.notifies(timeout=1.0, stop_after=1):
+                            if notice.payload == self._queue:
+                                self.poll()
             except Exception:  # the server is away; the heartbeat reports it
                 clock.sleep(0.2)
 
@@ -147,7 +149,7 @@ class _Wake:
         def wait(timeout: float | None = None) -> bool:
             if timeout is None or timeout < _REST_LEAST_S:
                 return bool(is_stopped(timeout))
-            if threads.current_thread().name != POLLER:
+            if not threads.current_thread().name.startswith(POLLER):
                 return bool(is_stopped(max(timeout, _REST_S) if self._is_polled else timeout))
             self._is_polled = True
             end = clock.monotonic() + timeout

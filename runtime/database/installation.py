@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..host.errors import Failure, UserError
 from . import schema
 from .connection import Address, Connection, connected
-from .segments import CHANNEL, QUEUE, VERSION, WORKFLOW, dbos_schema
+from .segments import CHANNEL, QUEUES, VERSION, WORKFLOW, dbos_schema
 
 try:
     import dbos
@@ -42,14 +42,15 @@ create or replace function {schema}.enqueue_segments(runs_ text[]) returns integ
 language sql as $$
   with moved as (
     update {schema}.runs set segment = segment + 1, status = 'queued', owner = null, changed = now()
-    where id = any(runs_) returning id, segment),
+    where id = any(runs_) returning id, segment, project),
   old as (
     delete from {dbos}.workflow_status w
     using (select id || '/' || (segment - back) as name, back from moved, generate_series(1, 2) as back) past
     where w.workflow_uuid = past.name and (w.status = 'SUCCESS' or back = 2))
   select count({dbos}.enqueue_workflow(
-    workflow_name => '{workflow}', queue_name => '{queue}', workflow_id => id || '/' || segment,
-    positional_args => array[to_json(id), to_json(segment)]::json[], app_version => '{version}'))::integer
+    workflow_name => '{workflow}', queue_name => '{queues}' || project,
+    workflow_id => id || '/' || segment, positional_args => array[to_json(id), to_json(segment)]::json[],
+    app_version => '{version}'))::integer
   from moved
 $$;
 create or replace function {schema}.enqueue_segment(run_ text) returns integer
@@ -120,20 +121,22 @@ begin
   return n;
 end $$;
 -- Queued runs without a segment, after a client that died between two statements, get one; so do runs whose
--- segment was taken by a worker that did not know yet that it had been declared dead.
+-- segment was taken by a worker that did not know yet that it had been declared dead, or is in the queue that
+-- all projects had in formats before 13.
 create or replace function {schema}.reconcile_segments() returns integer
 language sql as $$
   select {schema}.enqueue_segments(array(select r.id from {schema}.runs r
   where r.managed and r.status = 'queued' and r.owner is null and r.changed < now() - interval '5 seconds'
     and not exists (
       select 1 from {dbos}.workflow_status w
-      where w.workflow_uuid = r.id || '/' || r.segment and (w.status in ('ENQUEUED', 'DELAYED')
+      where w.workflow_uuid = r.id || '/' || r.segment and w.queue_name = '{queues}' || r.project
+        and (w.status in ('ENQUEUED', 'DELAYED')
         or w.status = 'PENDING' and exists (
           select 1 from {schema}.workers k where k.id = w.executor_id and k.state <> 'dead')))))
 $$;
 create or replace function {schema}.wake_workers() returns trigger language plpgsql as $$
 begin
-  perform pg_notify('{channel}', '');
+  perform pg_notify('{channel}', new.queue_name);
   return null;
 end $$;
 create or replace trigger llc_wake after insert or update of status on {dbos}.workflow_status
@@ -188,7 +191,7 @@ def _install(address: Address) -> None:
         "schema": address.schema,
         "dbos": dbos_schema(address),
         "workflow": WORKFLOW,
-        "queue": QUEUE,
+        "queues": QUEUES,
         "version": VERSION,
         "channel": CHANNEL,
     }

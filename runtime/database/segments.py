@@ -13,9 +13,15 @@ from .connection import Address, Connection
 # Constants of all versions of llc: a worker takes only segments with its own.
 APPLICATION = "llc"
 VERSION = "llc-segments-1"
-QUEUE = "llc"
 WORKFLOW = "segment"
 CHANNEL = "llc_work"
+# What the names of queues begin with.
+QUEUES = "llc:"
+
+
+def queue_of(project: str) -> str:
+    """The queue of a project: what others have queued costs its workers nothing."""
+    return QUEUES + project
 
 
 def dbos_schema(address: Address) -> str:

@@ -167,6 +167,29 @@ def test_runs_of_one_scope_follow_each_other(cluster: Cluster) -> None:
     assert order == [run for run in runs for _ in range(4)]
 
 
+def test_a_queue_is_of_one_project(cluster: Cluster) -> None:
+    """A worker neither reads nor is woken by what other projects have queued."""
+    cluster.loop("job")
+    cluster.database.execute("listen llc_work")
+    run = cluster.submit("job")
+    queue = f"llc:{cluster.folder.name}"
+    found = cluster.database.execute(
+        "select queue_name from llc_dbos.workflow_status where workflow_uuid = %s", [f"{run}/1"]
+    ).fetchall()
+    assert found == [(queue,)]
+    assert {notice.payload for notice in cluster.database.notifies(timeout=10, stop_after=1)} == {queue}
+
+
+def test_a_run_in_the_queue_of_before_is_queued_again(cluster: Cluster) -> None:
+    """Before format 13 all projects had one queue."""
+    cluster.loop("job")
+    run = cluster.submit("job")
+    cluster.database.execute("update llc_dbos.workflow_status set queue_name = 'llc'")
+    cluster.database.execute("update runs set changed = changed - interval '1 minute'")
+    cluster.start()
+    assert cluster.await_status(run)["outcome"] == "success"
+
+
 def test_a_worker_takes_no_more_than_it_can(cluster: Cluster) -> None:
     """`--at-once 2`: two actions run, the third one waits."""
     for name in ("a", "b", "c"):
