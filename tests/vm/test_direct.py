@@ -564,3 +564,19 @@ def test_arguments_filled_in_count_after_calls_without() -> None:
         (map (lambda (f) (list (go f nil) (go f (list 3)))) all)
         """
         assert run(text, "direct") == run(text, "interpreter")
+
+
+def test_a_program_of_long_rounds_is_translated_sooner() -> None:
+    """What counts besides ticks is how much there was to interpret since the last effect, not before."""
+    work = " ".join(f"(+ x {number})" for number in range(300))
+    machine = flow_of(f"(define (go x) (if (= x 100) x (go (+ 1 x (* 0 (max {work})))))) (go 0)")
+    assert isinstance(machine.resume(), Done)
+    assert machine.tier == "direct"
+    assert machine.ticks < 200
+    machine = flow_of(
+        f"(define (go x) (if (= x 100) x (begin (now) (go (+ 1 x (* 0 (max {work}))))))) (go 0)"
+    )
+    outcome = machine.resume()
+    while not isinstance(outcome, Done):
+        outcome = machine.resume({"output": "1"})
+    assert machine.tier == "interpreter"

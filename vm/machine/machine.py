@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 TIERS = {"auto": 500, "interpreter": float("inf"), "direct": 0}
 # The same where another machine of the image has had it translated.
 WARM_AGAIN = 10
+# The number of instructions between two effects that take the interpreter as long as most programs' ticks do,
+# and how many ticks pass before they are looked at.
+BUSY = 12_000
+_LOOK = 10
 # Ticks that run in the interpreter where the stack is too deep for the compiled tier.
 SLICE = 10_000
 DEEPER: Any = object()
@@ -80,7 +84,7 @@ class Machine(Control):
     to resume. The other attributes are internal to `vm`.
     """
 
-    __slots__ = ("direct", "is_patient", "obstacle", "warm")
+    __slots__ = ("direct", "is_patient", "obstacle", "warm", "work")
 
     def __init__(
         self, image: Image, args: Sequence[Any] = (), fuel: int | None = None, tier: str = "auto"
@@ -96,6 +100,8 @@ class Machine(Control):
         # Why the program is not translated though it is warm, in words.
         self.obstacle: str | None = None
         self.warm = TIERS[tier]
+        # Instructions that were interpreted since the last outcome.
+        self.work = 0
         # Whether the interpreter runs what is entered once, since its translation would take longer.
         self.is_patient = tier == "auto"
         if self.is_patient and functions.translators:
@@ -147,12 +153,14 @@ class Machine(Control):
             if not self.ready:
                 return Waiting()
             self.switch()
+        self.work = 0
         while self.ticks < self.limit:
             direct = self.direct
             outcome: Outcome | OutOfFuel | None
             if direct is None:
-                outcome = self._interpret(min(self.limit, self.warm - self.seq))
-                if outcome is None and self.ticks + self.seq >= self.warm:
+                warm = self.warm - self.seq
+                outcome = self._interpret(min(self.limit, warm, self.ticks + _LOOK))
+                if outcome is None and (self.ticks >= warm or self.work > BUSY) and warm < float("inf"):
                     self._warm_up()
             else:
                 outcome = direct.run()
@@ -167,12 +175,14 @@ class Machine(Control):
 
     def _interpret(self, limit: float) -> Outcome | None:
         """Run state by state until there is an outcome or the ticks reach `limit`."""
-        while self.ticks < limit:
+        outcome: Outcome | None = None
+        work = 0
+        while outcome is None and self.ticks < limit:
             frame = self.calls[-1]
-            outcome: Outcome | None = None
             state = frame.state
             block = frame.function.block(state)
             steps = iter(block)
+            work += len(block)
             try:
                 for step, operand in steps:
                     outcome = step(self, frame, operand)
@@ -180,9 +190,8 @@ class Machine(Control):
                 # The iterator knows the instruction; counting would slow down each of them.
                 index = len(block) - length_hint(steps) - 1
                 outcome = self.unwind(fault, index)
-            if outcome is not None:
-                return outcome
-        return None
+        self.work += work
+        return outcome
 
     def _warm_up(self) -> None:
         """Switch to the compiled tier, if this machine has one that can run the program."""
