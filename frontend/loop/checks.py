@@ -29,7 +29,10 @@ from .texts import template_of
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
+_FOR_AGENTS = ("feedback", "agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS)
+_PLACES_FOR_AGENTS = frozenset(f"key:{key}" for key in _FOR_AGENTS)
 _LIMIT_TARGETS = ("on_retry_exhausted", "on_rate_limit_exhausted", "on_throttle_hard")
+_DOES = {"action": "an action", "call": "a call", "loop": "a loop", "parallel": "branches"}
 _CAPTURE_NAME = late_pattern(r"[\w-]+")
 _TOOL_NAME = late_pattern(r"[\w-]+/[^\s/]+")
 
@@ -264,8 +267,8 @@ class _Checker:
             if state.action is not None and state.on_unknown == CONTINUE:
                 why = "the action does not go to an agent, so that it runs again"
                 yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
-            for key in ("feedback", "agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS):
-                if f"key:{key}" in state.spans:
+            if not _PLACES_FOR_AGENTS.isdisjoint(state.spans):
+                for key in filter(state.is_given, _FOR_AGENTS):
                     why = "the action does not go to an agent"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")
         if state.max_retries is not None and state.on_retry_exhausted is None:
@@ -288,10 +291,9 @@ class _Checker:
         if state.budget is not None and not self.asks_model(state):
             why = "the state asks neither an agent nor a model"
             yield self.unused(state.span_of("key:budget"), "budget", why)
-        does = {"action": "an action", "call": "a call", "loop": "a loop", "parallel": "branches"}
-        done = [key for key in does if getattr(state, key) is not None]
+        done = [key for key in _DOES if getattr(state, key) is not None]
         if len(done) > 1:
-            message = f"state `{state.name}` has both {' and '.join(does[key] for key in done)}"
+            message = f"state `{state.name}` has both {' and '.join(_DOES[key] for key in done)}"
             help = "a state does one thing; make it two states"
             yield Diagnostic("action-and-call", message, state.span_of(f"key:{done[-1]}"), "", help)
         if state.bindings and not state.runs_loops and not state.flawed:

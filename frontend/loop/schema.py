@@ -373,6 +373,8 @@ class Loop(LoopSettings):
 
     def hooks_of(self, state: StateSpec, when: str) -> list[tuple[str, HookSpec]]:
         """The hooks `before` or `after` of a state with those for all states around them, in order."""
+        if state.hooks is None and self.hooks is None:
+            return []
         own = hooks_in(state.hooks, when)
         is_one_of_all = state.acts or not state.is_terminal
         general = hooks_in(self.hooks, f"{when}_state") if is_one_of_all else []
@@ -391,8 +393,10 @@ class Loop(LoopSettings):
 
     def kind_of(self, state: StateSpec) -> str:
         """What a state does, its context looked into: `shell`, `slash`, `ask`, `mcp_tool`, `call`, `loop`."""
-        if state.calls:
-            return "call" if state.call is not None else "loop"
+        if state.call is not None:
+            return "call"
+        if state.loop is not None or state.parallel is not None:
+            return "loop"
         if state.action_type is not None:
             return _AGENT_TYPES.get(state.action_type, state.action_type)
         action = state.action or ""

@@ -120,6 +120,8 @@ CHECK = "check it first: `case $n in ''|*[!0-9]*) exit 2;; esac`, or compare wit
 
 def _checked(text: str) -> set[str]:
     """The shell variables that the text checks to be numbers."""
+    if "[" not in text:
+        return set()
     variable = r"\"?\$\{?([A-Za-z_0-9]+)\}?\"?"
     leave = r"\{?\s*(?:exit|return|continue|break)\b"
     patterns = (

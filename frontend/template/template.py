@@ -322,6 +322,8 @@ def _worded(variable: Variable, text: str) -> str:
 
 def _filters(text: str) -> tuple[tuple[str, int], ...]:
     """What `:head=3:bytes=100` says, as (primitive, count): bytes are taken from the end that lines are."""
+    if not text:
+        return ()
     found = []
     side = "tail"
     for name, _, number in (part.partition("=") for part in text.split(":")[1:]):
