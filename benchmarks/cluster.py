@@ -53,7 +53,7 @@ def section(place: Place, sizes: Sizes) -> Section:
     )
     import postgres  # of the tests, found after the path is set
 
-    with contextlib.closing(postgres.Server()) as server:
+    with contextlib.closing(postgres.Server(is_synced=True)) as server:
         for part in (_effects, _takeover, _outages, _many, _parked):
             begun = perf_counter()
             part(found, place, sizes, server, postgres.cluster_database(server.url("postgres")))

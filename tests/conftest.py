@@ -11,8 +11,6 @@ import atexit
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -139,19 +137,3 @@ def empty_database(postgres_server: str) -> str:
 def database(postgres_server: str) -> str:
     """The URL of a database with the tables of a cluster."""
     return postgres.cluster_database(postgres_server)
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist, built from a copy so that nothing is left behind."""
-    folder = tmp_path_factory.mktemp("dist")
-    source = tmp_path_factory.mktemp("source") / "checkout"
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in listing.stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", str(folder), str(source)], check=True, capture_output=True
-    )
-    return folder

@@ -1,7 +1,7 @@
 """Runs llc again and again in fresh processes that meet with an accident: `python crash_runner.py`.
 
 Reads jobs as lines of JSON and answers each with `{"code": …}`. A job is a process forked from this one,
-which has imported llc, so that hundreds of them take seconds.
+which has imported llc and whatever the jobs before it imported, so that hundreds of them take seconds.
 
     cwd, words      where, and the command line without `llc`
     fault           what happens at the write of number `at` to a file of a run: `before`, `torn`, `after`
@@ -16,7 +16,9 @@ which has imported llc, so that hundreds of them take seconds.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import importlib
 import json
 import os
 import signal
@@ -131,6 +133,7 @@ def die() -> None:
 
 def child(job: dict[str, Any]) -> None:
     global kills_keeper
+    imported = set(sys.modules)
     kills_keeper = job.get("with_keeper", False)
     os.chdir(job["cwd"])
     os.environ.update(job.get("env", {}))
@@ -146,7 +149,8 @@ def child(job: dict[str, Any]) -> None:
     code = entry.main()
     if store is not None:
         store.close()
-    accident.write(job["told"], str(accident.count).encode())
+    report = {"writes": accident.count, "modules": sorted(set(sys.modules) - imported)}
+    accident.write(job["told"], json.dumps(report).encode())
     os._exit(code)
 
 
@@ -166,8 +170,12 @@ def main() -> None:
         _, status = os.waitpid(pid, 0)
         os.close(job["told"])
         with os.fdopen(read) as told:
-            writes = int(told.read() or 0)
-        print(json.dumps({"code": os.waitstatus_to_exitcode(status), "writes": writes}), flush=True)
+            report = json.loads(told.read() or "{}")
+        for name in report.get("modules", ()):
+            with contextlib.suppress(ImportError):  # those that an extension module makes
+                importlib.import_module(name)
+        answer = {"code": os.waitstatus_to_exitcode(status), "writes": report.get("writes", 0)}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ def test_a_process_that_left_its_session_is_ended(tmp_path: Path) -> None:
     """It is known by the effect's id in its environment, whatever its group, session and parent."""
     from llc.runtime.host.leftovers import end_effect
 
-    effect = "job-1/7"
+    effect = f"job-{os.getpid()}/7"  # other runs of this test are left alone
     child = "import os, time\nfor _ in '12': os.fork() and os._exit(0); os.setsid()\ntime.sleep(60)"
     env = {**os.environ, "LLC_EFFECT_ID": effect}
     subprocess.run([sys.executable, "-c", child], env=env, check=True)

@@ -1,4 +1,7 @@
-"""A fresh environment, a real package, a stock agent: what a new user does first, from the wheel on."""
+"""What a new user does first, from the wheel on: a fresh environment, a loop, a real package, a stock agent.
+
+What is installed is all there and works: the wheel and the sdist are built once, as is the environment.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +23,11 @@ import pytest
 from .agent_homes import environment_of
 from .model_server import ModelServer, Say, Shell
 
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("ir", "frontend", "vm", "runtime", "stdlib")
+LOOP = "name: two\ninitial: a\nstates:\n  a: {action: 'true', next: done}\n  done: {terminal: true}\n"
 SDIST = "toolz==0.12.1"
-EXAMPLE = Path(__file__).parents[2] / "examples" / "repair"
+EXAMPLE = ROOT / "examples" / "repair"
 
 
 class Project(NamedTuple):
@@ -62,24 +69,81 @@ def project(tmp_path: Path) -> Project:
     return Project(path, f"sed -i '{edit}' toolz/itertoolz.py")
 
 
-@pytest.fixture
-def environment(built: Path, tmp_path: Path, project: Project) -> Path:
-    """The programs of a fresh environment with llc from its wheel, pytest, and the project."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist, built from a copy so that nothing is left behind."""
+    folder = tmp_path_factory.mktemp("dist")
+    source = tmp_path_factory.mktemp("source") / "checkout"
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listing.stdout.split("\0"):
+        if name and (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(folder), str(source)], check=True, capture_output=True
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a fresh environment with llc from its wheel, and pytest."""
     (wheel,) = built.glob("*.whl")
-    home = tmp_path / "venv"
-    venv.create(home, with_pip=True)
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    words = [str(home / "bin" / "python"), *install, str(wheel), "pytest"]
+    home = tmp_path_factory.mktemp("fresh") / "venv"
+    venv.create(home)
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python")]
+    words = [*pip, "install", "--quiet", "--disable-pip-version-check", str(wheel), "pytest"]
     subprocess.run(words, check=True, capture_output=True, timeout=900)
-    (packages,) = home.glob("lib/python*/site-packages")
-    (packages / "project.pth").write_text(f"{project.path}\n")
     return home / "bin"
+
+
+def tracked() -> list[str]:
+    """The files of the repository that belong in the package."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("only a checkout knows its files")
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    inside = {"__init__.py", "__main__.py", "py.typed"}
+    return [
+        name
+        for name in listing.stdout.split("\n")
+        if name in inside or (name.split("/")[0] in FOLDERS and name)
+    ]
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
+    """Every tracked file of the package is in it, data files too, and only below `llc/`."""
+    (wheel,) = built.glob("*.whl")
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == {f"llc/{name}" for name in tracked()}
+
+
+def test_the_sdist_can_be_built_from(built: Path) -> None:
+    """It holds all sources of the package, the readme and the licence."""
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names >= {*tracked(), "README.md", "LICENSE", "pyproject.toml"}
+
+
+def test_an_installed_llc_runs_a_loop(environment: Path, tmp_path: Path) -> None:
+    """From the wheel, in a fresh environment: `llc`, `ll-loop` and `python -m llc` are there and work."""
+    (tmp_path / "two.yaml").write_text(LOOP, "utf-8")
+    for command in (
+        [environment / "llc", "run", "two.yaml"],
+        [environment / "ll-loop", "two.yaml"],
+        [environment / "python", "-m", "llc", "compile", "two.yaml", "-o", "two.llb"],
+        [environment / "llc", "run", "two.llb"],
+    ):
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_a_stock_agent_repairs_a_real_package(
     project: Project, environment: Path, installed: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """`llc create`, `llc run`: no file is edited by hand; one changed line has another agent do it."""
+    (packages,) = environment.parent.glob("lib/python*/site-packages")
+    (packages / "project.pth").write_text(f"{project.path}\n")
     unset = ("LLC_AGENT", "PYTHONPATH", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     env["PATH"] = f"{environment}:{env['PATH']}"
