@@ -71,6 +71,8 @@ class Engine:
             return drive(run, number)
 
         dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(segment)
+        # Before the launch: a thread that waits already would be deaf for its first ten seconds.
+        self._dbos.background_thread_stop_events = Events(self._wake)
         dbos.DBOS.listen_queues([self._queue])
         dbos.DBOS.launch()
         self._hook()
@@ -92,8 +94,6 @@ class Engine:
         active.count_for_queue = lambda queue: (
             count(queue) + (_MOST - self._capacity if queue == self._queue else 0)
         )
-        for event in self._dbos.background_thread_stop_events:
-            self._wake.attach(event)
         # They end delays and time limits of workflows, which segments do not have.
         self._dbos._background_jobs_stop_event.set()
 
@@ -165,6 +165,18 @@ class _Wake:
         event.wait = wait
 
 
+class Events(list[Any]):
+    """Events that threads of DBOS wait for; each gets the wait of `_Wake` before its thread begins."""
+
+    def __init__(self, wake: _Wake) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def append(self, event: Any) -> None:
+        self._wake.attach(event)
+        super().append(event)
+
+
 def check_hooks(store: Any, active: Any, engine: Any) -> None:
     """That the private names of DBOS are as they were when this was written. Raises UserError."""
     try:
@@ -172,6 +184,7 @@ def check_hooks(store: Any, active: Any, engine: Any) -> None:
         count = list(inspect.signature(active.count_for_queue).parameters)
         fits = gate == ["queue_name", "partition_key"] and count == ["queue_name"]
         fits = fits and callable(engine._background_jobs_stop_event.set)
+        fits = fits and len(engine.background_thread_stop_events) > 0
     except (AttributeError, TypeError, ValueError):
         fits = False
     if not fits:

@@ -6,17 +6,19 @@ import inspect
 import threading
 from collections.abc import Callable
 
+import dbos
 import pytest
 from dbos._core import ActiveWorkflowById
 from dbos._queue import queue_thread
 from dbos._sys_db import SystemDatabase
 
-from llc.runtime.database.engine import POLL_S, POLLER, _Wake, check_hooks
+from llc.runtime.database.engine import POLL_S, POLLER, Events, _Wake, check_hooks
 from llc.runtime.host.errors import UserError
 
 
 class Launched:
     _background_jobs_stop_event = threading.Event()
+    background_thread_stop_events = (threading.Event(),)
 
 
 class Store:
@@ -55,6 +57,18 @@ def test_a_wait_ends_when_it_is_woken_or_stopped() -> None:
     assert event.wait(0.0) is False
     threading.Timer(0.05, event.set).start()
     assert _wait(event, POLL_S * 1000) == [True]
+
+
+def test_a_thread_is_never_deaf() -> None:
+    """A thread that looks at a queue of before can begin during the launch: its wait is replaced already."""
+    wake, event = _Wake(), threading.Event()
+    events = Events(wake)
+    events.append(event)
+    wake.set()
+    assert _wait(event, POLL_S * 1000) == [False]
+    assert events == [event]
+    launch = inspect.getsource(dbos.DBOS._launch)
+    assert launch.index("background_thread_stop_events.append(evt)") < launch.index("target=queue_thread")
 
 
 def test_other_threads_do_not_take_the_wake() -> None:
