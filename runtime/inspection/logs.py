@@ -22,6 +22,7 @@ from ..journal.run_folder import RunFolder
 from ..runs.follower import Follower, left_out
 from ..runs.locks import is_live
 from ..terminal.action_text import MARKS, failure_text, tone
+from ..terminal.verdict_text import verdict_text
 from .stop import how_it_was_left
 
 # Lines of an output that are shown; `--verbose` shows all.
@@ -84,8 +85,12 @@ class LogFormatter:
             case kinds.Evaluate():
                 verdict = str(event.verdict)
                 mark, style = tone(verdict)
-                about = f" ({event.type}: {_short(event.details)})" if event.details else f" ({event.type})"
-                yield paint(f"  {self._marks[mark]} {printable(verdict)}", style) + printable(about)
+                details = event.details if isinstance(event.details, dict) else {}
+                about = verdict_text(str(event.type), verdict, details, self._screen.unicode)
+                text = paint(f"  {self._marks[mark]} {printable(verdict)}", style)
+                yield text + (f" ({about})" if about else "")
+                if verdict != "error" and details.get("reason"):
+                    yield paint(printable(f"    {_short(details['reason'])}"), "dim")
             case kinds.Route():
                 yield printable(f"  {self._marks['to']} {event.to}")
             case kinds.Handoff():

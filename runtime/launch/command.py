@@ -89,6 +89,8 @@ class Command:
         self.warn = report.warn
         self.scheduler = scheduler
         self.detachment = detachment
+        # What is said of the run once it is sure that it stays.
+        self.announcement = ""
         self.is_background = detachment is not None
         self.retention: tuple[int, int | None, int | None] = (KEPT, None, None)
         self.bounds = Bounds()
@@ -260,6 +262,7 @@ class Command:
             self.queued = run
             holder = others[-1]
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            self.announce()
             if not self.values.quiet:
                 self.warn(f"{run.id} waits for {holder.run.id} (pid {holder.pid}){more}")
             self.prepare(run)
@@ -271,6 +274,12 @@ class Command:
         """Open what a run in the background needs. Raises UserError."""
         if self.detachment is not None:
             self.detachment.prepare(folder)
+
+    def announce(self) -> None:
+        """Say what was made: nothing refuses the run any more."""
+        if self.announcement and not self.values.quiet:
+            self.warn(self.announcement)
+        self.announcement = ""
 
     def detach(self, folder: RunFolder) -> None:
         """Leave the caller if the run belongs into the background: it is recorded, or queued."""

@@ -35,6 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..recordings.fork import Forked
     from ..runs.store import Ownership
 
 # What a lock file contains about the process that holds it, as opposed to its run.
@@ -49,7 +50,7 @@ def resume(values: Values) -> int:
     return execute(values, _resume)
 
 
-def fork(values: Values, make: Callable[[], RunFolder]) -> int:
+def fork(values: Values, make: Callable[[], Forked]) -> int:
     """`llc fork`: resume the new run that `make` makes; the exit code."""
     return execute(values, lambda command: _fork(command, make))
 
@@ -68,17 +69,18 @@ def _resume(command: Command) -> Outcome | None:
         return alone(take_up(command, folder, interrupt))
 
 
-def _fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
+def _fork(command: Command, make: Callable[[], Forked]) -> Outcome | None:
     """Make the fork and resume it. A fork that cannot be resumed is removed: `resume` must not find it."""
     command.choose_tier()
     command.configure()
     command.budget_of(command.values, {})  # refuse a wrong one before the fork is made
     with StopSignals(command.report.is_silent) as interrupt:
-        made = make()
+        forked = make()
+        made = forked.run
         if interrupt.count:
             made.discard()
             raise Interrupted
-    command.values.target = made.id
+    command.values.target, command.announcement = made.id, str(forked)
     try:
         return _resume(command)
     except UserError:
@@ -201,6 +203,7 @@ def _go_on(
         journal.record(ProgramChanged(program_hash=program_hash, image=name, state=progress.state))
     journal.sync()
     active_time.discard(folder.path)  # the event above has the time; the journal may be shorter than before
+    command.announce()
     command.detach(folder)
     display = command.display(image)
     # A checkpoint of an earlier version has no history: then the whole journal is read, only for a budget.

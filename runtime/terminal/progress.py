@@ -20,15 +20,12 @@ from ..journal.position import state_shown
 from ..journal.quantities import usage_texts
 from .action_text import MOST_LINES, ActionOutput, called, failure_text, refusal, tone
 from .progress_lines import ProgressLines
+from .verdict_text import verdict_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-
-_OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
-_ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
 
 
 class ProgressDisplay(ProgressLines, Display):
@@ -170,38 +167,11 @@ class ProgressDisplay(ProgressLines, Display):
         details = fields.get("details")
         details = details if isinstance(details, dict) else {}
         mark, style = tone(verdict)
-        about = self._about(str(fields.get("type")), verdict, details)
+        about = verdict_text(str(fields.get("type")), verdict, details, self._screen.unicode)
         text = self._screen.paint(f"{self._marks[mark]} {verdict}", style) + (f" ({about})" if about else "")
         self._detail(text)
         if self._verbose and details.get("reason"):
             self._detail(self._one_line(str(details["reason"])), "dim")
-
-    def _about(self, type: str, verdict: str, details: dict[str, Any]) -> str:
-        """What a verdict rests on, in a few words."""
-        operators = _OPERATORS if self._screen.unicode else _ASCII_OPERATORS
-        if verdict == "error":
-            text = details.get("message") or details.get("error") or ""
-            if not text and details.get("exit_code") is not None:
-                text = f"exit {details['exit_code']}"
-            return fit(self._one_line(str(text)), 200, self._marks["more"])
-        if type == "exit_code":
-            return f"exit {details.get('exit_code')}"
-        if type == "llm_structured":
-            return f"confidence: {_number(details.get('confidence'))}"
-        if type in ("output_numeric", "output_json"):
-            operator = operators.get(str(details.get("operator", "eq")), "=")
-            value = f"{_number(details.get('value'))} {operator} {_number(details.get('target'))}"
-            return f"{printable(str(details['path']))}: {value}" if "path" in details else value
-        if type == "output_contains":
-            return "found" if details.get("matched") else "not found"
-        if type == "convergence":
-            before = details.get("previous")
-            step = "" if before is None else f"{_number(before)} {self._marks['to']} "
-            return f"{step}{_number(details.get('current'))}, target {_number(details.get('target'))}"
-        if type == "answer":  # the verdict is the answer
-            return ""
-        facts = [f"{key} {value}" for key, value in details.items() if isinstance(value, str | int | float)]
-        return fit(self._one_line(", ".join(facts)), 200, self._marks["more"])
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
         self._show_failure()
@@ -426,9 +396,3 @@ class ParallelDisplay(Display):
         if hidden:
             self._run.line_of(self._head, f"{self._run.mark('more')} {hidden} lines not shown", "dim")
         self._show(last)
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return printable(str(value))[:60]

@@ -249,6 +249,7 @@ def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path
         assert holder.wait() == 0
     assert done.returncode == 1
     assert "scope-conflict" in done.stderr
+    assert "is forked from" not in done.stderr
     assert "unknown-run" in llc("resume", "work").stderr or "run-ended" in llc("resume", "work").stderr
     assert list((project / ".loops" / ".running").glob("work-*")) == []
 

@@ -343,7 +343,7 @@ def test_logs_tell_each_event_in_its_order(project: Path, llc: Llc) -> None:
         "  #1 $ echo 4",
         "     │ 4",
         "  #1 exit 0 (…s)",
-        "  ✗ failure (output_numeric: value 4, target 0, operator eq)",
+        "  ✗ failure (4 = 0)",
         "  → fix",
         "[1] fix",
         lines[9],

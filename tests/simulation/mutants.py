@@ -120,8 +120,8 @@ MUTANTS: dict[str, tuple[str, ...]] = {
     "not-appended": (
         "a resumed journal is written from its beginning",
         "runtime/journal/journal.py",
-        "files.O_WRONLY | files.O_APPEND | flags, 0o600)",
-        "files.O_WRONLY | flags, 0o600)",
+        "files.O_WRONLY | files.O_APPEND | flags)",
+        "files.O_WRONLY | flags)",
     ),
     "not-cut": (
         "what is damaged stays in the journal",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
-from ...host.screen import Screen
 from ...launch import resume as resuming
 from ...project.options import OVERRIDES, values
 from ...recordings import fork as forking
@@ -15,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    from ...journal.run_folder import RunFolder
     from ...recordings.fork import Forked
 
 
@@ -79,10 +75,4 @@ def fork(
     if on is not None:
         return int(verbs.load("launch.submission:submit_fork", 2)(values("", given), on, make))
 
-    def made() -> RunFolder:
-        forked = make()
-        if not quiet:
-            Screen(sys.stderr).write(f"{forked}\n")
-        return forked.run
-
-    return resuming.fork(values("", given), made)
+    return resuming.fork(values("", given), make)
