@@ -16,10 +16,12 @@ from ...frontend.source.schema import (
     NAME,
     TEXT,
     VARIABLE,
+    Field,
     Spec,
     Type,
     block,
     choice,
+    fields_of,
     optional,
     required,
 )
@@ -28,6 +30,7 @@ from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.mcp_servers import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import RECORD_FILES, RUNNERS, UNITS
+from ...ir.python_internals import import_module
 from ..host.paths import KEPT
 from .agent_schema import AgentSpec
 from .agents import AgentReader, known_names
@@ -190,6 +193,20 @@ def read_configuration(path: str) -> Configuration:
 
 
 class _Reader(AgentReader):
+    def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
+        if "secrets" not in fields:  # an inner block
+            return (
+                f"`{key}` belongs to the top level of the file"
+                if key in fields_of(ConfigurationFile)
+                else None
+            )
+        # Start-up: the schema of loops is loaded for an error only.
+        loops = import_module(f"{__package__.rpartition('.runtime.')[0]}.frontend.loop.schema")
+        if loops.belongs_to_loop(key) is None:
+            return None
+        here = f"; for all tasks: `tasks: {{{key}: …}}`" if key in fields_of(TaskSpec) else ""
+        return f"`{key}` belongs to a loop, in its own file{here}"
+
     def configuration(self) -> Configuration:
         document, root = self.document, self.document.root
         is_empty = isinstance(root, Scalar) and root.value is None

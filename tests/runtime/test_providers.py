@@ -289,3 +289,23 @@ def test_mistakes_in_the_configuration_are_told(tmp_path: Path, text: str, told:
     (finding,) = caught.value.diagnostics
     assert told in finding.message
     assert finding.span is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("dialect: little-loops", "`dialect` belongs to a loop, in its own file"),
+        ("agent: codex", "`agent` belongs to a loop, in its own file; for all tasks: `tasks: {agent: …}`"),
+        ("tasks: {budget: {usd: 1}}", "`budget` belongs to the top level of the file"),
+        ("agnets: {}", "did you mean `agents`?"),
+    ],
+)
+def test_a_key_of_a_loop_in_the_configuration_says_where_it_belongs(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    """A key that a loop has is not taken for a misspelled one of the configuration."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "config.yaml").write_text(text)
+    with pytest.raises(CompileError) as caught:
+        configuration.load(str(tmp_path))
+    assert [finding.help for finding in caught.value.diagnostics] == [told]
