@@ -214,6 +214,12 @@ MUTANTS: dict[str, tuple[str, ...]] = {
         "        secrets.begin(names)\n",
         "",
     ),
+    "copy-unmasked": (
+        "the copy of an output that is too long for the journal has its secrets",
+        "runtime/effects/output_capture.py",
+        "            if secrets.known:\n                self._masked =",
+        "            if False:\n                self._masked =",
+    ),
     "unreadable-free": (
         "a lock that cannot be read now counts as free",
         "runtime/host/errors.py",
@@ -312,6 +318,19 @@ on conflict""",
         "runtime/database/connection.py",
         "            except _lost_errors() as error:\n                lost =",
         "            except psycopg.InterfaceError as error:\n                lost =",
+    ),
+    "declared-dead": (
+        "a segment that a worker begins which was declared dead in an outage is a defect",
+        "runtime/launch/worker.py",
+        "        except Lost:  # this worker was declared dead in an outage: another one continues the run\n"
+        '            return "returned"\n',
+        "",
+    ),
+    "folder-removed": (
+        "an owner removes its folder while another one looks for actions there",
+        "runtime/database/survivors.py",
+        "    except (FileNotFoundError, NotADirectoryError):\n",
+        "    except NotADirectoryError:\n",
     ),
 }
 

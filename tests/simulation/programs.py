@@ -63,6 +63,11 @@ OUTPUTS = """\
     (let ((z (later "other 0.05 3 40000 same-1 same-2")))
       (list x y z (note "end 0.05 4 0 other")))))
 """
+FLOOD = """\
+(define (note k) (get-field (system:execute_shell_command (string-append "act " k)) 'exit_code))
+(let ((x (note "flood-1 0.2 1 1200000")))
+  (list x (note "flood-2 0.1 2 1100000 flood-1")))
+"""
 TEXTS = {
     "chain": (CHAIN, ".yaml"),
     "count": (COUNT, ".yaml"),
@@ -70,6 +75,7 @@ TEXTS = {
     "side": (SIDE, ".sexp"),
     "long": (LONG, ".sexp"),
     "outputs": (OUTPUTS, ".sexp"),
+    "flood": (FLOOD, ".sexp"),
 }
 
 

@@ -51,6 +51,7 @@ from .scheduler import Killed, Process, Scheduler, Stuck
 SECRET = "s3cr3t-4711-token"
 # The name of an output in a line of a journal.
 _OUTPUT = re.compile(rb'"\$blob":"(\w+)"')
+_COPY = re.compile(r"\[llc: (\d+ of \d+ bytes are left out here); [^\n]*\]")
 # Virtual seconds within which a run must end once no more faults happen.
 PATIENCE = 900.0
 # How often somebody looks.
@@ -166,6 +167,8 @@ class Simulation:
         self._failing: tuple[str, int, int | None] | None = None
         # The locks of runs; a folder that is being removed may have lost its own.
         self._locks: dict[str, Node] = {}
+        # What was read last of each journal, and its lines.
+        self._read: dict[str, tuple[bytes, list[Any]]] = {}
         self._quiet_since = 0.0
         # Whether an action has another result than without faults.
         self._is_disturbed = False
@@ -407,16 +410,20 @@ class Simulation:
         action = Action(effect, key, process)
         run.actions.append(action)
         self._reach("an action begins")
-        files = host.files
         # Actions of one kind have the same output.
-        text = f"{key.partition('-')[0]}: {SECRET}\n".encode() + b"x" * int(size)
-        half = len(text) // 2
-        files.write(1, text[:half])
+        half = f"{key.partition('-')[0]}: {SECRET}\n".encode() + b"x" * (int(size) // 2)
+        self._write(half + SECRET[:8].encode())
         self.scheduler.wait(lambda: False, float(seconds))
-        files.write(1, text[half:])
+        self._write(SECRET[8:].encode() + half)
         action.has_ended = True
         self._reach("an action ends")
         return int(code)
+
+    @staticmethod
+    def _write(data: bytes) -> None:
+        """Write output, of which a pipe takes a part at a time."""
+        while data:
+            data = data[host.files.write(1, data) :]
 
     def _may_stray(self, process: Process, run: Wanted) -> bool:
         """Whether an action may be performed although its result was used."""
@@ -547,28 +554,40 @@ class Simulation:
         journal = next((n for k, n in folder.durable_names.items() if k.endswith(".events.jsonl")), None)
         if journal is None:
             raise self._fails(f"effect {effect} starts, and its journal is not on disk")
-        lines = [unsealed(line) for line in journal.synced.split(b"\n")[:-1]]
+        lines = self._lines_of(run_id, journal.synced)
         if None in lines:
             raise self._fails(f"the journal of {run_id} is damaged on disk when effect {effect} starts")
-        kinds = [(line["event"], line.get("seq")) for line in lines if line is not None]
+        kinds = [line[:2] for line in lines if line is not None]
         if ("action_start", int(seq)) not in kinds:
             raise self._fails(f"effect {effect} starts, and its start is not on disk")
-        seen = [line for line in map(unsealed, bytes(journal.data).split(b"\n")[:-1]) if line]
         # A result that came after it was begun is of an action beside it, which it does not depend on.
-        begun = [(line["event"], line.get("seq")) for line in seen]
+        begun = [line[:2] for line in self._lines_of(run_id, bytes(journal.data)) if line is not None]
         own = len(begun) - 1 - begun[::-1].index(("action_start", int(seq)))
-        done = {line["seq"] for line in seen[:own] if line["event"] == "action_complete"}
+        done = {number for kind, number in begun[:own] if kind == "action_complete"}
         missing = done - {number for kind, number in kinds if kind == "action_complete"}
         if missing:
             raise self._fails(f"effect {effect} starts, and the results of {missing} are not on disk")
         outputs = folder.durable_names.get("outputs", self.machine.null).durable_names
-        for line, event in zip(journal.synced.split(b"\n"), kinds, strict=False):
-            for name in _OUTPUT.findall(line) if event[0] == "action_complete" and event[1] in done else ():
-                output = outputs.get(name.decode())
+        for kind, number, names in filter(None, lines):
+            for name in names if kind == "action_complete" and number in done else ():
+                output = outputs.get(name)
                 if output is None or output.pending:
-                    raise self._fails(f"effect {effect} starts, and an output of {event[1]} is not on disk")
+                    raise self._fails(f"effect {effect} starts, and an output of {number} is not on disk")
         if int(seq) in done:
             raise self._fails(f"effect {effect} starts, and its result is in the journal")
+
+    def _lines_of(self, run_id: str, data: bytes) -> list[tuple[str, Any, list[str]] | None]:
+        """Of each line of a journal: the event, the number of the effect, its outputs; None if damaged."""
+        known, lines = self._read.get(run_id, (b"", []))
+        if not data.startswith(known):
+            known, lines = b"", []
+        *added, _ = data[len(known) :].split(b"\n")
+        lines = lines + [
+            event and (event["event"], event.get("seq"), [name.decode() for name in _OUTPUT.findall(line)])
+            for line, event in zip(added, map(unseal, added), strict=True)
+        ]
+        self._read[run_id] = data[: data.rindex(b"\n") + 1] if lines else b"", lines
+        return lines
 
     def _check_write(self, process: Process | None, node: Node) -> None:
         """Only the owner writes into the folder of a run, and what was on disk of the journal stays."""
@@ -585,7 +604,7 @@ class Simulation:
             if node is journal:
                 run = next(run for run in self.runs if name.startswith(run.name))
                 kept = run.durable.get(name, b"")
-                if not bytes(node.data).startswith(kept):
+                if not node.data.startswith(kept):
                     raise self._fails(f"{process.name} changes what was on disk of the journal of {name}")
 
     def _check_names(self, process: Process | None, changes: Sequence[Change]) -> None:
@@ -630,7 +649,7 @@ class Simulation:
         for name, folder in self._run_folders().items():
             journal = self._journal(folder)
             run = next(run for run in self.runs if name.startswith(run.name))
-            if journal is not None and not bytes(journal.data).startswith(run.durable.get(name, b"")):
+            if journal is not None and not journal.data.startswith(run.durable.get(name, b"")):
                 self._fails(f"the disk has lost a part of the journal of {name}")
 
     def _check_end(self) -> None:
@@ -727,7 +746,8 @@ def _timeless(value: Any) -> Any:
             for name, item in value.items()
             if name not in ("duration_ms", "elapsed_ms", "ts", "seq", "crc", "event", "active_ms", "loop")
         }
-    return value
+    # Where all of a long output is, or that the disk had no place for it.
+    return _COPY.sub(r"[\1]", value) if isinstance(value, str) else value
 
 
 @cache
