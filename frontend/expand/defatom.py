@@ -178,7 +178,7 @@ class _Reader:
     def parameter(self, name: str, parts: tuple[Datum, ...]) -> Parameter:
         if not parts:
             return Parameter(name)
-        kind, is_required = parts[0], True
+        kind, is_required = unquoted(parts[0]), True
         head = identifier_of_first(kind)
         if head is not None and head.name == "optional" and isinstance(kind, Form) and len(kind.items) == 2:
             kind, is_required = kind.items[1], False

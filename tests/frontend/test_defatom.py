@@ -74,6 +74,7 @@ def test_parameters_are_written_in_several_ways(params: str) -> None:
         "(params ((a string) (b integer)))",
         "(params (a str) (b (optional int)))",
         "(params (a string) (b int?))",
+        "(params (a 'str) (b '(optional int)))",
         "(params (a string) (b optional))",
         "(params (a (optional any)) (b float) (c bool?) (d (optional dict)))",
     ],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from flow_texts import findings, marks
 
 from llc.frontend.compile import compile_text
+from llc.frontend.expand.foreign_names import _INSTEAD
 
 # Programs apart by blank lines. A mark stands on the line its diagnostic points at.
 PROGRAMS = """
@@ -163,6 +166,8 @@ HELPS = {
     "(lenght '(1))": "did you mean `length`?",
     "(define (summarise x) x) (sumarise 1)": "did you mean `summarise`?",
     "(setq x 1)": "write (set! name value)",
+    '(string->number "1")': "write (parse-number string)",
+    '(shell "ls")': "write (system:execute_shell_command command)",
     "(for x (list 1) 2)": "write (for-each (lambda (item) body…) list), or `map` for the list of the values",
     '(string-join (list "a") ",")': "write (join list separator)",
     '(string-suffix? "a" "b")': "write (ends-with? string suffix)",
@@ -179,6 +184,14 @@ HELPS = {
     "(map and '(1))": "(lambda (x) (and …))",
     "(define-syntax m (syntax-rules () ((_ a b) 1))) (m 1)": "it takes `(m a b)`",
 }
+
+
+@pytest.mark.parametrize("help", sorted(set(_INSTEAD.values())))
+def test_what_replaces_a_name_of_another_language_exists(help: str) -> None:
+    """Each form that the help writes begins with a known name."""
+    for name in re.findall(r"(?:write|,|or|for strings,) \(([a-z][\w:!?>-]*)", help):
+        ids = {item.id for item in findings(f"({name})")}
+        assert not ids & {"unbound-name", "unknown-task"}, name
 
 
 @pytest.mark.parametrize(("text", "help"), HELPS.items())

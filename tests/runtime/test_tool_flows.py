@@ -266,3 +266,42 @@ def test_what_a_command_gives_is_a_task_result_too(
     )
     code, message = (0, None) if status == "COMPLETE" else (3, "exit code 3")
     assert value(llc("run", "shell", "--json")) == [status, "hi\n", "hi\n", code, "hi\n", message]
+
+
+PROGRAM = """
+(defatom user:judge
+  (subtype 'evaluation)
+  (params (status str) (exit_code int) (stdout (optional str)) (notes dict)
+          (files '(optional list)) (strict bool?))
+  (instructions "{{status}} {{exit_code}} {{stdout}} {{notes.exit_code}} {{files}} {{strict}}")
+  (output_format '((type "json") (schema "src.system.models.StructuredAnalysisResult")))
+  (history_config '((use_session_history true) (history_turns_to_include nil))))
+(define (sh command) (system:execute_shell_command (command command) (timeout 60)))
+(iterative-loop
+  (max-iterations 4)
+  (initial-input '((command "echo 1 > n.txt")))
+  (test-command "test \\"$(cat n.txt)\\" -ge 2")
+  (executor (lambda (input i) (sh (get-field input 'command))))
+  (validator (lambda (command i) (sh command)))
+  (controller (lambda (done check input i)
+    (let ((judged (get-field (user:judge (status (get-field check 'status))
+                               (exit_code (get-field check 'exit_code))
+                               (stdout (get-field done 'content)) (notes (get-field check 'notes)))
+                    'parsedContent)))
+      (if (get-field judged 'success)
+          (list 'stop (list i (get-field done 'status) (get-field check 'notes.exit_code)))
+          (list 'continue (list (list 'command (get-field judged 'next_input)))))))))
+"""
+JUDGE = """printf '%s\\n' "$@" > prompt.txt
+if [ "$(cat n.txt)" -ge 2 ]; then echo '{"success": true, "analysis": "enough"}'
+else echo '{"success": false, "analysis": "too few", "next_input": "echo 2 > n.txt"}'; fi
+"""
+
+
+def test_a_program_of_tasks_and_commands_runs_on_the_tools_of_llc(llc: Llc, tmp_path: Path) -> None:
+    """Results of commands go into a task as they are, and its parsed reply into the next iteration."""
+    (tmp_path / "judge.sh").write_text(JUDGE)
+    (tmp_path / ".loops" / "config.yaml").write_text("tasks: {runner: agent, agent: [sh, judge.sh]}\n")
+    (tmp_path / ".loops" / "program.sexp").write_text(PROGRAM)
+    assert value(llc("run", "program", "--json")) == [2, "COMPLETE", 0]
+    assert "COMPLETE 0" in (tmp_path / "prompt.txt").read_text()
