@@ -318,7 +318,7 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
 
 def _evidence_text(evidence: dict[str, Any]) -> str:
     """By what a success is established, on one line."""
-    facts = [f"{evidence['verdict']} in {evidence['state']}"]
+    facts = [f"{evidence.get('verdict')} in {evidence.get('state')}"]
     if evidence.get("judge"):
         facts.append(f"judged by {evidence['judge']}")
     if "exit_code" in evidence:

@@ -90,9 +90,10 @@ class _Lockstep:
         """Compare the next line with what the program did."""
         assert self.line is not None
         if not isinstance(event, Effect):
-            if not is_line_of(self.line, *event):
+            kind, fields = event
+            if not is_line_of(self.line, kind, kinds.shorten(kind, fields)):
                 then = _event(self.line)
-                now = diff.note(*event)
+                now = diff.note(kind, fields)
                 if not isinstance(then, kinds.NoteEvent) or not diff.is_same(
                     Note(then.kind_name, then.own_fields()), now
                 ):
