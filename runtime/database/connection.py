@@ -82,7 +82,7 @@ class Address:
             raise UserError(
                 "no-database",
                 "no database is named",
-                f"say --db postgresql://user@host/name, or set {VARIABLE}",
+                f"say --db postgresql://user@host/name, set {VARIABLE}, or `database:` in .loops/config.yaml",
             )
         return cls.of(text)
 
@@ -136,8 +136,16 @@ def connected(address: Address) -> Iterator[Connection]:
     try:
         with connection:
             yield connection
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise forbidden(address, error) from None
     except _lost_errors() as error:
         raise Lost(address, _text(error)) from None
+
+
+def forbidden(address: Address, error: Exception) -> UserError:
+    """The error that a user of the database has no right to something."""
+    help = "connect as the user who owns the schema; `llc db init` needs the right to create one"
+    return Failure("database-refused", f"{address} refuses a statement: {_text(error)}", help)
 
 
 def _lost_errors() -> tuple[type[Exception], ...]:
@@ -171,15 +179,14 @@ def _refusal(address: Address, error: Exception) -> UserError:
 
 
 def _text(error: BaseException) -> str:
-    """What the server says, or the last line of what libpq says, in one line."""
+    """What the server says, or libpq without its questions, in one line."""
     told = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     if told:
         return clean(told, 300)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = next((line.partition("FATAL:")[2] for line in lines if "FATAL:" in line), "") or (
-        lines[-1] if lines else type(error).__name__
-    )
-    return clean(text.strip(), 300)
+    marks = [(line, mark) for mark in ("FATAL:", " failed: ") for line in lines if mark in line]
+    line, mark = marks[0] if marks else (lines[-1] if lines else type(error).__name__, "")
+    return clean(line.rpartition(mark)[2].strip() if mark else line, 300)
 
 
 def client_cursor(connection: Connection) -> Any:
@@ -190,6 +197,11 @@ def client_cursor(connection: Connection) -> Any:
 def is_database_error(error: Exception) -> bool:
     """Whether the server or the connection caused an exception."""
     return isinstance(error, psycopg.Error)
+
+
+def is_forbidden(error: BaseException | None) -> bool:
+    """Whether the user of the database has no right to something."""
+    return isinstance(error, psycopg.errors.InsufficientPrivilege)
 
 
 def is_timeout(error: Exception) -> bool:
@@ -246,6 +258,8 @@ class Session:
                 self._is_light = False
                 self.close()
                 continue
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise forbidden(self.address, error) from None
             except Lost as error:
                 lost = error
             except _lost_errors() as error:

@@ -95,6 +95,7 @@ def test_no_server_no_database_and_no_address(empty_database: str) -> None:
     assert absent.returncode == 1
     assert "error[no-database]" in absent.stderr
     assert "hunter2" not in absent.stderr
+    assert "cannot be reached: Connection refused" in absent.stderr
     unknown = llc("db", "check", "--db", empty_database + "_absent")
     assert "error[database-refused]" in unknown.stderr
     assert "createdb" in unknown.stderr
@@ -109,6 +110,24 @@ def test_no_server_no_database_and_no_address(empty_database: str) -> None:
         found = llc("db", "check", "--db", wrong)
         assert "error[bad-option]" in found.stderr, found.stderr
     assert "error[bad-option]" in llc("db", "explode", "--db", empty_database).stderr
+
+
+@pytest.mark.parametrize("words", ["db check", "db migrate", "db init", "status", "worker"])
+def test_a_user_without_rights(own_server: postgres.Server, words: str) -> None:
+    """Who may log in and not use the tables gets a diagnostic, from the client and from DBOS."""
+    url = own_server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create role guest login")
+    installation.initialise(Address.of(url))
+    guest = url.replace("llc@", "guest@")
+    if words == "db init":  # its schema is there, that of DBOS cannot be created
+        guest += "?schema=own"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("create schema own authorization guest")
+    found = llc(*words.split(), "--db", guest)
+    assert found.returncode == 1
+    assert "error[database-refused]" in found.stderr
+    assert "permission denied" in found.stderr
 
 
 def test_a_wrong_password(own_server: postgres.Server) -> None:
