@@ -199,7 +199,7 @@ def is_database_error(error: Exception) -> bool:
     return isinstance(error, psycopg.Error)
 
 
-def is_forbidden(error: BaseException | None) -> bool:
+def is_forbidden(error: Exception) -> bool:
     """Whether the user of the database has no right to something."""
     return isinstance(error, psycopg.errors.InsufficientPrivilege)
 
@@ -249,6 +249,7 @@ class Session:
         (pause, longest), patience_s = _PAUSES, PATIENCE_S
         is_told, self._is_stale = self._is_stale, False
         while True:
+            begun = clock.monotonic()
             try:
                 if self._connection is None:
                     self._connection = self._connect(patience_s)
@@ -267,8 +268,11 @@ class Session:
             self.close()
             if self._is_over():
                 raise lost
-            # Longer with each attempt, for a server that is far away or slow.
-            patience_s = _PATIENCE_AGAIN_S if not is_told else min(2 * patience_s, PATIENCE_S)
+            # Longer after each attempt without an answer, for a server that is far away or slow.
+            if not is_told:
+                patience_s = _PATIENCE_AGAIN_S
+            elif clock.monotonic() - begun >= patience_s:
+                patience_s = min(2 * patience_s, PATIENCE_S)
             if not is_told:
                 self._on_outage(lost.message)
                 is_told = True

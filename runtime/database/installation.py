@@ -189,7 +189,7 @@ def _install(address: Address) -> None:
     try:
         dbos.DBOS.migrate(address.url, schema=dbos_schema(address))
     except Exception as error:
-        cause = getattr(error, "orig", None)  # of SQLAlchemy
+        cause = getattr(error, "orig", error)  # of SQLAlchemy
         if is_forbidden(cause):
             raise forbidden(address, cause) from None
         raise

@@ -3,7 +3,8 @@
 The session of an owner holds an advisory lock, which the server releases when the process ends. A restart
 of the server releases all locks at once, so a free lock proves a death only if the server is the one that
 granted it; otherwise the heartbeat decides. After an outage all heartbeats are old, so they count from when
-one of those owners came back that have one again (`spec/cluster.md`).
+one of those owners came back that have one again, and until then no owner is dead: the session of a watch
+may be back before any of them (`spec/cluster.md`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _IS_DEAD = f"""
 (state = 'dead'
   or (server_start = pg_postmaster_start_time() and pg_try_advisory_xact_lock(lock_key))
   or greatest(beat, (
-    select coalesce(min(since), pg_postmaster_start_time()) from workers
+    select coalesce(min(since), clock_timestamp()) from workers
     where beat > clock_timestamp() - interval '{_FRESH_S} seconds'
   )) < clock_timestamp() - make_interval(secs => %(lease)s))
 """

@@ -281,13 +281,14 @@ def test_a_killed_owner_is_dead_at_once(database: str) -> None:
 
 
 def test_a_frozen_owner_is_dead_after_its_lease(database: str) -> None:
-    """SIGSTOP: the lock is held on, the heartbeat is missing."""
-    process = Process(database)
+    """SIGSTOP: the lock is held on, the heartbeat is missing, and that of another owner is there."""
+    process, other = Process(database), Process(database)
     try:
         process.popen.send_signal(signal.SIGSTOP)
         _await_death(database, process.id)
     finally:
         process.close()
+        other.close()
 
 
 def test_a_restart_of_the_server_kills_no_owner(
@@ -428,16 +429,35 @@ def test_after_an_outage_an_owner_has_time_to_come_back(
         assert owner.bury_dead(connection, "back") == ["late"]
 
 
+def test_while_no_owner_is_back_none_is_dead(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that is back before all heartbeats buries nobody, though the server needed long to start."""
+    with connect(Address.of(database)) as connection:
+        age = "select extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8"
+        monkeypatch.setattr(owner, "LEASE_S", connection.execute(age).fetchone()[0] / 2)
+        connection.execute(
+            "insert into workers (id, labels, capacity, lock_key, server_start, beat, since) values "
+            "('late', '{}', 1, 2, '-infinity', now() - interval '1 hour', now() - interval '1 day')"
+        )
+        assert not owner.is_dead(connection, "late")
+        assert owner.bury_dead(connection, "back") == []
+
+
 def test_a_lost_connection_is_opened_again_with_short_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that a stopping server leaves without an answer takes less time than an owner counts as alive."""
-    patience = []
+    """One that a stopping server leaves without an answer takes less time than an owner counts as alive.
+
+    They become longer only where there was no answer, not while the server refuses connections.
+    """
+    patience, now = list[int](), [0.0]
 
     def connect(address: Address, patience_s: int) -> None:
         patience.append(patience_s)
-        if len(patience) < 6:
+        if len(patience) not in (2, 3):  # the others are refused at once
+            now[0] += patience_s
+        if len(patience) < 8:
             raise connection.Lost(address, "it stops")
 
     monkeypatch.setattr(connection, "connect", connect)
     monkeypatch.setattr(connection, "_PAUSES", (0, 0))
+    monkeypatch.setattr(connection.clock, "monotonic", lambda: now[0])
     Session(Address.of("postgresql://db.example/llc")).do(lambda opened: None)
-    assert patience == [10, 2, 4, 8, 10, 10]
+    assert patience == [10, 2, 2, 2, 4, 8, 10, 10]
