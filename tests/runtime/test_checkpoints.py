@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import zlib
 from collections.abc import Callable
@@ -366,7 +367,8 @@ def test_a_resume_reads_only_the_end_of_the_journal(project: Path, monkeypatch: 
     opened = files.open
 
     def counted(path: Any, mode: str = "r", *more: Any, **named: Any) -> Any:
-        if mode == "rb" and str(path).endswith(".jsonl"):
+        name = os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else str(path)
+        if mode == "rb" and name.endswith(".jsonl"):
             return io.BufferedReader(Counted(path))
         return opened(path, mode, *more, **named)
 
