@@ -120,9 +120,10 @@ def _kept(peer: Peer, folder: str) -> Installed | None:
 
 def _install(peer: Peer, folder: str) -> None:
     print(f"installing {_wanted(peer)} in an environment of its own", file=sys.stderr, flush=True)
-    venv.create(folder, clear=True, with_pip=True)
+    venv.create(folder, clear=True)
     python = os.path.join(folder, "bin", "python")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    pip += ["--disable-pip-version-check", "--no-input", "install", "--quiet"]
     subprocess.run(
         [*pip, *peer.packages],
         check=True,
