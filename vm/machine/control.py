@@ -237,17 +237,18 @@ class Control(FuelMeter):
                 trail = raised.trail
                 del calls[index + 1 :]
                 target, slot = handler
-                frame.slots[slot] = self.caught(raised.fault, place, trail)
+                frame.slots[slot] = self.caught(raised.fault, show_place(place), trail)
                 frame.go(self, target)
                 return True
         return False
 
-    def caught(self, fault: PrimitiveFault, place: Place | None, trail: Trail | Callable[[], Trail]) -> Value:
+    def caught(self, fault: PrimitiveFault, place: str | None, trail: Trail | Callable[[], Trail]) -> Value:
         """The map of a fault that is caught. Its trail is kept, unless the program made up its place.
 
-        trail: the frames that it left; or a function that gives them, which is called when they are needed.
+        place: where it happened, for one that does not say it. trail: the frames that it left; or a function
+        that gives them, which is called when they are needed.
         """
-        where = fault.place or show_place(place)
+        where = fault.place or place
         if where is not None and (not fault.is_again or where in self.trails):
             self.trails.pop(where, None)
             self.trails[where] = trail

@@ -136,12 +136,17 @@ def _return(machine: Control, frame: Frame, operands: Any) -> Outcome | None:
     return None
 
 
-def fail(machine: Control, frame: Frame, operands: Any) -> None:
-    error = machine.stack.pop()
+def _fail(machine: Control, frame: Frame, operands: Any) -> None:
+    raise fault_of(machine.stack.pop())
+
+
+def fault_of(error: Value) -> PrimitiveFault:
+    """The fault that FAIL raises for its operand."""
     if not is_map(error):
-        raise PrimitiveFault("user", error if type(error) is str else show(error))
-    kind, message, place, details = map(read(error).get, ("kind", "message", "span", "details"))
-    raise PrimitiveFault(
+        return PrimitiveFault("user", error if type(error) is str else show(error))
+    field = read(error).get
+    kind, message, place, details = field("kind"), field("message"), field("span"), field("details")
+    return PrimitiveFault(
         kind if type(kind) is str else "user",
         message if type(message) is str else show(error),
         details if is_map(details) else None,
@@ -165,7 +170,7 @@ STEPS: dict[str, Step] = {
     "PERFORM": _perform,
     "PARALLEL": _parallel,
     "RETURN": _return,
-    "FAIL": fail,
+    "FAIL": _fail,
 }
 
 if STEPS.keys() != BY_NAME.keys():

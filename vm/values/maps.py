@@ -113,7 +113,7 @@ def begin(entries: Entries) -> Map:
 def put(map: Map, key: str, value: Value) -> Map:
     if isinstance(map, dict):
         return begin({**map, key: value})
-    entries = map.read()
+    entries = map.restored() if map.entries is None else map.entries
     if not map.left:
         return begin({**entries, key: value})
     old = entries.get(key, _NONE)

@@ -19,7 +19,7 @@ from ....ir.constants import Symbol
 from ...code.image import Image
 from ...machine.control import takes
 from ...machine.frames import Frame, Functions
-from ...machine.steps import fail
+from ...machine.steps import fault_of
 from ...primitives.handlers import HANDLERS, applied
 from ...primitives.operands import items
 from ...values import maps
@@ -318,12 +318,5 @@ def _no_function(value: Value, *arguments: Value) -> None:
     raise PrimitiveFault("not-a-function", f"cannot call {show(value)}: it is no function")
 
 
-class _Stack:
-    """The operand stack of an instruction that is done outside of the machine."""
-
-    def __init__(self, *values: Value) -> None:
-        self.stack = list(values)
-
-
 def _fail_with(error: Value) -> None:
-    fail(_Stack(error), None, None)  # type: ignore[arg-type]
+    raise fault_of(error)

@@ -73,7 +73,8 @@ class _Catch:
     """Where faults on one way are caught: the slot of the fault map, and where control goes from which state.
 
     inner: the functions that they come through and where those stand, outermost first. place: the
-    innermost's. has_ahead: whether they may keep from being done what ticks were used for (`unused`).
+    innermost's, as a fault's map says it. has_ahead: whether they may keep from being done what ticks were
+    used for (`unused`).
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class _Catch:
         self.target = target
         self.is_back = target <= state
         self.inner = inner
-        self.place = place
+        self.place = show_place(place)
         self.is_library = is_library(place)
         self.has_ahead = has_ahead
 
@@ -201,7 +202,7 @@ class Direct(Ticks, CompiledTier):
         inmost: TracebackType | None = trace
         while inmost is not None:
             # A code object is known by its identity, as in `perform`.
-            way += (id(inmost.tb_frame.f_code), inmost.tb_lineno)
+            way += (id(inmost.tb_frame.f_code), inmost.tb_lasti)
             inmost = inmost.tb_next
         key = tuple(way)
         if key in self.catches:
