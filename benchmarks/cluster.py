@@ -27,7 +27,7 @@ _WORKERS = 3
 _STEADY = 6
 _SHORT, _LONG = 2, 22
 _OVER = 200
-_LIMIT_S = 600.0
+_LIMIT_S = 180.0
 _STATES = "name: {0}\ninitial: s1\nmax_iterations: 100\nstates:\n"
 _STATE = "  s{0}: {{action: '{1}', next: s{2}}}\n"
 

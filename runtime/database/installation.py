@@ -141,6 +141,15 @@ begin
 end $$;
 create or replace trigger llc_wake after insert or update of status on {dbos}.workflow_status
 for each row when (new.status = 'ENQUEUED') execute function {schema}.wake_workers();
+-- A run gives up its paths, for which another machine may have a run in the queue.
+create or replace function {schema}.wake_next() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('{channel}', '{queues}' || new.project);
+  return null;
+end $$;
+create or replace trigger llc_wake_next after update of status on {schema}.runs
+for each row when (new.scope <> '{{}}' and new.status in ('stopped', 'ended'))
+execute function {schema}.wake_next();
 """
 
 

@@ -139,7 +139,7 @@ alter table workers add column since timestamptz not null default clock_timestam
 """
 MIGRATIONS = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _REFUSED, _MACHINE, _PATHS, _FUNCTIONS, _ACCOUNTS),
-    *(_LISTS, _FUNCTIONS, _SINCE, _FUNCTIONS),
+    *(_LISTS, _FUNCTIONS, _SINCE, _FUNCTIONS, _FUNCTIONS),
 )
 FORMAT = len(MIGRATIONS)
 # How often two connections are asked for their server processes, to recognise a pooler.

@@ -33,7 +33,13 @@ select id, status, owner, program, path, least(greatest(created, '1970-01-01'), 
       then 'a worker' || case when cardinality(labels) = 0 then ''
           else ' with the labels ' || array_to_string(labels, ', ') end
         || coalesce(' in ' || machine || ', where its files are', '')
-    when cardinality(refused) > 0 then 'another worker, as one lacks something: ' || outcome end, changed
+    when cardinality(refused) > 0 then 'another worker, as one lacks something: ' || outcome
+    else (
+      select o.id from runs o where o.project = runs.project and o.id <> runs.id and o.status <> 'ended'
+        and o.scope <> array[]::text[] and (o.paths && runs.above or o.above && runs.paths)
+        and (o.status in ('running', 'waiting') or (o.status = 'queued' and (o.parked_at is not null
+          or (runs.parked_at is null and o.ticket < runs.ticket))))
+      order by o.ticket limit 1) end, changed
 from {table} runs
 """
 _BY_ID = _ROW.format(table="runs") + "where id = any(%(ids)s) {of_project}"

@@ -167,6 +167,25 @@ def test_runs_of_one_scope_follow_each_other(cluster: Cluster) -> None:
     assert order == [run for run in runs for _ in range(4)]
 
 
+def test_a_queued_run_names_the_run_that_has_its_paths(cluster: Cluster) -> None:
+    """`status` and `list` say which run is in the way."""
+    cluster.loop("job", first="while [ ! -e go ]; do sleep 0.02; done", scope="src")
+    cluster.loop("part", scope="src/inner")
+    cluster.start()
+    first = cluster.submit("job")
+    cluster.await_log("/1 begins")
+    second = cluster.submit("part")
+    status = json.loads(cluster.llc("status", second, "--db", cluster.url, "--json").stdout)
+    assert status["waits_for"] == [first]
+    assert f"queued behind {first}" in cluster.llc("list", "--running", "--db", cluster.url).stdout
+    cluster.database.execute("listen llc_work")
+    (cluster.folder / "go").touch()
+    cluster.await_status(second)
+    # The worker of the second run may be another one: the end of the first wakes them all.
+    woken = cluster.database.notifies(timeout=10, stop_after=1)
+    assert [notice.payload for notice in woken][:1] == [f"llc:{cluster.folder.name}"]
+
+
 def test_a_queue_is_of_one_project(cluster: Cluster) -> None:
     """A worker neither reads nor is woken by what other projects have queued."""
     cluster.loop("job")
