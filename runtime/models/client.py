@@ -138,6 +138,10 @@ class ModelClient:
             return f"; check the key in {model.key or row.key}" + (f", for {where}" if where else "")
         if kind == "connection":
             own = f"the address of {model.provider}; {row.base_url} sets another"
+            if "CERTIFICATE_VERIFY" in message:
+                return f"; check {where or own}; SSL_CERT_FILE names the certificates to trust"
+            if "SSL" in message:
+                return f"; check whether the server answers by http or by https at {where or own}"
             return f"; check that a server answers at {where or own}"
         if kind == "rate-limited":
             return "; wait, or let fewer calls run at once"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -242,16 +246,52 @@ def test_a_refused_connection_names_the_address(
     """Nothing listens there any more."""
     with answers.MessagesServer() as gone:
         pass
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", gone.url)
+    message = judged_at(gone.url, context, monkeypatch)["error"]["message"]
+    assert "refused" in message
+    assert message.endswith(f"; check that a server answers at {gone.url}")
+
+
+def judged_at(url: str, context: Callable[..., Context], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The result of one evaluation by the server at an address."""
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     judge = Judge()
     try:
-        message = judge.perform(ARGS, context())["error"]["message"]
+        return judge.perform(ARGS, context())
     finally:
         judge.close()
-    assert "refused" in message
-    assert message.endswith(f"; check that a server answers at {gone.url}")
+
+
+def test_https_to_a_server_without_tls_says_so(
+    answers: ModuleType, context: Callable[..., Context], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address is right but for its scheme."""
+    with answers.MessagesServer() as server:
+        url = server.url.replace("http:", "https:")
+        message = judged_at(url, context, monkeypatch)["error"]["message"]
+    assert message.endswith(f"; check whether the server answers by http or by https at {url}")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_a_certificate_that_is_not_trusted_has_a_remedy(
+    answers: ModuleType, context: Callable[..., Context], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It names the variable that makes it trusted, and with this variable the model answers."""
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2")
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate)
+    subprocess.run([*made, *subject], check=True, capture_output=True)
+    with answers.MessagesServer() as server:
+        server.then(answers.verdict("success", 0.9))
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate, key)
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        url = server.url.replace("http:", "https:")
+        message = judged_at(url, context, monkeypatch)["error"]["message"]
+        assert message.endswith(f"; check {url}; SSL_CERT_FILE names the certificates to trust")
+        monkeypatch.setenv("SSL_CERT_FILE", certificate)
+        assert "error" not in judged_at(url, context, monkeypatch)
 
 
 def test_429_without_end_is_an_error(evaluate: Evaluate, answers: ModuleType, server: Any) -> None:
