@@ -40,6 +40,8 @@ _HTML = {
     "xml-double": ("&quot;", "'"),
     "xml-text": ('"', "'"),
 }
+# The characters that a here-document expands.
+_HEREDOC = frozenset("\\$`")
 # The characters that bash's `printf %q` escapes with a backslash.
 _BASH = frozenset(" \t!\"#$&'()*,;<>?[\\]^`{|}")
 _BASH_CONTROLS = {
@@ -68,11 +70,11 @@ def forms(name: str, value: str) -> Iterator[Forms]:
     if len(stripped) >= SHORTEST:
         found.setdefault(stripped, f"{name}/stripped")
     if not _is_plain(value):
-        for label, text in _by_characters(value):
+        for label, text in _in_commands(value):
             if len(text) >= SHORTEST:
                 found.setdefault(text, f"{name}/{label}")
         if stripped != value and len(stripped) >= SHORTEST:
-            for label, text in _by_characters(stripped):
+            for label, text in _in_commands(stripped):
                 found.setdefault(text, f"{name}/stripped-{label}")
     core = max(re.findall("[0-9A-Za-z]+", stripped), key=len, default="")
     yield Forms(core, found)
@@ -92,6 +94,16 @@ def _is_plain(value: str) -> bool:
 
 
 _PLAIN_GONE = dict.fromkeys(map(ord, _UNRESERVED))
+
+
+def _in_commands(value: str) -> Iterator[tuple[str, str]]:
+    """The notations by characters, and each as llc quotes it in a command that holds an output with it."""
+    for label, text in list(_by_characters(value)):
+        yield label, text
+        if "'" in text:
+            yield f"{label}-quoted", text.replace("'", "'\\''")
+        if not _HEREDOC.isdisjoint(text):
+            yield f"{label}-heredoc", "".join("\\" + ch if ch in _HEREDOC else ch for ch in text)
 
 
 def _by_characters(value: str) -> Iterator[tuple[str, str]]:

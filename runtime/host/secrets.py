@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MASK = "***"
 # Names of variables that are secret if their values are long enough.
-SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
-NAMES = ("API_KEY", "TOKEN", "SECRET", "PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD")
+SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_SECRET_KEY", "_PRIVATE_KEY")
+NAMES = (*(suffix[1:] for suffix in SUFFIXES), "AWS_SECRET_ACCESS_KEY", "PGPASSWORD")
 SHORTEST = 8
 # Minimum length for a variable that the project names; a shorter value would match everywhere.
 SHORTEST_NAMED = 4

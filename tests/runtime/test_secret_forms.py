@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.runtime.host.secrets import Secrets
+from llc.vm.primitives.handlers import HANDLERS
 
 _SPECIAL = " !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\tüé€"
 # The letters at both ends make sure that a part of the secret is found if it is left.
@@ -75,6 +76,17 @@ def test_an_encoded_secret_is_masked_and_restored(name: str, secret: str, text: 
     parts = secrets.split(encoded)
     assert secrets.join(parts) == encoded
     assert not any("Kx9" in part for part in parts[::2])
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@given(secret_values)
+def test_an_encoded_secret_is_masked_in_a_command_that_holds_it(name: str, secret: str) -> None:
+    """A captured output is quoted for the shell, and the command is shown and recorded."""
+    secrets = Secrets({"MY_TOKEN": secret})
+    for quote in ("shell_word", "shell_single", "shell_double", "shell_heredoc"):
+        text = str(HANDLERS[quote](ENCODERS[name](secret)))
+        assert _is_hidden(secrets.mask(f"printf %s {text}"), secret), text
+        assert secrets.join(secrets.split(text)) == text
 
 
 @given(
