@@ -1,6 +1,7 @@
 """The reader of words: a command line read by the table of subcommands, with the grammar of Click.
 
-A test reads random lines with Typer too: both accept the same lines and find the same values.
+To import Click takes as long as the interpreter's own start, four times as long as all of `dispatch`. A test
+reads random lines with Typer too: both accept the same lines and find the same values.
 Owns the error messages of lines that cannot be read; Typer has no public interface to what is wrong with one.
 """
 

@@ -132,7 +132,7 @@ def create(connection: Connection, run: NewRun, owner: str) -> int | Busy | None
 
 
 def _refuse_dead(connection: Connection, run_id: str, owner: str) -> None:
-    """Nothing is claimed by an owner that was suspended and declared dead: nobody would bury it again."""
+    """Refuse an owner that was declared dead while it was suspended: nothing would end its claim."""
     row = connection.execute("select state from workers where id = %s for share", [owner]).fetchone()
     if row is not None and row[0] == "dead":
         raise Fenced(run_id)

@@ -38,7 +38,7 @@ class Deliveries:
     """The segments that this worker performs, and those of the queue that never arrived.
 
     DBOS marks a segment as taken, commits, and then starts it. If the answer to the commit is lost, the
-    segment is marked, and nobody performs it: it goes back to the queue once it was seen so twice.
+    segment is marked but not performed: it goes back to the queue once it was seen so twice.
     """
 
     def __init__(self, address: Address, worker: str) -> None:

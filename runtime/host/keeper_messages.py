@@ -26,7 +26,7 @@ STREAMS = "output", "stderr"
 # From a process that resumes a run: what is there? It then connects once for each action, with its effect.
 LIST = b"list"
 # The name of the socket of a keeper whose process has died, and of the folder for the results of actions that
-# ended with nobody there; both in the folder of their run.
+# ended after their run; both in the folder of the run.
 SOCKET = "keeper"
 FOLDER = "kept"
 

@@ -386,7 +386,7 @@ class _Keeper:
             os.killpg(action.pid, number)
 
     def forget(self, name: str, action: _Action) -> None:
-        """Close all that belongs to an action; without another one, the run is nobody's."""
+        """Close all that belongs to an action; with the last one of a run, its socket."""
         del self.actions[name]
         if action.connection is not None:
             self.unwatch(action.connection.fileno())

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from ...ir.python_internals import suppress
 from . import clock, processes, signals
+from .keeper import Kept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from .keeper import Kept
 
 # Seconds between two signals, and between two checks of what is left.
 GRACE = 2.0

@@ -146,8 +146,8 @@ class Timeline:
     """The points of a recorded run, numbered from 0; `count` is how many there are.
 
     image: the program of the run. start: the point at which the recording begins, if that is not the first,
-    and the machine there. is_part: the record goes on after the recording. Raises UserError where the program
-    does not repeat the record.
+    and the machine there. is_part: the record continues after the recording. Raises UserError where the
+    program does not repeat the record.
     """
 
     def __init__(
