@@ -43,7 +43,7 @@ ABSENT: Any = _Absent()
 _USUAL_KIND = "shell"
 _NO_ARGUMENTS: Any = {}
 _SUCCESS: Any = {"exit_code": 0}
-_TEXTS = ["output", "stderr"]
+_TEXTS = ("output", "stderr")
 _EMPTY: dict[str, Any] = {"int": int, "float": float, "str": str, "dict": dict, "list": list, "bool": bool}
 
 
@@ -143,12 +143,11 @@ class Event:
     @classmethod
     def shorten(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields of an event without what `restore` adds."""
-        usual = cls._usual
-        return {
-            name: value
-            for name, value in fields.items()
-            if name not in usual or not _is_same(value, usual[name])
-        }
+        short = fields.copy()
+        for name, usual in cls._usual.items():
+            if name in fields and _is_same(fields[name], usual):
+                del short[name]
+        return short
 
     @classmethod
     def restore(cls, wire: dict[str, Any]) -> dict[str, Any]:
@@ -157,7 +156,7 @@ class Event:
         if usual.keys() <= wire.keys():
             return wire
         whole = {**usual, **wire}
-        return {KIND: cls.name, **{name: whole.pop(name) for name in cls.fields if name in whole}, **whole}
+        return {KIND: cls.name, **{name: whole[name] for name in cls.fields if name in whole}, **whole}
 
     @property
     def kind_name(self) -> str:
@@ -187,19 +186,20 @@ class Event:
 
 def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
     """The typed event of a line's object, whole."""
-    kind = KINDS.get(wire[KIND], Unlisted)
-    return kind.of(kind.restore(wire) if kind in SHORTENED else wire, offset, line)
+    name = wire[KIND]
+    if name in _RESTORE:
+        wire = _RESTORE[name](wire)
+    return KINDS.get(name, Unlisted).of(wire, offset, line)
 
 
 def shorten(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of an event without those that its line leaves out."""
-    declared = KINDS.get(kind)
-    return declared.shorten(fields) if declared in SHORTENED else fields
+    return SHORTEN[kind](fields) if kind in SHORTEN else fields
 
 
 def _is_same(value: Any, usual: Any) -> bool:
     """Whether two values are equal, and their types and those of their items are (`True` is no `1`)."""
-    return value == usual and repr(value) == repr(usual)
+    return value.__class__ is usual.__class__ and value == usual and (not usual or repr(value) == repr(usual))
 
 
 def line_head(kind: type[Event]) -> bytes:
@@ -402,7 +402,7 @@ class ActionComplete(EffectFinished, name="action_complete"):
         if (
             fields["kind"] != _USUAL_KIND
             or result is None
-            or [*result][:2] != _TEXTS
+            or tuple(result)[:2] != _TEXTS
             or result.get("exit_code") is not fields["exit_code"]
             or result.get("duration_ms") is not fields["duration_ms"]
         ):
@@ -604,7 +604,9 @@ class Unlisted(NoteEvent):
 
 
 # The kinds whose lines leave out what is usual.
-SHORTENED = frozenset((ActionStart, ActionComplete, Evaluate))
+_SHORTENED: tuple[type[Event], ...] = (ActionStart, ActionComplete, Evaluate)
+SHORTEN = {kind.name: kind.shorten for kind in _SHORTENED}
+_RESTORE = {kind.name: kind.restore for kind in _SHORTENED}
 # The kinds whose lines always have a time stamp, by which a run is found and its end is told.
 STAMPED = frozenset(kind.name for kind in (RunStart, RunResume, RunInterrupted, ProgramChanged, RunEnd))
 

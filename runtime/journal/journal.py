@@ -29,7 +29,7 @@ from .codec import (
     unpack,
     unseal,
 )
-from .events import STAMPED, Event, shorten
+from .events import SHORTEN, STAMPED, Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Journal:
         if not RESERVED.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in RESERVED}
         ts = ts or self.now()
-        short: dict[str, Any] = {KIND: kind, **shorten(kind, fields)}
+        short: dict[str, Any] = {KIND: kind, **(SHORTEN[kind](fields) if kind in SHORTEN else fields)}
         if ts == self._ts and self._unstamped < MOST_UNSTAMPED and kind not in STAMPED:
             self._unstamped += 1
         else:
