@@ -68,6 +68,7 @@ class _Action:
         self.closing: float | None = None
         self.timed_out: str | None = None
         self.is_unsafe = False
+        self.requests = 0
         self.signals = list(facts["signals"])
         self.next_signal: float | None = facts["end"]
 
@@ -83,7 +84,8 @@ class _Keeper:
         self.poller = select.poll()
         self.handlers: dict[int, Callable[[], None]] = {}
         self.is_alone = False
-        self.is_asked_to_stop = False
+        # Requests to stop: each brings the next signal for the actions, without patience for the one before.
+        self.requests = 0
         self.watch(channel.fileno(), self.request)
         wake, self.wake = os.pipe()
         os.set_blocking(self.wake, False)
@@ -127,7 +129,7 @@ class _Keeper:
     def receive(self, number: int, _: object) -> None:
         """A signal: a request to stop, or for the driver from an action that takes us for it (`$PPID`)."""
         if self.is_alone:
-            self.is_asked_to_stop = self.is_asked_to_stop or number in (signals.SIGTERM, signals.SIGINT)
+            self.requests += number in (signals.SIGTERM, signals.SIGINT)
         else:
             with suppress(ProcessLookupError):
                 processes.kill(self.driver, number)
@@ -332,10 +334,10 @@ class _Keeper:
             self.unattend(action)
             self.forget(name, action)
             return
-        if self.is_asked_to_stop and action.next_signal is None and action.status is None:
-            action.next_signal = now
+        if self.requests > action.requests and action.status is None:
+            action.requests, action.next_signal = self.requests, now
         if action.next_signal is not None and now >= action.next_signal and action.connection is None:
-            if not self.is_asked_to_stop:
+            if not self.requests:
                 action.timed_out = action.timed_out or action.facts["limited_by"]
             number = action.signals.pop(0) if action.signals else signals.SIGKILL
             self.signal(action, number)
@@ -351,7 +353,7 @@ class _Keeper:
         if action.status is not None and action.closing is None and action.connection is None:
             # One that died by itself left its work undone: its outcome is unknown.
             has_died = os.WIFSIGNALED(action.status) and action.timed_out is None
-            if not (has_died or self.is_asked_to_stop or action.is_unsafe):
+            if not (has_died or self.requests or action.is_unsafe):
                 with suppress(OSError):
                     self.save(action)
             self.forget(name, action)

@@ -251,14 +251,15 @@ def test_the_scope_stays_locked(project: Path) -> None:
     assert llc("resume", "job", "-q").returncode == 0
 
 
-def test_status_and_stop_know_of_it(project: Path) -> None:
+@pytest.mark.parametrize("limit", ["", "\n    timeout: 100"])
+def test_status_and_stop_know_of_it(project: Path, limit: str) -> None:
     """`status` and `list` say what goes on; `stop` ends it, and `resume` begins it again."""
-    write(project, options="on_unknown: rerun")
+    write(project, options=f"on_unknown: rerun{limit}")
     keeper = cut_off(project)
     wait_for(lambda: (running(project) / "keeper").exists())
     assert "its action continues" in llc("status", "job").stdout
     answer = llc("stop", "job")
-    assert answer.returncode == 0, answer.stderr
+    assert (answer.returncode, answer.stdout.split()[0]) == (0, "Stopped"), answer.stderr
     assert not is_alive(keeper)
     assert (project / "log").read_text() == "begun\n"
     (project / "go").touch()
