@@ -37,13 +37,8 @@ class _Absent:
         return "ABSENT"
 
 
-# Default of a field that an event may not have.
+# Default of a field that may be left out of the line.
 ABSENT: Any = _Absent()
-# What most actions and verdicts have: their lines leave it out.
-_USUAL_KIND = "shell"
-_NO_ARGUMENTS: Any = {}
-_SUCCESS: Any = {"exit_code": 0}
-_TEXTS = ("output", "stderr")
 _EMPTY: dict[str, Any] = {"int": int, "float": float, "str": str, "dict": dict, "list": list, "bool": bool}
 
 
@@ -63,13 +58,11 @@ def _types(annotation: str) -> tuple[frozenset[type], Callable[[], Any] | None]:
 class Field:
     """Descriptor of an event's field: its value where the line has one of the declared types, else empty."""
 
-    __slots__ = ("_accepted", "_empty", "is_optional", "usual", "wire_name")
+    __slots__ = ("_accepted", "_empty", "is_optional", "wire_name")
 
-    def __init__(self, name: str, annotation: str, default: Any) -> None:
+    def __init__(self, name: str, annotation: str, is_optional: bool) -> None:
         self.wire_name = name.rstrip("_")
-        self.is_optional = default is ABSENT
-        # The value that a line without the field means; ABSENT for none.
-        self.usual = ABSENT if default is None else default
+        self.is_optional = is_optional
         read = _READ.get(annotation)
         if read is None:
             read = _READ[annotation] = _types(annotation)
@@ -96,9 +89,8 @@ KINDS: dict[str, type[Event]] = {}
 class Event:
     """An event of a journal. offset, line: where its line begins in the journal, and the line's number.
 
-    Subclasses declare fields as annotated names. The default ABSENT marks one that an event may not have;
-    any other default is the usual value, which the line leaves out (`shorten`) and reading adds (`restore`).
-    A final `_` is not part of the wire name.
+    Subclasses declare fields as annotated names; the default ABSENT marks one that may be left out. A final
+    `_` is not part of the wire name.
     """
 
     __slots__ = ("line", "offset", "wire")
@@ -108,18 +100,16 @@ class Event:
     fields: Mapping[str, Field]
     # Of the fields by their attributes, those of base classes among them.
     _wire_names: Mapping[str, str] = {}
-    _usual: Mapping[str, Any] = {}
 
     def __init_subclass__(cls, name: str = "") -> None:
         own = cls.__dict__
         cls.fields = fields = {}
         cls._wire_names = names = {**cls._wire_names}
         for field, annotation in own.get("__annotations__", {}).items():
-            made = Field(field, annotation, own.get(field))
+            made = Field(field, annotation, own.get(field) is ABSENT)
             setattr(cls, field, made)
             fields[made.wire_name] = made
             names[field] = made.wire_name
-        cls._usual = {field: made.usual for field, made in fields.items() if made.usual is not ABSENT}
         if name:
             cls.name = name
             KINDS[name] = cls
@@ -139,24 +129,6 @@ class Event:
         event.offset = offset
         event.line = line
         return event
-
-    @classmethod
-    def shorten(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields of an event without what `restore` adds."""
-        short = fields.copy()
-        for name, usual in cls._usual.items():
-            if name in fields and _is_same(fields[name], usual):
-                del short[name]
-        return short
-
-    @classmethod
-    def restore(cls, wire: dict[str, Any]) -> dict[str, Any]:
-        """The object of a line with the fields that it leaves out, in the order of the declaration."""
-        usual = cls._usual
-        if usual.keys() <= wire.keys():
-            return wire
-        whole = {**usual, **wire}
-        return {KIND: cls.name, **{name: whole[name] for name in cls.fields if name in whole}, **whole}
 
     @property
     def kind_name(self) -> str:
@@ -185,21 +157,8 @@ class Event:
 
 
 def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
-    """The typed event of a line's object, whole."""
-    name = wire[KIND]
-    if name in _RESTORE:
-        wire = _RESTORE[name](wire)
-    return KINDS.get(name, Unlisted).of(wire, offset, line)
-
-
-def shorten(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an event without those that its line leaves out."""
-    return SHORTEN[kind](fields) if kind in SHORTEN else fields
-
-
-def _is_same(value: Any, usual: Any) -> bool:
-    """Whether two values are equal, and their types and those of their items are (`True` is no `1`)."""
-    return value.__class__ is usual.__class__ and value == usual and (not usual or repr(value) == repr(usual))
+    """The typed event of a line's object."""
+    return KINDS.get(wire[KIND], Unlisted).of(wire, offset, line)
 
 
 def line_head(kind: type[Event]) -> bytes:
@@ -293,8 +252,8 @@ class ActionStart(EffectStarted, name="action_start"):
 
     action: Any
     seq: int
-    kind: str = _USUAL_KIND
-    args: dict[str, Any] = _NO_ARGUMENTS
+    kind: str
+    args: dict[str, Any]
     state: str | None
 
     @property
@@ -386,39 +345,13 @@ class AgentActed(EffectEvent, name="agent"):
 
 
 class ActionComplete(EffectFinished, name="action_complete"):
-    """A command has ended, or could not start; `result` is what the program gets. Without `kind`, the line
-    also leaves out `exit_code` and `duration_ms`, which `result` has, and of this an empty `output` and
-    `stderr`."""
+    """A command has ended, or could not start; `result` is what the program gets."""
 
     exit_code: int | None
     duration_ms: float | None
     seq: int
-    kind: str = _USUAL_KIND
+    kind: str
     result: dict[str, Any] | None
-
-    @classmethod
-    def shorten(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        result = fields["result"]
-        if (
-            fields["kind"] != _USUAL_KIND
-            or result is None
-            or tuple(result)[:2] != _TEXTS
-            or result.get("exit_code") is not fields["exit_code"]
-            or result.get("duration_ms") is not fields["duration_ms"]
-        ):
-            return fields
-        short = {name: value for name, value in result.items() if value != "" or name not in _TEXTS}
-        return {"seq": fields["seq"], "result": short}
-
-    @classmethod
-    def restore(cls, wire: dict[str, Any]) -> dict[str, Any]:
-        if "kind" in wire:
-            return wire
-        result = wire.get("result")
-        result = {"output": "", "stderr": "", **(result if isinstance(result, dict) else {})}
-        code, took = result.get("exit_code"), result.get("duration_ms")
-        about = {"exit_code": code, "duration_ms": took, "seq": wire.get("seq"), "kind": _USUAL_KIND}
-        return {KIND: cls.name, **about, **wire, "result": result}
 
 
 class EffectStart(EffectStarted, name="effect_start"):
@@ -551,9 +484,9 @@ class StateEnter(StateNote, name="state_enter"):
 class Evaluate(StateNote, name="evaluate"):
     loop: str | None = ABSENT
     state: str | None
-    type: str = "exit_code"
+    type: str
     verdict: Any
-    details: dict[str, Any] = _SUCCESS
+    details: dict[str, Any]
     confidence: Any = ABSENT
 
 
@@ -601,14 +534,6 @@ class Unlisted(NoteEvent):
     @property
     def kind_name(self) -> str:
         return str(self.wire.get(KIND))
-
-
-# The kinds whose lines leave out what is usual.
-_SHORTENED: tuple[type[Event], ...] = (ActionStart, ActionComplete, Evaluate)
-SHORTEN = {kind.name: kind.shorten for kind in _SHORTENED}
-_RESTORE = {kind.name: kind.restore for kind in _SHORTENED}
-# The kinds whose lines always have a time stamp, by which a run is found and its end is told.
-STAMPED = frozenset(kind.name for kind in (RunStart, RunResume, RunInterrupted, ProgramChanged, RunEnd))
 
 
 def read_marks(rows: Any) -> dict[int, Mark | None]:

@@ -17,7 +17,6 @@ from .codec import (
     BLOB_LIMIT,
     CRC_END,
     KIND,
-    MOST_UNSTAMPED,
     RESERVED,
     TIME,
     is_same,
@@ -29,7 +28,7 @@ from .codec import (
     unpack,
     unseal,
 )
-from .events import SHORTEN, STAMPED, Event
+from .events import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -237,9 +236,6 @@ class Journal:
         self._synced = (0, 0)
         self.lines = lines
         self._last = b""
-        # The time stamp of the last line, and the number of lines since the last that has one.
-        self._ts: str | None = None
-        self._unstamped = 0
         self._buffer: list[bytes] = []
         self._waiting = 0
         # The events since `take_recent`, each with its offset.
@@ -267,7 +263,7 @@ class Journal:
         return cls(fd, path, now, lines)
 
     def record(self, event: Event, ts: str | None = None) -> dict[str, Any]:
-        """Append an event; returns it whole, with its values as on its line."""
+        """Append an event; returns it as on its line."""
         return self.write(event.name, event.wire, ts)
 
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> dict[str, Any]:
@@ -275,20 +271,13 @@ class Journal:
         if not RESERVED.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in RESERVED}
         ts = ts or self.now()
-        short: dict[str, Any] = {KIND: kind, **(SHORTEN[kind](fields) if kind in SHORTEN else fields)}
-        if ts == self._ts and self._unstamped < MOST_UNSTAMPED and kind not in STAMPED:
-            self._unstamped += 1
-        else:
-            self._ts = short[TIME] = ts
-            self._unstamped = 0
-        line = seal_plain(short)
+        event = {KIND: kind, **fields, TIME: ts}
+        line = seal_plain(event)
         if line is None:
             if needs_packing(fields):
-                store = self.blobs.store
-                fields = {name: pack(value, store) for name, value in fields.items()}
-                short = {name: pack(value, store) for name, value in short.items()}
-            line = seal(short)
-        event = {KIND: kind, **fields, TIME: ts}
+                fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
+                event = {KIND: kind, **fields, TIME: ts}
+            line = seal(event)
         self._last = line
         if self._recent is not None:
             self._recent.append((event, self._size + self._waiting))
@@ -383,7 +372,6 @@ class Journal:
     def _cut(self) -> None:
         """After a write that broke off: leave no half line behind, keep nothing for later."""
         self._recent = None
-        self._ts = None
         self._buffer.clear()
         self._waiting = 0
         with suppress(OSError):  # the reader drops a torn tail

@@ -12,14 +12,13 @@ from ..host import files
 from ..host.errors import reason
 from ..host.paths import open_regular
 from . import active_time
-from .codec import MOST_UNSTAMPED, TIME, unseal
+from .codec import unseal
 from .events import Event, read_event
 from .journal import JournalError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from typing import BinaryIO
 
 
 # A line that is longer than this was not written by llc.
@@ -75,8 +74,7 @@ class JournalReader:
     """Reads the events of a journal in order; each `read` continues where the one before stopped.
 
     offset, lines: bytes and lines to skip. damaged_lines: those found so far. Raises ReadError where the file
-    cannot be opened. It stays open, so it is found when the folder of the run moves. An event whose line has
-    no time stamp gets that of the line before.
+    cannot be opened. It stays open, so it is found when the folder of the run moves.
     """
 
     def __init__(self, path: str, offset: int = 0, lines: int = 0) -> None:
@@ -89,7 +87,6 @@ class JournalReader:
         self._line = lines
         self._rest = b""
         self._damage: Damage | None = None
-        self._ts: str | None = None
         self.damaged_lines = 0
 
     def read(self) -> Iterator[Event | Damage]:
@@ -112,12 +109,6 @@ class JournalReader:
                 if self._damage is not None:
                     yield self._damage
                     self._damage = None
-                if TIME in wire:
-                    self._ts = wire[TIME]
-                else:
-                    if self._ts is None:
-                        self._ts = _stamp_before(self._file, self._offset)
-                    wire[TIME] = self._ts
                 yield read_event(wire, self._offset, self._line)
             self._offset += len(line)
 
@@ -217,29 +208,7 @@ class EventFile:
         wire = unseal(self._file.readline(LINE_LIMIT)[:-1])
         if wire is None:
             raise ReadError(f"{self._path} was changed while it was read")
-        if TIME not in wire:
-            wire[TIME] = _stamp_before(self._file, offset)
         return read_event(wire, offset)
-
-
-def _stamp_before(file: BinaryIO, offset: int) -> str:
-    """The time stamp of a line at `offset` that has none: of the lines before, the last one that has one."""
-    place = file.tell()
-    length = _TAIL
-    try:
-        while True:
-            begin = max(0, offset - length)
-            file.seek(begin)
-            lines = file.read(offset - begin).split(b"\n")[1 if begin else 0 : -1]
-            for line in reversed(lines[-MOST_UNSTAMPED:]):
-                wire = unseal(line)
-                if wire is not None and isinstance(wire.get(TIME), str):
-                    return str(wire[TIME])
-            if not begin or len(lines) >= MOST_UNSTAMPED or length >= LINE_LIMIT:
-                return ""
-            length *= 16
-    finally:
-        file.seek(place)
 
 
 def tail_offset(path: str, count: int) -> int:
@@ -248,10 +217,8 @@ def tail_offset(path: str, count: int) -> int:
         with open_regular(path) as file:
             at = file.seek(0, files.SEEK_END)
             left = count + 1  # line ends: the first one ends the line before
-            block_size = _TAIL
             while at > 0:
-                length = min(at, block_size)
-                block_size = _BLOCK
+                length = min(at, _BLOCK)
                 at -= length
                 file.seek(at)
                 block = file.read(length)
@@ -271,13 +238,16 @@ def tail_offset(path: str, count: int) -> int:
 def last_event(path: str) -> Event | None:
     """The event on the last line of a journal; None where the line is damaged or cannot be read."""
     try:
-        reader = JournalReader(path, tail_offset(path, 1))
-    except ReadError:
-        return None
-    try:
-        last = [*reader.read(), *reader.finish()][-1:]
+        with open_regular(path) as file:
+            size = file.seek(0, files.SEEK_END)
+            length = _TAIL
+            while True:
+                file.seek(max(0, size - length))
+                tail = file.read(length)
+                begin = tail.rfind(b"\n", 0, -1) + 1
+                if begin or length >= size or length >= LINE_LIMIT:
+                    wire = unseal(tail[begin:-1]) if tail.endswith(b"\n") else None
+                    return None if wire is None else read_event(wire)
+                length *= 16
     except OSError:
         return None
-    finally:
-        reader.close()
-    return last[0] if last and isinstance(last[0], Event) else None

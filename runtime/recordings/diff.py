@@ -19,7 +19,7 @@ from ...vm.machine.machine import Machine
 from ...vm.machine.outcomes import Effect
 from ..journal import journal as journals
 from ..journal.codec import RESERVED, digest_only, needs_packing
-from ..journal.events import Route, StateNote, shorten
+from ..journal.events import Route, StateNote
 from .re_execution import Endless, ReExecution
 from .recording import Asked, Changed, Note, Recording, bounded
 
@@ -337,7 +337,7 @@ def _plain(item: Item) -> tuple[str, dict[str, Any]]:
         case Asked():
             return item.kind, item.args
         case Note():
-            return item.kind, shorten(item.kind, item.fields)
+            return item.kind, item.fields
     return "", item
 
 

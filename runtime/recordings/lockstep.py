@@ -90,10 +90,9 @@ class _Lockstep:
         """Compare the next line with what the program did."""
         assert self.line is not None
         if not isinstance(event, Effect):
-            kind, fields = event
-            if not is_line_of(self.line, kind, kinds.shorten(kind, fields)):
+            if not is_line_of(self.line, *event):
                 then = _event(self.line)
-                now = diff.note(kind, fields)
+                now = diff.note(*event)
                 if not isinstance(then, kinds.NoteEvent) or not diff.is_same(
                     Note(then.kind_name, then.own_fields()), now
                 ):

@@ -20,7 +20,7 @@ from ...vm.values.faults import Fault
 from ..host.effect_context import WorldLike
 from ..host.errors import Failure, UserError
 from ..journal.codec import RESERVED, digest_only, is_same, pack, to_json, unpack
-from ..journal.events import Mark, NoteEvent, shorten
+from ..journal.events import Mark, NoteEvent
 from ..journal.journal import BlobError, Blobs
 from ..journal.position import QUANTUM, Progress, Where, event_fields
 from ..journal.run_history import EffectHistory, RunHistory
@@ -341,8 +341,7 @@ def _is_same_note(kind: str, fields: dict[str, Any], event: NoteEvent) -> bool:
         for name, value in event_fields(kind, fields).items()
         if name not in RESERVED
     }
-    # Shortened, since a note that lacks a usual field is read with it.
-    return is_same(_sorted(event.shorten(event.own_fields())), _sorted(shorten(kind, now)))
+    return is_same(event.own_fields(), now)
 
 
 def _sorted(args: Any) -> Any:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from llc.runtime.host import files
 from llc.runtime.host.errors import UserError
-from llc.runtime.journal import events, journal, reader
+from llc.runtime.journal import journal, reader
 from llc.runtime.journal.events import Event
 from llc.runtime.journal.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
 from llc.runtime.journal.outcome import headline
@@ -189,7 +189,7 @@ def test_a_torn_last_line_is_reported_and_the_rest_is_read(tmp_path: Path) -> No
     """A line that was cut off while it was written does not hide those before it."""
     path = write_events(tmp_path, {"n": 1}, {"n": 2})
     whole = path.read_bytes()
-    for cut in range(1, len(whole.splitlines()[-1])):
+    for cut in range(1, len(whole) // 2):
         path.write_bytes(whole[:-cut])
         event, damage = reader.read(str(path))
         assert isinstance(event, Event)
@@ -340,51 +340,3 @@ def test_a_headline_begins_with_the_cause(
 ) -> None:
     """The record has the message as it was always; what is shown puts the routing into the help."""
     assert headline(unrouted("fix", {"verdict": verdict, "details": details})) == shown
-
-
-@given(
-    st.sampled_from(["shell", "agent", ""]),
-    st.sampled_from([{}, {"shell": "sh"}]),
-    st.sampled_from(["exit_code", "exact", True]),
-    st.sampled_from([{"exit_code": code} for code in (0, 1, False, 0.0)] + [{}, None]),
-    st.dictionaries(
-        st.sampled_from(["stderr", "output", "exit_code", "duration_ms"]), st.sampled_from(["", 0, 1, "x"])
-    ),
-)
-def test_what_a_line_leaves_out_is_read_back(
-    kind: str, args: dict[str, Any], judge: Any, details: Any, result: dict[str, Any]
-) -> None:
-    """An event is as it was, types included, and a line that has all fields is read as well."""
-    code, took = result.get("exit_code"), result.get("duration_ms")
-    for event in (
-        events.ActionStart(action="true", seq=1, kind=kind, args=args, state=None),
-        events.ActionComplete(exit_code=code, duration_ms=took, seq=1, kind=kind, result=result),
-        events.ActionComplete(exit_code=None, duration_ms=7, seq=1, kind=kind, result=result),
-        events.Evaluate(state="a", type=judge, verdict="success", details=details),
-    ):
-        whole = {"event": event.name, **event.wire}
-        short = {"event": event.name, **event.shorten(event.wire)}
-        for wire in (whole, short):
-            read = events.read_event(wire).wire
-            assert same(dict(sorted(read.items())), dict(sorted(whole.items())))
-
-
-def test_a_line_without_time_has_that_of_the_line_before(tmp_path: Path) -> None:
-    """From wherever it is read: by its offset, from an offset on, as the last one."""
-    times = iter([f"2024-01-15T10:30:00.{n // 100:03}Z" for n in range(250)])
-    book = Journal.create(str(tmp_path / "x.events.jsonl"), lambda: next(times))
-    for n in range(250):
-        book.write("log", {"message": n})
-    book.close()
-    found = [event for event in reader.read(book.path) if isinstance(event, Event)]
-    assert [event.ts for event in found] == [f"2024-01-15T10:30:00.{n // 100:03}Z" for n in range(250)]
-    assert Path(book.path).read_bytes().count(b'"ts"') == 5
-    file = reader.EventFile(book.path)
-    for event in found:
-        assert file.at(event.offset).wire == event.wire
-        first = next(reader.read(book.path, event.offset))
-        assert isinstance(first, Event)
-        assert first.wire == event.wire
-    last = reader.last_event(book.path)
-    assert last is not None
-    assert last.wire == found[-1].wire

@@ -57,7 +57,7 @@ def change(llc: Llc, project: Path, word: bytes) -> str:
     return folder.name
 
 
-@pytest.mark.parametrize("word", [b'"run_start"', b'"seq":1,"result"', b'"seq":2', b'"seq":3'])
+@pytest.mark.parametrize("word", [b'"run_start"', b'"seq":1,"kind":"shell","result"', b'"seq":2', b'"seq":3'])
 def test_each_part_is_told_by_the_program_it_had(llc: Llc, tmp_path: Path, word: bytes) -> None:
     """Wherever it was cut off: identical, and every point can be seen and forked."""
     run = change(llc, tmp_path, word)
