@@ -172,7 +172,9 @@ class _Workers:
             self._command, cwd=self._place.folder, env=self._place.env, stderr=subprocess.PIPE, text=True
         )
         assert worker.stderr is not None
-        worker.stderr.readline()
+        told = worker.stderr.readline()
+        if ": project " not in told:
+            raise RuntimeError(f"a worker did not start: {told}{worker.communicate()[1]}")
         self.processes.append(worker)
         return worker
 
