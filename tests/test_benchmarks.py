@@ -109,7 +109,7 @@ def test_a_cluster_is_measured_when_it_is_named() -> None:
     done = run("cluster", "--json")
     assert done.returncode == 0, done.stderr
     (section,) = json.loads(done.stdout)["sections"]
-    assert len(section["rows"]) == 18
+    assert len(section["rows"]) == 19
     assert all(isinstance(row["figure"], float) for row in section["rows"])
 
 
