@@ -60,16 +60,24 @@ def guarded(action: Callable[[], int]) -> int:
         code = action()
         if sys.stdout is not None:
             sys.stdout.flush()
+        _leave_signals()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         code = EXIT_PIPE
     except Exception as error:
         code = _fail(error)
+    _leave_signals()
     flush_standard_streams()
     gc.freeze()  # no collection at exit
     gc.enable()
     return code
+
+
+def _leave_signals() -> None:
+    """Let Ctrl-C end the process without a word: Python's own end would show an exception."""
+    if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
+        signals.signal(signals.SIGINT, signals.SIG_DFL)
 
 
 def _fail(error: Exception) -> int:

@@ -85,6 +85,15 @@ def test_later_a_command_that_starts_no_run_ends_with_its_code(project: Path) ->
     assert (done.returncode, done.stderr) == (130, "")
 
 
+def test_when_a_command_is_over_the_process_ends_without_a_word(project: Path) -> None:
+    """Ctrl-C while Python ends: no exception that is shown as ignored."""
+    ending = "import os, threading; threading._register_atexit(os.kill, os.getpid(), 2)"
+    text = f"{ending}\nfrom llc.__main__ import main\nraise SystemExit(main())"
+    done = subprocess.run([sys.executable, "-c", text, "list"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+    assert done.stdout.split()[-4:-2] == ["job", "fsm"]
+
+
 @pytest.mark.parametrize("verb", [["run", "job"], ["resume", "job"], ["fork", "job", "--at", "1"]])
 @pytest.mark.parametrize(
     "module", ["llc.runtime.project.options", "llc.runtime.launch.command", "llc.ir.diagnostics"]
