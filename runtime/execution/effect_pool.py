@@ -75,6 +75,8 @@ class EffectPool:
         self._read, self._write = pipes.pipe()
         pipes.set_blocking(self._write, False)
         pipes.set_blocking(self._read, False)
+        # Held while the pipe is written to or closed: its number could be that of another file by then.
+        self._pipe_lock = threads.Lock()
         # Whether the waiting driver must look again, and whether it sleeps.
         self._is_woken = self._sleeps = False
 
@@ -93,8 +95,9 @@ class EffectPool:
         """In a thread: wake the waiting driver."""
         self._is_woken = True
         if self._sleeps:
-            with contextlib.suppress(BlockingIOError):
-                files.write(self._write, b"!")
+            with self._pipe_lock, contextlib.suppress(BlockingIOError):
+                if self._write >= 0:
+                    files.write(self._write, b"!")
 
     def at(
         self, when: float, effects: RunEffects, seq: int, result: Callable[[], dict[str, Any]] | None
@@ -175,8 +178,10 @@ class EffectPool:
             worker.close()
         self._idle.clear()
         self._models.close()
-        files.close(self._read)
-        files.close(self._write)
+        with self._pipe_lock:  # a thread may be about to tell of its end, which has been taken already
+            files.close(self._read)
+            files.close(self._write)
+            self._write = -1
 
 
 class RunEffects:

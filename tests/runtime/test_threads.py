@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from llc.runtime.execution import io_threads
+from llc.runtime.execution.effect_pool import EffectPool
 from llc.runtime.execution.io_threads import Threads
 
 
@@ -96,3 +99,17 @@ def test_one_that_has_nothing_to_do_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not some._threads
     assert done == list(range(100))
     some.close()
+
+
+def test_the_end_of_an_effect_told_after_its_pool_was_closed(tmp_path: Path) -> None:
+    """The number of the closed pipe is that of another file by then, which stays as it is."""
+    pool = EffectPool(1)
+    pool._sleeps = True  # as the thread saw it before the driver took its message, which was the last
+    pool.close()
+    others = [os.open(tmp_path / str(number), os.O_WRONLY | os.O_CREAT) for number in range(4)]
+    try:
+        pool.wake()
+        assert [os.fstat(other).st_size for other in others] == [0] * 4
+    finally:
+        for other in others:
+            os.close(other)
