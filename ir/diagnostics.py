@@ -369,8 +369,28 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
     names = sorted({candidate for candidate in candidates if candidate})
     folded = {candidate.lower(): candidate for candidate in reversed(names)}
-    match = difflib.get_close_matches(name.lower()[:100], folded, n=1, cutoff=0.6)
+    name = name.lower()[:100]
+    if len(name) < 5:
+        # A few letters in common say nothing of a short name: one change at most, or its first letters.
+        folded = {known: as_is for known, as_is in folded.items() if _is_near_short(name, known)}
+    match = difflib.get_close_matches(name, folded, n=1, cutoff=0.6)
     return folded[match[0]] if match else None
+
+
+def _is_near_short(name: str, known: str) -> bool:
+    """Whether a short name begins another, is a word of it, or differs by one letter or exchange."""
+    if name == known or (len(name) > 2 and (known.startswith(name) or name in known.split("-"))):
+        return True
+    start = 0
+    while start < min(len(name), len(known)) and name[start] == known[start]:
+        start += 1
+    end = 0
+    while end < min(len(name), len(known)) - start and name[-1 - end] == known[-1 - end]:
+        end += 1
+    left, right = name[start : len(name) - end], known[start : len(known) - end]
+    if len(name) < 3:
+        return len(name) == 2 and len(left) + len(right) == 1
+    return max(len(left), len(right)) < 2 or (len(left) == 2 and left == right[::-1])
 
 
 def suggest(name: str, candidates: Iterable[str], what: str = "known names") -> str | None:

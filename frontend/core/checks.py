@@ -182,6 +182,8 @@ def _no_function(node: core.Apply, callee: core.Literal | core.Operation, name: 
         shown = show(Atom(callee.value), limit=40)
         what = f"`{shown}`"
         help = help if name else f"a bracket calls what follows it; a list is written (list {shown} …)"
+        if isinstance(callee.value, int) and not name and not node.args:
+            help = f"an item of a list is (list-ref list {shown})"
     message = f"`{name}` is {what}, no function" if name else f"{what} is no function"
     return Diagnostic("not-a-function", message, node.callee.span or node.span, "called here", help=help)
 
@@ -205,8 +207,8 @@ def _texts_as_numbers(nodes: list[core.Core]) -> Iterable[Diagnostic]:
         for arg in node.args:
             if isinstance(arg, core.Literal) and isinstance(arg.value, str) and arg.span is not None:
                 help = "texts are joined by `string-append`" if name == "+" else None
-                if name == "=":
-                    help = "texts are compared by `equal?`"
+                if name in ("=", "<", ">"):
+                    help = f"texts are compared by `{'equal?' if name == '=' else 'string<?'}`"
                 if arg.value.strip().lstrip("-").replace(".", "", 1).isdecimal():
                     help = f"write the number without quotes: {arg.value.strip()}"
                 message = f"`{name}` takes numbers, and this is a string"

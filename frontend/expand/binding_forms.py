@@ -13,6 +13,7 @@ from ..core.forms import Body, FormRow, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
+from ..sexp.printer import show
 from .expansion import Context, DynamicName, LibraryName
 from .unit import Unit
 
@@ -138,12 +139,12 @@ def definition(x: Context, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]
 
         return name, function
     if len(body) != 1:
-        x.error(
-            "bad-form",
-            f"`define` gives a name one value, not {len(body)}",
-            datum.span,
-            help=f"write {DEFINE}",
-        )
+        help = f"write {DEFINE}"
+        if len(body) > 1 and isinstance(body[0], Form) and all(map(identifier_of, body[0].items)):
+            # The parameters stand behind the name, as in other languages.
+            help = f"write (define {show(Form((target, *body[0].items)), limit=60)} body…)"
+        x.error("bad-form", f"`define` gives a name one value, not {len(body)}", datum.span, help=help)
+        body = ()
 
     def value(scope: Scope) -> Steps:
         return (yield body[0] if body else Atom(None), scope)
@@ -258,7 +259,17 @@ def read_bindings(x: Context, clause: Datum, usage: str) -> list[tuple[Datum, Da
             clause.span,
             help="write ((name value)), with two brackets",
         )
-        return [(clause.items[0], clause.items[1])]
+        value = clause.items[1]
+        if isinstance(value, Form) and value.items and (other := identifier_of(value.items[0])):
+            # Perhaps a binding itself, after a name without a value, as in Emacs Lisp.
+            x.doubtful.add(other.name)
+        return [(clause.items[0], value)]
+    names = clause.items[::2]
+    if len(clause.items) > 2 and len(clause.items) % 2 == 0 and all(map(identifier_of, names)):
+        pairs = list(zip(names, clause.items[1::2], strict=True))
+        written = show(Form(tuple(Form(pair) for pair in pairs)), limit=60)
+        x.error("bad-binding", "each binding has brackets of its own", clause.span, help=f"write {written}")
+        return pairs
     for item in clause.items:
         if isinstance(item, Form) and len(item.items) == 2 and item.tail is None:
             pairs.append((item.items[0], item.items[1]))

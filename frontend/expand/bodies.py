@@ -26,7 +26,7 @@ from ..core.nodes import (
     Variable,
 )
 from ..core.nodes import Sequence as SequenceNode
-from ..core.scope import Identifier, Scope
+from ..core.scope import Identifier, Scope, identifier_of
 from ..core.syntax_rules import SyntaxRules
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.reader import read
@@ -35,6 +35,7 @@ from .binding_forms import Define, definition, is_lambda, named
 from .defatom import read_defatom
 from .define_syntax import define_macro
 from .expansion import Context
+from .foreign_names import DEFINING
 from .unit import Unit
 
 MAX_IMPORTS = 50
@@ -164,6 +165,8 @@ def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[A
     while todo:
         datum = x.expand_head(todo.pop(), scope)
         meaning = x.head_meaning(datum, scope) if isinstance(datum, Form) else None
+        if meaning is None and isinstance(datum, Form):
+            _note_foreign_definition(x, datum)
         if not isinstance(datum, Form) or not isinstance(meaning, FormRow) or meaning.name not in _DECLARING:
             found.append(datum)
             continue
@@ -192,6 +195,18 @@ def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[A
         else:
             x.error("misplaced-import", "`import` is allowed only at the top of a file", datum.span)
     return found
+
+
+def _note_foreign_definition(x: Context, datum: Form) -> None:
+    """Remember the name that a form of another language would define."""
+    names = [identifier_of(item) for item in datum.items[:2]]
+    if len(names) < 2 or names[0] is None or names[0].name not in DEFINING:
+        return
+    target = datum.items[1]
+    if isinstance(target, Form) and target.items:
+        names[1] = identifier_of(target.items[0])
+    if names[1] is not None:
+        x.doubtful.add(names[1].name)
 
 
 def _declare_variable(x: Context, unit: Unit, datum: Form, found: list[Any]) -> None:

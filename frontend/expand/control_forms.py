@@ -124,10 +124,10 @@ def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
     last: Core = Literal(())
     clauses = datum.items[1:]
     for index, clause in enumerate(clauses):
-        if not isinstance(clause, Form) or not clause.items or clause.tail is not None:
-            help = f"write {COND}; each clause has brackets around its test and its values"
-            x.error("bad-clause", "a clause of `cond` is (test value…)", clause.span, help=help)
-            continue
+        if not isinstance(clause, Form) or not clause.items or clause.tail is not None or clause.is_marked:
+            return _without_brackets(x, datum, index)
+    for index, clause in enumerate(clauses):
+        assert isinstance(clause, Form)
         head, body = clause.items[0], clause.items[1:]
         if is_word(head, "else", scope):
             if index + 1 < len(clauses):
@@ -135,6 +135,12 @@ def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
             last = yield expand_all(body, scope, clause)
             break
         test = yield head, scope
+        if isinstance(test, Library) and body:
+            help = (
+                f"each clause has brackets around its test and its values: ({show(clause, limit=60)} value…)"
+            )
+            x.error("bad-clause", f"`{test.name}` is a function, which is always true", head.span, help=help)
+            continue
         if not body:
             binding = Binding("cond", None, scope.function)
             rows.append((binding, test, use(binding, clause)))
@@ -158,6 +164,19 @@ def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
             binding.references += 1
             core = Let(((binding, test),), choice, span=test.span)
     return core
+
+
+def _without_brackets(x: Context, datum: Form, index: int) -> Core:
+    """Report a clause of `cond` that is no list: as a rule a value, or a test and its value."""
+    clauses = datum.items[1:]
+    clause = clauses[index]
+    written = f"(test {show(clause, limit=60)})"
+    before = clauses[index - 1] if index else None
+    if isinstance(before, Form) and before.items:
+        is_clause = isinstance(before.items[0], Form) or identifier_of(before.items[0]) is None
+        written = f"(else {show(clause, limit=60)})" if is_clause else show(Form((before, clause)), limit=60)
+    help = f"each clause has brackets around its test and its values: {written}"
+    return x.error("bad-clause", "a clause of `cond` is (test value…)", clause.span, help=help)
 
 
 def _after_else(x: Context, name: str, clause: Datum) -> None:
@@ -327,6 +346,9 @@ def expand_while(x: Context, datum: Form, scope: Scope) -> Steps:
 def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
     """`do` of R7RS: a variable without a next value keeps its value."""
     clause, ending = datum.items[1], datum.items[2]
+    if isinstance(clause, Form) and clause.items and not any(isinstance(item, Form) for item in clause.items):
+        help = f"write {DO}; (begin form…) evaluates one after another"
+        return x.error("bad-binding", "`do` begins with its variables", clause.span, help=help)
     steps: list[Datum] = []
     shortened = clause
     if isinstance(clause, Form):
@@ -381,7 +403,8 @@ def expand_try(x: Context, datum: Form, scope: Scope) -> Steps:
                     help=f"write {TRY}",
                 )
             body.append(item)
-    if not clauses:
+    heads = [identifier_of(item.items[0]) for item in body if isinstance(item, Form) and item.items]
+    if not clauses and not any(head and x.is_foreign(head, scope) for head in heads):
         x.error("missing-clause", "`try` needs `catch` or `finally`", datum.span, help=f"write {TRY}")
     core = yield expand_all(tuple(body), Scope(scope, loop=-1), datum)
     if "catch" in clauses:

@@ -33,6 +33,8 @@ from .task_functions import Called, function_of
 # Limit of findings in one program: a hostile file could produce millions.
 MAX_FINDINGS = 100
 MAX_SUGGESTIONS = 20
+# Forms whose names may be meant as functions of values.
+_OF_VALUES = frozenset(("and", "or", "if", "when", "unless"))
 
 
 @frozen
@@ -150,6 +152,8 @@ class Context:
         # The tools and tasks there are, and those that the program calls.
         self.declared = environment.declared or TaskRegistry()
         self.called: dict[str, Called] = {}
+        # Names that a form of another language would define: the form is reported, not their uses.
+        self.doubtful: set[str] = set()
         # Tasks that the program defines itself, in all its files.
         self.tasks: dict[str, Signature] = {}
         self.expansions = 0
@@ -295,15 +299,14 @@ class Context:
         elif type(meaning) is FormRow and meaning.as_value is not None:
             return meaning.as_value(span)
         else:
+            name = identifier.name
+            help = f"to pass it on, wrap it: (lambda (x) ({name} …))"
+            if name == "do":
+                help = "the body follows the test: write (while test body…)"
+            elif type(meaning) is FormRow and name not in _OF_VALUES:
+                help = f"write {meaning.usage}"
             what = "macro" if type(meaning) is SyntaxRules else "form"
-            self.error(
-                "form-as-value",
-                f"`{identifier.name}` is a {what}, not a value",
-                span,
-                help="the body follows the test: write (while test body…)"
-                if identifier.name == "do"
-                else f"to pass it on, wrap it: (lambda (x) ({identifier.name} …))",
-            )
+            self.error("form-as-value", f"`{name}` is a {what}, not a value", span, help=help)
         return Literal(None)
 
     def may_promise(self, identifier: Identifier, scope: Scope) -> bool:
@@ -348,6 +351,8 @@ class Context:
 
     def report_unbound(self, identifier: Identifier, span: Span | None, scope: Scope) -> None:
         name = identifier.name
+        if name in self.doubtful:
+            return
         why = None
         for around in scope.chain():
             if around.hidden is not None and (why := around.hidden(name)):
@@ -365,8 +370,19 @@ class Context:
         self.suggestions += 1
         if self.suggestions > MAX_SUGGESTIONS:
             return None
+        base, _, field = name.partition(".")
+        if base and field and scope.find(Symbol(base)) is not None:
+            return (
+                f"write (get-field {base} '{field})"
+                if "." not in field
+                else f'write (get-field {base} "{field}")'
+            )
         found = nearest(name, scope.visible_names())
         return f"did you mean `{found}`?" if found else f"define it before: (define {name} …)"
+
+    def is_foreign(self, identifier: Identifier, scope: Scope) -> bool:
+        """Whether an unbound name is one of another language, which is reported as such."""
+        return scope.find(identifier) is None and explain(identifier.name) is not None
 
     def is_like_form(self, name: str) -> bool:
         """Whether an unbound name was most likely meant to be a form's."""
@@ -438,7 +454,7 @@ class Context:
     def refuse_operands(self, datum: Form, usage: str) -> Core:
         """Report wrong operands of a form."""
         return self.error(
-            "bad-form", f"`{_head_name(datum)}` is not used as it can be", datum.span, help=f"write {usage}"
+            "bad-form", f"wrong operands of `{_head_name(datum)}`", datum.span, help=f"write {usage}"
         )
 
     def has_operands(self, datum: Form, row: FormRow) -> bool:
@@ -449,12 +465,11 @@ class Context:
         if row.least <= count and (row.most is None or count <= row.most):
             return True
         expected = count_words(row.least, row.most, "operand")
-        self.error(
-            "bad-form",
-            f"`{row.name}` takes {expected}, not {count}",
-            datum.span,
-            help=f"write {row.usage}",
-        )
+        help = f"write {row.usage}"
+        names = [identifier.name for item in datum.items[1:] if (identifier := identifier_of(item))]
+        if words := [f"`{name}`" for name in names if name in ("then", "else", "elif", "do", "in")]:
+            help += f", without {' and '.join(words)}"
+        self.error("bad-form", f"`{row.name}` takes {expected}, not {count}", datum.span, help=help)
         return False
 
 

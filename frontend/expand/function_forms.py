@@ -24,6 +24,7 @@ from ..core.nodes import (
 )
 from ..core.scope import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 from ..sexp.datum import Atom, Datum, Form
+from ..sexp.printer import show
 from .expansion import Context
 
 ITEM = Symbol("item")
@@ -100,12 +101,13 @@ def _item_function(x: Context, expression: Form, scope: Scope, datum: Form) -> S
     binding = x.bind(item, None, inside)
     body = yield Body([expression], inside, expression.span)
     if not binding.references and not any(found.is_error for found in x.diagnostics):
-        x.warn(
-            "item-unused",
-            f"`{name}` evaluates this once for each item, and it does not use `item`",
-            expression.span,
-            help="if it gives a function to call with each item, name it first: (let ((f …)) (map f list))",
-        )
+        help = f"if it gives a function to call with each item, name it first: (let ((f …)) ({name} f list))"
+        if expression.is_marked:
+            is_name = identifier_of(expression.items[1]) is not None
+            help = "a function is not quoted: " if is_name else "the function comes first: "
+            help += f"({name} {show(expression.items[1], limit=40) if is_name else 'function'} list)"
+        message = f"`{name}` evaluates this once for each item, and it does not use `item`"
+        x.warn("item-unused", message, expression.span, help=help)
     return Lambda((binding,), (), None, body, name, span=expression.span)
 
 

@@ -16,6 +16,8 @@ from ...ir.spans import Lines, Span
 Value: TypeAlias = bool | int | float | str | Symbol | None
 
 
+# The forms that a mark is short for.
+_MARKED = frozenset(map(Symbol, ("quote", "quasiquote", "unquote", "unquote-splicing")))
 # A position: a span, or lines with two offsets. Spans are computed on demand, because most are not needed.
 Place: TypeAlias = Span | tuple[Lines, int, int] | None
 
@@ -112,6 +114,14 @@ class Form(_Placed):
             value = items[0].value
             return value if isinstance(value, Symbol) else None
         return None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it was written with a mark, as in `'x`, so that it has no brackets of its own."""
+        if len(self.items) != 2 or self.head not in _MARKED:
+            return False
+        span, head = self.span, self.items[0].span
+        return span is not None and head is not None and (span.line, span.column) == (head.line, head.column)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -28,6 +28,7 @@ TOKEN = re.compile(
     | ;[^\n\r]*+
     | ,@? | ['`]
     | \#[;|]
+    | (?<![^\n])\#\ [^\n\r]*+
     | \#[^{ENDS}]*+
     | \|[^|\\\n\r]*+(?:\\[^\n\r][^|\\\n\r]*+)*+\|?
     | "[^"\\]*+(?:\\.[^"\\]*+)*+\\?
@@ -146,11 +147,22 @@ _DIGITS = r"[0-9]++(?:_[0-9]++)*+"
 _INTEGER = re.compile(rf"[-+]?{_DIGITS}")
 _FLOAT = re.compile(rf"[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?|(?=[eE]))|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?")
 _CURLY = re.compile(f"[{CURLY}]")
+# What `#` begins in other languages, by the character after it.
+_AFTER_HASH = {
+    "(": "a list of values is written '(a b) or (list a b), a function (lambda (x) …)",
+    "'": "a function is named as it is, without a mark: (map abs list)",
+    "\\": 'there are no characters; a string of one is "a"',
+    "{": "there are no sets; a list without repetitions is (unique list)",
+    '"': "write (regex-match pattern string), with the pattern as a string",
+}
 _SCHEME = {"#t": "true", "#f": "false", "#true": "true", "#false": "false"}
 
 
-def read_word(token: str) -> Value:
-    """The value of a word other than `nil` and `.`; `Problem` where it is neither number nor symbol."""
+def read_word(token: str, following: str = "") -> Value:
+    """The value of a word other than `nil` and `.`; `Problem` where it is neither number nor symbol.
+
+    following: the character after it, for the help.
+    """
     if token in WORDS:
         return WORDS[token]
     first = token[0]
@@ -159,7 +171,7 @@ def read_word(token: str) -> Value:
     if NUMERIC.match(token):
         return _read_number(token)
     if first == "#":
-        raise _unknown_hash(token)
+        raise _unknown_hash(token, following)
     if not token.isascii():
         _refuse_characters(token)
     return Symbol(token)
@@ -190,12 +202,14 @@ def _number_help(token: str) -> str:
     return f'a text is written in quotes, "{short}"; a symbol that begins like a number in bars, |{short}|'
 
 
-def _unknown_hash(token: str) -> Problem:
+def _unknown_hash(token: str, following: str) -> Problem:
     short = _short(token)
     if token in _SCHEME:
         return Problem("bad-symbol", f"`{short}` is Scheme", 0, len(token), "", f"write {_SCHEME[token]}")
+    if token.startswith("# "):
+        return Problem("bad-symbol", "`#` begins no comment", 0, 1, "", "a comment begins with `;`")
     if token == "#":
-        help = "a list of values is written '(a b) or (list a b)"
+        help = _AFTER_HASH.get(following, "a comment begins with `;`")
     else:
         help = f"`#` begins comments only, `#|…|#` and `#;`; as a symbol it is written in bars: |{short}|"
     return Problem("bad-symbol", f"`{short}` is no symbol", 0, len(token), "", help)

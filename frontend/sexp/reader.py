@@ -349,8 +349,11 @@ class _Reader:
         """The value of a word; after an error `null` for an atom, `_NEW` for other tokens."""
         try:
             if kind_of(token) == "bad":
+                if self.text[start - 1 : start + 1] == "#\\":
+                    return _NEW  # reported as what begins with `#`
                 raise lexis.bad_character(token)
-            return lexis.read_word(token)
+            end = start + len(token)
+            return lexis.read_word(token, self.text[end : end + 1])
         except Problem as problem:
             self.report_problem(problem, start)
             return _NEW if problem.id == "bad-character" else None
@@ -384,6 +387,8 @@ class _Reader:
             return
         self.crowded = line
         here, before = self.text[start], self.text[start - 1]
+        if before == "#":
+            return  # reported as what begins with it
         help = None
         if '"' in (here, before):
             help = 'a quotation mark within a string is written \\"'

@@ -178,6 +178,25 @@ HELPS = {
     "(eval 1)": "there is no `eval`",
     "(define (f a &optional b) (list a b)) (f)": "its parameters are (a &optional b), in line 1",
     "(cons 1)": "write (cons item list)",
+    "(define a '(1)) (list a[0])": "an item of a list is (list-ref list 0)",
+    "(define n 1) (cond (> n 0) 'a (else 'b))": "around its test and its values: ((> n 0) 'a)",
+    "(define n 1) (cond ((> n 0) 'a) 'b)": "around its test and its values: (else 'b)",
+    "(define n 1) (cond (> n 0) (list n) (else 2))": "`>` is a function, which is always true",
+    "(if (> 2 1) 1 else 2)": "write (if test then otherwise), without `else`",
+    "(let [a 1 b 2] (+ a b))": "write ((a 1) (b 2))",
+    "(define f (a b) (+ a b))": "write (define (f a b) body…)",
+    "(do (log-message 1) (log-message 2))": "(begin form…) evaluates one after another",
+    "import os": 'write (import "file.sexp"…)',
+    "(map 'abs '(1))": "a function is not quoted: (map abs list)",
+    "(map '(1) abs)": "the function comes first: (map function list)",
+    '(< "a" "b")': "texts are compared by `string<?`",
+    "(define r (dict (a 1))) (list r.a)": "write (get-field r 'a)",
+    "(get (dict (a 1)) :a)": "a symbol is 'a",
+    "# a comment\n1": "a comment begins with `;`",
+    "(list #(1 2))": "'(a b) or (list a b), a function (lambda (x) …)",
+    "(map #'abs '(1))": "(map abs list)",
+    "(list #\\a)": 'a string of one is "a"',
+    "(let x 5)": "wrong operands of `let`",
     "(1 2 3)": "a list is written (list 1 …)",
     "(define x 5) (x)": "write x without brackets",
     "(let (x 1) x)": "write ((name value)), with two brackets",
@@ -192,6 +211,36 @@ def test_what_replaces_a_name_of_another_language_exists(help: str) -> None:
     for name in re.findall(r"(?:write|,|or|for strings,) \(([a-z][\w:!?>-]*)", help):
         ids = {item.id for item in findings(f"({name})")}
         assert not ids & {"unbound-name", "unknown-task"}, name
+
+
+# Mistakes that are one mistake each, so that one finding says it.
+ONCE = """
+(defn add [a b] (+ a b)) (add 1 2)
+(setq x 5) (list x)
+(dotimes (i 3) (log-message i))
+(condition-case err (/ 1 0) (error (log-message err)))
+(try (/ 1 0) (except e (log-message e)))
+(let [a 1 b 2] (+ a b))
+(let (x (y 2)) (list x y))
+(define f (x) (+ x 1)) (f 1)
+(cond (> 1 0) 'a (else 'b))
+(map #'abs '(1 -2))
+# text that is no program
+(map (λ (x) x) '(1))
+(switch 3 (3 'a))
+"""
+
+
+@pytest.mark.parametrize("text", ONCE.strip().splitlines())
+def test_one_mistake_is_one_finding(text: str) -> None:
+    """What follows from a form of another language is not reported."""
+    assert len(findings(text)) == 1, _help(text)
+
+
+@pytest.mark.parametrize("name", ["i", "inc", "os", "run", "load", "newline", "!="])
+def test_a_short_name_has_no_chance_suggestion(name: str) -> None:
+    """Two letters in common with a name of the library say nothing."""
+    assert "did you mean" not in _help(f"({name} 1)")
 
 
 @pytest.mark.parametrize(("text", "help"), HELPS.items())
