@@ -5,11 +5,11 @@ from __future__ import annotations
 import os.path
 
 from ..host import environment, files
-from ..host.errors import Failure, UserError
+from ..host.errors import UserError
 from ..host.paths import HISTORY, LOOPS, SOURCE_SUFFIXES
 from ..journal.run_folder import RunFolder
 from ..runs import retention
-from . import schema
+from . import requests, schema
 from .connection import Address, Connection, connected
 
 _RUNS = """
@@ -46,10 +46,9 @@ def clean(
         schema.check(connection, address)
         status = "stopped" if is_unfinished else "ended"
         found = remove(connection, project, target, status, (keep, older_than, size), is_dry)
-        if target is not None and not found and not _is_known(connection, target):
-            raise Failure(
-                "unknown-run", f"there is no run of `{target}` in {address}", "llc history --db URL"
-            )
+        absent = requests.unknown(connection, address, target) if target is not None and not found else None
+        if absent is not None:
+            raise absent
         return found
 
 
@@ -81,11 +80,6 @@ def _remove(connection: Connection, run: str, status: str) -> bool:
         for table in _RECORDS if is_ours else ():
             connection.execute(f"delete from {table} where run = %s", [run])
         return is_ours
-
-
-def _is_known(connection: Connection, target: str) -> bool:
-    where = "select 1 from runs where id = %s or program = %s or path = any(%s) limit 1"
-    return connection.execute(where, [target, target, _paths(target)]).fetchone() is not None
 
 
 def _paths(target: str | None) -> list[str]:

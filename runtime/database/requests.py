@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..host import clock, environment, files
-from ..host.errors import EXIT_FAILURE, EXIT_OK, Failure, UserError
+from ..host.errors import EXIT_FAILURE, EXIT_OK, Failure, UserError, suggest
 from ..host.paths import LOOPS
 from ..journal.run_folder import RunFolder
 from . import schema, segments
@@ -40,6 +40,7 @@ select program, id from runs
 where project = %(project)s and (%(ended)s::boolean is null or (status = 'ended') = %(ended)s)
 order by created desc limit 200
 """
+_ALL = ("running", "queued", "waiting", "stopped", "ended")
 _PAUSE_S = 0.1
 
 
@@ -50,7 +51,9 @@ def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[
         schema.check(connection, address)
         found = _find(connection, target, ("queued", "running", "waiting"))
         if not found and target is not None:
-            raise Failure("not-running", f"no run of `{target}` is running or queued in {address}")
+            raise unknown(connection, address, target) or Failure(
+                "not-running", f"no run of `{target}` is running or queued in {address}"
+            )
         if len(found) > 1 and not is_all and found[0] != target:
             raise Failure(
                 "several-runs", f"{len(found)} runs of `{target}` are running", "name one, or say --all"
@@ -65,11 +68,23 @@ def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[
 
 def names(url: str, is_ended: bool | None) -> list[str]:
     """Loops and runs of the project in this folder, the latest first; none without the database."""
-    values = {"project": os.path.basename(files.realpath(environment.getcwd())), "ended": is_ended}
     with contextlib.suppress(UserError), connected(Address.of(url)) as connection:
-        rows = connection.execute(_NAMES, values).fetchall()
-        return list(dict.fromkeys(name for row in rows for name in row))
+        return _names(connection, is_ended)
     return []
+
+
+def _names(connection: Connection, is_ended: bool | None = None) -> list[str]:
+    values = {"project": os.path.basename(files.realpath(environment.getcwd())), "ended": is_ended}
+    rows = connection.execute(_NAMES, values).fetchall()
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def unknown(connection: Connection, address: Address, target: str) -> UserError | None:
+    """The error for a name of which there is no run at all; None if there is one."""
+    if _find(connection, target, _ALL):
+        return None
+    help = suggest(target, _names(connection), "runs there")
+    return UserError("unknown-run", f"there is no run of `{target}` in {address}", help)
 
 
 def ask_to_stop(url: str, run: str) -> None:
@@ -93,7 +108,7 @@ def resume(url: str, target: str) -> str:
     with connected(address) as connection, connection.transaction():
         found = _find(connection, target, ("stopped",))
         if not found:
-            raise Failure(
+            raise unknown(connection, address, target) or Failure(
                 "unknown-run", f"no run of `{target}` is stopped in {address}", "llc status --db URL"
             )
         connection.execute(_RESUME, [found[0]])

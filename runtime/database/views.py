@@ -23,6 +23,8 @@ from .stored_run import ALL, ANSWERS, ENDS, TREES, DatabaseRun, is_name, refresh
 
 # Seconds between two updates.
 EVERY_S = 0.25
+# Other runs that are looked at where the named one is not there.
+_AROUND = 20
 _UNFINISHED, _ENDED = ["running", "queued", "waiting", "stopped"], ["ended"]
 _ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on conflict do nothing"
 _ROW = """
@@ -111,9 +113,13 @@ class View:
         with self._turn:
             if self._is_closed:
                 return
-            news = [row for row in self._session.do(self._look) if not self._is_shown(row)]
+            found = self._session.do(self._look)
+            parts = self._parts
+            if not found and self._targets:  # others, whose names help: what was meant
+                found, parts = self._session.do(self._look_around), ENDS
+            news = [row for row in found if not self._is_shown(row)]
             runs = [DatabaseRun.cached(self.root, row[0], self._session) for row in news]
-            whole = refresh(self._session, runs, self._documents, self._parts)
+            whole = refresh(self._session, runs, self._documents, parts)
             for row in news:
                 if row[0] in whole:
                     self._show(*row[:-1])
@@ -165,6 +171,13 @@ class View:
             look(_BY_ID, ids=left)
         return list(found.values())
 
+    def _look_around(self, connection: Connection) -> list[Any]:
+        """The rows of the latest runs of any name."""
+        of_project = "" if self._project is None else _OF_PROJECT
+        values = {"project": self._project, "most": _AROUND, "statuses": _UNFINISHED + _ENDED}
+        rows = connection.execute(_LATEST.format(of_project=of_project, of_target=""), values).fetchall()
+        return [row for row in rows if is_name(row[0])]
+
     def _is_shown(self, row: Any) -> bool:
         """Whether the view has this row and all that belongs to it."""
         known = self._rows.get(row[0])
@@ -195,6 +208,7 @@ class View:
         if lacks:
             facts["waits_for"] = [lacks]
         if owner is not None:
+            facts["worker"] = owner
             with contextlib.suppress(IndexError, ValueError):
                 facts["pid"] = int(owner.rsplit("-", 2)[1])
         if run_id not in self._locks:

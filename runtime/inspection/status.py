@@ -92,6 +92,7 @@ class Look:
             "kept": alive and bool(self.about.get("kept")),
             "waits_for": self.about.get("waits_for", []) if alive else [],
             "background": bool(self.about.get("background")),
+            "driven_by": _driver(self.about) if alive else None,
             "state": place,
             "iteration": history.iteration if end is None else end.iterations,
             "max_iterations": self.most_iterations(place),
@@ -199,6 +200,13 @@ def _meta(run: RunFolder) -> dict[str, Any]:
         return {}
 
 
+def _driver(about: dict[str, Any]) -> str | None:
+    """What drives a run together with others: a worker of a cluster or a batch; None if nothing does."""
+    if "worker" in about:
+        return f"worker {about['worker']}"
+    return "batch" if "host" in about else None
+
+
 def _state_file(run: RunFolder) -> dict[str, Any]:
     """The run's state file; {} where there is none yet or it is damaged."""
     try:
@@ -262,7 +270,9 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     word = status["status"]
     facts = []
     if status["pid"] is not None:
-        facts.append(f"pid {status['pid']}" + (", in the background" if status["background"] else ""))
+        how = ", in a batch" if status["driven_by"] else ", in the background" if status["background"] else ""
+        is_worker = (status["driven_by"] or "batch") != "batch"
+        facts.append(status["driven_by"] if is_worker else f"pid {status['pid']}{how}")
     if status["terminated_by"] not in (None, "terminal", "return", "error", "interrupt"):
         facts.append(f"by {status['terminated_by']}")
     about = f" ({'; '.join(facts)})" if facts else ""

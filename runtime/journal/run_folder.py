@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 # The facts in a lock file, of the process and of its run, with their types.
 _HELD = {
     **dict.fromkeys(
-        ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host"), str
+        ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host", "worker"),
+        str,
     ),
     **dict.fromkeys(("pid", "ticket", "epoch"), int),
     **dict.fromkeys(("background", "queued", "kept"), bool),

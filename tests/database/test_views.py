@@ -156,6 +156,36 @@ def test_a_run_is_followed_when_a_later_one_begins(cluster: Cluster, ended: str)
         view.close()
 
 
+def test_an_unknown_name_is_answered_with_the_nearest_one(cluster: Cluster, ended: str) -> None:
+    """Runs of other names are there, so that "nothing was run here" would be wrong."""
+    cluster.loop("other")
+    for verb in ("answer", "logs", "stop", "clean"):
+        found = cluster.llc(verb, "jbo", "--db", cluster.url)
+        assert (found.returncode, "did you mean `job`?" in found.stderr) == (2, True), verb
+    assert "did you mean `job`?" in cluster.llc("resume", "jbo", "--on", cluster.url).stderr
+    shown = cluster.llc("graph", "job", "--run", "absent", "--db", cluster.url).stderr
+    assert f"no run of `absent`\n = help: runs here: `job`, `{ended}`" in shown
+    assert "`other` was not run yet" in cluster.llc("logs", "other", "--db", cluster.url).stderr
+
+
+def test_the_status_names_the_worker(cluster: Cluster) -> None:
+    """A process on another machine, whose pid says nothing here."""
+    cluster.loop("job", first="while [ ! -e go ]; do sleep 0.02; done")
+    cluster.start()
+    run = cluster.submit("job")
+    cluster.await_log("/1 begins")
+    owner = cluster.row(run)["owner"]
+    shown = _db(cluster, "status", run, "--db", cluster.url)
+    assert shown.startswith(f"{run}: running (worker {owner})\n")
+    assert (
+        json.loads(_db(cluster, "status", run, "--json", "--db", cluster.url))["driven_by"]
+        == f"worker {owner}"
+    )
+    (cluster.folder / "go").touch()
+    cluster.await_status(run)
+    assert json.loads(_db(cluster, "status", run, "--json", "--db", cluster.url))["driven_by"] is None
+
+
 def test_old_runs_are_removed(cluster: Cluster) -> None:
     """`clean --db` keeps what it is told to; stopped runs go only with --unfinished."""
     cluster.loop("job")
@@ -175,7 +205,6 @@ def test_old_runs_are_removed(cluster: Cluster) -> None:
         assert cluster.database.execute(where, [runs[0]]).fetchone() == (0,)
     gone = json.loads(_db(cluster, "clean", left, "--unfinished", "--json", "--db", cluster.url))
     assert gone["removed"] == [left]
-    assert "unknown-run" in cluster.llc("clean", "absent", "--db", cluster.url).stderr
     with psycopg.connect(cluster.url, autocommit=True, options="-c search_path=llc") as connection:
         removal.remove(connection, cluster.folder.name, None, "ended", (1, None, None))
     found = cluster.database.execute("select id from runs").fetchall()

@@ -493,10 +493,12 @@ def test_each_is_seen_and_answered_from_outside(project: Path) -> None:
     process = begin("batch", "ask.sexp", "nap.sexp", "--json")
     wait_for(lambda: list(Path().glob(".loops/.running/ask-*/answers/*.wake")))
     told = json.loads(begin("status", "--json").communicate(timeout=60)[0])
-    assert {(one["program"], one["status"], one["pid"]) for one in told} == {
-        ("ask", "running", process.pid),
-        ("nap", "running", process.pid),
+    assert {(one["program"], one["status"], one["pid"], one["driven_by"]) for one in told} == {
+        ("ask", "running", process.pid, "batch"),
+        ("nap", "running", process.pid, "batch"),
     }
+    shown = begin("status", "nap").communicate(timeout=60)[0]
+    assert f": running (pid {process.pid}, in a batch)\n" in shown
     answering = begin("answer", "ask", "this")
     assert answering.wait(timeout=60) == 0
     answering.communicate()

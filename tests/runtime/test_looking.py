@@ -193,6 +193,7 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
     nothing = (
         "terminated_by",
         "pid",
+        "driven_by",
         "ended_at",
         "timeout_ms",
         "last_verdict",
