@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, ClassVar, TypeVar, dataclass_transform
+    from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
     T = TypeVar("T")
 else:
@@ -51,6 +51,12 @@ class LightRecord:
         fields.update(named)
         if len(values) > len(self.field_names) or not named.keys() <= self._names:
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.field_names)}")
+
+    def evolve(self, **named: Any) -> Self:
+        """A copy with other values in these fields."""
+        made = self.__class__.__new__(self.__class__)
+        made.__dict__.update(self.__dict__, **named)
+        return made
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name, None)!r}" for name in self.field_names)

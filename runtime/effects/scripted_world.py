@@ -177,7 +177,10 @@ class ScriptedWorld:
         return given
 
     def _rule(self, effect: EffectLike, state: str | None) -> Rule | None:
-        return next((rule for rule in self.rules if not rule.mismatches(effect, state)), None)
+        for rule in self.rules:
+            if not rule.mismatches(effect, state):
+                return rule
+        return None
 
     def _sleep(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         bound, _ = context.limit(args, own="loop")

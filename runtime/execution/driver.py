@@ -138,18 +138,21 @@ class Driver:
             run, journal, machine, self._progress, self._log, begun, checkpoints, doubtful, self.elapsed_ms
         )
         # What the contexts of all effects have in common.
-        self._shared: dict[str, Any] = {
-            "run_id": run.id,
-            "loop": self._program,
-            "elapsed_ms": self.elapsed_ms,
-            "interrupt": interrupt,
-            "output_dir": run.outputs,
-            "on_output": display.output,
-            "on_event": self._log.record,
-            "on_tick": self._tick,
-            "folder": run.path,
-            "has_input": has_input,
-        }
+        self._shared = Context(
+            run_id=run.id,
+            effect_id="",
+            loop=self._program,
+            state=None,
+            iteration=None,
+            elapsed_ms=self.elapsed_ms,
+            interrupt=interrupt,
+            output_dir=run.outputs,
+            on_output=display.output,
+            on_event=self._log.record,
+            on_tick=self._tick,
+            folder=run.path,
+            has_input=has_input,
+        )
         self._answers: dict[int, dict[str, Any]] = {}
         self._paused: str | None = None
 
@@ -523,8 +526,7 @@ class Driver:
         may_prompt = row.may_prompt and self._has_input and self._display.has_person
         spending = self._log.spending(effect.kind)
         waited_s, is_idle = self._waited.get(seq, 0.0), row.is_idle
-        return Context(
-            **self._shared,
+        return self._shared.evolve(
             effect_id=f"{self._run.id}/{seq}",
             state=state,
             iteration=iteration,

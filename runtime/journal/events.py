@@ -42,10 +42,6 @@ ABSENT: Any = _Absent()
 _EMPTY: dict[str, Any] = {"int": int, "float": float, "str": str, "dict": dict, "list": list, "bool": bool}
 
 
-# What `_types` gave.
-_READ: dict[str, tuple[frozenset[type], Callable[[], Any] | None]] = {}
-
-
 def _types(annotation: str) -> tuple[frozenset[type], Callable[[], Any] | None]:
     """The types that an annotation accepts, and what makes the empty value."""
     names = [part.strip().partition("[")[0] for part in annotation.split(" | ")]
@@ -55,10 +51,12 @@ def _types(annotation: str) -> tuple[frozenset[type], Callable[[], Any] | None]:
     return frozenset(accepted), _EMPTY.get(names[0]) if "None" not in names else None
 
 
-class Field:
-    """Descriptor of an event's field: its value where the line has one of the declared types, else empty."""
+# What `_types` gave.
+_READ: dict[str, tuple[frozenset[type], Callable[[], Any] | None]] = {}
 
-    __slots__ = ("_accepted", "_empty", "is_optional", "wire_name")
+
+class Field(property):
+    """An event's field: its value where the line has one of the declared types, else empty."""
 
     def __init__(self, name: str, annotation: str, is_optional: bool) -> None:
         self.wire_name = name.rstrip("_")
@@ -66,19 +64,26 @@ class Field:
         read = _READ.get(annotation)
         if read is None:
             read = _READ[annotation] = _types(annotation)
-        self._accepted, self._empty = read
+        super().__init__(_reader(self.wire_name, *read))
 
-    def __get__(self, event: Event | None, owner: type) -> Any:
-        if event is None:
-            return self
-        value: Any = event.wire.get(self.wire_name)
+
+def _reader(name: str, accepted: frozenset[type], empty: Callable[[], Any] | None) -> Callable[[Event], Any]:
+    """A function that reads a field, with no more checks than it needs: a step has some twenty fields."""
+
+    def read(event: Event) -> Any:
+        value: Any = event.wire.get(name)
+        return value if value.__class__ in accepted else None if empty is None else empty()
+
+    def read_number(event: Event) -> Any:
+        value: Any = event.wire.get(name)
         kind = value.__class__
-        if kind in self._accepted:
-            if (kind is not int and kind is not float) or -LARGEST < value < LARGEST:
-                return value
-        elif not self._accepted:  # declared as Any
+        if kind in accepted and ((kind is not int and kind is not float) or -LARGEST < value < LARGEST):
             return value
-        return None if self._empty is None else self._empty()
+        return None if empty is None else empty()
+
+    if not accepted:  # declared as Any
+        return lambda event: event.wire.get(name)
+    return read_number if int in accepted else read
 
 
 # Every kind of the table by its wire name.
@@ -98,27 +103,28 @@ class Event:
     name = ""
     by = "driver"
     fields: Mapping[str, Field]
-    # Of the fields by their attributes, those of base classes among them.
-    _wire_names: Mapping[str, str] = {}
+    # The fields with another name on the line, by their attributes, those of base classes among them.
+    _renamed: Mapping[str, str] = {}
 
     def __init_subclass__(cls, name: str = "") -> None:
         own = cls.__dict__
         cls.fields = fields = {}
-        cls._wire_names = names = {**cls._wire_names}
+        cls._renamed = renamed = {**cls._renamed}
         for field, annotation in own.get("__annotations__", {}).items():
             made = Field(field, annotation, own.get(field) is ABSENT)
             setattr(cls, field, made)
             fields[made.wire_name] = made
-            names[field] = made.wire_name
+            if field != made.wire_name:
+                renamed[field] = made.wire_name
         if name:
             cls.name = name
             KINDS[name] = cls
 
     def __init__(self, **values: Any) -> None:
-        wire_names = self._wire_names
-        self.wire: dict[str, Any] = {
-            wire_names[name]: value for name, value in values.items() if value is not ABSENT
-        }
+        if self._renamed or ABSENT in values.values():
+            names = self._renamed
+            values = {names.get(name, name): value for name, value in values.items() if value is not ABSENT}
+        self.wire: dict[str, Any] = values
         self.offset = self.line = 0
 
     @classmethod
@@ -158,7 +164,10 @@ class Event:
 
 def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
     """The typed event of a line's object."""
-    return KINDS.get(wire[KIND], Unlisted).of(wire, offset, line)
+    kind = KINDS.get(wire[KIND], Unlisted)
+    event = kind.__new__(kind)
+    event.wire, event.offset, event.line = wire, offset, line
+    return event
 
 
 def line_head(kind: type[Event]) -> bytes:
@@ -258,10 +267,8 @@ class ActionStart(EffectStarted, name="action_start"):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        args = dict(self.args)
-        if "action" in self.wire:
-            args.setdefault("command", self.action)
-        return args
+        args = self.args
+        return {**args, "command": self.action} if "action" in self.wire and "command" not in args else args
 
 
 class Process(EffectEvent, name="process"):

@@ -57,7 +57,8 @@ class Progress(LightRecord):
         """The program made this note."""
         if isinstance(note, StateEnter):
             self.steps += 1
-            loop, where = note.loop, (note.shown_state, note.iteration)
+            loop = note.loop
+            where = note.state if loop is None else note.shown_state, note.iteration
             if loop is None:
                 self._loops = {"": where}
                 self.state, self.iteration = where

@@ -300,7 +300,7 @@ class Command:
 
             self.iteration_limits = iteration_limits(image.meta)
             shown = ProgressDisplay(self.report.screen, self.iteration_limits, self.values.verbose)
-        if self.folder is not None:
+        if self.folder is not None and not self.is_scripted:  # a scripted action is over at once
             shown = LiveDisplay(shown, LiveFile(self.folder.live))
         if secrets.known:
             from ..terminal.redaction import MaskedDisplay
