@@ -59,7 +59,7 @@ class Sizes:
     peer_growing_steps: int = 1_000
     peer_run_growing_steps: int = 300
     peer_events: int = 20_000
-    history_steps: tuple[int, ...] = (100, 300, 1_000, 3_000)
+    history_steps: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000)
     history_rounds: int = 3
     keeps_pictures: bool = True
     cluster_effects: int = 100
