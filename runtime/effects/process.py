@@ -182,7 +182,7 @@ class Runner:
             raise
         if child.is_lost:
             return failure(context, 1, kind="unknown-outcome", message=_LOST)
-        took = clock.monotonic() - started
+        took = clock.monotonic() - started if kept is None else kept.took()
         key = context.state or argv[-1]
         if took < _SHORT and len(self._short) < _MANY:
             self._short[key] = self._short.get(key, 0) + 1
@@ -281,6 +281,7 @@ class _Child:
                     "effect": context.effect_id,
                     "begun": times[0],
                     "end": times[1],
+                    "elapsed_ms": context.elapsed_ms(),
                     "limited_by": times[2],
                     "signals": options.stop_signals,
                     "grace": options.grace,

@@ -15,7 +15,7 @@ from _thread import allocate_lock  # `threading` takes several milliseconds to l
 
 from ...ir import light_json
 from ...ir.python_internals import suppress
-from . import files, processes
+from . import clock, files, processes
 from .keeper_messages import (
     EXITED,
     FAILED,
@@ -188,13 +188,23 @@ class Kept(_Connection):
 
     def __init__(self, facts: dict[str, Any], handles: Sequence[int], connection: Any = None) -> None:
         super().__init__(connection, facts["pid"])
-        self.facts = facts
+        self.facts = _UNTOLD | facts
         self._handles = list(handles)
         self._at = [0, 0]
         self.status: int | None = facts.get("status")
         self.is_taken = False
         if connection is not None:
             self.began = processes.start_time(self.pid)
+
+    def took(self) -> float:
+        """Seconds that it has been running, without those since its end."""
+        ended = self.facts["ended"]
+        seconds: float = (clock.monotonic() if ended is None else ended) - self.facts["begun"]
+        return min(max(0.0, seconds), _LONGEST)
+
+    def elapsed_ms(self) -> int:
+        """Active time of the run: its action is a part of it, whether a driver lives or not."""
+        return int(self.facts["elapsed_ms"]) + round(self.took() * 1000)
 
     def take(self) -> Kept | None:
         """Itself, the first time: an effect has one action that was running last."""
@@ -241,7 +251,8 @@ def start(
 
     ends: handles of its input, of the ends of its pipes that it writes to, and of those that we read.
     facts: `folder`, of the run; `effect`, the id; `begun` and `end`, when it began and is to end, by the
-    monotonic clock; `limited_by`; `signals` and `grace` to end it with; `about`, what its caller wants back.
+    monotonic clock; `elapsed_ms`, the active time of the run then; `limited_by`; `signals` and `grace` to end
+    it with; `about`, what its caller wants back.
     main: `keeper_process.main`, which only a process needs that starts actions.
     Raises OSError where it could not be started, and KeeperDied where it is not known whether it was.
     """
@@ -316,6 +327,8 @@ def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
     return locks[0], found
 
 
+# Seconds of an action at most; what a file says may be more.
+_LONGEST = 1e9
 # Seconds that a keeper may take to answer.
 _PATIENCE = 5.0
 # What is known of an action that has ended, and the types.
@@ -328,7 +341,11 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "limited_by": (str,),
     "timed_out": (str, type(None)),
     "about": (dict,),
+    "elapsed_ms": (int,),
+    "ended": (int, float, type(None)),
 }
+# Those that a keeper of an earlier version does not tell.
+_UNTOLD = {"elapsed_ms": 0, "ended": None}
 
 
 def left(folder: str) -> dict[str, Kept]:
@@ -341,7 +358,7 @@ def left(folder: str) -> dict[str, Kept]:
             continue
         try:
             with open_regular(os.path.join(place, name)) as file:
-                facts = light_json.loads(file.read(1 << 20))
+                facts = _UNTOLD | light_json.loads(file.read(1 << 20))
             if any(type(facts[key]) not in kinds for key, kinds in _FACTS.items()):
                 continue
             handles = [

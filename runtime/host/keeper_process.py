@@ -52,7 +52,7 @@ class _Action:
     """An action: its process, the pipes it writes to, and what was read from them so far.
 
     spools: files without a name, None before the first output. reads: whether we read the pipes. status: with
-    which it ended. closing: until when its pipes are read afterwards.
+    which it ended, and `ended`: when. closing: until when its pipes are read afterwards.
     """
 
     def __init__(self, pid: int, facts: dict[str, Any], pipes: list[int], lock: int, connection: Any) -> None:
@@ -65,12 +65,17 @@ class _Action:
         self.spools: list[int | None] = [None, None]
         self.reads = False
         self.status: int | None = None
+        self.ended: float | None = None
         self.closing: float | None = None
         self.timed_out: str | None = None
         self.is_unsafe = False
         self.requests = 0
         self.signals = list(facts["signals"])
         self.next_signal: float | None = facts["end"]
+
+    def known(self) -> dict[str, Any]:
+        """What the process that resumes the run is told."""
+        return {**self.facts, "pid": self.pid, "timed_out": self.timed_out, "ended": self.ended}
 
 
 class _Keeper:
@@ -219,9 +224,10 @@ class _Keeper:
     def exited(self, action: _Action) -> None:
         self.unwatch(action.watch)
         _, action.status = os.waitpid(action.pid, 0)
+        action.ended = time.monotonic()
         action.next_signal = None
         if action.reads:
-            action.closing = time.monotonic() + _LINGER
+            action.closing = action.ended + _LINGER
         else:
             self.tell(action, EXITED + b"%d" % action.status)
 
@@ -295,8 +301,11 @@ class _Keeper:
                 raise KeyError(wanted)
             for index in (0, 1):
                 self.spool(action, index)
-            facts = {**action.facts, "pid": action.pid, "timed_out": action.timed_out}
-            send(connection, marshal.dumps(facts), [handle for handle in action.spools if handle is not None])
+            send(
+                connection,
+                marshal.dumps(action.known()),
+                [handle for handle in action.spools if handle is not None],
+            )
         except (OSError, ValueError, KeyError, StopIteration):
             connection.close()
             return
@@ -376,9 +385,8 @@ class _Keeper:
                     file.write(mask.finish())
                 file.flush()
                 os.fsync(file.fileno())
-        facts = {**action.facts, "pid": action.pid, "status": action.status, "timed_out": action.timed_out}
         with open(f"{place}.new", "w", opener=_private) as file:
-            file.write(light_json.dumps_ascii(facts))
+            file.write(light_json.dumps_ascii({**action.known(), "status": action.status}))
             file.flush()
             os.fsync(file.fileno())
         os.rename(f"{place}.new", f"{place}.json")

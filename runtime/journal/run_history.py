@@ -243,7 +243,9 @@ class RunHistory:
         self.started_at = self.started_at or event.started_at
 
     def _resume(self, event: kinds.RunResume, moment: float | None) -> None:
-        self._leave_state(self._moment)
+        # Until it crashed, or its last action ended, the run was in that state.
+        after_s = max(0, (event.active_ms or 0) - self._active.total()) / 1000
+        self._leave_state(None if self._moment is None else self._moment + after_s)
         self._active.stop()
         self.interruption = None
         self.resumed += 1

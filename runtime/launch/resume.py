@@ -184,6 +184,7 @@ def _go_on(
     journal = folder.append_journal(lambda: timestamp(world.time()), lines)
     parked = folder.parked
     active_ms = history.active_ms() + (parked.gap_ms if parked is not None else 0)
+    active_ms = max([active_ms, *(action.elapsed_ms() for action in in_doubt.kept.values())])
     # Notes that are not on record follow: they begin in the state that the record ends in.
     is_behind = bool(position.notes) and position.cut is None and history.state is not None
     place = history.progress if is_behind else progress

@@ -218,6 +218,23 @@ def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> No
     assert not list(project.glob(".loops/.h*/job-*/kept"))
 
 
+def test_an_action_takes_as_long_as_it_runs(project: Path) -> None:
+    """The time until a driver reads its result does not count; the time without a driver is the run's."""
+    write(project)
+    before = time.monotonic()
+    keeper = cut_off(project)
+    time.sleep(0.5)
+    (project / "go").touch()
+    wait_for(lambda: not is_alive(keeper))
+    most_ms = (time.monotonic() - before) * 1000
+    time.sleep(1)
+    assert llc("resume", "job", "-q").returncode == 0
+    done = result(project)
+    assert 500 <= done["duration_ms"] <= done["elapsed_ms"] <= most_ms
+    (run,) = json.loads(llc("history", "job", "--json").stdout)["runs"]
+    assert run["states"]["work"]["duration_ms"] >= 500
+
+
 def test_an_action_survives_several_drivers(project: Path) -> None:
     """A `resume` that is killed too, at any time, gives it back to its keeper."""
     write(project)
