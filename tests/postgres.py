@@ -151,6 +151,11 @@ class Server:
         """The URL of a new, empty database."""
         return new_database(self.url("postgres"))
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def halt(self, number: int = signal.SIGQUIT) -> None:
         """Stop it; SIGQUIT is an immediate shutdown."""
         if self._process is not None:

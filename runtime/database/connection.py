@@ -133,13 +133,22 @@ def _settings(address: Address) -> list[str]:
 def connected(address: Address) -> Iterator[Connection]:
     """A connection for one request, which is not repeated. Raises UserError, and Lost wherever it is lost."""
     connection = connect(address)
+    with refusals(address), connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def refusals(address: Address) -> Iterator[None]:
+    """Context in which refusals of the server become UserErrors, also those that SQLAlchemy has wrapped."""
     try:
-        with connection:
-            yield connection
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise forbidden(address, error) from None
-    except _lost_errors() as error:
-        raise Lost(address, _text(error)) from None
+        yield
+    except Exception as error:
+        cause = getattr(error, "orig", error)
+        if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            raise forbidden(address, cause) from None
+        if isinstance(cause, _lost_errors()):
+            raise Lost(address, _text(cause)) from None
+        raise
 
 
 def forbidden(address: Address, error: Exception) -> UserError:
@@ -155,13 +164,13 @@ def _lost_errors() -> tuple[type[Exception], ...]:
 
 
 class Lost(Failure):
-    """The database cannot be reached now; it may be later."""
+    """The database is away, or its disk is full; it may be available later."""
 
     def __init__(self, address: Address, why: str) -> None:
         super().__init__(
             "no-database",
-            f"{address} cannot be reached: {why}",
-            "check that the server runs and that the address is right: llc db check",
+            f"{address} is not available: {why}",
+            "check that the server runs with room on its disk, and that the address is right: llc db check",
         )
 
 
@@ -197,11 +206,6 @@ def client_cursor(connection: Connection) -> Any:
 def is_database_error(error: Exception) -> bool:
     """Whether the server or the connection caused an exception."""
     return isinstance(error, psycopg.Error)
-
-
-def is_forbidden(error: Exception) -> bool:
-    """Whether the user of the database has no right to something."""
-    return isinstance(error, psycopg.errors.InsufficientPrivilege)
 
 
 def is_timeout(error: Exception) -> bool:

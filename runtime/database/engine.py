@@ -17,7 +17,7 @@ import sqlalchemy
 
 from ..host import clock, threads
 from ..host.errors import Failure
-from .connection import Address, connect
+from .connection import Address, connect, refusals
 from .segments import APPLICATION, CHANNEL, QUEUES, VERSION, WORKFLOW, dbos_schema, queue_of
 
 # Seconds between two looks at the queue if no notification arrives.
@@ -74,11 +74,15 @@ class Engine:
         # Before the launch: a thread that waits already would be deaf for its first ten seconds.
         self._dbos.background_thread_stop_events = Events(self._wake)
         dbos.DBOS.listen_queues([self._queue])
-        dbos.DBOS.launch()
-        self._hook()
-        dbos.DBOS.register_queue(
-            self._queue, worker_concurrency=_MOST, polling_interval_sec=POLL_S, on_conflict="always_update"
-        )
+        with refusals(address):
+            dbos.DBOS.launch()
+            self._hook()
+            dbos.DBOS.register_queue(
+                self._queue,
+                worker_concurrency=_MOST,
+                polling_interval_sec=POLL_S,
+                on_conflict="always_update",
+            )
         threads.Thread(target=self._listen, name="llc-listen", daemon=True).start()
 
     def _hook(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..host.errors import Failure, UserError
 from . import schema
-from .connection import Address, Connection, connected, forbidden, is_forbidden
+from .connection import Address, Connection, connected, refusals
 from .segments import CHANNEL, QUEUES, VERSION, WORKFLOW, dbos_schema
 
 try:
@@ -195,13 +195,8 @@ def _install(address: Address) -> None:
     """Create or update the tables of DBOS and our functions on them. Raises UserError."""
     if _absent is not None:
         raise _missing_package()
-    try:
+    with refusals(address):
         dbos.DBOS.migrate(address.url, schema=dbos_schema(address))
-    except Exception as error:
-        cause = getattr(error, "orig", error)  # of SQLAlchemy
-        if is_forbidden(cause):
-            raise forbidden(address, cause) from None
-        raise
     names = {
         "schema": address.schema,
         "dbos": dbos_schema(address),

@@ -72,6 +72,41 @@ def test_a_run_waits_for_a_database_that_is_away(tmp_path: Path, own_server: pos
         cluster.close()
 
 
+# A worker whose server ends while it starts: it has connections already, the queue has none yet.
+LATE = """
+import os, sys
+import dbos, psycopg
+launch, server = dbos.DBOS.launch, int(sys.argv.pop())
+def launch_late():
+    os.kill(server, 3)
+    try:
+        while True:
+            psycopg.connect(sys.argv[-1]).close()
+    except psycopg.OperationalError:
+        return launch()
+dbos.DBOS.launch = launch_late
+from llc.runtime.cli.entry import main
+sys.exit(main())
+"""
+
+
+def test_a_worker_that_starts_in_an_outage_says_so(tmp_path: Path, own_server: postgres.Server) -> None:
+    cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
+    try:
+        words = ["worker", "--db", cluster.url, str(own_server.pid)]
+        found = subprocess.run(
+            [sys.executable, "-c", LATE, *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+        assert (found.returncode, "error[no-database]" in found.stderr) == (1, True), found.stderr
+    finally:
+        own_server.restart()
+        cluster.close()
+
+
 def test_a_run_waits_for_room_on_the_disk_of_the_database(cluster: Cluster) -> None:
     """The error of a full disk, raised by the server for each append: the run waits until there is room."""
     cluster.loop("job", first=WAIT)

@@ -95,7 +95,7 @@ def test_no_server_no_database_and_no_address(empty_database: str) -> None:
     assert absent.returncode == 1
     assert "error[no-database]" in absent.stderr
     assert "hunter2" not in absent.stderr
-    assert "cannot be reached: Connection refused" in absent.stderr
+    assert "is not available: Connection refused" in absent.stderr
     unknown = llc("db", "check", "--db", empty_database + "_absent")
     assert "error[database-refused]" in unknown.stderr
     assert "createdb" in unknown.stderr

@@ -88,6 +88,7 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
             assert worker.wait(LIMIT_S) == 86
         check(cluster, runs)
         assert "Traceback" not in cluster.said()
+        assert "error[internal]" not in cluster.said()
     finally:
         cluster.close()
 
