@@ -183,6 +183,25 @@ class ConfigurationFile(Spec):
     )
 
 
+# The blocks of the file, by where they stand, for keys that are written outside of theirs.
+_BLOCKS = {
+    ("history",): History,
+    ("history", "keep"): Keep,
+    ("tasks",): TaskSpec,
+    ("budget",): RunBudget,
+    ("workspace",): WorkspaceSpec,
+}
+
+
+def _in_its_block(key: str) -> str:
+    """How a key of a block is written in the file; "" if it is of none."""
+    path = next((path for path, spec in _BLOCKS.items() if key in fields_of(spec)), ())
+    inner = f"{key}: …"
+    for name in path[:0:-1]:
+        inner = f"{name}: {{{inner}}}"
+    return f"`{path[0]}: {{{inner}}}`" if path else ""
+
+
 def read_configuration(path: str) -> Configuration:
     """The configuration in a file. Raises `CompileError` with every error in it."""
     document = read_document(read_source(path, must_be_regular=True))
@@ -202,10 +221,11 @@ class _Reader(AgentReader):
             )
         # Start-up: the schema of loops is loaded for an error only.
         loops = import_module(f"{__package__.rpartition('.runtime.')[0]}.frontend.loop.schema")
+        here = _in_its_block(key)
         if loops.belongs_to_loop(key) is None:
-            return None
-        here = f"; for all tasks: `tasks: {{{key}: …}}`" if key in fields_of(TaskSpec) else ""
-        return f"`{key}` belongs to a loop, in its own file{here}"
+            return f"write it as {here}" if here else None
+        whom = "tasks" if key in fields_of(TaskSpec) else "runs"
+        return f"`{key}` belongs to a loop, in its own file" + (f"; for all {whom}: {here}" if here else "")
 
     def configuration(self) -> Configuration:
         document, root = self.document, self.document.root

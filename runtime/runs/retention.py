@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 
+from ...vm.values.text_form import duration_text
 from ..host import clock, files
 from ..host.errors import reason
 from ..host.paths import HISTORY, RUNNING
@@ -63,6 +64,16 @@ def surplus(
             if size < 0 and count > 1:
                 going.append(run)
     return going[::-1]
+
+
+def policy_text(keep: int | None, older_than: float | None, size: int | None) -> str:
+    """What `surplus` keeps with these bounds."""
+    kept = [] if keep is None else [f"the last {keep} run{'' if keep == 1 else 's'} of each loop"]
+    if older_than is not None:
+        kept.append(f"all that began in the last {duration_text(older_than * 1000)}")
+    if size is not None:
+        kept.append(f"{'of these ' if kept else ''}at most {in_bytes(size)}, but the last run of each loop")
+    return ", ".join(kept) or "nothing"
 
 
 def remove(run: RunFolder) -> int:

@@ -255,7 +255,7 @@ def test_clean_bounds_the_size_of_what_is_kept(
 ) -> None:
     """The oldest go first, but not the last run of a loop, and --dry-run shows the size of each."""
     told = llc("clean", "--size", size, "--dry-run").stdout
-    assert told.splitlines()[:-1] == [f"{sized[index]}  1.0 KB" for index in gone]
+    assert told.splitlines()[:-2] == [f"{sized[index]}  1.0 KB" for index in gone]
     assert json.loads(llc("clean", "--size", size, "--json").stdout)["removed"] == [sized[i] for i in gone]
     assert sorted(kept()) == sorted(name for i, name in enumerate(sized) if i not in gone)
 
@@ -263,7 +263,13 @@ def test_clean_bounds_the_size_of_what_is_kept(
 def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized: list[str]) -> None:
     """At the end of a run the size counts for all loops, the number for its own."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: {runs: 50, size: 1.5kB}}\n")
-    assert llc("clean", "--dry-run").stdout.splitlines()[-1] == "would remove 2 runs (2.0 KB)"
+    assert llc("clean", "--dry-run").stdout.splitlines()[-2:] == [
+        "kept: the last 50 runs of each loop, of these at most 1.5 KB, but the last run of each loop",
+        "would remove 2 runs (2.0 KB)",
+    ]
+    shown = llc("clean", "--dry-run", "--older-than", "2d").stdout
+    assert "kept: all that began in the last 48h 0m\n" in shown
+    assert "kept: nothing\n" in llc("clean", "--dry-run", "--unfinished").stdout
     llc("run", "flips", "-q")
     assert {name for name in kept() if not name.startswith("flips")} == set(sized[2:])
 

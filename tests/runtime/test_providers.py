@@ -297,6 +297,11 @@ def test_mistakes_in_the_configuration_are_told(tmp_path: Path, text: str, told:
         ("dialect: little-loops", "`dialect` belongs to a loop, in its own file"),
         ("agent: codex", "`agent` belongs to a loop, in its own file; for all tasks: `tasks: {agent: …}`"),
         ("tasks: {budget: {usd: 1}}", "`budget` belongs to the top level of the file"),
+        ("timeout: 5", "`timeout` belongs to a loop, in its own file; for all tasks: `tasks: {timeout: …}`"),
+        ("keep: {runs: 100, size: 2GB}", "write it as `history: {keep: …}`"),
+        ("older_than: 7d", "write it as `history: {older_than: …}`"),
+        ("size: 2GB", "write it as `history: {keep: {size: …}}`"),
+        ("usd: 5", "write it as `budget: {usd: …}`"),
         ("agnets: {}", "did you mean `agents`?"),
     ],
 )

@@ -75,6 +75,7 @@ def clean(
         listed = (
             "".join(f"{name}  {retention.in_bytes(amount)}\n" for name, amount in gone) if dry_run else ""
         )
+        listed += f"kept: {retention.policy_text(keep, age, limit)}\n" if dry_run else ""
         write(listed + (f"{verb} {count} ({retention.in_bytes(total)})\n" if gone else "nothing to remove\n"))
         if problems:
             warn("\n".join(problems))
