@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
+from . import records
 from .records import frozen
 from .spans import Source, Span
 
@@ -31,7 +30,7 @@ def typed_key(value: Any) -> Any:
 
 
 def _span() -> Any:
-    return attrs.field(default=None, kw_only=True, eq=False, repr=False)
+    return records.field(default=None, kw_only=True, eq=False, repr=False)
 
 
 # --- expressions: pure, may fault -------------------------------------------------------------
@@ -41,7 +40,7 @@ def _span() -> Any:
 class Const:
     """A literal value."""
 
-    value: Any = attrs.field(eq=typed_key)
+    value: Any = records.field(eq=typed_key)
     span: Span | None = _span()
 
 
@@ -264,7 +263,7 @@ class Limits:
     budget_tokens: int | None = None
     budget_calls: int | None = None
     budget_seconds: float | None = None
-    state_budgets: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
+    state_budgets: Mapping[str, Mapping[str, float]] = records.field(factory=dict)
 
 
 @frozen
@@ -305,7 +304,7 @@ class Program:
     entry: str
     functions: tuple[Function, ...]
     meta: Meta = Meta()
-    sources: tuple[Source, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
+    sources: tuple[Source, ...] = records.field(default=(), kw_only=True, eq=False, repr=False)
 
     def function(self, name: str) -> Function:
         """The function called `name`; KeyError if there is none."""

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
 
-from .records import frozen
-
 if TYPE_CHECKING:
     import cattrs
 
@@ -30,7 +28,7 @@ def field(doc: str, *, name: str | None = None, default: Any = attrs.NOTHING, fa
     return attrs.field(default=default, metadata=metadata)
 
 
-@frozen
+@attrs.frozen
 class TaskError:
     """Why a task failed."""
 
@@ -40,7 +38,7 @@ class TaskError:
     details: dict[str, Any] = field("More facts.", factory=dict)
 
 
-@frozen
+@attrs.frozen
 class TaskResult:
     """How a task ended. A FAILED one carries `notes.error`, a TaskError."""
 
@@ -51,7 +49,7 @@ class TaskResult:
     notes: dict[str, Any] = field("More about it; `error` where it failed.", factory=dict)
 
 
-@frozen
+@attrs.frozen
 class ValidationResult:
     """What a command that checks something gave."""
 
@@ -61,7 +59,7 @@ class ValidationResult:
     error: str | None = field("Why it could not be run, or not to its end.", default=None)
 
 
-@frozen
+@attrs.frozen
 class StructuredAnalysisResult:
     """What a model made of an iteration."""
 
@@ -75,7 +73,7 @@ class StructuredAnalysisResult:
             raise ValueError("`next_input` is required where `success` is false")
 
 
-@frozen
+@attrs.frozen
 class DevelopmentPlan:
     """What is to be done, as a director plans it."""
 
@@ -84,7 +82,7 @@ class DevelopmentPlan:
     test_command: str | None = field("The command that checks it.", default=None)
 
 
-@frozen
+@attrs.frozen
 class FeedbackResult:
     """What an evaluator made of what was done."""
 
@@ -97,7 +95,7 @@ class FeedbackResult:
             raise ValueError("`next_prompt` is required where `status` is REVISE")
 
 
-@frozen
+@attrs.frozen
 class ControllerDecision:
     """What a loop does next: as a value of a program `(continue value)` or `(stop value)`."""
 
@@ -105,7 +103,7 @@ class ControllerDecision:
     value: Any = field("The next input, or what the loop gives.", default=None)
 
 
-@frozen
+@attrs.frozen
 class SubtaskRequest:
     """A task to be done: its name and what it is given."""
 
@@ -117,7 +115,7 @@ class SubtaskRequest:
     history_config: dict[str, Any] | None = field("What of the conversation it sees.", default=None)
 
 
-@frozen
+@attrs.frozen
 class ContextGenerationInput:
     """What files are looked for."""
 
@@ -137,7 +135,7 @@ class ContextGenerationInput:
     )
 
 
-@frozen
+@attrs.frozen
 class Match:
     """A file that was found."""
 
@@ -146,7 +144,7 @@ class Match:
     excerpt: str | None = field("Where it matches.", default=None)
 
 
-@frozen
+@attrs.frozen
 class AssociativeMatchResult:
     """Files that were found, best first."""
 

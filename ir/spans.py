@@ -9,8 +9,7 @@ import re
 from bisect import bisect_right
 from typing import Literal
 
-import attrs
-
+from . import records
 from .records import frozen
 
 # Which spans the parts of a parsed text get: see `text.parse_program`.
@@ -27,10 +26,10 @@ class Source:
 
     path: str
     sha256: str
-    text: str | None = attrs.field(default=None, repr=False)
+    text: str | None = records.field(default=None, repr=False)
 
 
-@frozen(eq=True)
+@frozen
 class Span:
     """A stretch of a source: lines and columns count from 1, in characters; the end is exclusive."""
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args
 
-import attrs
-
+from ...ir import records
 from ...ir.records import frozen
 from ...ir.spans import Span
 
@@ -42,7 +41,7 @@ class Binding:
 
 
 def _span() -> Any:
-    return attrs.field(default=None, kw_only=True, repr=False)
+    return records.field(default=None, kw_only=True, repr=False)
 
 
 @frozen(eq=False)

@@ -9,8 +9,7 @@ import contextlib
 from collections.abc import Sequence
 from posixpath import normpath
 
-import attrs
-
+from ...ir import records
 from ...ir.constants import Symbol
 from ...ir.diagnostics import Diagnostic
 from ...ir.records import frozen
@@ -149,5 +148,5 @@ def _library(x: Context, data: Sequence[Datum]) -> dict[str, Lambda]:
         _, value = definition(x, datum)
         core = run(x, value(scope))
         assert isinstance(core, Lambda)
-        functions[name_text] = attrs.evolve(core, name=name_text)
+        functions[name_text] = records.evolve(core, name=name_text)
     return functions

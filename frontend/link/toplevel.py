@@ -13,8 +13,7 @@ import contextlib
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import attrs
-
+from ...ir import records
 from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ...ir.constants import Symbol
 from ...ir.diagnostics import CompileError, Diagnostic
@@ -338,7 +337,7 @@ _DEFINING = (Symbol("define"), Symbol("bind"))
 def _outline(value: Lambda) -> Lambda:
     """What the calls of a function are checked against, without its body."""
     optionals = tuple((binding, Literal(None)) for binding, _ in value.optionals)
-    return attrs.evolve(value, optionals=optionals, body=Literal(None))
+    return records.evolve(value, optionals=optionals, body=Literal(None))
 
 
 def _shown(entries: list[tuple[Binding, Core]], has_value: bool) -> Lambda:

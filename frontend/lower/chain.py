@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
+from ...ir import records
 from ...ir.analysis import components
 from ...ir.builder import FunctionBuilder, record
 from ...ir.nodes import Branch, Exit, Expr, Handler, Instruction, Perform
@@ -26,7 +25,7 @@ class Chain:
     handler: Handler | None = None
     span: Span | None = None
     name: str = ""
-    body: list[Instruction] = attrs.Factory(list)
+    body: list[Instruction] = records.field(factory=list)
 
     def open(self, name: str) -> None:
         self.name, self.body = name, []

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
-from ...ir import call_limits
+from ...ir import call_limits, records
 from ...ir.builder import FunctionBuilder, prim, record, store
 from ...ir.nodes import Closure, Exit, Expr, Fail, Goto, Handler, Instruction, Limits, Note, Slot
 from ...ir.records import frozen
@@ -223,7 +221,7 @@ class LoopContext:
         fields["details"] = DETAILS
         note = self.note("evaluate", fields)
         if kind == "llm_structured":
-            note = attrs.evolve(note, fields=prim("without_nulls", note.fields))
+            note = records.evolve(note, fields=prim("without_nulls", note.fields))
         chain.add(note)
 
     def crashed(self, state: StateSpec) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
+from ...ir import records
 from ...ir.builder import FunctionBuilder, prim
 from ...ir.call_limits import References
 from ...ir.diagnostics import CompileError, Diagnostic
@@ -181,7 +180,7 @@ class _ProgramLowering:
         shown = self.loop_names.give(part.name)
         callees = self.callees(part)
         lowering = Lowering(part.loop, part.within, part.model, shown, callees, part.gives_results)
-        function = attrs.evolve(lowering.function(), name=name)
+        function = records.evolve(lowering.function(), name=name)
         self.inner.append(InnerLoop(name, shown, lowering.maintains, lowering.limits))
         self.calls[name] = _calls_of(lowering)
         return function

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-import attrs
-
+from ...ir import records
 from ...ir.python_internals import late_pattern
 from ...ir.records import define
 from .expansions import HOLE, NAME
@@ -28,7 +27,7 @@ class Region:
     start: int
     end: int = 0
     text: str = ""
-    parts: list[Part] = attrs.field(factory=list)
+    parts: list[Part] = records.field(factory=list)
     is_bare: bool = True
 
 
@@ -47,8 +46,8 @@ class Part:
     end: int = 0
     name: str = ""
     sign: str = ""
-    regions: list[tuple[Region, bool]] = attrs.field(factory=list)
-    body: list[Pipeline] = attrs.field(factory=list)
+    regions: list[tuple[Region, bool]] = records.field(factory=list)
+    body: list[Pipeline] = records.field(factory=list)
 
 
 @define(eq=False)
@@ -60,10 +59,10 @@ class Command:
     """
 
     start: int
-    words: list[Region] = attrs.field(factory=list)
-    inputs: list[Region] = attrs.field(factory=list)
-    files: list[Region] = attrs.field(factory=list)
-    outputs: list[Region] = attrs.field(factory=list)
+    words: list[Region] = records.field(factory=list)
+    inputs: list[Region] = records.field(factory=list)
+    files: list[Region] = records.field(factory=list)
+    outputs: list[Region] = records.field(factory=list)
     is_arithmetic: bool = False
 
     @property

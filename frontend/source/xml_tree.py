@@ -10,8 +10,7 @@ import re
 from bisect import bisect_right
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-import attrs
-
+from ...ir import records
 from ...ir.diagnostics import Diagnostic, DiagnosticId
 from ...ir.records import define
 from ...ir.spans import Lines, Source, Span
@@ -31,9 +30,9 @@ class Element:
     start: int
     end: int
     attributes: dict[str, str]
-    children: list[Element] = attrs.Factory(list)
-    parts: list[str] = attrs.Factory(list)
-    chunks: list[tuple[int, int]] = attrs.Factory(list)
+    children: list[Element] = records.field(factory=list)
+    parts: list[str] = records.field(factory=list)
+    chunks: list[tuple[int, int]] = records.field(factory=list)
     size: int = 0
 
     @property

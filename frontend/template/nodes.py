@@ -9,8 +9,7 @@ import json
 import re
 from typing import Any
 
-import attrs
-
+from ...ir import records
 from ...ir.diagnostics import DiagnosticId
 from ...ir.records import frozen
 
@@ -92,14 +91,14 @@ class Given:
     """Placeholder in a `context` for a value that is known only when the loop runs."""
 
 
-@frozen(eq=True)
+@frozen
 class Literal:
     """Literal text."""
 
     text: str
 
 
-@frozen(eq=True)
+@frozen
 class Constant:
     """A value known at compile time that is not a text; always the only part of a template."""
 
@@ -125,11 +124,11 @@ class Variable:
     raw: bool = False
     quoting: str = "none"
     around: tuple[str | None, ...] = ()
-    start: int = attrs.field(default=0, eq=False)
-    end: int = attrs.field(default=0, eq=False)
+    start: int = records.field(default=0, eq=False)
+    end: int = records.field(default=0, eq=False)
     is_given: bool = False
     filters: tuple[tuple[str, int], ...] = ()
-    is_word: bool = attrs.field(default=False, eq=False)
+    is_word: bool = records.field(default=False, eq=False)
     plain: str | None = None
 
     @property

@@ -11,8 +11,7 @@ import os.path
 import sys
 from typing import Any
 
-import attrs
-
+from ...ir import records
 from ...ir.records import define, frozen
 from ..host import environment, processes
 from ..host.errors import Failure
@@ -63,8 +62,8 @@ class Layout:
 
     width: float = 0
     height: float = 0
-    boxes: dict[str, Box] = attrs.field(factory=dict)
-    courses: list[Course] = attrs.field(factory=list)
+    boxes: dict[str, Box] = records.field(factory=dict)
+    courses: list[Course] = records.field(factory=list)
 
 
 def lay_out(graph: Graph) -> Layout:

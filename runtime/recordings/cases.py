@@ -9,8 +9,7 @@ from __future__ import annotations
 import os.path
 from typing import Any
 
-import attrs
-
+from ...ir import records
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS
 from ...ir.records import define
@@ -47,7 +46,7 @@ class Case:
     normalized: tuple[str, ...]
     ticks: int
     recording: Recording
-    limits: dict[str, int] = attrs.Factory(dict)
+    limits: dict[str, int] = records.field(factory=dict)
 
     @property
     def name(self) -> str:

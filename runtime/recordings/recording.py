@@ -12,8 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-import attrs
-
+from ...ir import records
 from ...ir.records import define, frozen
 from ...vm.code.image import Image
 from ..host.errors import Failure
@@ -115,16 +114,18 @@ class Recording:
     name: str
     about: dict[str, Any]
     fetch: Callable[[str, int], str]
-    events: Sequence[Note | Asked | Changed] = attrs.Factory(list)
-    answers: Sequence[Answer] = attrs.Factory(list)
-    given: Sequence[int] = attrs.Factory(list)
+    events: Sequence[Note | Asked | Changed] = records.field(factory=list)
+    answers: Sequence[Answer] = records.field(factory=list)
+    given: Sequence[int] = records.field(factory=list)
     changes: Sequence[Changed] = ()
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
-    activity: Mapping[int, Sequence[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = attrs.Factory(dict)
-    asked_at: dict[int, int] = attrs.field(init=False)
-    answered_at: dict[int, int] = attrs.field(init=False)
+    activity: Mapping[int, Sequence[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = records.field(
+        factory=dict
+    )
+    asked_at: dict[int, int] = records.field(init=False)
+    answered_at: dict[int, int] = records.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.asked_at = {event.seq: at for at, event in enumerate(self.events) if isinstance(event, Asked)}
@@ -141,7 +142,7 @@ class Recording:
             and (not isinstance(event, Asked) or self.asked_at[event.seq] == at)
         ]
         given = [bisect_left(kept, at) for at in self.given]
-        return attrs.evolve(self, events=[self.events[at] for at in kept], given=given, changes=())
+        return records.evolve(self, events=[self.events[at] for at in kept], given=given, changes=())
 
     def add(self, event: Note | Asked) -> None:
         """Add what the program did; for a recording that is not in a journal."""

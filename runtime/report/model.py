@@ -11,8 +11,7 @@ import json
 import os.path
 from typing import Any
 
-import attrs
-
+from ...ir import records
 from ...ir.diagnostics import CompileError
 from ...vm.code.disassembly import disassemble
 from ...vm.code.image import Image
@@ -383,7 +382,7 @@ class RunModel:
             "failures": len(failed),
             "states": {name: totals.to_json() for name, totals in history.states.items()},
             "files": [[letter, path] for path, letter in history.changed_files.items()],
-            "marks": [attrs.asdict(mark) for mark in self.steps.marks],
+            "marks": [records.asdict(mark) for mark in self.steps.marks],
             "notes": [
                 *self._notes,
                 *([f"slots are not shown from here on: {self._no_slots}"] if self._no_slots else []),
@@ -454,7 +453,7 @@ class RunModel:
 
 
 _OWN = ("trees", "after", "until", "agent")
-_STEP_FIELDS = tuple(field.name for field in attrs.fields(Step) if field.name not in _OWN)
+_STEP_FIELDS = tuple(field.name for field in records.fields(Step) if field.name not in _OWN)
 # Fields of a step in which 0 says something: moments and references.
 _FROM_ZERO = ("start", "end", "args", "result", "details")
 
