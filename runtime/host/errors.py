@@ -76,7 +76,7 @@ def reason(error: OSError) -> str:
 
 
 def _diagnostics() -> ModuleType:
-    # Diagnostics load attrs, which only an error needs.
+    # Start-up: only an error needs diagnostics.
     from ...ir import diagnostics
 
     return diagnostics

@@ -103,7 +103,7 @@ def test_a_record_is_constructed_as_attrs_would() -> None:
     assert (one.items, one.own, other.items, other.own, Made.kind) == ([2], 4, [], 5, "made")
     assert Made(1, [7]).items == [7]
     for wrong in ((), (1, [], 3)):
-        with pytest.raises(TypeError, match="Made.__init__"):
+        with pytest.raises(TypeError, match=r"Made\.__init__"):
             Made(*wrong)
     with pytest.raises(AttributeError):
         one.other = 1  # type: ignore[attr-defined]
