@@ -11,7 +11,8 @@ import os.path
 from ...ir.python_internals import suppress
 from ..host import environment, files
 from ..host.errors import UserError
-from ..host.paths import HISTORY, ROOT, RUNNING
+from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
+from ..host.secrets import DATABASE as VARIABLE
 from ..project import configuration
 from . import output, project_folder, verbs
 
@@ -19,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VARIABLE = "LLC_DB"
 NONE, CLUSTER = "none", "cluster"
 # They read the runs of a database in a folder that takes the place of the project (`database.views`). Without
 # a target they have ended runs, others, or both (None); then how many at most, and what of them.
@@ -55,6 +55,10 @@ def choose(verb: verbs.Verb, given: dict[str, Any]) -> dict[str, Any]:
         asked = named()
         if asked is not None and verb.name in _VIEWS and not (given.get("json") or given.get("quiet")):
             output.note("in the database of the cluster; --db none: in this folder")
+    if asked == NONE and verb.name in ("db", "worker"):
+        raise UserError(
+            "bad-option", f"`llc {verb.name}` needs a database", "--db postgresql://user@host/name"
+        )
     return {**given, "db": None if asked == NONE else asked}
 
 
@@ -81,6 +85,8 @@ def enter(verb: verbs.Verb, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]
     given = project_folder.leave([*verb.arguments, *verb.options], given)
     named = [given[name] for name in ("target", "run", "other") if isinstance(given.get(name), str)]
     chosen = named[1:] if verb.name == "graph" and len(named) > 1 else named
+    if verb.name == "record" and not files.isdir(LOOPS) and os.path.sep not in (given.get("output") or ""):
+        raise UserError("bad-option", "outside of a project, name the file of the case", "-o ./CASE.yaml")
     more = _WRITTEN.get(verb.name, ()), verb.name == "diff"
     view = verbs.load("database.views:enter", 2)(url, chosen, *_VIEWS[verb.name], *more)
     if view.is_cut and not chosen:

@@ -130,6 +130,8 @@ def _unknown(path: str, name: str, known: dict[str, CommandParameter]) -> UserEr
         return UserError(
             "unknown-option", f"`{path}` has no option `{name}`", f"it comes first: `llc {name} DIR …`"
         )
+    if name == "--db" and "--on" in known:
+        return UserError("unknown-option", f"`{path}` has no option `--db`", "on workers: --on URL")
     found = nearest(name, [one for one in known if one.startswith("--") == name.startswith("--")])
     help = f"did you mean `{found}`?" if found is not None else f"`{path} --help` lists the options"
     return UserError("unknown-option", f"`{path}` has no option `{_shown(name)}`", help)

@@ -7,12 +7,15 @@ that holds the tables; every connection has it as its search path. See `spec/clu
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ...ir.python_internals import DeferredModule
 from ..host import clock, environment
 from ..host.errors import Failure, UserError, clean
+from ..host.secrets import DATABASE as VARIABLE
+from ..host.secrets import MASK, password_in
 from . import libpq
 
 # Loaded when it is first used: commands that read runs need it for errors only (`libpq`).
@@ -21,8 +24,6 @@ Result = TypeVar("Result")
 # A connection of psycopg, which an installation without the extra lacks.
 Connection = Any
 
-# As `cli.databases` reads it too.
-VARIABLE = "LLC_DB"
 SCHEMA = "llc"
 # Seconds to wait for the server when a connection is opened, and when a lost one is opened again: an attempt
 # that a stopping server has left without an answer must not take as long as an owner counts as alive.
@@ -38,6 +39,8 @@ _SETTINGS = (
     "set_config('idle_in_transaction_session_timeout', %s, false)"
 )
 _PREFIXES = "postgresql://", "postgres://"
+# What libpq takes for the end of a user and a password.
+_UNENCODED = re.compile(r"[/?@]|%(?![0-9a-fA-F]{2})")
 
 
 class Address:
@@ -57,6 +60,14 @@ class Address:
                 "bad-option",
                 "the address of a database begins with `postgresql://`",
                 "such as postgresql://user@host:5432/llc",
+            )
+        user, at, _ = text.partition("://")[2].rpartition("@")
+        if at and _UNENCODED.search(user):
+            raise UserError(
+                "bad-option",
+                "in the database's address, a character of the user or password must be written as its code",
+                "`%40` for `@`, `%2F` for `/`, `%3F` for `?`, `%25` for `%`; a file ~/.pgpass "
+                "keeps the password out of the address",
             )
         url, mark, query = text.partition("?")
         schema, kept = SCHEMA, []
@@ -116,7 +127,9 @@ def connect(address: Address, patience_s: int = PATIENCE_S) -> Connection:
     except psycopg.OperationalError as error:
         raise _refusal(address, error) from None
     except (psycopg.Error, ValueError) as error:
-        raise UserError("bad-option", f"the address of the database cannot be read: {_text(error)}") from None
+        why, password = _text(error), password_in(address.url)
+        why = why.replace(password, MASK) if password else why
+        raise UserError("bad-option", f"the address of the database cannot be read: {why}") from None
     try:
         connection.execute(_SETTINGS, _settings(address))
     except psycopg.Error as error:

@@ -6,6 +6,8 @@ migrate at once. The only module for clients that loads DBOS.
 
 from __future__ import annotations
 
+import logging
+
 from ..host.errors import Failure, UserError
 from . import schema
 from .connection import Address, Connection, connected, refusals
@@ -195,6 +197,8 @@ def _install(address: Address) -> None:
     """Create or update the tables of DBOS and our functions on them. Raises UserError."""
     if _absent is not None:
         raise _missing_package()
+    # It warns where the user has no access to the server's database `postgres`, which is not needed.
+    logging.getLogger("dbos").setLevel(logging.ERROR)
     with refusals(address):
         dbos.DBOS.migrate(address.url, schema=dbos_schema(address))
     names = {

@@ -10,7 +10,8 @@ _METRICS = (
     (
         "llc_workers",
         "Workers by state.",
-        "select 'state', state, count(*) from workers where state <> 'dead' group by state",
+        "select 'state', s, count(id) from unnest(array['live', 'draining']) s "
+        "left join workers on state = s group by s order by s desc",
     ),
     (
         "llc_worker_capacity",

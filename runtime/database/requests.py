@@ -23,6 +23,7 @@ order by (id = %(target)s) desc, created desc
 """
 _STOP = """
 update runs set wish = case when status = 'running' then 'stop' end, changed = now(),
+  outcome = case when status = 'running' then outcome end,
   status = case when status in ('queued', 'waiting') then 'stopped' else status end
 where id = %s and status in ('queued', 'running', 'waiting') returning status
 """

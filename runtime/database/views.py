@@ -15,8 +15,9 @@ from typing import Any
 from ..host import clock, environment, files, processes, threads
 from ..host.errors import UserError
 from ..host.paths import HISTORY, LOOPS, RUNNING, SOURCE_SUFFIXES, make_private
+from ..host.secrets import DATABASE
 from ..journal.journal import Blobs, write_file
-from ..runs.lookup import find_run_folder
+from ..runs import lookup
 from . import live, schema
 from .connection import Address, Connection, Session
 from .stored_run import ALL, ANSWERS, ENDS, TREES, DatabaseRun, is_name, refresh
@@ -29,7 +30,7 @@ _UNFINISHED, _ENDED = ["running", "queued", "waiting", "stopped"], ["ended"]
 _ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on conflict do nothing"
 _ROW = """
 select id, status, owner, program, path, least(greatest(created, '1970-01-01'), '9999-01-01'),
-  case when status <> 'queued' then null
+  case when status = 'stopped' then outcome when status <> 'queued' then null
     when not exists (select 1 from workers where state = 'live' and labels @> runs.labels
         and machine = coalesce(runs.machine, machine))
       then 'a worker' || case when cardinality(labels) = 0 then ''
@@ -192,21 +193,23 @@ class View:
         program: str,
         path: str,
         created: Any,
-        lacks: str | None,
+        why: str | None,
     ) -> None:
+        """why: it is stopped, or what it waits for."""
         run = DatabaseRun.cached(self.root, run_id, self._session)
         if status == "ended":
             files.rename(run.path, os.path.join(self.root, HISTORY, run_id))
             self._unlock(run_id)
             return
+        facts: dict[str, Any] = {"run": run_id, "program": program, "path": path, "background": True}
         if status == "stopped":
+            facts |= {"stopped": True, "why": why}
+            write_file(run.lock, _line(facts), durable=False, mode=0o600)
             self._unlock(run_id)
             return
-        is_queued = status == "queued"
-        facts: dict[str, Any] = {"run": run_id, "program": program, "path": path, "background": True}
-        facts |= {"since": clock.timestamp(created.timestamp()), "queued": is_queued}
-        if lacks:
-            facts["waits_for"] = [lacks]
+        facts |= {"since": clock.timestamp(created.timestamp()), "queued": status == "queued"}
+        if why:
+            facts["waits_for"] = [why]
         if owner is not None:
             facts["worker"] = owner
             with contextlib.suppress(IndexError, ValueError):
@@ -214,7 +217,7 @@ class View:
         if run_id not in self._locks:
             self._locks[run_id] = files.open_handle(run.lock, files.O_RDWR | files.O_CREAT, 0o600)
             files.flock(self._locks[run_id], files.LOCK_EX)
-        data = json.dumps(facts).encode() + b"\n"
+        data = _line(facts)
         files.pwrite(self._locks[run_id], data, 0)
         files.ftruncate(self._locks[run_id], len(data))
 
@@ -238,7 +241,7 @@ class View:
 
     def fetch_trees(self, target: str) -> None:
         """Fetch what the database has of the trees of a run. Raises UserError."""
-        folder = find_run_folder(target)
+        folder = lookup.find_run_folder(target)
         run = DatabaseRun(self.root, folder.path, self._session)
         files.makedirs(run.place(TREES), exist_ok=True)
         for name, data in run.documents(TREES):
@@ -293,7 +296,10 @@ def enter(
     here = files.realpath(environment.getcwd())
     loops = os.path.join(here, LOOPS)
     project = os.path.basename(here) if files.isdir(loops) else None
-    view = View(Address.of(url), project, targets, is_ended, most, parts)
+    address = Address.of(url)
+    named = environment.environ.get(DATABASE) == url
+    lookup.resume_options = f" --on {'cluster' if named else 'URL'}"
+    view = View(address, project, targets, is_ended, most, parts)
     if project is not None:
         for name in folders:
             files.makedirs(os.path.join(loops, name), exist_ok=True)
@@ -312,6 +318,10 @@ def _link(source: str, target: str) -> None:
     for name in files.listdir(source):
         with contextlib.suppress(FileExistsError):
             files.symlink(os.path.join(source, name), os.path.join(target, name))
+
+
+def _line(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts).encode() + b"\n"
 
 
 def _make_folder() -> str:

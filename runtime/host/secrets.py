@@ -21,6 +21,8 @@ MASK = "***"
 # Names of variables that are secret if their values are long enough.
 SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_SECRET_KEY", "_PRIVATE_KEY")
 NAMES = (*(suffix[1:] for suffix in SUFFIXES), "AWS_SECRET_ACCESS_KEY", "PGPASSWORD")
+# The variable with the address of a cluster's database; only a password in it is secret.
+DATABASE = "LLC_DB"
 SHORTEST = 8
 # Minimum length for a variable that the project names; a shorter value would match everywhere.
 SHORTEST_NAMED = 4
@@ -167,6 +169,21 @@ def _overlap(data: Any, secret: Any) -> int:
     return 0
 
 
+def password_in(url: str) -> str:
+    """The password in the address of a database, as it is written there; "" without one.
+
+    It reaches to the last `@`, also where its characters are not encoded as they should be.
+    """
+    place = url.partition("://")[2]
+    user, at, _ = place.rpartition("@")
+    password = user.partition(":")[2] if at else ""
+    for part in place.partition("?")[2].split("&"):
+        name, _, value = part.partition("=")
+        if name == "password" and not password:
+            password = value
+    return password
+
+
 def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Secrets:
     """The secrets in this process's environment; `named`: variables that the project adds."""
     values = {}
@@ -174,9 +191,11 @@ def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Sec
     for raw, content in environment.environb.items():
         name = raw.decode("utf-8", "replace")
         is_named = name in extra
-        if not is_named and not (name.endswith(SUFFIXES) or name in NAMES):
+        if not is_named and not (name.endswith(SUFFIXES) or name in NAMES or name == DATABASE):
             continue
         value = content.decode("utf-8", "replace")
+        if name == DATABASE and not is_named:
+            value = password_in(value)
         if len(value.strip()) >= (SHORTEST_NAMED if is_named else SHORTEST):
             values[name] = value
     return Secrets(values, is_lenient)

@@ -33,6 +33,7 @@ from ..journal.run_history import INTERRUPTED, RunHistory
 from ..project.limits import iteration_limits
 from ..runs.follower import Follower, follow
 from ..runs.locks import is_live
+from ..runs.lookup import how_to_resume
 from ..terminal import live_tail
 from ..terminal.progress import ProgressDisplay
 from .status import Look
@@ -233,7 +234,7 @@ def _follow(attached: Attached) -> RunEnd | RunInterrupted | None:
 
 def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Screen, screen: Screen) -> int:
     run, history = attached.run, attached.history
-    again = f"Resume with: llc resume {run.id}\n"
+    again = f"{how_to_resume(run.id)}\n"
     if last is None:
         attached.display.detach()
         errors.write(f"\n{run.id} crashed\n{again}")

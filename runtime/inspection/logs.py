@@ -21,6 +21,7 @@ from ..journal.reader import Damage, ReadError, read, tail_offset
 from ..journal.run_folder import RunFolder
 from ..runs.follower import Follower, left_out
 from ..runs.locks import is_live
+from ..runs.lookup import how_to_resume
 from ..terminal.action_text import MARKS, failure_text, tone
 from ..terminal.verdict_text import verdict_text
 from .stop import how_it_was_left
@@ -235,7 +236,7 @@ def show(
             if alive and not has_ended:
                 clock.sleep(INTERVAL)
         if not alive and not has_ended:
-            Screen(sys.stderr).write(f"{how_it_was_left(run)}\nResume with: llc resume {run.id}\n")
+            Screen(sys.stderr).write(f"{how_it_was_left(run)}\n{how_to_resume(run.id)}\n")
         Screen(sys.stderr).write(left_out(run.journal, follower.damaged))
     finally:
         follower.close()

@@ -26,7 +26,7 @@ from ..project.limits import budget_limits, iteration_limits
 from ..runs import locks, program_file
 from ..runs.follower import follow
 from ..runs.locks import is_live
-from ..runs.lookup import find_run_folder, is_run_of
+from ..runs.lookup import find_run_folder, how_to_resume, is_run_of
 from ..terminal import live_tail
 
 TYPE_CHECKING = False
@@ -82,12 +82,16 @@ class Look:
         limits = self.meta.get("limits", {})
         place = end.final_state if end else history.state or state.get("current_state")
         whole = self._follower.whole
+        error = whole(end.error) if end else None
+        if not alive and error is None:
+            why = self.about.get("why")
+            error = {"kind": "stopped", "message": why} if why else error if start else _NO_RECORD
         return {
             "run": run.id,
             "program": self.about.get("program", run.name),
             "path": self.about.get("path"),
             "status": self._word(alive),
-            "terminated_by": end.terminated_by if end else stop.reason if stop else None,
+            "terminated_by": end.terminated_by if end else stop.reason if stop and not alive else None,
             "pid": self.about.get("pid") if alive else None,
             "kept": alive and bool(self.about.get("kept")),
             "waits_for": self.about.get("waits_for", []) if alive else [],
@@ -111,7 +115,7 @@ class Look:
             "budget": _budget(history, self.meta),
             "value": whole(end.value) if end else None,
             "evidence": whole(end.evidence) if end else None,
-            "error": (whole(end.error) if end else None) if alive or start else _NO_RECORD,
+            "error": error,
             "journal": run.journal,
             "log": run.log if files.exists(run.log) else None,
         }
@@ -137,7 +141,8 @@ class Look:
     def _word(self, alive: bool) -> str:
         if alive and self.history.end is None:
             return "queued" if self.about.get("queued") else "running"
-        return self.history.status
+        status = self.history.status
+        return INTERRUPTED if status == CRASHED and self.about.get("stopped") else status
 
     def _agent(self) -> dict[str, Any] | None:
         """What the agent did that worked last; None without one."""
@@ -252,7 +257,7 @@ def left_as(run: RunFolder) -> str:
             return "ended"
         case RunInterrupted():
             return INTERRUPTED
-    return CRASHED
+    return INTERRUPTED if run.about().get("stopped") else CRASHED
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -317,10 +322,10 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     if status["log"]:
         row("log", status["log"])
     if word in (INTERRUPTED, CRASHED):
-        again = f"Resume with: llc resume {status['run']}"
+        again = how_to_resume(status["run"])
         if has_ended(status["journal"]):
             again = f"It has ended, but its outcome is lost; see: llc logs {status['run']}"
-        elif status["error"]:
+        elif status["error"] == _NO_RECORD:
             again = f"Remove it with: llc clean {status['run']} --unfinished"
         lines.append(fit(again, width, more))
     return "".join(line + "\n" for line in lines)

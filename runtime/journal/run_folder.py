@@ -29,8 +29,9 @@ _HELD = {
         ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host", "worker"),
         str,
     ),
+    "why": str,
     **dict.fromkeys(("pid", "ticket", "epoch"), int),
-    **dict.fromkeys(("background", "queued", "kept"), bool),
+    **dict.fromkeys(("background", "queued", "kept", "stopped"), bool),
     **dict.fromkeys(("scope", "waits_for"), list),
 }
 # How often a lock file is read that is not JSON, and the seconds between.

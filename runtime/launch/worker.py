@@ -59,6 +59,8 @@ union all select 'silent', id, null, null, null from workers
   where state <> 'dead' and id <> %(owner)s
     and greatest(beat, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %(lease)s)
 """
+# It takes no more runs.
+_DRAINING = "update workers set state = 'draining' where id = %s and state = 'live'"
 
 
 class _Segment:
@@ -196,6 +198,8 @@ class Worker:
         """In the thread of the heartbeat; the seconds until the next parked run is due."""
         if not self._is_ready:
             return None
+        if self._drain_until is not None:
+            connection.execute(_DRAINING, [self._owner.id])
         values = {"owner": self._owner.id, "watched": live.WATCHED_S, "lease": owners.LEASE_S}
         found: dict[str, list[Any]] = {"due": [], "stop": [], "watched": [], "answer": [], "silent": []}
         for kind, *row in connection.execute(_LOOK, values, binary=True).fetchall():

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os.path
 
-from ..host import files
+from ..host import environment, files
 from ..host.errors import UserError, suggest
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING, slug
+from ..host.secrets import DATABASE
 from ..journal.run_folder import RunFolder
 from . import locks
 from .loop_names import is_loop
 from .runs import HOW_TO_BEGIN, runs_in
+
+# The options by which a run here is resumed: another store than the project's folder has the runs.
+resume_options = ""
+
+
+def how_to_resume(run_id: str) -> str:
+    return f"Resume with: llc resume {run_id}{resume_options}"
 
 
 def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
@@ -31,11 +39,10 @@ def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
                 f"its journal is {run.journal}",
             )
     names = [name for run in running for name in (str(run.about().get("program", run.name)), run.id)]
-    raise UserError(
-        "unknown-run",
-        f"no unfinished run of `{target}`",
-        suggest(target, names, "unfinished runs") or f"no run in {RUNNING}/ is unfinished",
-    )
+    help = suggest(target, names, "unfinished runs") or f"no run in {RUNNING}/ is unfinished"
+    if environment.environ.get(DATABASE):
+        help += f"; one of the cluster: llc resume {target} --on cluster"
+    raise UserError("unknown-run", f"no unfinished run of `{target}`", help)
 
 
 def find_run_folder(target: str, root: str = ROOT) -> RunFolder:

@@ -42,6 +42,7 @@ def test_a_sleeping_run_holds_no_place(cluster: Cluster) -> None:
     assert cluster.row(sleeper)["owner"] is None
     shown = cluster.llc("status", sleeper, "--db", cluster.url, "--json")
     assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["terminated_by"] is None
     job = cluster.submit("job")
     assert cluster.await_status(job)["outcome"] == "success"
     assert cluster.row(sleeper)["status"] == "waiting"

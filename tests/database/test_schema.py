@@ -130,6 +130,47 @@ def test_a_user_without_rights(own_server: postgres.Server, words: str) -> None:
     assert "permission denied" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("place", "help"),
+    [
+        ("llc:hun%ter2@127.0.0.1/llc", "%25"),
+        ("llc:hun/ter2@127.0.0.1/llc", "%2F"),
+        ("llc:hun@ter2@127.0.0.1/llc", "%40"),
+        ("llc:hun?ter2@127.0.0.1/llc", "%3F"),
+        ("llc:hunter2@[::1/llc", ""),
+        ("127.0.0.1/llc?user=llc&password=hun%ter2", ""),
+    ],
+)
+def test_a_password_is_in_no_message(place: str, help: str) -> None:
+    """Nor a part of it, where libpq would take that for the host, the port or the database."""
+    with pytest.raises(UserError) as found:
+        connect(Address.of(f"postgresql://{place}"))
+    assert found.value.id == "bad-option"
+    assert "hun" not in found.value.message
+    assert "ter2" not in found.value.message
+    assert help in str(found.value.help)
+
+
+def test_init_needs_no_other_database(own_server: postgres.Server) -> None:
+    """A user with access to one database of the server creates the tables, and nothing is said of others."""
+    url = own_server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create role owner login")
+        connection.execute(f"grant create on database {connection.info.dbname} to owner")
+        connection.execute("revoke connect on database postgres from public")
+    made = llc("db", "init", "--db", url.replace("llc@", "owner@"))
+    assert (made.returncode, made.stderr) == (0, "")
+
+
+def test_no_database_and_no_json(empty_database: str) -> None:
+    """`--db none` names no database, even if the environment has one; metrics have one format."""
+    for words in ("db check", "worker"):
+        found = llc(*words.split(), "--db", "none", LLC_DB=empty_database)
+        assert (found.returncode, found.stderr.count("needs a database")) == (2, 1)
+    found = llc("db", "metrics", "--json", LLC_DB=empty_database)
+    assert (found.returncode, found.stderr.count("text format of Prometheus")) == (2, 1)
+
+
 def test_a_wrong_password(own_server: postgres.Server) -> None:
     """The login is refused with the remedy, and the password is not in the message."""
     url = own_server.database()

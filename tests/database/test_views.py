@@ -112,6 +112,16 @@ insert into documents select copy, name, data from documents join ids using (run
 """
 
 
+def test_a_case_needs_a_place(cluster: Cluster, ended: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Outside of a project there is no folder for it, and a name is not enough."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for words in ([], ["-o", "case"]):
+        with pytest.raises(AssertionError, match="name the file of the case"):
+            _db(cluster, "record", ended, "--db", cluster.url, *words, cwd=elsewhere)
+    _db(cluster, "record", ended, "--db", cluster.url, "-o", "case.yaml", cwd=elsewhere)
+    assert (elsewhere / "case.yaml").exists()
+
+
 def test_a_command_fetches_what_it_shows(cluster: Cluster) -> None:
     """Of many runs the latest, in few statements; long texts only when they are read."""
     cluster.loop("job", first="seq 30000")

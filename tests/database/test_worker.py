@@ -88,6 +88,8 @@ def test_a_drained_worker_hands_its_runs_back(cluster: Cluster) -> None:
     run = cluster.submit("job")
     cluster.await_log("/1 begins")
     first.terminate()
+    states = "select array_agg(state) from workers where state <> 'dead'"
+    postgres.until(lambda: cluster.database.execute(states).fetchone() == (["draining"],))
     (cluster.folder / "go").touch()
     assert first.wait(LIMIT_S) == 0
     found = cluster.row(run)
@@ -321,6 +323,15 @@ def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
     other = cluster.submit("job")
     cluster.await_status(other)
     assert cluster.row(run)["status"] == "stopped"
+    shown = cluster.llc("status", run, "--db", cluster.url)
+    assert f"{run}: interrupted" in shown.stdout
+    assert f"Resume with: llc resume {run} --on URL" in shown.stdout
+    listed = cluster.llc("list", "--running", "--db", cluster.url, "--json")
+    assert json.loads(listed.stdout)[0]["status"] == "interrupted"
+    cluster.database.execute("update runs set outcome = 'no room' where id = %s", [run])
+    assert "error      no room" in cluster.llc("status", run, "--db", cluster.url).stdout
+    wrong = cluster.llc("resume", run, "--db", cluster.url)
+    assert "on workers: --on URL" in wrong.stderr
     absent = cluster.llc("stop", "job", "--db", cluster.url)
     assert "error[not-running]" in absent.stderr
     unknown = cluster.llc("resume", "other", "--on", cluster.url)
@@ -354,6 +365,7 @@ def test_metrics_are_text_for_prometheus(cluster: Cluster) -> None:
     """Each line is a comment or a sample; names of any characters are escaped."""
     cluster.loop("job")
     run = cluster.submit("job")
+    assert 'llc_workers{state="live"} 0' in cluster.llc("db", "metrics", "--db", cluster.url).stdout
     project = 'a"b\\c\nd'
     cluster.database.execute("update runs set project = %s where id = %s", [project, run])
     cluster.start("--at-once", "3")

@@ -392,11 +392,12 @@ def test_what_is_secret_goes_by_name_and_length(monkeypatch: pytest.MonkeyPatch)
     """Well-known names with long values, and the names that the project adds."""
     for name, value in (
         ("MY_API_KEY", "12345678"), ("MY_SECRET", "short"), ("MY_COLOUR", "green"), ("TOKENS", "987654321"),
-        ("PGPASSWORD", "postgres-pw"),
+        ("PGPASSWORD", "postgres-pw"), ("LLC_DB", "postgresql://llc:of-the-database@host/llc"),
     ):  # fmt: skip
         monkeypatch.setenv(name, value)
     found = masking.from_environment(["MY_COLOUR"])
     assert found.mask("12345678 short green 987654321 postgres-pw") == "*** short *** 987654321 ***"
+    assert found.mask("postgresql://llc:of-the-database@host/llc") == "postgresql://llc:***@host/llc"
     with pytest.raises(UserError, match="`GONE`"):
         found.join(["a", "GONE", "b"])
     lenient = masking.from_environment([], is_lenient=True)

@@ -28,6 +28,8 @@ def db(
     """
     if action not in _ACTIONS:
         raise UserError("bad-option", f"`llc db` has no `{action}`", "there are: " + ", ".join(_ACTIONS))
+    if action == "metrics" and json:
+        raise UserError("bad-option", "`llc db metrics` writes the text format of Prometheus only")
     address = connection.Address.find(db)
     change = {"init": "initialise", "migrate": "migrate"}.get(action)
     applied = verbs.load(f"database.installation:{change}", 2)(address) if change is not None else 0
