@@ -430,7 +430,7 @@ class Driver:
         spending = self._log.spending(effect.kind)
         if spending is None:
             return None
-        refusal = spending.admit(effect.seq, effect.kind, effect.args)
+        refusal = spending.admit(effect.seq, effect.kind, effect.args, effect.seq in self._kept)
         deadline_ms = effect.args.get("deadline_ms")
         if refusal is not None and not refusal.is_final and deadline_ms is not None:
             # An effect that waits beyond its deadline times out without doing anything.

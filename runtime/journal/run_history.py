@@ -247,6 +247,8 @@ class RunHistory:
         after_s = max(0, (event.active_ms or 0) - self._active.total()) / 1000
         self._leave_state(None if self._moment is None else self._moment + after_s)
         self._active.stop()
+        if self.agent is not None and event.unknown.get(str(self.agent.seq)) == kinds.TAKE_OVER:
+            self.agent = None  # what it has done is read and recorded again
         self.interruption = None
         self.resumed += 1
         if self.own is None and self.start is not None and self.start.is_fork_begun(event):

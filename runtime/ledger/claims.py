@@ -53,15 +53,22 @@ class Claims:
         self._is_reconciled = False
         self._has_warned = False
 
-    def claim(self, call: Call, bounds: Mapping[str, float]) -> Grant | Denied | Unavailable | None:
-        """Reserve what a call may use, at most `bounds`; None if that cannot be recorded and need not be."""
+    def claim(
+        self, call: Call, bounds: Mapping[str, float], has_begun: bool = False
+    ) -> Grant | Denied | Unavailable | None:
+        """Reserve what a call may use, at most `bounds`; None if that cannot be recorded and need not be.
+
+        has_begun: it has begun in a process that died, so it has a reservation, settled or not.
+        """
+        answer: Grant | Denied | None
         try:
             if not self._is_reconciled:
                 self._is_reconciled = True
                 for left in ledger.open_reservations(call.project, call.run):
                     if left.row not in self._rows.values():
                         settle_by_journal(left)
-            answer = ledger.reserve(call, self._own, bounds)
+            answer = ledger.reopen(call) if has_begun else None
+            answer = answer or ledger.reserve(call, self._own, bounds)
             if isinstance(answer, Denied) and not answer.is_used_up and settle_dead():
                 answer = ledger.reserve(call, self._own, bounds)
         except database.LedgerError as error:

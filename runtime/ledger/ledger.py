@@ -175,6 +175,30 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
         return Grant(row, wanted)
 
 
+def reopen(call: Call) -> Grant | None:
+    """The reservation of a call that a process which died had made; None without one.
+
+    If it was settled since, by what the call had reported until then, that is undone. Raises `LedgerError`.
+    """
+    with database.transaction() as db:
+        found = db.execute(
+            "SELECT id, held_usd, held_tokens, held_calls, held_seconds FROM calls"
+            " WHERE project = ? AND run = ? AND seq = ? ORDER BY id DESC LIMIT 1",
+            (call.project, call.run, call.seq),
+        ).fetchone()
+        if found is None:
+            return None
+        row, *held = found
+        db.execute(
+            "UPDATE calls SET usd = 0, tokens = 0, calls = 0, seconds = 0, unknown = 0, pid = ?, started = ?"
+            " WHERE id = ?",
+            (*database.holder(), row),
+        )
+        return Grant(
+            row, {unit: amount for unit, amount in zip(UNITS, held, strict=True) if amount is not None}
+        )
+
+
 def settle(row: int, is_call: bool, result: Mapping[str, Any]) -> None:
     """Replace a reservation by what the result of the call reports; no effect on one that is settled.
 

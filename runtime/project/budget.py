@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         """The claims of a run on the user's ledgers; `ledgers.RunLedgers` is the implementation."""
 
         def claim(
-            self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float]
+            self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float], has_begun: bool
         ) -> Refusal | dict[str, float]: ...
         def settle(self, seq: int, result: Mapping[str, Any]) -> None: ...
         def close(self) -> None: ...
@@ -99,9 +99,12 @@ class Spending:
         if self._ledgers is not None:
             self._ledgers.close()
 
-    def admit(self, seq: int, kind: str, args: Mapping[str, Any]) -> Refusal | None:
-        """Why an effect is not performed; None if it is: then what it may use is reserved."""
-        refusal = self.refusal(kind, args)
+    def admit(self, seq: int, kind: str, args: Mapping[str, Any], has_begun: bool = False) -> Refusal | None:
+        """Why an effect is not performed; None if it is: then what it may use is reserved.
+
+        has_begun: its action has survived an earlier driver, so it cannot be refused any more.
+        """
+        refusal = None if has_begun else self.refusal(kind, args, seq)
         if refusal is not None or kind not in SPENDERS:
             return refusal
         used = self.used
@@ -110,7 +113,7 @@ class Spending:
         if own is not None:
             bounds["usd"] = min(bounds.get("usd", own), own)
         if self._ledgers is not None:
-            answer = self._ledgers.claim(seq, kind, args, bounds)
+            answer = self._ledgers.claim(seq, kind, args, bounds, has_begun)
             if isinstance(answer, Refusal):
                 return answer
             bounds |= answer
@@ -121,11 +124,12 @@ class Spending:
     def _is_unknown(self, unit: str) -> bool:
         return (unit == "usd" and self.total.unpriced > 0) or (unit == "tokens" and self.total.is_uncounted)
 
-    def refusal(self, kind: str, args: Mapping[str, Any]) -> Refusal | None:
+    def refusal(self, kind: str, args: Mapping[str, Any], seq: int | None = None) -> Refusal | None:
         """Why an effect is not performed, None where it is."""
         if kind not in SPENDERS:
             return None
         used = self.used
+        used["calls"] -= seq in self.total.open  # performed again, it is the same call
         for unit, limit in self.limits.items():
             if used[unit] >= limit:
                 what = f"the run has used {amount_text(unit, used[unit])} of {amount_text(unit, limit)}"

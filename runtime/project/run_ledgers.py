@@ -69,15 +69,18 @@ class RunLedgers:
         self._has_waited = False
 
     def claim(
-        self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float]
+        self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float], has_begun: bool
     ) -> Refusal | dict[str, float]:
-        """Reserve what an effect may use, at most `bounds`: what is reserved, or why it is refused."""
+        """Reserve what an effect may use, at most `bounds`: what is reserved, or why it is refused.
+
+        has_begun: an earlier driver has reserved that; it is not refused.
+        """
         payer = accounts.of_effect(kind, args, self._settings)
         if payer is None:
             return {}
         call = Call(self._project, self._run, seq, *payer, kind in CALLS)
-        answer = self._claims.claim(call, bounds)
-        if answer is None:
+        answer = self._claims.claim(call, bounds, has_begun)
+        if answer is None or (has_begun and isinstance(answer, Denied | Unavailable)):
             return {}
         if isinstance(answer, Unavailable):
             return Refusal(answer.message, f"{answer.help}; then: llc resume {{run}}")

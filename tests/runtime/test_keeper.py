@@ -77,9 +77,9 @@ def has(path: Path, text: str) -> bool:
     return path.exists() and text in path.read_text()
 
 
-def cut_off(project: Path) -> int:
+def cut_off(project: Path, *words: str) -> int:
     """Run the loop and kill it in the middle of its action; the pid of the keeper."""
-    run = begin("run", "job", "-q")
+    run = begin("run", "job", "-q", *words)
     wait_for(lambda: has(project / "log", "begun") and running(project).glob("*.events.jsonl"))
     wait_for(lambda: b'"event":"process"' in journal(project))
     keeper = keeper_of(run.pid)
@@ -306,6 +306,71 @@ def test_it_does_not_keep_secrets(project: Path, monkeypatch: pytest.MonkeyPatch
         assert path.is_dir() or b"very-secret-value" not in path.read_bytes()
     assert llc("resume", "job", "-q").returncode == 0
     assert (project / "said").read_text() == "it is ***."
+
+
+AGENT = """\
+import json, os, sys, time
+if "auth" in sys.argv:
+    sys.exit()
+sys.stdin.read()
+session = "11111111-1111-8111-8111-111111111111"
+
+def say(kind, **fields):
+    print(json.dumps({"type": kind, "session_id": session, **fields}), flush=True)
+
+def use(number):
+    tool = {"type": "tool_use", "id": f"u{number}", "name": "Bash", "input": {"command": "ls"}}
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    say("assistant", message={"role": "assistant", "id": f"m{number}", "content": [tool], "usage": usage})
+    done = {"type": "tool_result", "tool_use_id": f"u{number}", "content": "x"}
+    say("user", message={"role": "user", "content": [done]})
+
+say("system", subtype="init", model="opus", tools=[])
+use(1)
+print("begun", file=open("log", "a"))
+while not os.path.exists("go"):
+    time.sleep(0.02)
+use(2)
+usage = {"input_tokens": 300, "output_tokens": 150}
+say("result", subtype="success", is_error=False, result="Done.", total_cost_usd=0.25, usage=usage)
+"""
+AGENT_LOOP = """\
+name: job
+initial: fix
+states:
+  fix: {action: Do it, action_type: prompt, next: done}
+  done: {terminal: true}
+"""
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_an_agent_that_survives_is_one_call(
+    project: Path, has_ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the budget of the run, the ledgers of the user, and what `status` shows of its work."""
+    (project / "bin").mkdir()
+    claude = project / "bin" / "claude"
+    claude.write_text(f"#!{sys.executable}\n{AGENT}")
+    claude.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{claude.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_DATA_HOME", str(project / "data"))
+    (project / ".loops" / "job.yaml").write_text(AGENT_LOOP)
+    assert llc("budget", "set", "day", "20usd").returncode == 0
+    keeper = cut_off(project, "--budget", "calls=1")
+    if has_ended:
+        (project / "go").touch()
+        wait_for(lambda: not is_alive(keeper))
+        llc("budget")
+        again = begin("resume", "job", "-q")
+    else:
+        again = begin("resume", "job", "-q")
+        wait_for(lambda: b"take-over" in journal(project))
+        (project / "go").touch()
+    notes = again.communicate(timeout=60)[1]
+    assert again.returncode == 0, notes
+    assert (project / "log").read_text() == "begun\n"
+    assert json.loads(llc("status", "job", "--json").stdout)["agent"]["tools"] == 2
+    assert "today: 0.2500 USD, 450 tokens, 1 call\n" in llc("budget").stdout
 
 
 def test_several_at_once(project: Path) -> None:

@@ -221,5 +221,6 @@ def test_an_effect_that_is_performed_again_is_one_call() -> None:
     assert spending.refusal("task", {}) is None
     spending.begin(8, "agent")
     assert spending.refusal("evaluate", {}) is not None
+    assert spending.refusal("agent", {}, 8) is None
     assert spending.refusal("shell", {}) is None
     assert set(spending.used) == set(UNITS)
