@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -72,6 +73,14 @@ def parameters(found: list[Block]) -> list[object]:
 
 # --- commands -------------------------------------------------------------------------------------
 
+# The library of jq, for machines without the command.
+_JQ = """
+import json, sys, jq
+flags, program = set("".join(sys.argv[1:-1])), sys.argv[-1]
+for value in jq.compile(program).input_text(sys.stdin.read()):
+    text = json.dumps(value, separators=(",", ":"), indent=None if "c" in flags else 2, ensure_ascii=False)
+    print(value if "r" in flags and isinstance(value, str) else text)
+"""
 _LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())\n"
 
 
@@ -92,6 +101,8 @@ class Shell:
         self.programs = around / "bin"
         self.programs.mkdir()
         self.add("llc", _LLC)
+        if shutil.which("jq") is None:
+            self.add("jq", _JQ)
         unwanted = ("NO_COLOR", "FORCE_COLOR", *without)
         self.env = {name: value for name, value in os.environ.items() if name not in unwanted}
         self.env |= {
