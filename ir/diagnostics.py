@@ -369,12 +369,25 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
     names = sorted({candidate for candidate in candidates if candidate})
     folded = {candidate.lower(): candidate for candidate in reversed(names)}
-    name = name.lower()[:100]
+    name = _plain(name)
     if len(name) < 5:
         # A few letters in common say nothing of a short name: one change at most, or its first letters.
         folded = {known: as_is for known, as_is in folded.items() if _is_near_short(name, known)}
     match = difflib.get_close_matches(name, folded, n=1, cutoff=0.6)
     return folded[match[0]] if match else None
+
+
+# Letters that look like Latin ones, in Cyrillic, Greek and full width; and characters without width.
+_ALIKE = str.maketrans(
+    "авеіјкмнорсѕтухԁһαεικνορτυχ" + "".join(map(chr, range(0xFF41, 0xFF5B))),
+    "abeijkmhopcstyxdhaeiknoptux" + "abcdefghijklmnopqrstuvwxyz",
+    "\u200b\u200c\u200d\u2060\ufeff",
+)
+
+
+def _plain(name: str) -> str:
+    """A name in lower-case letters, with Latin ones for those that look the same."""
+    return name[:100].lower().translate(_ALIKE)
 
 
 def _is_near_short(name: str, known: str) -> bool:
@@ -397,6 +410,11 @@ def suggest(name: str, candidates: Iterable[str], what: str = "known names") -> 
     """The help line for an unknown name: the nearest candidate, else a bounded list of all."""
     candidates = list(candidates)
     found = nearest(name, candidates)
+    if found is not None and _plain(name) != name.lower()[:100]:
+        import unicodedata
+
+        odd = next(letter for letter in name if letter.lower() != _plain(letter))
+        return f"did you mean `{found}`? `{odd}` is {unicodedata.name(odd, 'another letter').lower()}"
     if found is not None:
         return f"did you mean `{found}`?"
     if not candidates:

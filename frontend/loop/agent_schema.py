@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ...ir.effects import PERMISSIONS
 from ..source.schema import BOOLEAN, COUNT, DURATION, TEXT, Spec, Type, choice, fields_of, optional
 
@@ -52,6 +54,8 @@ class AgentSettings(Spec):
 
 class Budget(Spec):
     """`budget`: what agent and model calls together may use in a run, as they report it."""
+
+    example: ClassVar[str] = "such as `{usd: 5}`"
 
     usd: float | None = optional(Type("number", above=0, most=1e12), "US dollars at most.")
     tokens: int | None = optional(COUNT, "Tokens at most, in and out.")

@@ -28,6 +28,12 @@ from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec, b
 from .texts import template_of
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
+# Routes under the names of other tools, and what a state that ends a loop is often called.
+_USUAL_ROUTES = {
+    **dict.fromkeys(("on_pass", "on_ok", "on_true", "on_succeed", "on_done", "on_complete"), "on_success"),
+    **dict.fromkeys(("on_fail", "on_false"), "on_failure"),
+}
+_ENDS = frozenset(("end", "done", "exit", "finish", "finished", "stop", "success", "complete", "completed"))
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
 _FOR_AGENTS = ("feedback", "agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS)
 _PLACES_FOR_AGENTS = frozenset(f"key:{key}" for key in _FOR_AGENTS)
@@ -62,6 +68,8 @@ class _Checker:
         self.loop = loop
         self.document = document
         self.comparisons = 0
+        # Whether a route leads nowhere, which is the reason why the loop never ends.
+        self.has_gap = False
         self.compiled: dict[tuple[str, str], str | None] = {}
 
     def run(self) -> Iterator[Diagnostic]:
@@ -104,7 +112,12 @@ class _Checker:
             if state.name.startswith("$") and problem is None:
                 problem = "begins with `$`, as only `$current` does"
             if problem is not None:
-                yield Diagnostic("bad-name", f"the state's name {problem}", state.span_of("name"))
+                help = (
+                    f"write `{'_'.join(state.name.split())}`"
+                    if " " in problem and len(state.name.split()) > 1
+                    else None
+                )
+                yield Diagnostic("bad-name", f"the state's name {problem}", state.span_of("name"), "", help)
             if state.capture is not None and not _CAPTURE_NAME.fullmatch(state.capture):
                 help = "use letters, digits, `_` and `-`"
                 message = f"`${{captured.{state.capture}.output}}` could not be written"
@@ -205,6 +218,10 @@ class _Checker:
             help = f"did you mean `{CURRENT}`?"
         elif self.comparisons <= MAX_COMPARISONS:
             help = suggest(name, self.loop.states, "the states are")
+            has_end = any(state.is_terminal for state in self.loop.states.values())
+            if name.lower() in _ENDS and not has_end and nearest(name, self.loop.states) is None:
+                help = f"add a state that ends the loop: `{name}: {{terminal: true}}`"
+            self.has_gap = True
         yield Diagnostic("unknown-state", f"no state named `{name}`", span, label, help)
 
     def ways(self, graph: Graph) -> Iterator[Diagnostic]:
@@ -245,7 +262,7 @@ class _Checker:
         stuck = sorted(reachable - graph.finishing() - {graph.any})
         # A bound that the author gives is how such a loop is meant to end.
         is_bounded = loop.max_steps is not None or loop.timeout is not None or loop.has_budget
-        if stuck and not loop.flawed and not is_bounded:
+        if stuck and not loop.flawed and not is_bounded and not self.has_gap:
             first = loop.states[graph.names[stuck[0]]]
             more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
             help = "only a limit or an error ends the loop then; let one of them lead to a terminal state"
@@ -423,7 +440,7 @@ class _Checker:
         said = self.verdicts_of(state) if judges else ()
         for key in given:
             verdict = key.removeprefix("on_")
-            meant = nearest(key, _SPECIAL_KEYS)
+            meant = _USUAL_ROUTES.get(key) or nearest(key, _SPECIAL_KEYS)
             elsewhere = belongs_to_loop(key)
             if said is None or verdict in (*said, *DEFAULT_VERDICTS) or not (meant or elsewhere):
                 continue
@@ -450,6 +467,7 @@ class _Checker:
             return
         if not state.routes.keys() - {"_error"}:
             help = "add `next`, `on_success` and `on_failure`, `route` or `terminal: true`"
+            self.has_gap = True
             yield Diagnostic(
                 "no-way-out", f"state `{name}` leads nowhere", state.span_of("name"), "ends here", help
             )

@@ -6,6 +6,8 @@ of llc would be a wrong suggestion for them (`failure` is not `on_failure`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 _NO_EQUIVALENT = "llc has no such key; leave it out"
 
 # In any block.
@@ -33,6 +35,57 @@ _EVALUATORS = {
     "comparator": "write a command that compares with the baseline",
     "contract": "write a state that asks an agent whether the two sides fit, and `classify` what it prints",
 }
+
+
+# Keys of CI systems and workflow programs. The same word may be a key of llc elsewhere, with another meaning.
+_ACTION = "write `action`"
+_PROMPT = "write `action`, with `action_type: prompt`"
+_ROUTE = "write `on_success` and `on_failure`, or `route` with a state for each verdict"
+_OF_STATES = {
+    **dict.fromkeys(("command", "cmd", "run", "exec", "script", "bash"), _ACTION),
+    **dict.fromkeys(("prompt", "instruction", "instructions", "ask"), _PROMPT),
+    **dict.fromkeys(("goto", "then", "to", "transition", "go_to", "next_state"), "write `next`"),
+    **dict.fromkeys(("transitions", "on", "branches", "routes", "edges", "switch"), _ROUTE),
+    **dict.fromkeys(("success", "pass", "ok"), "write `on_success`; exit codes belong to `evaluate`"),
+    **dict.fromkeys(("fail", "error"), "write `on_failure`, or `on_error` for errors"),
+    **dict.fromkeys(("end", "final", "is_final", "finish", "stop", "exit"), "write `terminal: true`"),
+    **dict.fromkeys(("if", "when", "condition"), "write `evaluate`, and where its verdicts lead"),
+    **dict.fromkeys(("needs", "depends_on"), "write `next` in the state that comes before"),
+    **dict.fromkeys(("env", "environment"), "set variables in the action: `NAME=value command`"),
+    **dict.fromkeys(("cwd", "dir", "workdir", "working_directory"), "write `cd FOLDER && …` in the action"),
+    "shell": "write `action`; commands run under bash, another shell is `action: zsh -c '…'`",
+    "uses": "there are no actions of others to use; write the command as `action`",
+    "name": "the key in `states` is the state's name",
+}
+_OF_LOOPS = {
+    **dict.fromkeys(("start", "begin", "initial_state", "entry", "start_state"), "write `initial`"),
+    **dict.fromkeys(("env", "environment"), "set variables in the actions: `NAME=value command`"),
+    **dict.fromkeys(("variables", "vars", "inputs"), "write `context`, read `${context.NAME}`"),
+    **dict.fromkeys(
+        ("jobs", "on", "stages", "tasks"), "a loop has `states`, or `paradigm: imperative` and `steps`"
+    ),
+    **dict.fromkeys(("retries", "attempts"), "write `max_iterations`"),
+}
+# Keys of one paradigm under other names, by a key that only this paradigm has.
+_OF_PARADIGMS = {
+    "toward": {"target": "toward", "fix": "using", "metric": "check", "command": "check"},
+    "tools": {"check": "tools", "fix": "tools", "steps": "tools", "commands": "tools"},
+    "until": {"actions": "steps", "check": "until", "states": "steps", "goal": "until", "tasks": "steps"},
+    "constraints": {"checks": "constraints", "invariants": "constraints", "rules": "constraints"},
+}
+
+
+def usual_key(key: str, fields: Collection[str]) -> str | None:
+    """The remedy for a key of another tool in a block with these fields; None for any other key."""
+    key = key.lower().replace("-", "_")
+    if "action" in fields:
+        return _OF_STATES.get(key)
+    if "max_iterations" not in fields:
+        return None
+    for own, words in _OF_PARADIGMS.items():
+        if own in fields and key in words:
+            return f"write `{words[key]}`"
+    return _OF_LOOPS.get(key)
 
 
 def explain_evaluator(name: str) -> str | None:

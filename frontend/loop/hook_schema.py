@@ -5,6 +5,8 @@ Must not contain: what a hook becomes (`lower.hooks`).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..source.schema import DURATION, TEMPLATE, Spec, Type, block, choice, optional, required
 
 FAIL, IGNORE = "fail", "ignore"
@@ -40,6 +42,8 @@ class StateHooks(Spec):
 
 class LoopHooks(Spec):
     """`hooks` of a loop, in every paradigm."""
+
+    example: ClassVar[str] = "such as `{before: docker compose up -d}`"
 
     before: Hook | None = optional(HOOK, "Runs once, before the first state.")
     after: Hook | None = optional(HOOK, "Runs once, however the loop ends.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import Any, ClassVar, assert_never
 
 from ...ir.spans import Span
 from ..source.schema import (
@@ -103,6 +103,8 @@ class ConvergenceSpec(LoopSettings):
 class Constraint(Spec):
     """One of `constraints`."""
 
+    example: ClassVar[str] = "such as `{name: tests, check: pytest, fix: {prompt: Make the tests pass}}`"
+
     name: str = required(TEXT, "Names the states `check_<name>` and `fix_<name>`.")
     check: JudgedSpec = required(CHECK, "The action that tells whether it holds.")
     fix: ActionSpec = required(ACTION, "The action that restores it.")
@@ -113,12 +115,15 @@ class InvariantsSpec(LoopSettings):
 
     name: str = required(NAME, "The loop's name.")
     constraints: tuple[Constraint, ...] = required(
-        Type("list", block(Constraint), least=1), "The constraints, in order."
+        Type("list", block(Constraint), least=1, hint="each item is `- name: NAME`, with `check` and `fix`"),
+        "The constraints, in order.",
     )
 
 
 class Until(Spec):
     """`until`: when the steps have done their work."""
+
+    example: ClassVar[str] = "such as `{check: pytest}`"
 
     check: JudgedSpec = required(CHECK, "The action that tells.")
     passes: bool = optional(BOOLEAN, "Whether its `success` or its `failure` ends the loop.", True)

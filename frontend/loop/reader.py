@@ -17,10 +17,11 @@ from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import JSON, Field, Spec, Type, fields_of
 from ..source.schema_reader import BAD, Bad, SchemaReader, describe, is_empty
 from ..source.yaml_tree import read_document
+from .agent_schema import AGENT_OPTIONS
 from .composition import compose
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, SILENCERS, STATE_KEYS
 from .evaluator_schema import EVALUATORS, Evaluator
-from .foreign_keys import action_type_of, explain_evaluator, explain_key
+from .foreign_keys import action_type_of, explain_evaluator, explain_key, usual_key
 from .schema import ACTION_TYPES, COMPOSING, Loop, LoopSettings, StateSpec, belongs_to_loop
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 # Values of little-loops that mean the same as one of llc.
 _WORDS = {"spawn": "continue", "terminate": "end"}
 _OF_STATES = ("fragment", "with")
+_OPERATORS = {"==": "eq", "=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+# In the indentation, or between a key and its value.
+_INVISIBLE = late_pattern(r"(?m)(?:^[ ]*(?:- )?|:)([\u00a0\u2000-\u200b\u202f\u3000])")
 _BINDINGS = Type("map", JSON)
 _VERDICT_KEY = late_pattern(r"on_([A-Za-z][\w-]*)")
 # Placeholders for required fields of a loop that could not be read.
@@ -52,7 +56,14 @@ def read_loop(
     The spec is None where too little could be read to go on. Never raises for bad input.
     """
     document = read_document(source)
-    return read_tree(document, dialect), document, document.diagnostics
+    spec = read_tree(document, dialect)
+    if (hidden := _INVISIBLE.search(source.text)) and any(found.is_error for found in document.diagnostics):
+        # Everything else follows from it.
+        code = f"U+{ord(hidden[1]):04X}"
+        message = f"the invisible character {code} is no space of YAML"
+        place = document.span_at(*hidden.span(1))
+        return None, document, [Diagnostic("yaml-syntax", message, place, "here", "write a plain space")]
+    return spec, document, document.diagnostics
 
 
 def read_tree(document: Document, dialect: str | None = None) -> LoopSpec | None:
@@ -89,7 +100,7 @@ class _Reader(SchemaReader):
         if given is not None and isinstance(given[1], Scalar):
             self.dialect = given[1].text
         paradigm = self.paradigm(root, start)
-        if paradigm is None:
+        if paradigm is None or self.is_dedented(root):
             return None
         cls = Loop if self.is_compiled(root, paradigm) else _paradigms()[paradigm]
         fixed: dict[str, Any] = {"paradigm": paradigm} if cls is Loop else {}
@@ -99,6 +110,35 @@ class _Reader(SchemaReader):
         if spec is not None and cls is not Loop and paradigm == "invariants":
             spec = self.distinct(cast("InvariantsSpec", spec))
         return cast("LoopSpec | None", spec)
+
+    def is_dedented(self, root: Mapping) -> bool:
+        """Report states, or keys of a state, that are not indented below what they belong to."""
+        keys = {**fields_of(StateSpec), **_SYNONYMS}
+        key, states = root.entries.get("states", (None, None))
+        below: list[str] = []
+        if key is not None and isinstance(states, Scalar) and is_empty(states):
+            below = [
+                name
+                for name, (_, node) in root.entries.items()
+                if name not in fields_of(Loop)
+                and isinstance(node, Mapping)
+                and any(map(keys.get, node.entries))
+            ]
+        elif isinstance(states, Mapping):
+            empty = [at for at, node in states.entries.values() if is_empty(node)]
+            key = empty[0] if empty else None
+            below = [
+                name
+                for name, (_, node) in states.entries.items()
+                if key is not None and name in keys and isinstance(node, Scalar) and not is_empty(node)
+            ]
+        if key is None or not below:
+            return False
+        named = ", ".join(f"`{name}`" for name in below[:3]) + (" …" if len(below) > 3 else "")
+        help = f"indent what belongs to it further than `{key.text}`: {named}"
+        message = f"`{key.text[:80]}` should be a mapping"
+        self.error("wrong-type", message, self.document.span(key), "nothing is below it", help)
+        return True
 
     def distinct(self, spec: InvariantsSpec) -> InvariantsSpec:
         """Constraints give states their names, so each has its own; the first of a name stays."""
@@ -162,7 +202,11 @@ class _Reader(SchemaReader):
     # --- what the general reader leaves open --------------------------------------------------
 
     def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
+        if (usual := usual_key(key, fields)) is not None:
+            return usual
         if "max_iterations" not in fields:  # an inner block
+            if key == "name":  # as steps have in other tools; the loop's is not meant
+                return "leave it out: only loops and constraints have a name"
             return belongs_to_loop(key) or explain_key(key)
         is_of_state = key in (*_SYNONYMS, *_OF_STATES) or (
             _VERDICT_KEY.fullmatch(key) is not None and nearest(key, fields) is None
@@ -173,6 +217,8 @@ class _Reader(SchemaReader):
         """A key of little-loops is suggested where it is the nearest, and is in no list of keys."""
         theirs = STATE_KEYS if "action" in fields else LOOP_KEYS
         own = {name: field for name, field in fields.items() if name not in theirs}
+        # What a list of keys begins with is what most blocks need.
+        own = dict(sorted(own.items(), key=lambda one: (not one[1].required, one[0] in AGENT_OPTIONS)))
         more = COMPOSING if "initial" in fields else _OF_STATES if "action" in fields else ()
         fields = {**fields, **dict.fromkeys(more, fields["description"])} if more else fields
         if "with" in fields:
@@ -206,6 +252,12 @@ class _Reader(SchemaReader):
             if meant is not None:
                 message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
                 return self.error("unknown-value", message, place, "", meant)
+        if path == "operator" and text in _OPERATORS:
+            message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
+            return self.error("unknown-value", message, place, "", f"write `{_OPERATORS[text]}`")
+        if path == "type" and text.lower() in ("final", "end", "terminal") and text not in type.choices:
+            message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
+            return self.error("unknown-value", message, place, "", "write `terminal: true`")
         if path == "type" and text in ACTION_TYPES and text not in type.choices:
             message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
             return self.error("unknown-value", message, place, "", f"did you mean `action_type: {text}`?")

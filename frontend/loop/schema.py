@@ -51,6 +51,7 @@ CURRENT = "$current"
 # Keys of `composition`, which are gone when the schema is read.
 COMPOSING = ("from", "flow", "state_defs", "import", "fragments")
 # Verdicts of little-loops, which mean the same.
+_BY_NAME = "write each state below its name, as in `check: {action: pytest -q, …}`"
 _SAME = {"yes": "success", "no": "failure"}
 
 
@@ -344,7 +345,9 @@ class Loop(LoopSettings):
 
     name: str = required(NAME, "The loop's name.")
     initial: str = required(TARGET, "The state to begin in.")
-    states: dict[str, StateSpec] = required(Type("map", block(StateSpec), least=1), "The states by name.")
+    states: dict[str, StateSpec] = required(
+        Type("map", block(StateSpec), least=1, hint=_BY_NAME), "The states by name."
+    )
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = internal("fsm")
 

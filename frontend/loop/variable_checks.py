@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from ...ir.spans import Span
 from ..source.document import Document
@@ -25,6 +26,14 @@ from .texts import argument_key, argument_texts, template_of, texts_of_evaluator
 
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
+)
+# `{{ context.x }}` and `$context.x`, `${{`, and `${x}` of the shell.
+_NOTATIONS = late_pattern(
+    r"(?<!\$)(?:"
+    r"\{\{\s*(?P<braces>(?:context|captured|prev|result|loop|state)\.[\w.-]+)\s*\}\}"
+    r"|\$(?P<plain>(?:context|captured|prev|result|loop)\.[A-Za-z_]\w*(?:\.\w+)*)"
+    r"|\$\{(?P<shell>[A-Za-z_]\w*)\}"
+    r"|\$\{\{)"
 )
 # What little-loops has of a result, apart from what llc has; `()` is all of it.
 _FOREIGN_FIELDS = ((), ("verdict",), ("failure_type",), ("timeout_kind",), ("terminated_by",), ("edit",))
@@ -52,7 +61,7 @@ class Text:
 def read_texts(loop: Loop) -> Iterator[Text]:
     """Every text of the loop with variables in it, parsed."""
     for state, field, kind, text in _texts(loop):
-        if "$" in text:
+        if "$" in text or "{{" in text:
             template = template_of(loop, None if state is None else state.name, kind, text)
             yield Text(state, field, kind, text, _place(loop, state, field), template)
 
@@ -125,6 +134,7 @@ def check_variables(
     yield from checker.context()
     for text in texts:
         yield from checker.problems(text)
+        yield from checker.of_other_tools(text)
         for variable in text.template.variables:
             yield from checker.fields(text, variable)
             if text.state is None and text.field.startswith("hooks."):
@@ -212,6 +222,25 @@ class _Checker:
     def diagnostic(self, problem: Problem, span: Span | None, text: str) -> Diagnostic:
         place = self.place(span, text, problem.start, problem.end)
         return Diagnostic(problem.id, problem.message, place, "", problem.help, problem.severity)
+
+    def of_other_tools(self, text: Text) -> Iterator[Diagnostic]:
+        """Variables in the notation of other tools, which stay as they are."""
+        for match in _NOTATIONS.finditer(text.text):
+            name = match["braces"] or match["plain"]
+            if name is None and match["shell"] is not None:
+                name = f"context.{match['shell']}"
+                is_set = re.search(rf"\b{re.escape(match['shell'])}\b\s*(=|in\b)|\bread\b", text.text)
+                if text.kind != "shell" or match["shell"] not in (self.loop.context or {}) or is_set:
+                    continue
+            shown = match[0] if name is not None else "${{"
+            help = (
+                f"write `${{{name}}}`"
+                if name is not None
+                else "write `${context.NAME}`, or `$NAME` in a command"
+            )
+            place = self.place(text.span, text.text, match.start(), match.end())
+            message = f"`{shown}` is no variable of a loop"
+            yield Diagnostic("unknown-variable", message, place, "stays as it is", help, "warning")
 
     # --- fields -----------------------------------------------------------------------------
 

@@ -12,10 +12,11 @@ import re
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled, nearest, suggest
+from ...ir.python_internals import late_pattern
 from ...ir.scalars import read_scalar
 from ...ir.spans import Span
 from .document import Document, Mapping, Node, Places, Scalar, Sequence
-from .schema import Field, Spec, Type, fields_of, required_of
+from .schema import MAX_SECONDS, Field, Spec, Type, fields_of, required_of
 
 
 class Bad:
@@ -191,7 +192,7 @@ class SchemaReader:
                 where = place
                 if given is not None or where is None:
                     where = document.span(given or named or node)
-                self.error("missing-field", f"{what} needs `{key}`", where, label)
+                self.error("missing-field", f"{what} needs `{key}`", where, label, f"`{key}`: {field.doc}")
             if values.get(key) is BAD:
                 if not field.required:
                     del values[key]
@@ -222,6 +223,8 @@ class SchemaReader:
             return BAD if found is None else found
         place = self.document.span(key)
         help = getattr(cls, "example", None)
+        if isinstance(node, Sequence):
+            help = "write its keys below one another, without `- `"
         at = place if isinstance(node, Scalar) and not node.text else self.document.span(node)
         self.error("wrong-type", f"{what} should be a mapping", at, describe(node), help)
         if required_of(cls):
@@ -336,7 +339,7 @@ class SchemaReader:
 
     def text(self, type: Type, node: Node, path: str) -> Any:
         if not isinstance(node, Scalar):
-            return self.wrong(type, node, path)
+            return self.wrong(type, node, path, self.as_text(type, node))
         if not isinstance(node.value, str):
             return self.wrong(type, node, path, f'write it in quotes: "{node.text}"' if node.text else None)
         if type.least and not node.value.strip():
@@ -345,7 +348,24 @@ class SchemaReader:
             )
         if type.pattern and re.fullmatch(type.pattern, node.value) is None:
             return self.wrong(type, node, path)
+        if node.plain and _CURLY.fullmatch(node.value):
+            help = "a text is quoted by \" or '"
+            self.warn(
+                "stray-quote",
+                "these quotation marks are part of the text",
+                self.document.span(node),
+                "",
+                help,
+            )
         return node.value
+
+    def as_text(self, type: Type, node: Node) -> str | None:
+        """The remedy for a list or a mapping where a text is expected."""
+        if type.kind != "target" and self.document.text[node.start : node.start + 1] in ("[", "{"):
+            return "put the text in quotes: `[` and `{` begin a list and a mapping"
+        if type.kind == "template" and isinstance(node, Sequence):
+            return "write one text; several commands are lines below `|`, indented"
+        return "write one name" if type.kind == "target" else None
 
     def number(self, type: Type, node: Node, path: str) -> Any:
         if not isinstance(node, Scalar):
@@ -356,7 +376,8 @@ class SchemaReader:
                 return value
             number = _read_number(value)
             if number is None or type.kind != "measure":
-                return self.wrong(type, node, path, "write it without quotes" if number is not None else None)
+                help = "write it without quotes" if number is not None else _number_in(value, type)
+                return self.wrong(type, node, path, help)
             value = number
         if value is None or isinstance(value, bool):
             return self.wrong(type, node, path)
@@ -451,6 +472,23 @@ class SchemaReader:
 
 # How a type is written where it is not a scalar.
 _FORMS = {"list": "list", "map": "map", "spec": "map", "tagged": "map"}
+
+
+_CURLY = late_pattern(r"(?s)[“„‘«].*[”“’»]")
+_WITH_UNIT = late_pattern(r"\s*\$?(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def _number_in(text: str, type: Type) -> str | None:
+    """The remedy for a number with a unit."""
+    match = _WITH_UNIT.fullmatch(text) if len(text) < 40 else None
+    if match is None:
+        return None
+    unit = match[2].lower()
+    for start in range(len(unit), 0, -1):
+        if type.most == MAX_SECONDS and unit[:start] in _SECONDS:
+            return f"write the seconds, without a unit: {float(match[1]) * _SECONDS[unit[:start]]:.15g}"
+    return f"write the number alone: {match[1]}"
 
 
 def _read_number(text: str) -> int | float | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.python_internals import late_pattern
+from ...ir.spans import Span
 from .document import Document
 
 
@@ -15,6 +17,9 @@ def report_syntax(document: Document, error: Any) -> None:
         document.fail("yaml-tab", "a tab cannot indent in YAML", span, "a tab", "indent with spaces")
         return
     problem = error.problem or "this is not YAML"
+    if (found := _cause(document, error, problem)) is not None:
+        document.fail("yaml-syntax", *found)
+        return
     begun = error.context_mark.line + 1 if error.context_mark is not None else 0
     if problem == "found unexpected end of stream" and begun:
         what = (error.context or "").removeprefix("while scanning ") or "something"
@@ -29,11 +34,55 @@ def report_syntax(document: Document, error: Any) -> None:
     document.fail("yaml-syntax", known[0], span, "here", known[1])
 
 
+_NO_SPACE = late_pattern(r"\s*(?:- )?[\w-]+(:(?=[^\s/\\])|：)")
+_BLOCK = late_pattern(r".*:\s*[|>][+-]?[0-9]?\s*(?:#.*)?")
+
+
+def _cause(document: Document, error: Any, problem: str) -> tuple[str, Span, str, str] | None:
+    """Message, place, label and help where the mistake is known, and may be in a line before the problem."""
+    lines = document.text.splitlines()
+    at = error.problem_mark.line if error.problem_mark is not None else 0
+    if "mapping values are not allowed" in problem:
+        for line in (at - 1, at):
+            text = lines[line] if 0 <= line < len(lines) else ""
+            if match := _NO_SPACE.match(text):
+                place = _span_in(document, line, match.start(1), match.end(1))
+                if match[1] == ":":
+                    return "a key and its value are one word", place, "here", "a space follows `:`"
+                return "`：` is no colon of YAML", place, "here", "write `: `"
+    if "could not find expected ':'" in problem and error.context_mark is not None:
+        line = error.context_mark.line
+        text = lines[line] if line < len(lines) else ""
+        indent = len(text) - len(text.lstrip())
+        place = _span_in(document, line, indent, len(text))
+        help = "a key ends in `:`"
+        if line and _BLOCK.fullmatch(lines[line - 1]):
+            help = f"a text below `|` or `>` is indented further than the key of line {line}"
+        return "this line is neither a key nor a value", place, "here", help
+    if "unknown escape character" in problem:
+        index = min(error.problem_mark.index, len(document.text) - 1)
+        escape = document.text[index - (document.text[index] != "\\") :][:2]
+        help = f"write the text in single quotes, or `\\{escape}`"
+        place = document.span_at(index, index + 1)
+        return f"double quotes have no escape `{escape}`", place, "here", help
+    return None
+
+
+def _span_in(document: Document, line: int, start: int, end: int) -> Span:
+    """The place of some characters of a line, both counted from 0."""
+    offset = sum(len(text) for text in document.text.splitlines(keepends=True)[:line])
+    return document.span_at(offset + start, offset + max(end, start + 1))
+
+
 # libyaml's messages for the most common mistakes, with the message and help of the diagnostic.
 _SYNTAX: dict[str, tuple[str, str | None]] = {
     "mapping values are not allowed": (
         "a `:` is not allowed here",
         "put a text that contains `: ` in quotes, or check the indentation",
+    ),
+    "alphabetic or numeric character": (
+        "`&` and `*` name parts of the text here",
+        "put a text that begins with, or follows, `[`, `{`, `&` or `*` in quotes",
     ),
     "cannot start any token": ("this character cannot begin a text", "put the text in quotes"),
     "expected <document start>": ("this belongs to nothing before it", "check the indentation"),

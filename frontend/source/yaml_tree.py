@@ -252,7 +252,7 @@ class _Builder:
             return Scalar("", "", False, *place)
         if not isinstance(node.value, str):
             kind = (
-                "null" if node.value is None else "a boolean" if node.value in (True, False) else "a number"
+                "null" if node.value is None else "a boolean" if isinstance(node.value, bool) else "a number"
             )
             self.fail(
                 "key-not-text",
@@ -261,6 +261,9 @@ class _Builder:
                 f"this is {kind}",
                 f'write it in quotes: "{node.text}"' if node.text else None,
             )
+        elif node.plain and not node.value[:1].isprintable():
+            message = f"the invisible character U+{ord(node.value[0]):04X} is no space of YAML"
+            self.fail("yaml-syntax", message, (node.start, node.start + 1), "here", "write a plain space")
         return node
 
     def entry(self, parent: Mapping, key: Scalar, node: Node) -> None:

@@ -57,7 +57,8 @@ def only(text: str) -> tuple[str, str, str | None]:
         ),
         (HEAD + "    backoff: 1", "backoff", "`backoff` belongs to the loop, at the top level of the file"),
         (HEAD + "    context: {}", "context", "`context` belongs to the loop, at the top level of the file"),
-        (HEAD + "    prompt: x", "prompt", "`prompt` belongs to `evaluate` with `type: llm_structured`"),
+        (HEAD + "    prompt: x", "prompt", "write `action`, with `action_type: prompt`"),
+        (HEAD + "    name: x", "name", "the key in `states` is the state's name"),
         (
             HEAD + "    terminal: true\n    append_to_messages: x",
             "append_to_messages",
@@ -79,7 +80,16 @@ def _own(cls: type[Spec], *others: type[Spec]) -> list[str]:
     return sorted(fields_of(cls).keys() - {key for other in others for key in fields_of(other)})
 
 
-OF_LOOPS = [*_own(Loop, StateSpec), "paradigm", "from", "flow", "state_defs", "import", "fragments"]
+# A state's name is its key.
+OF_LOOPS = [
+    *(key for key in _own(Loop, StateSpec) if key != "name"),
+    "paradigm",
+    "from",
+    "flow",
+    "state_defs",
+    "import",
+    "fragments",
+]
 OF_STATES = [key for key in _own(StateSpec, Loop) if key not in ("tools", "type", "with_")]
 
 
