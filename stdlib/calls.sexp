@@ -35,9 +35,18 @@
             (or (not (get parameter "required")) (equal? type "any"))
             (calls:fits? given type))
         (if (equal? type "integer") (calls:whole given) given)
-        (error 'type-error
-          (string-append "`" (get parameter "name") "` of `" who "` is "
-                         (calls:type-words type) ", not " (calls:shown given))))))
+        (calls:converted who parameter given))))
+
+; An argument of another type: `nil` is as if it were left out, a list of (name value) is a map.
+(define (calls:converted who parameter given)
+  (let ((type (get parameter "type")))
+    (cond
+      ((and (eq? given nil) (not (get parameter "required"))) (get parameter "default"))
+      ((and (equal? type "map") (list? given) (every? calls:pair? given)) (from-entries given))
+      (else
+       (error 'type-error
+         (string-append "`" (get parameter "name") "` of `" who "` is "
+                        (calls:type-words type) ", not " (calls:shown given)))))))
 
 ; The arguments by name, without those that are left out.
 (define (calls:arguments who parameters values)

@@ -7,6 +7,7 @@ unreachable code and unused variables. Reads core without changing it, and witho
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
@@ -48,6 +49,7 @@ def check(
     found = [*_calls(nodes, known, elsewhere), *_unfit(expected, known), *_recurs(program, nodes)]
     if not has_errors and not found:
         found += _texts_as_numbers(nodes)
+        found += _wrong_templates(nodes)
         found += _unreachable(nodes)
         found += _unused(locals)
     return found
@@ -213,6 +215,25 @@ def _texts_as_numbers(nodes: list[core.Core]) -> Iterable[Diagnostic]:
                     help = f"write the number without quotes: {arg.value.strip()}"
                 message = f"`{name}` takes numbers, and this is a string"
                 yield Diagnostic("wrong-type", message, arg.span, "not this", help=help, severity="warning")
+
+
+def _wrong_templates(nodes: list[core.Core]) -> Iterable[Diagnostic]:
+    """Calls of `format` with more or fewer values than its template has places: a fault whenever they run."""
+    for node in nodes:
+        if not (isinstance(node, core.Apply) and isinstance(node.callee, core.Library) and node.args):
+            continue
+        template = node.args[0]
+        if node.callee.name != "format" or node.spread is not None or not isinstance(template, core.Literal):
+            continue
+        if not isinstance(template.value, str):
+            continue
+        places = sum(mark in "as" for mark in re.findall(r"~(.)", template.value))
+        values = len(node.args) - 1
+        if places != values:
+            has, given = count_words(places, places, "place"), count_words(values, values, "value")
+            message = f"the template has {has} for {given}"
+            help = "a place is `~a`, or `~s` with strings in quotes; `%s` and `{}` are text"
+            yield Diagnostic("wrong-arity", message, template.span, "", help, "warning")
 
 
 # --- recur ------------------------------------------------------------------------------------

@@ -106,6 +106,7 @@ PRIVATE: dict[str, Entry] = OPERATIONS | {
         ("choice?", 1),
         ("choices", 1),
         ("context", 2),
+        ("converted", 3),
         ("fail", 2),
         ("files", 2),
         ("fits?", 2),

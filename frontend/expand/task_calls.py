@@ -176,7 +176,7 @@ def _give(
                 value.span,
                 f"not {TYPES[parameter.type]}",
             )
-    elif parameter is not None and isinstance(value, Literal) and not parameter.allows(value.value):
+    elif parameter is not None and isinstance(value, Literal) and not _is_allowed(value, parameter):
         arguments.is_sound = False
         x.error(
             "unknown-choice",
@@ -187,9 +187,21 @@ def _give(
 
 
 def _is_fit(value: Literal, parameter: Parameter) -> bool:
-    if value.value is None:
+    if value.value is None or (value.value == () and not parameter.is_required):
         return not parameter.is_required or parameter.type == "any"
-    return fits(value.value, parameter.type)
+    return fits(value.value, parameter.type) or (parameter.type == "map" and _is_pairs(value.value))
+
+
+def _is_allowed(value: Literal, parameter: Parameter) -> bool:
+    """Whether a literal is one of the choices of a parameter, or left out."""
+    return (value.value == () and not parameter.is_required) or parameter.allows(value.value)
+
+
+def _is_pairs(value: object) -> bool:
+    """Whether a value is a list of (name value), which is a map too."""
+    return isinstance(value, tuple) and all(
+        isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str | Symbol) for item in value
+    )
 
 
 def _shown(value: Literal) -> str:

@@ -9,6 +9,7 @@ import pytest
 from flow_texts import findings, marks
 
 from llc.frontend.compile import compile_file, compile_text
+from llc.ir.diagnostics import CompileError
 from llc.vm.code.emit import emit
 from llc.vm.machine.machine import Done, Effect
 from llc.vm.tiered import Machine
@@ -178,3 +179,25 @@ def test_a_task_is_defined_once_in_a_program(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         compile_file(str(tmp_path / "b.sexp"))
     assert [item.id for item in caught.value.diagnostics] == ["repeated-task"]
+
+
+@pytest.mark.parametrize("left_out", ["nil", "(when false 1)", "null", "'()"])
+@pytest.mark.parametrize("type", ["string", "(optional int)", "(optional dict)", "bool?"])
+def test_nil_leaves_an_optional_parameter_out(left_out: str, type: str) -> None:
+    """Also one that only a run gives, as `when` does."""
+    kind = type if type != "string" else "(optional string)"
+    text = f'(defatom t (params a (b {kind})) (instructions "{{{{a}}}}{{{{b}}}}")) (t "1" {left_out})'
+    assert first_effect(text).args["inputs"] == {"a": "1"}
+
+
+@pytest.mark.parametrize("given", ['\'((x 1) (y "z"))', '(list (list \'x 1) (list "y" "z"))'])
+def test_a_list_of_pairs_is_a_map(given: str) -> None:
+    """As for the settings of a call; written, or made by the program."""
+    text = f'(defatom t (params (a dict)) (instructions "{{{{a}}}}")) (t {given})'
+    assert first_effect(text).args["inputs"] == {"a": {"x": 1, "y": "z"}}
+
+
+def test_another_list_is_no_map() -> None:
+    text = '(defatom t (params (a dict)) (instructions "{{a}}")) (t \'(1 2))'
+    with pytest.raises(CompileError, match="`a` of `t` is a map, not a list"):
+        compile_text(text, "t.sexp")

@@ -197,6 +197,7 @@ HELPS = {
     "(map #'abs '(1))": "(map abs list)",
     "(list #\\a)": 'a string of one is "a"',
     "(let x 5)": "wrong operands of `let`",
+    '(format "%s is {}" "a" 1)': "a place is `~a`",
     "(1 2 3)": "a list is written (list 1 …)",
     "(define x 5) (x)": "write x without brackets",
     "(let (x 1) x)": "write ((name value)), with two brackets",
