@@ -57,7 +57,7 @@ def read_loop(
     """
     document = read_document(source)
     spec = read_tree(document, dialect)
-    if (hidden := _INVISIBLE.search(source.text)) and any(found.is_error for found in document.diagnostics):
+    if (hidden := _INVISIBLE.search(document.text)) and any(found.is_error for found in document.diagnostics):
         # Everything else follows from it.
         code = f"U+{ord(hidden[1]):04X}"
         message = f"the invisible character {code} is no space of YAML"

@@ -17,8 +17,8 @@ def report_syntax(document: Document, error: Any) -> None:
         document.fail("yaml-tab", "a tab cannot indent in YAML", span, "a tab", "indent with spaces")
         return
     problem = error.problem or "this is not YAML"
-    if (found := _cause(document, error, problem)) is not None:
-        document.fail("yaml-syntax", *found)
+    if (cause := _cause(document, error, problem)) is not None:
+        document.fail("yaml-syntax", *cause)
         return
     begun = error.context_mark.line + 1 if error.context_mark is not None else 0
     if problem == "found unexpected end of stream" and begun:
