@@ -221,6 +221,12 @@ def is_database_error(error: Exception) -> bool:
     return isinstance(error, psycopg.Error)
 
 
+def is_misfit(error: Exception) -> bool:
+    """Whether a statement does not fit the tables that are there."""
+    wrong = psycopg.ProgrammingError, psycopg.DataError
+    return isinstance(error, wrong) and not isinstance(error, psycopg.errors.InsufficientPrivilege)
+
+
 def is_timeout(error: Exception) -> bool:
     """Whether a statement waited for a lock longer than it may."""
     return isinstance(error, psycopg.errors.LockNotAvailable)

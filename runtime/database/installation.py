@@ -162,13 +162,12 @@ def initialise(address: Address) -> int:
     """
     with connected(address) as connection:
         schema.check_server(connection)
-        with connection.transaction():
+        with schema.others(address), connection.transaction():
             connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
             if not _has_schema(connection, address):
                 connection.execute(f"create schema {address.schema}")
             connection.execute("create table if not exists version (format integer not null)")
-            row = connection.execute("select max(format) from version").fetchone()
-            found = row[0] or 0
+            found = schema.format_of(connection, address) or 0
             if found > schema.FORMAT:
                 raise schema.newer_tables(address, found)
             for migration in schema.MIGRATIONS[found:]:

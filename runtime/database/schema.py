@@ -5,8 +5,11 @@ Migrations are only appended; a number is never reused. `installation` applies t
 
 from __future__ import annotations
 
-from ..host.errors import Failure, UserError
-from .connection import Address, Connection, connected
+import contextlib
+from collections.abc import Iterator
+
+from ..host.errors import Failure, UserError, clean
+from .connection import Address, Connection, connected, is_misfit
 
 # Oldest PostgreSQL that is supported, as `server_version_num` counts.
 OLDEST_SERVER = 140_000
@@ -168,8 +171,22 @@ def format_of(connection: Connection, address: Address) -> int | None:
     where = "select to_regclass(%s)"
     if connection.execute(where, [f"{address.schema}.version"]).fetchone()[0] is None:
         return None
-    row = connection.execute("select max(format) from version").fetchone()
+    with others(address):
+        row = connection.execute("select max(format)::integer from version").fetchone()
     return int(row[0]) if row[0] is not None else None
+
+
+@contextlib.contextmanager
+def others(address: Address) -> Iterator[None]:
+    """Context in which tables that are not ours become a UserError."""
+    try:
+        yield
+    except Exception as error:
+        if not is_misfit(error):
+            raise
+        what = f"the schema `{address.schema}` of {address} has tables of another program"
+        help = "use a schema of its own: postgresql://…?schema=NAME"
+        raise Failure("database-schema", f"{what}: {clean(str(error), 200)}", help) from None
 
 
 def check_server(connection: Connection) -> None:

@@ -170,7 +170,7 @@ def _overlap(data: Any, secret: Any) -> int:
 
 
 def password_in(url: str) -> str:
-    """The password in the address of a database, as it is written there; "" without one.
+    """The password in a URL, as it is written there; "" without one.
 
     It reaches to the last `@`, also where its characters are not encoded as they should be.
     """

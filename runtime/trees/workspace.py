@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ..database.stored_run import PACKS, WORKSPACE, DatabaseRun
 from ..host import files
 from ..host.errors import Failure, UserError, clean
+from ..host.secrets import MASK, password_in
 from ..journal import run_history
 from .git_trees import git
 from .tree import NoTree
@@ -95,7 +96,7 @@ def _commit_of(ref: str, tips: dict[str, str], repo: str) -> str:
             return tips[name]
     if _is_id(ref):
         return ref
-    raise NoTree(f"{clean(repo, 200)} has neither a branch nor a tag `{clean(ref, 80)}`")
+    raise NoTree(f"{_shown(repo)} has neither a branch nor a tag `{clean(ref, 80)}`")
 
 
 def _take_user(run: DatabaseRun, top: str, known: list[str]) -> tuple[_Snapshot, list[str], bytes]:
@@ -189,7 +190,7 @@ class Workspace:
             raise Failure(
                 "bad-workspace",
                 f"the workspace of {run.id} cannot be made here: {error}",
-                f"check that this machine reaches {clean(str(self._facts.get('repo')), 200)}",
+                f"check that this machine reaches {_shown(str(self._facts.get('repo')))}",
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _damaged(run, error) from None
@@ -329,6 +330,12 @@ def _ask(folder: str, *words: str) -> str:
 
 def _lines(words: list[str]) -> bytes:
     return "".join(f"{word}\n" for word in words).encode()
+
+
+def _shown(repo: str) -> str:
+    """The address of a repository for people."""
+    password = password_in(repo)
+    return clean(repo.replace(password, MASK) if password else repo, 200)
 
 
 def _is_id(text: object) -> bool:

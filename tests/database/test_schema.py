@@ -171,6 +171,24 @@ def test_no_database_and_no_json(empty_database: str) -> None:
     assert (found.returncode, found.stderr.count("text format of Prometheus")) == (2, 1)
 
 
+@pytest.mark.parametrize("table", ["version (format text)", "version (number int)", "runs (id int)"])
+def test_tables_of_another_program(empty_database: str, table: str) -> None:
+    """They are neither used nor changed."""
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute(f"create schema llc create table {table}")
+        if "text" in table:
+            connection.execute("insert into llc.version values ('new')")
+    for action in ("check", "migrate", "init"):
+        found = llc("db", action, "--db", empty_database)
+        assert found.returncode == 1
+        assert "error[database-schema]" in found.stderr
+    assert "another program" in found.stderr
+    assert "?schema=NAME" in found.stderr
+    with psycopg.connect(empty_database) as connection:
+        tables = "select count(*) from pg_tables where schemaname like 'llc%'"
+        assert connection.execute(tables).fetchone() == (1,)
+
+
 def test_a_wrong_password(own_server: postgres.Server) -> None:
     """The login is refused with the remedy, and the password is not in the message."""
     url = own_server.database()

@@ -14,6 +14,9 @@ import postgres
 import pytest
 from clusters import LIMIT_S, Cluster
 
+from llc.runtime.trees import workspace
+from llc.runtime.trees.tree import NoTree
+
 LOOP = """
 name: job
 initial: one
@@ -305,6 +308,12 @@ def test_a_workspace_that_cannot_be_submitted(
     assert told in found.stderr
     assert "Traceback" not in found.stderr
     assert machines.database.execute("select count(*) from runs").fetchone() == (0,)
+
+
+def test_a_token_of_the_repository_is_in_no_message() -> None:
+    with pytest.raises(NoTree) as found:
+        workspace._commit_of("gone", {}, "https://me:t0ken@git.example/app.git")
+    assert str(found.value) == "https://me:***@git.example/app.git has neither a branch nor a tag `gone`"
 
 
 HOSTILE_ROWS = (
