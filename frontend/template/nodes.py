@@ -5,12 +5,12 @@ Must not contain: parsing (`template`), or shell syntax (`shell_quoting`).
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from ...ir import records
 from ...ir.diagnostics import DiagnosticId
+from ...ir.light_json import dumps
 from ...ir.records import frozen
 
 
@@ -193,4 +193,4 @@ def text_of(value: Any) -> str:
         return value
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False)
+    return dumps(value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
+from ...ir.light_json import loads
 from ...stdlib import read_text
 
 TYPE_CHECKING = False
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Price = tuple[float, float]
 # Default prices of a cache, as multiples of the input price.
 CACHE_READ, CACHE_WRITE = 0.1, 1.25
-_DATED = re.compile(r"-(\d{8}|\d{4}-\d\d-\d\d)$")
+_DATE = r"-(\d{8}|\d{4}-\d\d-\d\d)$"
 
 
 def load_prices() -> dict[str, Any]:
     """The rows of the file by the model's name: `input`, `output`, `cache_read`, `cache_write`, `long`?"""
-    told: dict[str, Any] = json.loads(read_text("prices.json"))
+    told: dict[str, Any] = loads(read_text("prices.json"))
     del told["unit"]
     return {
         name: {"cache_read": provider["cache_read"], "cache_write": provider["cache_write"], **row}
@@ -54,7 +54,7 @@ class Prices:
         if self._known is None:
             self._known = load_prices()
         # `claude-haiku-4-5-20251001` costs what `claude-haiku-4-5` does.
-        found: dict[str, Any] | None = self._known.get(model) or self._known.get(_DATED.sub("", model))
+        found: dict[str, Any] | None = self._known.get(model) or self._known.get(re.sub(_DATE, "", model))
         return found
 
     def is_known(self, model: Any, entries: Mapping[str, Any]) -> bool:
