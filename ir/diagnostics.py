@@ -410,10 +410,10 @@ def suggest(name: str, candidates: Iterable[str], what: str = "known names") -> 
     """The help line for an unknown name: the nearest candidate, else a bounded list of all."""
     candidates = list(candidates)
     found = nearest(name, candidates)
-    if found is not None and _plain(name) != name.lower()[:100]:
+    odd = next((letter for letter in name[:100].lower() if letter != _plain(letter)), None)
+    if found is not None and odd is not None:
         import unicodedata
 
-        odd = next(letter for letter in name if letter.lower() != _plain(letter))
         return f"did you mean `{found}`? `{odd}` is {unicodedata.name(odd, 'another letter').lower()}"
     if found is not None:
         return f"did you mean `{found}`?"

@@ -182,4 +182,6 @@ def test_variables_of_the_shell_and_templates_of_programs_are_theirs(action: str
 
 def test_a_letter_that_looks_alike_is_named() -> None:
     assert nearest("d\u043ene", ["done", "dune"]) == "done"
+    # Two letters each in lower case, of which none looks like another.
+    assert str(suggest("İ" * 100, ["i\u0307" * 60])).startswith("did you mean `i")
     assert suggest("d\u043ene", ["done"]) == "did you mean `done`? `\u043e` is cyrillic small letter o"
