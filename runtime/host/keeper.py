@@ -27,6 +27,7 @@ from .keeper_messages import (
     RELEASED,
     SOCKET,
     STARTED,
+    STOP,
     STREAMS,
     UNSAFE,
     of_socket,
@@ -203,7 +204,9 @@ class Kept(_Connection):
         return min(max(0.0, seconds), _LONGEST)
 
     def elapsed_ms(self) -> int:
-        """Active time of the run: its action is a part of it, whether a driver lives or not."""
+        """Active time of the run, which its action is a part of, with a driver or without; 0 for unknown."""
+        if self.status is not None and self.facts["ended"] is None:
+            return 0
         return int(self.facts["elapsed_ms"]) + round(self.took() * 1000)
 
     def take(self) -> Kept | None:
@@ -292,29 +295,13 @@ def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
     None where the keeper does not hand over each of them: an action has just ended, and is in `left` then, or
     the keeper is dead, suspended or late. So an action that lives is not taken for one that has ended.
     """
-    directory = files.open_handle(folder, files.O_RDONLY | files.O_DIRECTORY)
-
-    def ask(wanted: bytes, count: int) -> tuple[Any, bytes, list[int]]:
-        connection = of_socket("socket")(of_socket("AF_UNIX"), of_socket("SOCK_SEQPACKET"))
-        try:
-            connection.settimeout(_PATIENCE)
-            # The path of a socket has 107 bytes at most.
-            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
-            connection.send(wanted)
-            data, handles = receive(connection, count)
-            connection.settimeout(None)
-        except (OSError, ValueError):
-            connection.close()
-            raise
-        return connection, data, handles
-
     locks: list[int] = []
     found: dict[str, Kept] = {}
     try:
-        asked, names, locks = ask(LIST, 1)
+        asked, names, locks = _visit(folder, LIST, 1)
         asked.close()
         for name in marshal.loads(names):
-            connection, data, handles = ask(name.encode(), 2)
+            connection, data, handles = _visit(folder, name.encode(), 2)
             found[name] = Kept(marshal.loads(data), handles, connection)
     except (OSError, ValueError):
         for lock in locks:
@@ -322,9 +309,42 @@ def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
         for action in found.values():
             action.close()
         return None
+    return locks[0], found
+
+
+def stop(folder: str) -> bool:
+    """Ask the keeper of a run whose driver has died to end its actions; False if it does not answer.
+
+    The first request lets them clean up, the second one does not wait for that.
+    """
+    try:
+        connection, answer, _ = _visit(folder, STOP, 0)
+    except (OSError, ValueError):
+        return False
+    connection.close()
+    return answer == RELEASED
+
+
+def _visit(folder: str, wanted: bytes, count: int) -> tuple[Any, bytes, list[int]]:
+    """A connection to the keeper of a run whose driver has died, and its answer.
+
+    Raises OSError and ValueError.
+    """
+    directory = files.open_handle(folder, files.O_RDONLY | files.O_DIRECTORY)
+    connection = of_socket("socket")(of_socket("AF_UNIX"), of_socket("SOCK_SEQPACKET"))
+    try:
+        connection.settimeout(_PATIENCE)
+        # The path of a socket has 107 bytes at most.
+        connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+        connection.send(wanted)
+        data, handles = receive(connection, count)
+        connection.settimeout(None)
+    except (OSError, ValueError):
+        connection.close()
+        raise
     finally:
         files.close(directory)
-    return locks[0], found
+    return connection, data, handles
 
 
 # Seconds of an action at most; what a file says may be more.

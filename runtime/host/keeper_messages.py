@@ -25,6 +25,8 @@ STARTED, FAILED, EXITED = b"p", b"e", b"x"
 STREAMS = "output", "stderr"
 # From a process that resumes a run: what is there? It then connects once for each action, with its effect.
 LIST = b"list"
+# From one that stops a run: its actions are to end. The answer is `RELEASED`.
+STOP = b"stop"
 # The name of the socket of a keeper whose process has died, and of the folder for the results of actions that
 # ended after their run; both in the folder of the run.
 SOCKET = "keeper"

@@ -26,6 +26,7 @@ from .keeper_messages import (
     RELEASED,
     SOCKET,
     STARTED,
+    STOP,
     STREAMS,
     UNSAFE,
     of_socket,
@@ -69,6 +70,8 @@ class _Action:
         self.closing: float | None = None
         self.timed_out: str | None = None
         self.is_unsafe = False
+        # Requests to stop: those for its run, and how many of all have been met.
+        self.stops = 0
         self.requests = 0
         self.signals = list(facts["signals"])
         self.next_signal: float | None = facts["end"]
@@ -89,7 +92,7 @@ class _Keeper:
         self.poller = select.poll()
         self.handlers: dict[int, Callable[[], None]] = {}
         self.is_alone = False
-        # Requests to stop: each brings the next signal for the actions, without patience for the one before.
+        # Requests to stop everything: each brings the next signal, without patience for the one before.
         self.requests = 0
         self.watch(channel.fileno(), self.request)
         wake, self.wake = os.pipe()
@@ -259,13 +262,6 @@ class _Keeper:
         """The run is ours: that is in its lock file, and a process that resumes it finds our socket."""
         folder = action.facts["folder"]
         try:
-            about = light_json.loads(os.pread(action.lock, os.fstat(action.lock).st_size, 0))
-            pid = os.getpid()
-            about |= {"pid": pid, "start_time": processes.start_time(pid), "kept": True}
-            about.pop("host", None)
-            data = light_json.dumps_ascii(about).encode() + b"\n"
-            os.pwrite(action.lock, data, 0)
-            os.ftruncate(action.lock, len(data))
             if folder not in self.listeners:
                 os.chdir(folder)
                 with suppress(FileNotFoundError):
@@ -277,6 +273,13 @@ class _Keeper:
                 listener.listen()
                 self.listeners[folder] = listener
                 self.watch(listener.fileno(), lambda: self.visit(folder))
+            about = light_json.loads(os.pread(action.lock, os.fstat(action.lock).st_size, 0))
+            pid = os.getpid()
+            about |= {"pid": pid, "start_time": processes.start_time(pid), "kept": True}
+            about.pop("host", None)
+            data = light_json.dumps_ascii(about).encode() + b"\n"
+            os.pwrite(action.lock, data, 0)
+            os.ftruncate(action.lock, len(data))
         except (OSError, ValueError):
             return  # no folder, or a full disk: no process will ask, and the action ends by its limit
 
@@ -294,6 +297,12 @@ class _Keeper:
             if wanted == LIST:
                 lock = next(iter(here.values()))[1].lock
                 send(connection, marshal.dumps(list(here)), [lock])
+                connection.close()
+                return
+            if wanted == STOP:
+                for _, action in here.values():
+                    action.stops += 1
+                connection.send(RELEASED)
                 connection.close()
                 return
             name, action = here[wanted.decode()]
@@ -343,10 +352,11 @@ class _Keeper:
             self.unattend(action)
             self.forget(name, action)
             return
-        if self.requests > action.requests and action.status is None:
-            action.requests, action.next_signal = self.requests, now
+        requests = self.requests + action.stops
+        if requests > action.requests and action.status is None:
+            action.requests, action.next_signal = requests, now
         if action.next_signal is not None and now >= action.next_signal and action.connection is None:
-            if not self.requests:
+            if not requests:
                 action.timed_out = action.timed_out or action.facts["limited_by"]
             number = action.signals.pop(0) if action.signals else signals.SIGKILL
             self.signal(action, number)
@@ -362,7 +372,7 @@ class _Keeper:
         if action.status is not None and action.closing is None and action.connection is None:
             # One that died by itself left its work undone: its outcome is unknown.
             has_died = os.WIFSIGNALED(action.status) and action.timed_out is None
-            if not (has_died or self.requests or action.is_unsafe):
+            if not (has_died or requests or action.is_unsafe):
                 with suppress(OSError):
                     self.save(action)
             self.forget(name, action)

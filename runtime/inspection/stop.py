@@ -15,7 +15,7 @@ from typing import Any
 
 from ...ir.light_records import LightRecord
 from ..execution import control_channel
-from ..host import clock, files, leftovers, pipes, processes, signals
+from ..host import clock, files, keeper, leftovers, pipes, processes, signals
 from ..host.errors import Failure, UserError, reason
 from ..host.paths import HISTORY, ROOT
 from ..journal.events import RunEnd, RunInterrupted
@@ -37,13 +37,17 @@ _POLL = 0.01
 class Holder:
     """The process that runs a run; closing lets go of what tells it from a later one.
 
-    host: where it takes requests, if it may run others too.
+    host: where it takes requests, if it may run others too. is_keeper: it has the actions of a run whose
+    process has died, and perhaps those of others.
     """
 
-    def __init__(self, run: RunFolder, pid: int, descriptor: int, host: str | None) -> None:
+    def __init__(
+        self, run: RunFolder, pid: int, descriptor: int, host: str | None = None, is_keeper: bool = False
+    ) -> None:
         self.run = run
         self.pid = pid
         self.host = host
+        self.is_keeper = is_keeper
         self._descriptor = descriptor
 
     @classmethod
@@ -58,7 +62,8 @@ class Holder:
                 # Asked after the process was pinned down: it cannot become another one any more.
                 if processes.start_time(pid) == begun and is_live(run):
                     host = about.get("host")
-                    return cls(run, pid, descriptor, host if isinstance(host, str) else None)
+                    host = host if isinstance(host, str) else None
+                    return cls(run, pid, descriptor, host, bool(about.get("kept")))
                 if descriptor >= 0:
                     files.close(descriptor)
             if clock.monotonic() >= end:
@@ -86,7 +91,7 @@ class Holder:
 
     def wait(self, seconds: float) -> bool:
         """Whether it has ended within that time, or has let go of the run."""
-        if self._descriptor >= 0 and self.host is None:
+        if self._descriptor >= 0 and self.host is None and not self.is_keeper:
             poller = pipes.poll()
             poller.register(self._descriptor, pipes.POLLIN)
             return bool(poller.poll(min(max(0, int(seconds * 1000)), 2**31 - 1)))
@@ -99,6 +104,8 @@ class Holder:
 
     def ask(self) -> None:
         """Ask it to stop. Raises UserError."""
+        if self.is_keeper:
+            self.send(signals.SIGCONT)  # it has to answer
         self.insist()
         # A suspended process (Ctrl-Z) handles the request when it continues.
         self.send(signals.SIGCONT)
@@ -106,7 +113,8 @@ class Holder:
     def insist(self) -> None:
         """Ask it once, or once more. Raises UserError."""
         if self.host is None:
-            self.send(signals.SIGTERM)
+            if not (self.is_keeper and keeper.stop(self.run.path)):
+                self.send(signals.SIGTERM)
             return
         try:
             control_channel.ask(self.host, self.run.id)
@@ -262,24 +270,20 @@ def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
 
 def _apart(holders: list[Holder], wanted: set[str]) -> tuple[list[Holder], list[Holder]]:
     """Those whose processes run nothing but runs that are to be stopped, and the others."""
-    shared = {holder.host for holder in holders if holder.host is not None}
-    needed = {
-        host
-        for run in (live_runs(None) if shared else ())
-        if run.id not in wanted and (host := run.about().get("host")) in shared
-    }
-    alone = [holder for holder in holders if holder.host not in needed or holder.host is None]
+    others = [run.about() for run in live_runs(None) if run.id not in wanted] if holders else []
+    needed = {about.get("pid") for about in others}
+    alone = [holder for holder in holders if holder.pid not in needed]
     return alone, [holder for holder in holders if holder not in alone]
 
 
 def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
     if was_killed:
         with contextlib.suppress(UserError):
-            keeper = Holder.find(run)
-            if keeper is not None:  # its actions have survived it
-                keeper.insist()
-                keeper.wait(_LAST)
-                keeper.close()
+            survivor = Holder.find(run)
+            if survivor is not None:  # its actions have survived it
+                survivor.insist()
+                survivor.wait(_LAST)
+                survivor.close()
         end_leftovers(run)
     if not files.exists(run.path):
         run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))

@@ -277,11 +277,32 @@ def test_status_and_stop_know_of_it(project: Path, limit: str) -> None:
     assert "its action continues" in llc("status", "job").stdout
     answer = llc("stop", "job")
     assert (answer.returncode, answer.stdout.split()[0]) == (0, "Stopped"), answer.stderr
-    assert not is_alive(keeper)
+    wait_for(lambda: not is_alive(keeper))
     assert (project / "log").read_text() == "begun\n"
     (project / "go").touch()
     assert llc("resume", "job", "-q").returncode == 0
     assert (project / "log").read_text() == "begun\nbegun\ndone\n"
+
+
+def test_stop_ends_the_actions_of_one_run(project: Path) -> None:
+    """Not those of others that the same process drove, and that continue under the same keeper."""
+    loop = "name: {0}\nscope: [{0}]\ninitial: a\nstates:\n  a: {{action: '{1}', next: z}}\n"
+    for name in ("one", "two"):
+        command = f"echo begun >> {name}.log; until test -e go; do sleep 0.02; done; echo done >> {name}.log"
+        text = loop.format(name, command) + "  z: {terminal: true}\n"
+        (project / ".loops" / f"{name}.yaml").write_text(text)
+    run = begin("batch", "one", "two")
+    wait_for(lambda: all(has(project / f"{name}.log", "begun") for name in ("one", "two")))
+    run.kill()
+    run.communicate()
+    wait_for(lambda: len(list(project.glob(".loops/.running/*/keeper"))) == 2)
+    answer = llc("stop", "one")
+    assert (answer.returncode, answer.stdout.split()[0]) == (0, "Stopped"), answer.stderr
+    assert "its action continues" in llc("status", "two").stdout
+    (project / "go").touch()
+    assert llc("resume", "two", "-q").returncode == 0
+    assert (project / "two.log").read_text() == "begun\ndone\n"
+    assert (project / "one.log").read_text() == "begun\n"
 
 
 def test_an_abandoned_action_ends_by_its_time_limit(project: Path) -> None:
