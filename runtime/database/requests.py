@@ -27,8 +27,10 @@ update runs set wish = case when status = 'running' then 'stop' end, changed = n
   status = case when status in ('queued', 'waiting') then 'stopped' else status end
 where id = %s and status in ('queued', 'running', 'waiting') returning status
 """
-# A person decides that it continues, so also on another machine.
-_RESUME = "update runs set managed = true, outcome = null, machine = null where id = %s"
+# A person decides that it continues, so also on another machine. Another one may just have resumed it.
+_RESUME = (
+    "update runs set managed = true, outcome = null, machine = null where id = %s and status = 'stopped'"
+)
 # Its files are those of the run that it is forked from.
 _FORK = """
 insert into runs (id, project, program, path, labels, scope, machine, managed, status)
@@ -106,15 +108,16 @@ def _await(connection: Connection, run: str, end: float) -> str:
 def resume(url: str, target: str) -> str:
     """Queue a stopped run again; its id. Raises UserError."""
     address = Address.of(url)
-    with connected(address) as connection, connection.transaction():
+    with connected(address) as connection:
+        schema.check(connection, address)
         found = _find(connection, target, ("stopped",))
-        if not found:
-            raise unknown(connection, address, target) or Failure(
-                "unknown-run", f"no run of `{target}` is stopped in {address}", "llc status --db URL"
-            )
-        connection.execute(_RESUME, [found[0]])
-        segments.enqueue(connection, found[0])
-        return found[0]
+        with connection.transaction():
+            if found and connection.execute(_RESUME, [found[0]]).rowcount:
+                segments.enqueue(connection, found[0])
+                return found[0]
+        raise unknown(connection, address, target) or Failure(
+            "unknown-run", f"no run of `{target}` is stopped in {address}", "llc status --db URL"
+        )
 
 
 def fork(connection: Connection, parent: str, made: RunFolder, more: Sequence[tuple[str, bytes]]) -> None:

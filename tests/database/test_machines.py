@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import postgres
+import psycopg
 import pytest
 from clusters import LIMIT_S, Cluster
 
@@ -61,6 +62,24 @@ def test_a_stopped_run_is_moved_by_resume(cluster: Cluster) -> None:
     (cluster.folder / "go").touch()
     assert cluster.await_status(run)["outcome"] == "success"
     assert f"{run}/2 ends" in (other / "log").read_text()
+
+
+def test_a_run_is_resumed_once(cluster: Cluster) -> None:
+    """A second `resume --on` that finds it stopped too queues it not again: a worker may have it already."""
+    cluster.loop("job")
+    run = cluster.submit("job")
+    assert cluster.llc("stop", run, "--db", cluster.url).returncode == 0
+    waits = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    with psycopg.connect(cluster.url, options="-c search_path=llc") as first:
+        first.execute("update runs set managed = true where id = %s", [run])
+        first.execute("select enqueue_segment(%s)", [run])
+        words = [sys.executable, "-m", "llc", "resume", run, "--on", cluster.url]
+        with subprocess.Popen(words, cwd=cluster.folder, stderr=subprocess.PIPE, text=True) as second:
+            postgres.until(lambda: cluster.database.execute(waits).fetchone())
+            first.commit()
+            _, errors = second.communicate(timeout=LIMIT_S)
+    assert (second.returncode, "error[unknown-run]" in errors) == (1, True), errors
+    assert cluster.row(run)["segment"] == 2
 
 
 def test_workers_of_one_name_share_the_files(cluster: Cluster) -> None:

@@ -71,8 +71,9 @@ def test_a_database_without_tables(empty_database: str) -> None:
     assert found.returncode == 1
     assert "error[database-schema]" in found.stderr
     assert "llc db init" in found.stderr
-    migrated = llc("db", "migrate", "--db", empty_database)
-    assert "error[database-schema]" in migrated.stderr
+    for words in (("db", "migrate", "--db"), ("resume", "job", "--on")):
+        refused = llc(*words, empty_database)
+        assert "error[database-schema]" in refused.stderr
 
 
 @pytest.mark.parametrize(("found", "help"), [(0, "llc db migrate"), (99, "update llc")])
