@@ -1,8 +1,8 @@
 """`CompileOptions`: all that a caller sets for a compilation, with typed values; names of a project's files.
 
 The command line and the Python API build it once; the frontend receives it as a whole, and the image
-cache hashes it. It is no record because a run from the cache hashes it too and must not wait for more. Must
-not contain: reading of texts (`runtime.project.load`), effects of an option.
+cache hashes it. It is written without attrs because a run from the cache hashes it too and must not
+wait for attrs. Must not contain: reading of texts (`runtime.project.load`), effects of an option.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Mutable records for the modules that a run of a compiled image imports.
+"""Records without attrs, for the modules that a run of a compiled image imports.
 
-What `ir.records` declares has slots, and is compared and hashed by its fields. A record here has no generated
-code and nothing to be made when it is declared: one `__init__` fills the fields of every class.
+attrs and `typing` take longer to import than such a run takes. A record here is mutable and has no generated
+code: one `__init__` fills the fields of every class.
 """
 
 from __future__ import annotations

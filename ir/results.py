@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
 
+from .records import frozen
+
 if TYPE_CHECKING:
     import cattrs
 
@@ -28,7 +30,7 @@ def field(doc: str, *, name: str | None = None, default: Any = attrs.NOTHING, fa
     return attrs.field(default=default, metadata=metadata)
 
 
-@attrs.frozen
+@frozen
 class TaskError:
     """Why a task failed."""
 
@@ -38,7 +40,7 @@ class TaskError:
     details: dict[str, Any] = field("More facts.", factory=dict)
 
 
-@attrs.frozen
+@frozen
 class TaskResult:
     """How a task ended. A FAILED one carries `notes.error`, a TaskError."""
 
@@ -49,7 +51,7 @@ class TaskResult:
     notes: dict[str, Any] = field("More about it; `error` where it failed.", factory=dict)
 
 
-@attrs.frozen
+@frozen
 class ValidationResult:
     """What a command that checks something gave."""
 
@@ -59,7 +61,7 @@ class ValidationResult:
     error: str | None = field("Why it could not be run, or not to its end.", default=None)
 
 
-@attrs.frozen
+@frozen
 class StructuredAnalysisResult:
     """What a model made of an iteration."""
 
@@ -73,7 +75,7 @@ class StructuredAnalysisResult:
             raise ValueError("`next_input` is required where `success` is false")
 
 
-@attrs.frozen
+@frozen
 class DevelopmentPlan:
     """What is to be done, as a director plans it."""
 
@@ -82,7 +84,7 @@ class DevelopmentPlan:
     test_command: str | None = field("The command that checks it.", default=None)
 
 
-@attrs.frozen
+@frozen
 class FeedbackResult:
     """What an evaluator made of what was done."""
 
@@ -95,7 +97,7 @@ class FeedbackResult:
             raise ValueError("`next_prompt` is required where `status` is REVISE")
 
 
-@attrs.frozen
+@frozen
 class ControllerDecision:
     """What a loop does next: as a value of a program `(continue value)` or `(stop value)`."""
 
@@ -103,7 +105,7 @@ class ControllerDecision:
     value: Any = field("The next input, or what the loop gives.", default=None)
 
 
-@attrs.frozen
+@frozen
 class SubtaskRequest:
     """A task to be done: its name and what it is given."""
 
@@ -115,7 +117,7 @@ class SubtaskRequest:
     history_config: dict[str, Any] | None = field("What of the conversation it sees.", default=None)
 
 
-@attrs.frozen
+@frozen
 class ContextGenerationInput:
     """What files are looked for."""
 
@@ -135,7 +137,7 @@ class ContextGenerationInput:
     )
 
 
-@attrs.frozen
+@frozen
 class Match:
     """A file that was found."""
 
@@ -144,7 +146,7 @@ class Match:
     excerpt: str | None = field("Where it matches.", default=None)
 
 
-@attrs.frozen
+@frozen
 class AssociativeMatchResult:
     """Files that were found, best first."""
 

@@ -9,7 +9,8 @@ import re
 from bisect import bisect_right
 from typing import Literal
 
-from . import records
+import attrs
+
 from .records import frozen
 
 # Which spans the parts of a parsed text get: see `text.parse_program`.
@@ -26,10 +27,10 @@ class Source:
 
     path: str
     sha256: str
-    text: str | None = records.field(default=None, repr=False)
+    text: str | None = attrs.field(default=None, repr=False)
 
 
-@frozen
+@frozen(eq=True)
 class Span:
     """A stretch of a source: lines and columns count from 1, in characters; the end is exclusive."""
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+import attrs
 from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 
 from . import nodes as ir
-from . import records
 from .constants import Symbol
 from .diagnostics import CompileError, Diagnostic, clean, suggest
 from .spans import Places, Source, Span
@@ -263,7 +263,7 @@ class _Reader:
             self.problem(token, f"`{within}limits` is a map")
             limits = {}
         for what, allowed, fields in ((within, cls, given), (f"{within}limits.", ir.Limits, limits)):
-            names = [field.name for field in records.fields(allowed)]
+            names = [field.name for field in attrs.fields(allowed)]
             for name in [name for name in fields if name not in names]:
                 self.problem(token, f"unknown setting `{what}{_shown(name, '')}`", suggest(name, names))
                 del fields[name]

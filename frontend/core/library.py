@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 
-from ...ir import records
+import attrs
+
 from ...ir.records import frozen
 from ...stdlib import read_text
 
@@ -75,9 +76,9 @@ def _rows(table: str) -> list[Row]:
             left, arrow, right = line.strip().partition(" => ")
             row = rows.pop()
             if arrow:
-                row = records.evolve(row, examples=(*row.examples, (left, right)))
+                row = attrs.evolve(row, examples=(*row.examples, (left, right)))
             else:
-                row = records.evolve(row, doc=f"{row.doc} {left}".strip())
+                row = attrs.evolve(row, doc=f"{row.doc} {left}".strip())
             rows.append(row)
     return rows
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args
 
-from ...ir import records
+import attrs
+
 from ...ir.records import frozen
 from ...ir.spans import Span
 
@@ -41,7 +42,7 @@ class Binding:
 
 
 def _span() -> Any:
-    return records.field(default=None, kw_only=True, repr=False)
+    return attrs.field(default=None, kw_only=True, repr=False)
 
 
 @frozen(eq=False)

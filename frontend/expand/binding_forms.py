@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import labelled
 from ...ir.records import frozen
 from ..core.forms import Body, FormRow, Steps, form
@@ -298,7 +299,7 @@ def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = T
 def named(value: Core, binding: Binding) -> Core:
     """The value; a function without a name gets the name of its variable."""
     if isinstance(value, Lambda) and not value.name:
-        return records.evolve(value, name=binding.name)
+        return attrs.evolve(value, name=binding.name)
     return value
 
 

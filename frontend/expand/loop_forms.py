@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...ir import records
+import attrs
+
 from ...ir.constants import Symbol
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS, NOTES
@@ -212,7 +213,7 @@ def expand_phase(x: Context, datum: Form, scope: Scope) -> Steps:
     takes = next(clause.takes for clause in clauses if clause.name == phase) or ()
     value: Core = yield datum.items[3], scope
     if isinstance(value, Lambda):
-        value = records.evolve(value, name=str(phase))
+        value = attrs.evolve(value, name=str(phase))
     x.expected.append(Expected(value, str(phase), takes))
     if isinstance(value, Lambda):
         return value

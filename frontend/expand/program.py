@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import Sequence
 from posixpath import normpath
 
-from ...ir import records
+import attrs
+
 from ...ir.constants import Symbol
 from ...ir.diagnostics import Diagnostic
 from ...ir.records import frozen
@@ -148,5 +149,5 @@ def _library(x: Context, data: Sequence[Datum]) -> dict[str, Lambda]:
         _, value = definition(x, datum)
         core = run(x, value(scope))
         assert isinstance(core, Lambda)
-        functions[name_text] = records.evolve(core, name=name_text)
+        functions[name_text] = attrs.evolve(core, name=name_text)
     return functions

@@ -6,7 +6,8 @@ function that is called is made by `task_functions`.
 
 from __future__ import annotations
 
-from ...ir import records
+import attrs
+
 from ...ir.constants import Symbol
 from ...ir.diagnostics import nearest, suggest
 from ...ir.records import define
@@ -51,7 +52,7 @@ def expand_call_form(x: Context, datum: Form, scope: Scope) -> Steps:
 class _Arguments:
     """The arguments of a call read so far, by name, in source order."""
 
-    given: dict[str, tuple[Core, Datum]] = records.field(factory=dict)
+    given: dict[str, tuple[Core, Datum]] = attrs.Factory(dict)
     positions: int = 0
     is_sound: bool = True
     is_misplaced: bool = False

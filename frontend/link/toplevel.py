@@ -13,7 +13,8 @@ import contextlib
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ...ir.constants import Symbol
 from ...ir.diagnostics import CompileError, Diagnostic
@@ -337,7 +338,7 @@ _DEFINING = (Symbol("define"), Symbol("bind"))
 def _outline(value: Lambda) -> Lambda:
     """What the calls of a function are checked against, without its body."""
     optionals = tuple((binding, Literal(None)) for binding, _ in value.optionals)
-    return records.evolve(value, optionals=optionals, body=Literal(None))
+    return attrs.evolve(value, optionals=optionals, body=Literal(None))
 
 
 def _shown(entries: list[tuple[Binding, Core]], has_value: bool) -> Lambda:

@@ -11,7 +11,8 @@ import json
 from posixpath import dirname, join
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.python_internals import sha256
 from ...ir.records import frozen
@@ -186,7 +187,7 @@ def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
     if first in ("|", "|-", "|+"):
         # All but the block's lines left out: YAML does not mind how far a document is indented.
         kept = (line if span.line < number <= span.end_line else "" for number, line in enumerate(lines, 1))
-        source = records.evolve(source, text="\n".join(kept))
+        source = attrs.evolve(source, text="\n".join(kept))
     else:
         assert isinstance(text, Scalar)
         source = Source(f"<{source.path}>", source.sha256, str(text.value))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.analysis import components
 from ...ir.builder import FunctionBuilder, record
 from ...ir.nodes import Branch, Exit, Expr, Handler, Instruction, Perform
@@ -25,7 +26,7 @@ class Chain:
     handler: Handler | None = None
     span: Span | None = None
     name: str = ""
-    body: list[Instruction] = records.field(factory=list)
+    body: list[Instruction] = attrs.Factory(list)
 
     def open(self, name: str) -> None:
         self.name, self.body = name, []

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...ir import call_limits, records
+import attrs
+
+from ...ir import call_limits
 from ...ir.builder import FunctionBuilder, prim, record, store
 from ...ir.nodes import Closure, Exit, Expr, Fail, Goto, Handler, Instruction, Limits, Note, Slot
 from ...ir.records import frozen
@@ -221,7 +223,7 @@ class LoopContext:
         fields["details"] = DETAILS
         note = self.note("evaluate", fields)
         if kind == "llm_structured":
-            note = records.evolve(note, fields=prim("without_nulls", note.fields))
+            note = attrs.evolve(note, fields=prim("without_nulls", note.fields))
         chain.add(note)
 
     def crashed(self, state: StateSpec) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir import records
+import attrs
+
 from ...ir.builder import FunctionBuilder, prim
 from ...ir.call_limits import References
 from ...ir.diagnostics import CompileError, Diagnostic
@@ -180,7 +181,7 @@ class _ProgramLowering:
         shown = self.loop_names.give(part.name)
         callees = self.callees(part)
         lowering = Lowering(part.loop, part.within, part.model, shown, callees, part.gives_results)
-        function = records.evolve(lowering.function(), name=name)
+        function = attrs.evolve(lowering.function(), name=name)
         self.inner.append(InnerLoop(name, shown, lowering.maintains, lowering.limits))
         self.calls[name] = _calls_of(lowering)
         return function

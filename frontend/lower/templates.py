@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir import records
+import attrs
+
 from ...ir.builder import expr, freeze, prim
 from ...ir.nodes import Expr, Slot
 from ...ir.records import define, frozen
@@ -26,7 +27,7 @@ BEGUN = Slot("begun_ms")
 class Needs:
     """What the host must be asked for before a template can be filled in."""
 
-    env: dict[str, None] = records.field(factory=dict)
+    env: dict[str, None] = attrs.Factory(dict)
     clock: bool = False
 
     def __bool__(self) -> bool:
@@ -143,8 +144,8 @@ def lenient(template: Template, place: Place, needs: Needs) -> Expr:
             is_missing = prim("is_null", prim("lookup_or", base, path, None))
             missing = is_missing if missing is None else prim("or", missing, is_missing)
     parts = [
-        records.evolve(part, default=part.default or "") if isinstance(part, Variable) else part
+        attrs.evolve(part, default=part.default or "") if isinstance(part, Variable) else part
         for part in template.parts
     ]
-    whole = value_of(records.evolve(template, parts=tuple(parts)), place, needs)
+    whole = value_of(attrs.evolve(template, parts=tuple(parts)), place, needs)
     return whole if missing is None else prim("select", missing, "", whole)

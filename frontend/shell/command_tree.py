@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from ...ir import records
+import attrs
+
 from ...ir.python_internals import late_pattern
 from ...ir.records import define
 from .expansions import HOLE, NAME
@@ -27,7 +28,7 @@ class Region:
     start: int
     end: int = 0
     text: str = ""
-    parts: list[Part] = records.field(factory=list)
+    parts: list[Part] = attrs.field(factory=list)
     is_bare: bool = True
 
 
@@ -46,8 +47,8 @@ class Part:
     end: int = 0
     name: str = ""
     sign: str = ""
-    regions: list[tuple[Region, bool]] = records.field(factory=list)
-    body: list[Pipeline] = records.field(factory=list)
+    regions: list[tuple[Region, bool]] = attrs.field(factory=list)
+    body: list[Pipeline] = attrs.field(factory=list)
 
 
 @define(eq=False)
@@ -59,10 +60,10 @@ class Command:
     """
 
     start: int
-    words: list[Region] = records.field(factory=list)
-    inputs: list[Region] = records.field(factory=list)
-    files: list[Region] = records.field(factory=list)
-    outputs: list[Region] = records.field(factory=list)
+    words: list[Region] = attrs.field(factory=list)
+    inputs: list[Region] = attrs.field(factory=list)
+    files: list[Region] = attrs.field(factory=list)
+    outputs: list[Region] = attrs.field(factory=list)
     is_arithmetic: bool = False
 
     @property

@@ -14,7 +14,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ...ir import records
+import attrs
+
 from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from . import expansions, heredocs
@@ -75,14 +76,14 @@ def places(command: str, data: tuple[bool, ...]) -> tuple[Place, ...]:
     try:
         reader.read()
     except Unsure as unsure:
-        hazard = records.evolve(UNCLEAR, message=f"follows {unsure.what}, {UNCLEAR.message}")
+        hazard = attrs.evolve(UNCLEAR, message=f"follows {unsure.what}, {UNCLEAR.message}")
         if unsure.is_unended:
             reader.places = {at: place for at, place in reader.places.items() if place.quoting == "comment"}
-            hazard = records.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
+            hazard = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
     for at, later in tainted_places(command, reader.data).items():
         place = reader.places.get(at)
         if place is not None and place.hazard is None and place.quoting != "comment":
-            reader.places[at] = records.evolve(place, hazard=later)
+            reader.places[at] = attrs.evolve(place, hazard=later)
     refused = Place("", hazard)
     return tuple(reader.places.get(at, refused) for at in reader.holes)
 
@@ -143,9 +144,7 @@ class _Reader:
             name, words = self.name
             if words is not None and any(each.words is words for each in self.nesting.stack):
                 # The name may be `eval`, even where its characters are checked.
-                self.places[name] = records.evolve(
-                    self.places[name], hazard=records.evolve(COMMAND, plain=None)
-                )
+                self.places[name] = attrs.evolve(self.places[name], hazard=attrs.evolve(COMMAND, plain=None))
             if self.is_in_heredoc:
                 self.refuse(at, IN_HEREDOC_COMMAND)
             elif frame.redirect in (">&", "<&"):
@@ -178,9 +177,9 @@ class _Reader:
             return
         runner = name_runner(self.text, name)
         if runner is not None:
-            self.places[at] = records.evolve(self.places[at], hazard=runner)
+            self.places[at] = attrs.evolve(self.places[at], hazard=runner)
         elif is_evaluated(name, self.text[:at], is_declared=is_declared):
-            self.places[at] = records.evolve(self.places[at], hazard=AS_NUMBER)
+            self.places[at] = attrs.evolve(self.places[at], hazard=AS_NUMBER)
 
     def judge_test(self, frame: Frame) -> None:
         """Places the variables of a condition, whose operators are known now."""

@@ -17,7 +17,8 @@ from functools import reduce
 from itertools import pairwise, takewhile
 from operator import or_
 
-from ...ir import records
+import attrs
+
 from ...ir.python_internals import late_pattern
 from .command_tree import Command, Outline, Part, Pipeline, Region, TooDeep, keywords_end
 from .expansions import HOLE
@@ -149,7 +150,7 @@ def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
             if held >> number & 1:
                 before = found.setdefault(at, hazard)
                 if len(hazard.plain or "") < len(before.plain or ""):
-                    found[at] = records.evolve(before, plain=hazard.plain)
+                    found[at] = attrs.evolve(before, plain=hazard.plain)
     return found
 
 
@@ -487,7 +488,7 @@ class _TaintAnalysis:
         for name, held in self.held.items():
             runner = name_runner(self.text, name)
             if runner is not None:
-                yield held, records.evolve(runner, message=f"reaches `{name}`: there it {runner.message}")
+                yield held, attrs.evolve(runner, message=f"reaches `{name}`: there it {runner.message}")
             elif name in self.special or name in self.integers:
                 message = f"reaches `{name}`, which bash evaluates and may run"
                 yield held, Hazard("variable-in-code", message, CHECK, plain=" \n")
@@ -559,7 +560,7 @@ class _TaintAnalysis:
         stdin = self.input_of(command, incoming)
         for held, hazard in self.code_arguments(words, at, stdin):
             if held and hazard is not None and hazard.severity == "error":
-                yield held, records.evolve(hazard, message=f"reaches {place}: there it {hazard.message}")
+                yield held, attrs.evolve(hazard, message=f"reaches {place}: there it {hazard.message}")
         runs = CODE_RUNS.get(name)
         if runs is not None and any(runs.search(text) for text in texts[at + 1 : at + _WORDS]):
             given = stdin | self.values(words) | self.exported()
@@ -567,7 +568,7 @@ class _TaintAnalysis:
                 given |= self.file(word)
             if given:
                 message = f"reaches {place}, which {IN_RUNNING_CODE.message}"
-                yield given, records.evolve(IN_RUNNING_CODE, message=message)
+                yield given, attrs.evolve(IN_RUNNING_CODE, message=message)
         is_script = name in ("source", ".") or name in SHELLS or HOLE in name
         held, hazard = (stdin, input_reader(texts[: at + _WORDS])) if stdin else (0, None)
         if hazard is None:
@@ -579,7 +580,7 @@ class _TaintAnalysis:
                 script = None
             held |= self.file(script) if script is not None else 0
         if held:
-            yield held, records.evolve(hazard, message=f"reaches {place}, and {hazard.message}")
+            yield held, attrs.evolve(hazard, message=f"reaches {place}, and {hazard.message}")
 
     def is_path(self, word: Region) -> bool:
         """Whether a word in double quotes names a file in any case, by a `/` that is fixed."""
@@ -608,7 +609,7 @@ class _TaintAnalysis:
                 hazard = reader_of(texts[:index], prefix, is_first=False, is_array=False)
                 is_split = self.is_split(word)
                 if hazard is AS_OPTION and is_split:
-                    hazard = records.evolve(hazard, help='write `-- "$v"`: what is behind `--` is no option')
+                    hazard = attrs.evolve(hazard, help='write `-- "$v"`: what is behind `--` is no option')
                 yield held, hazard
                 if is_split and may_be_options(program_of(texts[at]), texts[at + 1 : index]):
                     yield held, AS_OPTIONS

@@ -10,7 +10,8 @@ import re
 from bisect import bisect_right
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import Diagnostic, DiagnosticId
 from ...ir.records import define
 from ...ir.spans import Lines, Source, Span
@@ -30,9 +31,9 @@ class Element:
     start: int
     end: int
     attributes: dict[str, str]
-    children: list[Element] = records.field(factory=list)
-    parts: list[str] = records.field(factory=list)
-    chunks: list[tuple[int, int]] = records.field(factory=list)
+    children: list[Element] = attrs.Factory(list)
+    parts: list[str] = attrs.Factory(list)
+    chunks: list[tuple[int, int]] = attrs.Factory(list)
     size: int = 0
 
     @property

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import suggest
 from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
@@ -78,9 +79,9 @@ class AtomicTask:
     system: str = ""
     output: OutputFormat = OutputFormat()
     files: FilePaths | None = None
-    context: dict[str, Any] = records.field(factory=dict)
-    context_relevance: dict[str, bool] = records.field(factory=dict)
-    history: dict[str, Any] = records.field(factory=dict)
+    context: dict[str, Any] = attrs.Factory(dict)
+    context_relevance: dict[str, bool] = attrs.Factory(dict)
+    history: dict[str, Any] = attrs.Factory(dict)
     criteria: str = ""
     runner: str = ""
     on_unknown: str = ""

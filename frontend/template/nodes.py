@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import DiagnosticId
 from ...ir.light_json import dumps
 from ...ir.records import frozen
@@ -91,14 +92,14 @@ class Given:
     """Placeholder in a `context` for a value that is known only when the loop runs."""
 
 
-@frozen
+@frozen(eq=True)
 class Literal:
     """Literal text."""
 
     text: str
 
 
-@frozen
+@frozen(eq=True)
 class Constant:
     """A value known at compile time that is not a text; always the only part of a template."""
 
@@ -124,11 +125,11 @@ class Variable:
     raw: bool = False
     quoting: str = "none"
     around: tuple[str | None, ...] = ()
-    start: int = records.field(default=0, eq=False)
-    end: int = records.field(default=0, eq=False)
+    start: int = attrs.field(default=0, eq=False)
+    end: int = attrs.field(default=0, eq=False)
     is_given: bool = False
     filters: tuple[tuple[str, int], ...] = ()
-    is_word: bool = records.field(default=False, eq=False)
+    is_word: bool = attrs.field(default=False, eq=False)
     plain: str | None = None
 
     @property

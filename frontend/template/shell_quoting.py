@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...ir import records
+import attrs
+
 from ..shell.contexts import Place, places
 from ..shell.expansions import HOLE
 from ..shell.hazards import AFTER_BACKSLASH, AFTER_DOLLAR
@@ -37,7 +38,7 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem], is_checke
         hazard = None  # who sets the environment chooses the programs by `PATH` already
     if hazard is not None:
         if variable.is_number and hazard not in (AFTER_BACKSLASH, AFTER_DOLLAR):
-            return records.evolve(variable, quoting="number")
+            return attrs.evolve(variable, quoting="number")
         help = hazard.help.replace("@", variable.text)
         message, severity = f"`{variable.text}` {hazard.message}", hazard.severity
         if is_checked and severity == "error" and hazard.plain is not None:
@@ -45,6 +46,6 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem], is_checke
             help = (
                 f"it may hold letters, digits{blanks} and `_./:@%+,=-` only, else the action fails; or {help}"
             )
-            variable, severity = records.evolve(variable, plain=hazard.plain), "warning"
+            variable, severity = attrs.evolve(variable, plain=hazard.plain), "warning"
         problems.append(Problem(hazard.id, message, variable.start, variable.end, help, severity))
-    return records.evolve(variable, quoting=place.quoting or "none", around=place.around)
+    return attrs.evolve(variable, quoting=place.quoting or "none", around=place.around)

@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import DiagnosticId, nearest, suggest
 from .nodes import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
 
@@ -143,7 +144,7 @@ class _Parser:
             )
         close = text.find("}", start)
         if outer is None:
-            place = records.evolve(place, end=close + 1 if close >= 0 else min(len(text), start + 2))
+            place = attrs.evolve(place, end=close + 1 if close >= 0 else min(len(text), start + 2))
         meant = _MEANT.match(text, start)
         if text.startswith("${${", start):
             self.nested(place)
@@ -207,7 +208,7 @@ class _Parser:
             yield variable if text is None else self.sized(variable, text)
             return
         if variable.name == f"context.{RUN_DIR}" and RUN_DIR not in self.context:
-            yield records.evolve(variable, namespace="loop")
+            yield attrs.evolve(variable, namespace="loop")
             return
         if variable.name in trail:
             cycle = " → ".join((*trail[trail.index(variable.name) :], variable.name))
@@ -216,7 +217,7 @@ class _Parser:
         if not self.may_grow(variable, len(trail)):
             return
         if isinstance(self.context.get(variable.path[0]), Given):
-            yield records.evolve(variable, is_given=True)
+            yield attrs.evolve(variable, is_given=True)
             return
         try:
             value = _walk(self.context, variable.path)

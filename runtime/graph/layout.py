@@ -11,7 +11,8 @@ import os.path
 import sys
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.records import define, frozen
 from ..host import environment, processes
 from ..host.errors import Failure
@@ -62,8 +63,8 @@ class Layout:
 
     width: float = 0
     height: float = 0
-    boxes: dict[str, Box] = records.field(factory=dict)
-    courses: list[Course] = records.field(factory=list)
+    boxes: dict[str, Box] = attrs.field(factory=dict)
+    courses: list[Course] = attrs.field(factory=list)
 
 
 def lay_out(graph: Graph) -> Layout:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.records import define
 
 # Kinds of nodes, each with a word for legends and readers of the page.
@@ -47,12 +48,12 @@ class Node:
     name: str
     kind: str
     detail: str = ""
-    chips: list[str] = records.field(factory=list)
-    badges: list[str] = records.field(factory=list)
+    chips: list[str] = attrs.field(factory=list)
+    badges: list[str] = attrs.field(factory=list)
     line: int | None = None
     states: int = 1
     visits: Visits | None = None
-    members: list[str] = records.field(factory=list)
+    members: list[str] = attrs.field(factory=list)
 
 
 @define
@@ -61,7 +62,7 @@ class Edge:
 
     source: str
     target: str
-    labels: list[str] = records.field(factory=list)
+    labels: list[str] = attrs.field(factory=list)
     kind: str = PLAIN
     taken: int | None = None
 
@@ -87,7 +88,7 @@ class Graph:
     nodes: list[Node]
     edges: list[Edge]
     initial: str | None = None
-    notes: list[str] = records.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)
     run: str | None = None
 
     def node(self, name: str) -> Node:
@@ -106,8 +107,8 @@ class Graph:
             "initial": self.initial,
             "run": self.run,
             "notes": self.notes,
-            "nodes": [_given(records.asdict(node)) for node in self.nodes],
-            "edges": [_given(records.asdict(edge)) for edge in self.edges],
+            "nodes": [_given(attrs.asdict(node)) for node in self.nodes],
+            "edges": [_given(attrs.asdict(edge)) for edge in self.edges],
         }
 
 

@@ -76,7 +76,7 @@ def reason(error: OSError) -> str:
 
 
 def _diagnostics() -> ModuleType:
-    # Start-up: only an error needs diagnostics.
+    # Diagnostics load attrs, which only an error needs.
     from ...ir import diagnostics
 
     return diagnostics

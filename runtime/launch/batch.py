@@ -13,7 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.code.image import Image
 from ..execution.scheduler import ScheduledRun, Scheduler, place_for
@@ -292,7 +293,7 @@ def _placed(diagnostic: Diagnostic, job: Job) -> Diagnostic:
     """What is said of a job's program as a whole is said where the job stands."""
     if diagnostic.span is not None or job.span is None:
         return diagnostic
-    return records.evolve(diagnostic, span=job.span, label="here")
+    return attrs.evolve(diagnostic, span=job.span, label="here")
 
 
 def _key(values: Values) -> Any:

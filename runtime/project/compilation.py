@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+import attrs
+
 from ...frontend import compile as frontend
 from ...frontend.compile import Compiled
-from ...ir import records
 from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import CompileError, render_all
 from ...vm.code.emit import emit
@@ -44,7 +45,7 @@ def image_of_text(text: str, path: str, options: CompileOptions, warn: Warn, nam
     """The image of a text; `name` replaces the name of the program."""
     compiled = compile_text(text, path, options)
     report_warnings(compiled, warn)
-    return emit(records.evolve(compiled.program, name=name) if name else compiled.program)
+    return emit(attrs.evolve(compiled.program, name=name) if name else compiled.program)
 
 
 def report_warnings(compiled: Compiled, warn: Warn) -> bool:

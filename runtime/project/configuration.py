@@ -28,7 +28,7 @@ def load(root: str) -> Configuration:
     path = _path(root)
     if path is None:
         return Configuration()
-    # Start-up: the schema engine needs PyYAML.
+    # Start-up: the schema engine needs attrs and PyYAML.
     from .configuration_schema import read_configuration
 
     return read_configuration(path)

@@ -1,6 +1,6 @@
 """Schema of `.loops/config.yaml`; `spec/cli.md`, Configuration.
 
-Imported only for a project that has the file, because the schema engine needs PyYAML.
+Imported only for a project that has the file, because the schema engine needs attrs and PyYAML.
 """
 
 from __future__ import annotations

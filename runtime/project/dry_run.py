@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
+
 from ...ir import nodes as ir
-from ...ir import records
 from ...ir.diagnostics import clean
 from ...ir.effects import EFFECTS
 from ...vm.code.image import Image
@@ -30,7 +31,7 @@ def plan_of(program: ir.Program) -> dict[str, Any]:
     meta = program.meta
     limits = {
         name: value
-        for name in (field.name for field in records.fields(type(meta.limits)))
+        for name in (field.name for field in attrs.fields(type(meta.limits)))
         if (value := getattr(meta.limits, name)) not in (None, {})
     }
     plan: dict[str, Any] = {
@@ -61,7 +62,7 @@ def plan_of(program: ir.Program) -> dict[str, Any]:
 
 def _inner(function: ir.Function, loop: ir.InnerLoop) -> dict[str, Any]:
     """A loop that the program runs within itself."""
-    limits = {name: value for name, value in records.asdict(loop.limits).items() if value not in (None, {})}
+    limits = {name: value for name, value in attrs.asdict(loop.limits).items() if value not in (None, {})}
     return {"loop": loop.name, "limits": limits, "maintain": loop.maintain, **_loop(function)}
 
 

@@ -11,7 +11,7 @@ from ..host.paths import KEPT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Start-up: a run without MCP servers does not load the schema engine.
+    # Start-up: the schema engine needs attrs, which a run without MCP servers does not load.
     from ...frontend.tasks.mcp_servers import McpServer
     from .agent_schema import AgentSpec
 

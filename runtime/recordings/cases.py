@@ -9,7 +9,8 @@ from __future__ import annotations
 import os.path
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS
 from ...ir.records import define
@@ -46,7 +47,7 @@ class Case:
     normalized: tuple[str, ...]
     ticks: int
     recording: Recording
-    limits: dict[str, int] = records.field(factory=dict)
+    limits: dict[str, int] = attrs.Factory(dict)
 
     @property
     def name(self) -> str:

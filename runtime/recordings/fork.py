@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+import attrs
+
 from ... import __version__
-from ...ir import records
 from ...ir.diagnostics import suggest
 from ...ir.records import frozen
 from ...vm.code.image import Image
@@ -118,7 +119,7 @@ def find_point(
                         where = entered or Point(
                             execution.answers, event.seq, progress.state, progress.iteration
                         )
-                        return records.evolve(where, seq=event.seq)
+                        return attrs.evolve(where, seq=event.seq)
                 elif entered is None and is_entry(*event, state, iteration):
                     entered = Point(execution.answers, 0, progress.state, progress.iteration)
             if answer is None or answer.seq not in execution.machine.waiting:

@@ -12,7 +12,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-from ...ir import records
+import attrs
+
 from ...ir.records import define, frozen
 from ...vm.code.image import Image
 from ..host.errors import Failure
@@ -114,18 +115,16 @@ class Recording:
     name: str
     about: dict[str, Any]
     fetch: Callable[[str, int], str]
-    events: Sequence[Note | Asked | Changed] = records.field(factory=list)
-    answers: Sequence[Answer] = records.field(factory=list)
-    given: Sequence[int] = records.field(factory=list)
+    events: Sequence[Note | Asked | Changed] = attrs.Factory(list)
+    answers: Sequence[Answer] = attrs.Factory(list)
+    given: Sequence[int] = attrs.Factory(list)
     changes: Sequence[Changed] = ()
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
-    activity: Mapping[int, Sequence[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = records.field(
-        factory=dict
-    )
-    asked_at: dict[int, int] = records.field(init=False)
-    answered_at: dict[int, int] = records.field(init=False)
+    activity: Mapping[int, Sequence[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = attrs.Factory(dict)
+    asked_at: dict[int, int] = attrs.field(init=False)
+    answered_at: dict[int, int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.asked_at = {event.seq: at for at, event in enumerate(self.events) if isinstance(event, Asked)}
@@ -142,7 +141,7 @@ class Recording:
             and (not isinstance(event, Asked) or self.asked_at[event.seq] == at)
         ]
         given = [bisect_left(kept, at) for at in self.given]
-        return records.evolve(self, events=[self.events[at] for at in kept], given=given, changes=())
+        return attrs.evolve(self, events=[self.events[at] for at in kept], given=given, changes=())
 
     def add(self, event: Note | Asked) -> None:
         """Add what the program did; for a recording that is not in a journal."""

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, to_json
 from ...ir.records import define
 from ...vm.code.image import Image
@@ -128,7 +129,7 @@ def _update(tested: Tested, case: Case, image: Image, most: int) -> None:
     if told is None:
         tested.obstacle = obstacle
         return
-    case_writer.write(records.evolve(case, recording=told))
+    case_writer.write(attrs.evolve(case, recording=told))
     tested.result = "updated"
 
 
@@ -193,7 +194,7 @@ class _Known:
     def like(self, asked: Asked) -> int:
         """The number of the recorded effect whose result this one may have; 0 for none."""
         for seq in (asked.seq, *self.unused):
-            if seq in self.unused and diff.is_same(records.evolve(self.asked[seq], seq=asked.seq), asked):
+            if seq in self.unused and diff.is_same(attrs.evolve(self.asked[seq], seq=asked.seq), asked):
                 return seq
         # What a model replied is an example, whatever it was asked; a command's output is not.
         was = self.asked.get(asked.seq)

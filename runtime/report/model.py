@@ -11,7 +11,8 @@ import json
 import os.path
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.diagnostics import CompileError
 from ...vm.code.disassembly import disassemble
 from ...vm.code.image import Image
@@ -382,7 +383,7 @@ class RunModel:
             "failures": len(failed),
             "states": {name: totals.to_json() for name, totals in history.states.items()},
             "files": [[letter, path] for path, letter in history.changed_files.items()],
-            "marks": [records.asdict(mark) for mark in self.steps.marks],
+            "marks": [attrs.asdict(mark) for mark in self.steps.marks],
             "notes": [
                 *self._notes,
                 *([f"slots are not shown from here on: {self._no_slots}"] if self._no_slots else []),
@@ -453,7 +454,7 @@ class RunModel:
 
 
 _OWN = ("trees", "after", "until", "agent")
-_STEP_FIELDS = tuple(field.name for field in records.fields(Step) if field.name not in _OWN)
+_STEP_FIELDS = tuple(field.name for field in attrs.fields(Step) if field.name not in _OWN)
 # Fields of a step in which 0 says something: moments and references.
 _FROM_ZERO = ("start", "end", "args", "result", "details")
 

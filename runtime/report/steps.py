@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir import records
+import attrs
+
 from ...ir.effects import EFFECTS
 from ...ir.records import define
 from ..graph.run_overlay import Taken
@@ -82,10 +83,10 @@ class Step:
     tokens: int = 0
     calls: int = 0
     seconds: float = 0.0
-    notes: list[str] = records.field(factory=list)
-    activity: list[tuple[str, str]] = records.field(factory=list)
-    files: list[list[str]] = records.field(factory=list)
-    trees: dict[str, tuple[str, str]] = records.field(factory=dict)
+    notes: list[str] = attrs.field(factory=list)
+    activity: list[tuple[str, str]] = attrs.field(factory=list)
+    files: list[list[str]] = attrs.field(factory=list)
+    trees: dict[str, tuple[str, str]] = attrs.field(factory=dict)
     session: str | None = None
     model: str | None = None
     tools: int = 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ...ir import records
+import attrs
+
 from ...ir.builder import FunctionBuilder
 from ...ir.nodes import Function, Meta, Slot, TailCall
 from ...ir.spans import Source
@@ -76,7 +77,7 @@ class Linker:
             self._image = Image(
                 name=self.name,
                 entry=self._index[ENTRY],
-                meta={**records.asdict(Meta(scope=())), "scope": []},
+                meta={**attrs.asdict(Meta(scope=())), "scope": []},
                 constants=self._constants.values,
                 functions=self._code,
                 paths=list(self._spans.paths),
