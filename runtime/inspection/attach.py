@@ -246,6 +246,9 @@ def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Scr
     outcome = Outcome.of_event(run.id, program, kind, end)
     for shown in attached.effects.values():
         shown.display.effect_cut()
+    # A checkpoint of an earlier version has no history.
+    if history.checkpoint is None or history.checkpoint.is_whole:
+        attached.display.set_used(history.used.as_usage())
     attached.display.end(outcome)
     if outcome.error:
         message, help = headline(outcome.error)

@@ -103,11 +103,15 @@ class ProgressDisplay(ProgressLines, Display):
         if self._verbose:
             self._line(f"Run {run_id}", "dim")
 
+    def set_used(self, used: dict[str, Any] | None) -> None:
+        """What the run has used so far; {} for nothing, None if it is not known, and so not shown."""
+        self._usages = None if used is None else [used] if used else []
+
     def resume(
         self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
     ) -> None:
         self._run_id = run_id
-        self._usages = None if used is None else [used] if used else []
+        self.set_used(used)
         where = f" in {printable(state)}" if state else ""
         self._line(f"Resuming {run_id}{where}")
         if state is not None:

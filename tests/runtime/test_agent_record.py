@@ -235,6 +235,8 @@ def test_attach_shows_tools_and_the_final_answer(llc: Run, place: Path) -> None:
     (place / "go").touch()
     shown, _ = attached.communicate(timeout=60)
     assert "All is fixed." in shown
+    # The last line has the cost, as in the foreground.
+    assert shown.rstrip().endswith(", 0.2500 USD, 9 tokens)")
 
 
 def test_status_and_trace_show_what_the_agent_did(llc: Run, place: Path) -> None:
