@@ -15,7 +15,7 @@ a loop is called, its runs stay inside these folders.
 from __future__ import annotations
 
 import os.path
-from errno import EINVAL, EISDIR, ENXIO
+from errno import EFBIG, EINVAL, EISDIR, ENXIO
 from stat import S_ISREG
 
 from ...ir.compile_options import CONFIG, IR_SUFFIX, LOOPS, SOURCE_SUFFIXES, TOOLS
@@ -36,6 +36,8 @@ COMPILED_SUFFIXES = (IMAGE_SUFFIX, IR_SUFFIX)
 # The program that a run starts with; programs that it changes to are `program-2.llb` and so on.
 FIRST_IMAGE = "program.llb"
 
+# Bytes that a file has at most that is read as a whole: a longer one is none of ours.
+LONGEST = 1 << 28
 _LONGEST_NAME = 80
 
 
@@ -65,6 +67,14 @@ def make_private(path: str) -> None:
 def open_regular(path: str) -> BinaryIO:
     """Open a file for reading. Raises OSError for anything but a regular file: a pipe would block."""
     return files.open(regular_handle(path, files.O_RDONLY), "rb")
+
+
+def read_regular(path: str, most: int = LONGEST) -> bytes:
+    """The content of a regular file of at most `most` bytes. Raises OSError for anything else."""
+    with open_regular(path) as file:
+        if files.fstat(file.fileno()).st_size > most:
+            raise OSError(EFBIG, f"it is larger than {most:,} bytes", path)
+        return file.read(most)
 
 
 def regular_handle(path: str, flags: int, mode: int = 0o600) -> int:

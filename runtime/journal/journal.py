@@ -12,7 +12,7 @@ import os.path
 from ...ir.python_internals import sha256, suppress
 from ..host import files, processes
 from ..host.errors import reason, refuse_transient
-from ..host.paths import open_regular, regular_handle
+from ..host.paths import read_regular, regular_handle
 from .codec import (
     BLOB_LIMIT,
     CRC_END,
@@ -140,8 +140,7 @@ class Blobs:
         if Blobs.elsewhere is not None and not files.exists(path):
             Blobs.elsewhere(path)
         try:
-            with open_regular(path) as file:
-                data = file.read()
+            data = read_regular(path)
         except OSError as error:
             refuse_transient(error, os.path.join(self.folder, name))
             raise BlobError(f"recorded output {name[:12]}… cannot be read: {reason(error)}") from None

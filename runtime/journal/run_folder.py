@@ -12,7 +12,16 @@ from ...ir.light_records import LightRecord
 from ...ir.python_internals import suppress
 from ..host import clock, files
 from ..host.errors import Failure, UserError, reason, refuse_transient
-from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, open_regular, regular_handle, slug
+from ..host.paths import (
+    FIRST_IMAGE,
+    HISTORY,
+    RUNNING,
+    make_private,
+    open_regular,
+    read_regular,
+    regular_handle,
+    slug,
+)
 from . import active_time
 from .codec import KIND, unseal
 from .events import Event, RunEnd, RunStart
@@ -209,8 +218,7 @@ class RunFolder:
 
     def read(self, name: str) -> bytes:
         """The content of a document. Raises OSError."""
-        with open_regular(self.place(name)) as file:
-            return file.read()
+        return read_regular(self.place(name))
 
     def write(self, name: str, data: bytes, durable: bool = True) -> None:
         """Replace a document atomically. Raises JournalError."""

@@ -13,7 +13,7 @@ import os.path
 from ...ir.python_internals import blake2b, sha256, suppress
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files, processes
-from ..host.paths import CONFIG, LOOPS, TOOLS, make_private, open_regular, regular_handle
+from ..host.paths import CONFIG, LOOPS, TOOLS, make_private, read_regular, regular_handle
 from ..journal.journal import JournalError, write_file
 from ..runs.program_file import holds_secret
 
@@ -62,8 +62,8 @@ def project_files(root: str, has_flows: bool) -> list[str]:
         if not files.lexists(path):
             continue
         digest = "unreadable"
-        with suppress(OSError), open_regular(path) as file:
-            digest = blake2b(file.read(), digest_size=16).hexdigest()
+        with suppress(OSError):
+            digest = blake2b(read_regular(path), digest_size=16).hexdigest()
         found.append(f"{path} {digest}")
     return found
 
@@ -101,8 +101,7 @@ def is_current(image: Image) -> bool:
     """
     for source in image.sources[1:]:
         try:
-            with open_regular(source.path) as file:
-                text = file.read().decode("utf-8-sig")
+            text = read_regular(source.path).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError):
             return False
         if sha256(text.encode()).hexdigest() != source.sha256:
@@ -122,8 +121,7 @@ def store(root: str, key: str, image: Image) -> None:
 def _read(root: str, key: str, suffix: str) -> bytes | None:
     """What an entry holds, None where there is none that this user made."""
     try:
-        with open_regular(os.path.join(root, FOLDER, key + suffix)) as file:
-            data = file.read()
+        data = read_regular(os.path.join(root, FOLDER, key + suffix))
     except OSError:
         return None
     secret = _secret(make=False)

@@ -11,7 +11,7 @@ from ...ir.scalars import scalar_or_text
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files
 from ..host.errors import UserError, reason
-from ..host.paths import IMAGE_SUFFIX, IR_SUFFIX, LOOPS, ROOT, open_regular
+from ..host.paths import IMAGE_SUFFIX, IR_SUFFIX, LOOPS, ROOT, read_regular
 from ..runs import program_file
 from . import image_cache
 from .options import Values
@@ -77,8 +77,7 @@ def load_image(path: str, root: str | None = None) -> Image:
     in any case.
     """
     try:
-        with open_regular(path) as file:
-            data = program_file.whole(file.read(), path)
+        data = program_file.whole(read_regular(path), path)
     except OSError as error:
         raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
     try:

@@ -13,7 +13,7 @@ from ...ir.python_internals import sha256
 from ...vm.code.image import Image
 from ..host import files
 from ..host.errors import Failure, UserError
-from ..host.paths import COMPILED_SUFFIXES, IR_SUFFIX, ROOT, open_regular
+from ..host.paths import COMPILED_SUFFIXES, IR_SUFFIX, ROOT, read_regular
 from ..journal.run_folder import RunFolder
 from ..runs import program_file
 from . import run_programs
@@ -161,8 +161,8 @@ def _is_as_it_was(source: Any) -> bool:
     if source.path.startswith(_LIBRARY):
         return True  # ours, and not in the project
     try:
-        with open_regular(os.path.join(ROOT, source.path)) as file:
-            return bool(sha256(file.read()).hexdigest() == source.sha256)
+        data = read_regular(os.path.join(ROOT, source.path))
+        return bool(sha256(data).hexdigest() == source.sha256)
     except OSError:
         return False
 

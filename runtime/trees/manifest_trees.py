@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..host import files
 from ..host.errors import reason
-from ..host.paths import open_regular
+from ..host.paths import read_regular
 from ..memory.ignore import list_files
 from .guard import Difference
 from .tree import MANIFEST, MOST_BYTES, Change, NoTree, Tree, placeholder, text_of
@@ -143,8 +143,7 @@ class ManifestTrees:
         try:
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as excerpt:
                 for name in (f"{old}.json", f"{new}.json", *(f"objects/{id}" for id in sorted(ids))):
-                    with open_regular(os.path.join(self.path, name)) as file:
-                        excerpt.writestr(name, file.read())
+                    excerpt.writestr(name, read_regular(os.path.join(self.path, name)))
         except OSError as error:
             raise NoTree(reason(error)) from None
         return packed.getvalue()
@@ -188,8 +187,7 @@ class ManifestTrees:
         if len(id) != 64 or not id.isalnum():
             raise NoTree("the journal names a tree by no usable id")
         try:
-            with open_regular(os.path.join(self.path, id + ".json")) as file:
-                rows = json.load(file)
+            rows = json.loads(read_regular(os.path.join(self.path, id + ".json")))
             return {
                 row[0].encode("utf-8", "surrogateescape"): _File(str(row[1]), row[2], row[3], str(row[4]))
                 for row in rows
@@ -217,8 +215,7 @@ class ManifestTrees:
         if len(id) != 64 or not id.isalnum():
             raise NoTree("a manifest is damaged")
         try:
-            with open_regular(os.path.join(self.path, "objects", id)) as file:
-                return bytes(file.read())
+            return read_regular(os.path.join(self.path, "objects", id))
         except OSError as error:
             raise NoTree(reason(error)) from None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -259,9 +260,38 @@ def test_whatever_stands_in_the_files_that_may_be_lost_the_run_goes_on(cut: Path
     assert llc("resume", "job").returncode == 0
 
 
-def llc(*words: str) -> subprocess.CompletedProcess[str]:
+def test_files_that_are_much_too_long_are_not_read(cut: Path) -> None:
+    """Sparse files in place of those of a run, of the cache and of the configuration, in little memory."""
+    (folder,) = cut.glob(".loops/.running/job-*")
+    cached = list(cut.glob(".loops/.cache/*.*"))
+    names = ("program.llb", "job.state.json", "lock", "active", "checkpoint-1")
+    for path in (*cached, *(folder / name for name in names)):
+        os.truncate(path, 10 << 30) if path.exists() else path.touch()
+    shown = llc("status", "job", memory=2 << 30)
+    assert (shown.returncode, "internal" in shown.stderr) == (0, False), shown.stderr
+    (cut / "go").touch()
+    again = llc("resume", "job", memory=2 << 30)
+    assert (again.returncode, "it is larger than 268,435,456 bytes" in again.stderr) == (0, True), (
+        again.stderr
+    )
+    assert llc("run", "job", memory=2 << 30).returncode == 0
+    (cut / ".loops/config.yaml").touch()
+    os.truncate(cut / ".loops/config.yaml", 10 << 30)
+    refused = llc("run", "job", memory=2 << 30)
+    assert (refused.returncode, "error[file-too-large]" in refused.stderr) == (2, True), refused.stderr
+
+
+def llc(*words: str, memory: int = -1) -> subprocess.CompletedProcess[str]:
+    """The command with at most `memory` bytes of addresses."""
     command = [sys.executable, "-m", "llc", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
+    )
 
 
 def test_whoever_follows_a_run_hears_that_it_was_cut_off(cut: Path) -> None:
