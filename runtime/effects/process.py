@@ -13,7 +13,7 @@ import stat
 
 from ...ir.python_internals import suppress
 from ..host import clock, environment, files, keeper, keeper_process, pipes, processes, signals
-from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
+from ..host.effect_context import TICK, Context, Interrupt, Interrupted, Left, milliseconds
 from .output_capture import Capture
 
 TYPE_CHECKING = False
@@ -146,7 +146,7 @@ class Runner:
 
         A path without a slash is looked for on PATH as this process has it. `args` give `timeout_s` and
         `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait was cut short (the group has
-        been ended then); what a callback of the context raises goes through, and ends the group too.
+        been ended then; with `Left` its keeper has it); what a callback raises ends the group, too.
         """
         kept = context.kept.take() if context.kept is not None else None
         if kept is not None:
@@ -177,6 +177,9 @@ class Runner:
         try:
             end = None if limit is None else started + limit
             timed_out = child.watch(end, limited_by, self._left_behind)
+        except Left:
+            child.close()
+            raise
         except BaseException:
             child.abandon()
             raise
@@ -334,6 +337,8 @@ class _Child:
         while self.status is None:
             now = clock.monotonic()
             if interrupt.count:
+                if interrupt.is_hangup and self._kept is not None and self._kept.is_whole:
+                    raise Left
                 stopped_by = "interrupt"
             elif end is not None and now >= end:
                 stopped_by = limited_by
@@ -357,7 +362,7 @@ class _Child:
         for descriptor in self._streams:
             self._runner.keep(descriptor)
         self._streams.clear()
-        self._close()
+        self.close()
         if stopped_by == "interrupt":
             raise Interrupted
         return stopped_by
@@ -368,7 +373,7 @@ class _Child:
             _signal_group(self.pid, signals.SIGKILL)
             if self._kept is None:
                 _, self.status = processes.waitpid(self.pid, 0)
-        self._close()
+        self.close()
         keeper.release(self._context.effect_id)
 
     def _longest_wait(self, ticks: bool) -> float | None:
@@ -453,7 +458,7 @@ class _Child:
             if left <= 0:
                 break
 
-    def _close(self) -> None:
+    def close(self) -> None:
         for descriptor in self._streams:
             files.close(descriptor)
         self._streams.clear()
@@ -483,7 +488,7 @@ class _KeptChild(_Child):
 
     def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
         if self.status is not None:
-            self._close()
+            self.close()
             return self._kept.facts.get("timed_out")
         return super().watch(end, limited_by, left_behind) or self._kept.facts.get("timed_out")
 

@@ -30,7 +30,7 @@ from ..host.effect_context import (
 from ..host.errors import UserError
 from ..journal.events import ABSENT, ProgramChanged, RunInterrupted
 from ..journal.journal import Journal
-from ..journal.outcome import PARKED, BudgetLimitReached, FuelLimitReached, Outcome
+from ..journal.outcome import HANGUP, PARKED, BudgetLimitReached, FuelLimitReached, Outcome
 from ..journal.position import QUANTUM, Progress, Where
 from ..journal.run_folder import Parking, RunFolder
 from ..project.limits import FUEL
@@ -70,7 +70,8 @@ class Driver:
     jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
     once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for it.
     interrupted: what agents did before, whose sessions are to be continued, by effect. kept: actions that
-    survived an earlier driver, by effect. checkpoints: where to keep them, None for nowhere. doubtful(): what
+    survived an earlier driver, by effect. in_doubt: the processes of effects that an earlier driver had
+    started and that have no result. checkpoints: where to keep them, None for nowhere. doubtful(): what
     `Position.marks` gives. fuel: how many ticks the program may use in all. has_input: whether a person may
     be asked. spending(): what the run may spend, asked for at the first effect that may use it; None for what
     it likes. waited: for how many seconds effects have waited in a run that was parked. link(args): the
@@ -93,6 +94,7 @@ class Driver:
         settle: Callable[[Effect], dict[str, Any] | None] | None = None,
         interrupted: dict[int, AgentHistory] | None = None,
         kept: Mapping[int, keeper.Kept] | None = None,
+        in_doubt: dict[int, list[tuple[int, str]]] | None = None,
         jobs: int | None = None,
         pool: EffectPool | None = None,
         checkpoints: Checkpoints | None = None,
@@ -133,7 +135,7 @@ class Driver:
         self._queued: list[Effect] = []
         # Effects in the pool, with their observers.
         self._performed: dict[int, tuple[Effect, Display]] = {}
-        self._log = EffectLog(journal, spending)
+        self._log = EffectLog(journal, spending, in_doubt or {})
         self._record = RunRecord(
             run, journal, machine, self._progress, self._log, begun, checkpoints, doubtful, self.elapsed_ms
         )
@@ -577,6 +579,8 @@ class Driver:
         outcome = self.outcome("interrupted")
         outcome.terminated_by = "interrupt"
         reason = ABSENT
+        if self._interrupt.is_hangup:
+            outcome.terminated_by = reason = HANGUP
         if self._paused is not None:
             outcome.terminated_by = reason = self._paused
         parking = self._effects.parking if self._effects is not None else None

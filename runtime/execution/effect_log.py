@@ -41,15 +41,21 @@ class EffectLog:
 
     open_spending(): makes what counts what effects use, at the first one that may use a budget; None for
     a run that counts nothing. places: where the program was when it asked for each
-    effect that waits. last: the highest number of an effect that began.
+    effect that waits. last: the highest number of an effect that began. begun: the processes of effects that
+    an earlier driver has started, and that have no result.
     """
 
-    def __init__(self, journal: Journal, open_spending: Callable[[], Spending] | None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        open_spending: Callable[[], Spending] | None,
+        begun: dict[int, list[tuple[int, str]]],
+    ) -> None:
         self._journal = journal
         self._open_spending = open_spending
         self._spending: Spending | None = None
         # Those that started and have no result: their processes.
-        self._open: dict[int, list[tuple[int, str]]] = {}
+        self._open = dict(begun)
         # Of each agent at work: the number of its events, and the characters in them.
         self._told: dict[int, tuple[int, int]] = {}
         self.places: dict[int, Where] = {}

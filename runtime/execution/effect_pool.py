@@ -409,7 +409,7 @@ class RunEffects:
         self._pool.hungry.pop(self, None)
         for worker in self._busy.values():
             while worker.interrupt.count < max(1, self._interrupt.count):
-                worker.interrupt.set()
+                worker.interrupt.set(self._interrupt.is_hangup)
         return bool(self._busy)
 
     def close(self) -> None:

@@ -314,7 +314,7 @@ class Scheduler:
         while self._heeded < self._interrupt.count:
             self._heeded += 1
             for run in list(self._runs):
-                self._stop(run)
+                self._stop(run, self._interrupt.is_hangup)
         if self._channel is not None:
             for run_id in self._channel.requests():
                 self.stop(run_id)
@@ -347,8 +347,8 @@ class Scheduler:
         for run in [run for run in self._runs if run.run_id == run_id]:
             self._stop(run)
 
-    def _stop(self, run: ScheduledRun) -> None:
-        run.interrupt.set()
+    def _stop(self, run: ScheduledRun, is_hangup: bool = False) -> None:
+        run.interrupt.set(is_hangup)
         self._look_up(run)
 
     def _look_up(self, run: ScheduledRun) -> None:

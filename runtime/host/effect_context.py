@@ -59,6 +59,10 @@ class Interrupted(Exception):
     """The wait for an effect was interrupted; the processes started for it have been terminated."""
 
 
+class Left(Interrupted):
+    """The wait was interrupted, and the action continues: its keeper has it, for the next process."""
+
+
 class Exited(Exception):
     """The program requested the end of the run, with this exit code."""
 
@@ -92,16 +96,21 @@ class Interrupt:
 
     The first request lets processes clean up (TERM), the second one kills them. With `is_polled` it has no
     handles: nothing can wait for it, and only `check` and `is_set` notice a request.
+
+    is_hangup: the first request was the end of the terminal, so what can survive this process is left to its
+    keeper.
     """
 
     def __init__(self, is_polled: bool = False) -> None:
         self.count = 0
+        self.is_hangup = False
         self._read = self._write = -1
         if not is_polled:
             self._read, self._write = pipes.pipe()
             pipes.set_blocking(self._write, False)
 
-    def set(self) -> None:
+    def set(self, is_hangup: bool = False) -> None:
+        self.is_hangup = is_hangup if not self.count else self.is_hangup
         self.count += 1
         if self._write >= 0:
             # A full pipe holds earlier requests, so a waiting reader wakes up anyway.

@@ -128,6 +128,11 @@ class Action(_Connection):
         self._spools: dict[str, int | None] = {}
         self._sizes: dict[str, int] = {}
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the keeper has all of its output."""
+        return None not in self._spools.values()
+
     def wait_start(self) -> None:
         """Wait for its pid. Raises OSError where it could not be started, and KeeperDied."""
         message = self._receive()
@@ -186,6 +191,7 @@ class Kept(_Connection):
     """
 
     began = ""
+    is_whole = True
 
     def __init__(self, facts: dict[str, Any], handles: Sequence[int], connection: Any = None) -> None:
         super().__init__(connection, facts["pid"])

@@ -380,9 +380,10 @@ class EffectComplete(EffectFinished, name="effect_complete"):
 
 
 class RunInterrupted(Event, name="run_interrupted"):
-    """The run stopped and can be resumed: by Ctrl-C, SIGTERM or SIGHUP; because its fuel or its budget is
-    used up (`reason` is `fuel` or `budget`); because an agent handed over and the loop pauses then
-    (`handoff`); or on a worker because it only waits (`parked`): it is continued by itself."""
+    """The run stopped and can be resumed: by Ctrl-C or SIGTERM; because its terminal is closed (`reason` is
+    `hangup`), and actions with a keeper continue then; because its fuel or its budget is used up (`fuel`,
+    `budget`); because an agent handed over and the loop pauses then (`handoff`); or on a worker because it
+    only waits (`parked`): it is continued by itself."""
 
     state: str | None
     duration_ms: float | None

@@ -10,7 +10,7 @@ from ...ir.python_internals import re
 from ...vm.machine.outcomes import Done
 from ...vm.values.faults import Fault, Place, show_place
 from ..host.effect_context import Interrupted
-from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
+from ..host.errors import EXIT_FAILURE, EXIT_HANGUP, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 from .events import ABSENT, RunEnd
 
 TYPE_CHECKING = False
@@ -34,6 +34,8 @@ _STATUSES = tuple(status for status in EXIT_CODES if status not in ("interrupted
 _OF_LOOP = ("status", "terminated_by", "final_state", "iterations", "steps")
 # Reason why a run on a worker stops that only waits; it is continued by itself.
 PARKED = "parked"
+# Reason why a run stops whose terminal is closed: its actions continue, and `llc resume` takes them over.
+HANGUP = "hangup"
 
 
 def error_of(fault: Fault) -> dict[str, Any]:
@@ -111,6 +113,8 @@ class Outcome(LightRecord):
     def exit_code(self) -> int:
         if self.terminated_by in ("fuel", "budget"):
             return EXIT_LIMIT
+        if self.terminated_by == HANGUP:
+            return EXIT_HANGUP
         return EXIT_CODES[self.status] if self.code is None else self.code
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..execution.driver import JOBS
 from ..host import secrets
-from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..host.errors import EXIT_FAILURE, EXIT_HANGUP, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen
 from ..journal.codec import json_text
 from ..journal.outcome import Outcome
@@ -78,7 +78,7 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
     if "interrupted" in statuses:
         command.warn("Resume with: llc batch --resume")
     if interrupt.count:
-        return EXIT_INTERRUPTED
+        return EXIT_HANGUP if interrupt.is_hangup else EXIT_INTERRUPTED
     return EXIT_OK if all(status == "success" for status in statuses) and not left else EXIT_FAILURE
 
 

@@ -232,6 +232,7 @@ def _go_on(
             settle=in_doubt.settle_again,
             interrupted=in_doubt.agents,
             kept=in_doubt.kept,
+            in_doubt=in_doubt.begun,
             doubtful=position.marks,
             waited=parked.waited if parked is not None else None,
         )

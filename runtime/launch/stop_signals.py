@@ -1,13 +1,14 @@
 """What Ctrl-C and its kin do to a run: the first asks it to stop, so that it can be resumed.
 
-The second insists: what runs is killed at once. A third ends this process on the spot.
+The second insists: what runs is killed at once. A third ends this process on the spot. When the terminal is
+closed, what can survive this process is left to its keeper; a terminal may tell that more than once.
 """
 
 from __future__ import annotations
 
 from ..host import processes, signals
 from ..host.effect_context import Interrupt
-from ..host.errors import EXIT_INTERRUPTED
+from ..host.errors import EXIT_HANGUP, EXIT_INTERRUPTED
 from . import early_signals
 
 TYPE_CHECKING = False
@@ -29,6 +30,10 @@ class Signals:
         self._before: dict[int, Any] = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signals.SIGHUP:
+            if not self._interrupt.count:
+                self._interrupt.set(is_hangup=True)
+            return
         if self._interrupt.count >= 2:
             processes.exit_now(EXIT_INTERRUPTED)
         self._interrupt.set()
@@ -47,9 +52,16 @@ class Signals:
     def give_back(self) -> None:
         # Of an interrupted run nothing is left to do but to say so: one more signal ends that too, and
         # the exit code stays what it was.
-        was_asked = self._interrupt.count > 0
+        asked = _leave if self._interrupt.count else None
+        if self._interrupt.is_hangup:
+            asked = _leave_hung_up
         for number, before in self._before.items():
-            signals.signal(number, _leave if was_asked else before)
+            signals.signal(number, before if asked is None else asked)
+
+
+def _leave_hung_up(number: int, frame: FrameType | None) -> None:
+    if number != signals.SIGHUP:
+        processes.exit_now(EXIT_HANGUP)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -121,7 +121,9 @@ class Worker:
         """Work until drained; the exit code."""
         sys.setswitchinterval(_SWITCH_S)
         handlers = {
-            number: signals.signal(number, self._on_signal) for number in (signals.SIGTERM, signals.SIGINT)
+            number: signals.signal(number, self._on_signal)
+            for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
+            if number != signals.SIGHUP or signals.getsignal(number) != signals.SIG_IGN
         }
         self._say(f"worker {self._owner.id}: project {self._store.project}, {self._at_once} at once")
         try:
@@ -159,10 +161,13 @@ class Worker:
     # --- requests -------------------------------------------------------------------------------
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        """The first one drains, the second one stops actions, the third one kills them."""
+        """The first one drains, the second one stops actions, the third one kills them.
+
+        A closed terminal may send more than one SIGHUP, so only the first request can be one.
+        """
         if self._drain_until is None:
             self._drain_until = clock.monotonic() + self._drain_s
-        else:
+        elif number != signals.SIGHUP:
             self._interrupt.set()
         self._scheduler.pool.wake()
 

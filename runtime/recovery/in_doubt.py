@@ -46,7 +46,8 @@ class InDoubt(LightRecord):
 
     waiting: the effects that the program waits for. agents: what the agents did whose sessions are to be
     continued, by effect; known once the effects are settled. kept: actions that have survived their driver,
-    by effect; afterwards those whose results are used.
+    by effect; afterwards those whose results are used. begun: the processes of the effects in doubt, known
+    afterwards: a driver that is stopped before it comes to one of them leaves it in doubt.
     """
 
     run: RunFolder
@@ -57,6 +58,7 @@ class InDoubt(LightRecord):
     interrupt: Interrupt
     agents: dict[int, AgentHistory] = field(factory=dict)
     kept: dict[int, Kept] = field(factory=dict)
+    begun: dict[int, list[tuple[int, str]]] = field(factory=dict)
 
     def let_go(self) -> None:
         """End the actions that have survived; their outcome is unknown then."""
@@ -73,9 +75,12 @@ class InDoubt(LightRecord):
         for number, doubted in position.doubtful.items():
             self._end_leftover(number, doubted)
         effects = self.waiting
-        begun = [
-            seq for seq, recorded in position.open.items() if recorded is not None and recorded.is_started
-        ]
+        self.begun = {
+            seq: recorded.processes
+            for seq, recorded in position.open.items()
+            if recorded is not None and recorded.is_started
+        }
+        begun = list(self.begun)
         taken = self._take_over(begun)
         begun = [seq for seq in begun if seq not in taken]
         for seq in begun:

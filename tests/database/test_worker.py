@@ -81,13 +81,15 @@ def test_a_frozen_worker_is_replaced_and_leaves(cluster: Cluster) -> None:
     assert "declared dead by another worker" in cluster.said()
 
 
-def test_a_drained_worker_hands_its_runs_back(cluster: Cluster) -> None:
-    """SIGTERM: the action in progress ends, the next one is another worker's; nothing is performed twice."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_drained_worker_hands_its_runs_back(cluster: Cluster, number: int) -> None:
+    """SIGTERM, or a closed terminal: the action in progress ends, the next one is another worker's; nothing
+    is performed twice."""
     cluster.loop("job", first="while [ ! -e go ]; do sleep 0.02; done")
     first = cluster.start()
     run = cluster.submit("job")
     cluster.await_log("/1 begins")
-    first.terminate()
+    first.send_signal(number)
     states = "select array_agg(state) from workers where state <> 'dead'"
     postgres.until(lambda: cluster.database.execute(states).fetchone() == (["draining"],))
     (cluster.folder / "go").touch()

@@ -394,19 +394,6 @@ def foreground(*words: str) -> Any:
     return child
 
 
-def test_a_closed_terminal_ends_a_run_in_the_foreground_resumably(project: Path) -> None:
-    """SIGHUP of its terminal is like SIGTERM: the action is ended and the journal says so."""
-    child = foreground("run", "waits")
-    action = int(Path("pid").read_text())
-    os.close(child.child_fd)
-    run = the_run()
-    wait_for(lambda: not locks.is_live(run))
-    assert isinstance(run.last_event(), RunInterrupted)
-    assert not is_alive(action)
-    (project / "go").touch()
-    assert llc("resume", "waits", "-q").returncode == 0
-
-
 def test_two_interrupts_leave_a_run_that_goes_on(project: Path) -> None:
     """The second Ctrl-C does not wait for the action, and still the run can be resumed."""
     child = foreground("run", "stubborn")

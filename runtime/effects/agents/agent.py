@@ -17,7 +17,7 @@ from typing import Any
 
 from ....ir.diagnostics import suggest
 from ...host import clock, environment, files, leftovers, signals
-from ...host.effect_context import Context, Interrupted
+from ...host.effect_context import Context, Interrupted, Left
 from ...host.errors import KindError
 from ...host.paths import ROOT
 from ...journal.agent_activity import AgentActivity
@@ -169,6 +169,8 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
         result = runner.run(path, words, args, listening, options)
     except NotStarted as error:
         return error.result(context)
+    except Left:
+        raise
     except Interrupted:
         leftovers.end_effect(context.effect_id, ())
         raise
