@@ -214,14 +214,14 @@ def expand_case(x: Context, datum: Form, scope: Scope) -> Steps:
                 _after_else(x, "case", clauses[index + 1])
             last = value
             break
-        if not isinstance(head, Form):
-            written = show(head, limit=40)
-            x.error(
-                "bad-clause",
-                "the data of a clause are written in brackets",
-                head.span,
-                help=f"write (({written}) …)",
-            )
+        if not isinstance(head, Form) or head.is_marked:
+            written, how = f"({show(head, limit=40)})", "in brackets"
+            if isinstance(head, Form):
+                quoted, how = head.items[1], "without a quotation mark"
+                written = show(quoted, limit=40)
+                written = written if isinstance(quoted, Form) else f"({written})"
+            message = f"the data of a clause are written {how}"
+            x.error("bad-clause", message, head.span, help=f"write ({written} …)")
             continue
         tests = tuple(_case_tests(x, head, binding, seen))
         test = tests[0] if len(tests) == 1 else Operation("or", tests, span=head.span)

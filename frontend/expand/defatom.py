@@ -147,6 +147,16 @@ class _Reader:
             help = explain_placeholder(place.name, inputs)
             self.x.error("unknown-placeholder", message, span, "here", help)
 
+        for name in [parameter.name for parameter in inputs]:
+            # The notation of Python or of the shell, where the task names the parameter nowhere else.
+            start = text.find(f"{{{name}}}")
+            if start >= 0 and f"{{{{{name}" not in text:
+                start -= text[max(start - 1, 0)] == "$"
+                span = self.within(clause.items[1], text, start, text.index("}", start) + 1)
+                written = text[start : text.index("}", start) + 1]
+                message = f"`{written}` is text, and no parameter of the task"
+                self.x.warn("unknown-placeholder", message, span, "stays as it is", f"write `{{{{{name}}}}}`")
+
     def within(self, datum: Datum, text: str, start: int, end: int) -> Span | None:
         """The span of a part of a string; the span of the string where escapes hide it."""
         span = datum.span

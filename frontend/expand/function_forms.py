@@ -123,6 +123,14 @@ def _item_function(x: Context, expression: Form, scope: Scope, datum: Form) -> S
 def expand_dict(x: Context, datum: Form, scope: Scope) -> Steps:
     entries: list[tuple[str | Core, Core, Datum]] = []
     seen: set[str] = set()
+    keys = datum.items[1::2]
+    if len(datum.items) % 2 and keys and not any(isinstance(key, Form) for key in keys):
+        written = " ".join(
+            f"({show(key, limit=30).removeprefix(':')} {show(value, limit=30)})"
+            for key, value in zip(keys[:3], datum.items[2::2], strict=False)
+        )
+        help = f"write (dict {written}{' …' if len(keys) > 3 else ''})"
+        return x.error("bad-clause", "an entry of `dict` is (key value)", datum.span, help=help)
     for item in datum.items[1:]:
         if not isinstance(item, Form) or len(item.items) != 2 or item.tail is not None:
             x.error(

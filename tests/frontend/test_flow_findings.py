@@ -198,6 +198,11 @@ HELPS = {
     "(list #\\a)": 'a string of one is "a"',
     "(let x 5)": "wrong operands of `let`",
     '(format "%s is {}" "a" 1)': "a place is `~a`",
+    "(case 'a ('a 1) (else 2))": "write ((a) …)",
+    "(case 'a ('(a b) 1) (else 2))": "write ((a b) …)",
+    '(dict "a" 1 :b 2)': 'write (dict ("a" 1) (b 2))',
+    '(defatom t (params name) (instructions "Hi ${name}"))': "write `{{name}}`",
+    '(defatom t (params name) (instructions "Hi {name}"))': "write `{{name}}`",
     "(1 2 3)": "a list is written (list 1 …)",
     "(define x 5) (x)": "write x without brackets",
     "(let (x 1) x)": "write ((name value)), with two brackets",
@@ -229,6 +234,8 @@ ONCE = """
 # text that is no program
 (map (λ (x) x) '(1))
 (switch 3 (3 'a))
+(dict "a" 1 "b" 2)
+(case 'a ('a 1) (else 2))
 """
 
 
