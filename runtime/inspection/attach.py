@@ -189,6 +189,9 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool, ask: Callable[[str], o
     means = "stops it" if stops else "leaves it running"
     where = f" (pid {about['pid']})" if ask is None else ""
     errors.write(f"Attached to {run.id}{where}; Ctrl-C {means}\n")
+    if about["kept"]:
+        again = f"what it writes is shown by: llc resume {run.id}"
+        errors.write(f"note: the process of the run has died, and its action continues; {again}\n")
     requests = 0
     try:
         attached.catch_up()

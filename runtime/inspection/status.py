@@ -12,7 +12,7 @@ import sys
 from ...ir import light_json
 from ...vm.code.image import Image, ImageError
 from ...vm.values.text_form import duration_text
-from ..host import clock, files, processes
+from ..host import clock, files, keeper, processes
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
@@ -94,6 +94,7 @@ class Look:
             "terminated_by": end.terminated_by if end else stop.reason if stop and not alive else None,
             "pid": self.about.get("pid") if alive else None,
             "kept": alive and bool(self.about.get("kept")),
+            "kept_results": [] if alive or end else _kept_results(run),
             "waits_for": self.about.get("waits_for", []) if alive else [],
             "background": bool(self.about.get("background")),
             "driven_by": _driver(self.about) if alive else None,
@@ -172,6 +173,7 @@ class Look:
                 {
                     "seq": seq,
                     "kind": effect.kind,
+                    "pid": effect.processes[-1][0] if effect.processes else None,
                     "action": action_text(effect, self._follower.whole(effect.args)),
                     "state": (start.state if start is not None else None) or self.history.state,
                     "elapsed_ms": 0 if begun is None else max(0, round((now - begun) * 1000)),
@@ -179,6 +181,15 @@ class Look:
                 }
             )
         return found
+
+
+def _kept_results(run: RunFolder) -> list[int]:
+    """The numbers of the effects whose actions have ended since the process of the run died."""
+    found = keeper.left(run.path)
+    for action in found.values():
+        action.close()
+    numbers = (name.rpartition("/")[2] for name in found)
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def action_text(effect: EffectHistory, args: dict[str, Any]) -> str:
@@ -317,8 +328,18 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
     if status["kept"]:
-        row("note", f"the process of the run has died, and its action continues under pid {status['pid']}")
+        pids = [str(action["pid"]) for action in status["actions"] if action["pid"] is not None]
+        what = "its action continues" if len(pids) < 2 else f"its {len(pids)} actions continue"
+        row("note", f"the process of the run has died, and {what} (pid {', '.join(pids) or 'unknown'})")
+        row("", "what it writes from then on is kept, and shown when it is taken over")
         row("", f"take it over with: llc resume {status['run']}; end it with: llc stop {status['run']}")
+    if status["kept_results"]:
+        what = (
+            "an action has"
+            if len(status["kept_results"]) == 1
+            else f"{len(status['kept_results'])} actions have"
+        )
+        row("note", f"{what} ended since the process of the run died; the result is used when it is resumed")
     if status["log"]:
         row("log", status["log"])
     if word in (INTERRUPTED, CRASHED):

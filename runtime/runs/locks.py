@@ -103,6 +103,7 @@ class Holder:
         self.since = str(about.get("since") or "")
         self.ticket = _ticket(about)
         self.is_queued = bool(about.get("queued"))
+        self.is_keeper = bool(about.get("kept"))
 
 
 def start(
@@ -477,10 +478,13 @@ def _conflict(others: list[Holder], root: str) -> UserError:
     what = f"works on {_shown(holder.path, root)}"
     if holder.is_queued:
         what = f"is before you in the queue for {_shown(holder.path, root)}"
+    help = "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side"
+    if holder.is_keeper:
+        help = f"its process has died, and its action continues; to take it over: llc resume {holder.run.id}"
     return Failure(
         "scope-conflict",
         f"{_shown(holder.mine, root)} {how} {holder.run.id} (pid {holder.pid}{since}), which {what}",
-        "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side",
+        help,
     )
 
 

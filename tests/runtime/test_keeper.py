@@ -210,6 +210,8 @@ def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> No
         "1.stderr",
     ]
     assert all(path.stat().st_mode & 0o77 == 0 for path in (running(project) / "kept").iterdir())
+    assert json.loads(llc("status", "job", "--json").stdout)["kept_results"] == [1]
+    assert "an action has ended since the process of the run died" in llc("status", "job").stdout
     answer = llc("resume", "job", "-q")
     assert answer.returncode == 0, answer.stderr
     assert "ended without llc; its result is used" in answer.stderr
@@ -260,6 +262,7 @@ def test_the_scope_stays_locked(project: Path) -> None:
     cut_off(project)
     refused = llc("run", "other", "-q")
     assert (refused.returncode, "scope-conflict" in refused.stderr) == (1, True), refused.stderr
+    assert "to take it over: llc resume job-" in refused.stderr
     queued = begin("run", "other", "-q", "--queue")
     wait_for(lambda: len(list(project.glob(".loops/.running/*/lock"))) == 2)
     (project / "go").touch()
@@ -274,7 +277,8 @@ def test_status_and_stop_know_of_it(project: Path, limit: str) -> None:
     write(project, options=f"on_unknown: rerun{limit}")
     keeper = cut_off(project)
     wait_for(lambda: (running(project) / "keeper").exists())
-    assert "its action continues" in llc("status", "job").stdout
+    (pid,) = re.findall(rb'"event":"process","seq":1,"pid":(\d+)', journal(project))
+    assert f"its action continues (pid {int(pid)})" in llc("status", "job").stdout
     answer = llc("stop", "job")
     assert (answer.returncode, answer.stdout.split()[0]) == (0, "Stopped"), answer.stderr
     wait_for(lambda: not is_alive(keeper))
@@ -282,6 +286,20 @@ def test_status_and_stop_know_of_it(project: Path, limit: str) -> None:
     (project / "go").touch()
     assert llc("resume", "job", "-q").returncode == 0
     assert (project / "log").read_text() == "begun\nbegun\ndone\n"
+
+
+def test_attach_says_that_the_process_has_died(project: Path) -> None:
+    """What the action writes is not shown before a process takes it over."""
+    write(project)
+    cut_off(project)
+    wait_for(lambda: (running(project) / "keeper").exists())
+    attached = begin("attach", "job")
+    assert attached.stderr is not None
+    assert attached.stderr.readline().startswith("Attached to")
+    assert "the process of the run has died, and its action continues" in attached.stderr.readline()
+    (project / "go").touch()
+    assert attached.wait(60) == 1
+    attached.communicate()
 
 
 def test_stop_ends_the_actions_of_one_run(project: Path) -> None:

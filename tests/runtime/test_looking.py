@@ -210,6 +210,7 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
         "status": "interrupted",
         "background": False,
         "kept": True,
+        "kept_results": [1],
     }
     told |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
     told |= {"journal": "", "waits_for": [], "forked_from": {"run": "f" * 100, "at": 3}, "elapsed_ms": 1}
@@ -218,7 +219,7 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
     told["files"] = [["M", "p" * 300]] * 9
     told["captured"] = {"x": {"output": "é" * 500, "exit_code": 0}}
     told["actions"] = [
-        {"kind": "shell", "action": "a" * 300, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}
+        {"kind": "shell", "action": "a" * 300, "pid": 2**22, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}
     ]
     told["budget"] = {unit: {"used": 0, "limit": None} for unit in ("usd", "tokens", "calls", "seconds")}
     text = status.as_text(told, status.Screen(None), 50)
