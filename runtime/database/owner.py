@@ -129,14 +129,18 @@ class Owner:
         sooner = self._on_beat(connection)
         return BEAT_S if sooner is None else min(max(sooner, _SHORTEST_S), BEAT_S)
 
+    def _leave(self, connection: Connection) -> None:
+        bury(connection, self.id)
+        connection.execute("delete from workers where id = %s", [self.id])
+
     def close(self) -> None:
-        """Leave: others need not wait for the heartbeat."""
+        """Leave: others need not wait for the heartbeat, and no row stays of each client that there was."""
         self._is_closed = True
         with self._turn:
             if not self.is_dead:
                 session = Session(self.address, lambda: True)
                 with contextlib.suppress(UserError):  # the lock and the heartbeat tell the same
-                    session.do(lambda connection: bury(connection, self.id))
+                    session.do(self._leave)
                 session.close()
             self._session.close()
 

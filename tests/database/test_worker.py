@@ -96,6 +96,8 @@ def test_a_drained_worker_hands_its_runs_back(cluster: Cluster, number: int) -> 
     assert first.wait(LIMIT_S) == 0
     found = cluster.row(run)
     assert (found["status"], found["segment"]) == ("queued", 2)
+    # Neither the client nor the worker has left a row.
+    assert cluster.database.execute("select id from workers").fetchall() == []
     cluster.start()
     cluster.await_status(run)
     assert cluster.log() == Counter(f"{run}/{seq} {what}" for seq in (1, 2) for what in ("begins", "ends"))
