@@ -62,7 +62,10 @@ def build(functions: Iterable[Callable[..., int]] = ()) -> typer.Typer:
     )
     app.callback()(about_program)
     for function in functions or map(load, " ".join(GROUPS.values()).split()):
-        function.__annotations__.update(hints(function))
+        # From Python 3.14 on a wrapper has annotations of its own, and Typer reads both.
+        found = hints(function)
+        for declared in (function, inspect.unwrap(function)):
+            declared.__annotations__.update(found)
         settings = {"allow_interspersed_args": False} if name_of(function) in OPEN else None
         app.command(name_of(function), context_settings=settings)(function)
     return app
