@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from in_process import run_llc
 from keepers import kill_with_keeper
 
 # All of them: `make crash`.
@@ -45,7 +46,6 @@ class Project:
         self.calls = folder / "calls"
         self.data = folder / "data"
         self.env = {
-            **os.environ,
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "XDG_DATA_HOME": str(self.data),
             "CALLS": str(self.calls),
@@ -62,14 +62,7 @@ class Project:
         path.chmod(0o755)
 
     def llc(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env={**self.env, **env},
-        )
+        return run_llc(*words, folder=self.folder, **self.env, **env)
 
     def json(self, *words: str, **env: str) -> Any:
         done = self.llc(*words, "--json", **env)
@@ -85,7 +78,7 @@ class Project:
             return subprocess.Popen(
                 [sys.executable, "-m", "llc", *words],
                 cwd=folder,
-                env=self.env,
+                env={**os.environ, **self.env},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -245,7 +238,7 @@ def test_a_wait_can_be_stopped_and_timed_out(project: Project) -> None:
     timed = subprocess.run(
         [sys.executable, "-m", "llc", "run", "fix", "--json"],
         cwd=project.folder / "2",
-        env=project.env,
+        env={**os.environ, **project.env},
         capture_output=True,
         text=True,
         check=False,
