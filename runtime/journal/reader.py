@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 
-# A line that is longer than this was not written by llc.
+# A line that is longer than this was not written by llc; what follows it is not read.
 LINE_LIMIT = 256 * 1024 * 1024
 _TAIL = 4096
 # Bytes that are read at once from the end of a journal.
@@ -102,9 +102,14 @@ class JournalReader:
                 return
             self._rest = b""
             self._line += 1
+            if len(line) >= LINE_LIMIT:
+                end = self._file.seek(0, files.SEEK_END)
+                self._add_damage(end - self._offset)
+                self._offset = end
+                return
             wire = unseal(line[:-1])
             if wire is None:
-                self._add_damage(line)
+                self._add_damage(len(line))
             else:
                 if self._damage is not None:
                     yield self._damage
@@ -120,7 +125,7 @@ class JournalReader:
         missing = synced[0] - self._offset - len(self._rest)
         if self._rest:
             self._line += 1
-            self._add_damage(self._rest)
+            self._add_damage(len(self._rest), is_torn=True)
             self._rest = b""
         if missing > 0:
             damage = self._damage = self._damage or Damage(self._line + 1, self._offset)
@@ -131,11 +136,11 @@ class JournalReader:
             yield self._damage
             self._damage = None
 
-    def _add_damage(self, line: bytes) -> None:
+    def _add_damage(self, size: int, is_torn: bool = False) -> None:
         damage = self._damage = self._damage or Damage(self._line, self._offset)
         damage.last_line = self._line
-        damage.size += len(line)
-        damage.torn = not line.endswith(b"\n")
+        damage.size += size
+        damage.torn = is_torn
         self.damaged_lines += not damage.torn
 
     def close(self) -> None:
@@ -179,7 +184,7 @@ def whole_lines(path: str) -> Generator[bytes, None, None]:
         raise ReadError(f"cannot read {path}: {reason(error)}") from error
     with file:
         while line := file.readline(LINE_LIMIT):
-            if not line.endswith(b"\n") and len(line) < LINE_LIMIT:
+            if not line.endswith(b"\n"):
                 return
             yield line
 
@@ -212,12 +217,16 @@ class EventFile:
 
 
 def tail_offset(path: str, count: int) -> int:
-    """Where the last `count` whole lines of a journal begin; 0 where it has no more. Raises ReadError."""
+    """Where the last `count` whole lines of a journal begin; 0 where it has no more. Raises ReadError.
+
+    0 also where a stretch without a line end is longer than any line.
+    """
     try:
         with open_regular(path) as file:
             at = file.seek(0, files.SEEK_END)
             left = count + 1  # line ends: the first one ends the line before
-            while at > 0:
+            lowest = at - LINE_LIMIT
+            while at > max(0, lowest):
                 length = min(at, _BLOCK)
                 at -= length
                 file.seek(at)
@@ -225,6 +234,7 @@ def tail_offset(path: str, count: int) -> int:
                 found = block.count(b"\n")
                 if found < left:
                     left -= found
+                    lowest = at - LINE_LIMIT if found else lowest
                     continue
                 end = length
                 for _ in range(left):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -214,6 +215,27 @@ def test_damage_in_the_middle_is_located_and_the_rest_is_read(tmp_path: Path) ->
     assert (damage.first_line, damage.last_line, damage.offset) == (2, 3, len(lines[0]))
     assert not damage.at_end
     assert "lines 2 to 3 are damaged" in str(damage)
+
+
+def test_what_follows_the_longest_line_is_not_read(tmp_path: Path) -> None:
+    """A journal that someone has made 10 GB long is damaged at its end; nobody looks there for lines."""
+    path = write_events(tmp_path, {"n": 1}, {"n": 2})
+    whole = path.read_bytes()
+    good = len(whole)
+    os.truncate(path, 10 << 30)
+    limit, (_, hard) = 4 << 30, resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        *events, damage = reader.read(str(path))
+        assert reader.tail_offset(str(path), 1) == 0
+        assert reader.last_event(str(path)) is None
+        assert list(reader.whole_lines(str(path))) == whole.splitlines(keepends=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    assert [event.wire["n"] for event in events if isinstance(event, Event)] == [1, 2]
+    assert isinstance(damage, Damage)
+    assert (damage.offset, damage.size, damage.at_end) == (good, (10 << 30) - good, True)
+    assert str(damage) == "line 3 is damaged"
 
 
 def test_an_empty_journal_has_no_events(tmp_path: Path) -> None:
