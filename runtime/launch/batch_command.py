@@ -21,7 +21,7 @@ from .batch import Batch, unfinished
 from .command import Command
 from .jobs import Job
 from .report import Report
-from .stop_signals import StopSignals
+from .stop_signals import StopSignals, ctrl_c
 
 # What goes from the batch to each of its jobs.
 _OF_JOBS = (*OVERRIDES, "budget", "script")
@@ -98,7 +98,8 @@ def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outc
     with StopSignals(is_silent=True) as interrupt:
         batch = Batch(command, at_once, interrupt, told)
         batch.want_jobs(asked)
-        batch.go(lambda: float("inf"))
+        with ctrl_c(interrupt):
+            batch.go(lambda: float("inf"))
     if interrupt.count:
         raise KeyboardInterrupt
     return [found[job.number] for job in asked]

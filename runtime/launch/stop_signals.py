@@ -6,6 +6,8 @@ closed, what can survive this process is left to its keeper; a terminal may tell
 
 from __future__ import annotations
 
+import contextlib
+
 from ..host import processes, signals
 from ..host.effect_context import Interrupt
 from ..host.errors import EXIT_HANGUP, EXIT_INTERRUPTED
@@ -13,6 +15,7 @@ from . import early_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
     from typing import Any
 
@@ -66,6 +69,28 @@ def _leave_hung_up(number: int, frame: FrameType | None) -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     processes.exit_now(EXIT_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def ctrl_c(interrupt: Interrupt) -> Iterator[None]:
+    """Where Ctrl-C would raise KeyboardInterrupt, anywhere in the code: the first two go to `interrupt`."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if interrupt.count >= 2:
+            signals.default_int_handler(number, frame)
+        interrupt.set()
+
+    is_python = signals.getsignal(signals.SIGINT) is signals.default_int_handler
+    try:
+        if is_python:
+            signals.signal(signals.SIGINT, handle)
+    except ValueError:  # not the main thread, where no KeyboardInterrupt is raised
+        is_python = False
+    try:
+        yield
+    finally:
+        if is_python:
+            signals.signal(signals.SIGINT, signals.default_int_handler)
 
 
 class StopSignals:

@@ -516,7 +516,7 @@ def test_a_damaged_database_does_not_stop_the_wait(service: Service, content: by
     folder = service.folder / "data" / "llc"
     folder.mkdir(parents=True)
     (folder / "ledger.sqlite").write_bytes(content)
-    reset = service.resets_in(3)
+    reset = service.resets_in(5)
     code, output = service.llc("run", "ask")
     assert code == 0, output
     assert "Traceback" not in output
