@@ -369,7 +369,7 @@ def test_a_resume_reads_only_the_end_of_the_journal(project: Path, monkeypatch: 
     def counted(path: Any, mode: str = "r", *more: Any, **named: Any) -> Any:
         name = os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else str(path)
         if mode == "rb" and name.endswith(".jsonl"):
-            return io.BufferedReader(Counted(path))
+            return io.BufferedReader(Counted(path), 8192)
         return opened(path, mode, *more, **named)
 
     monkeypatch.setattr(files, "open", counted)
