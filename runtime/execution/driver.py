@@ -22,6 +22,7 @@ from ..host.effect_context import (
     Exited,
     Interrupt,
     Interrupted,
+    Overdue,
     Stalled,
     WorldLike,
     sleep_time,
@@ -118,6 +119,7 @@ class Driver:
         self._run = run
         self._display = display
         self._interrupt = interrupt
+        self._is_given_up = False
         self._progress = progress or Progress()
         self._base_ms = base_ms
         self._origin = world.monotonic()
@@ -230,7 +232,15 @@ class Driver:
         if machine.ticks >= self._fuel:
             raise FuelLimitReached(self._fuel)
         machine.refuel(min(QUANTUM, self._fuel - machine.ticks))
-        stop = machine.resume(*answer)
+        interrupt = self._interrupt
+        interrupt.computing += 1
+        try:
+            stop = machine.resume(*answer)
+        except Overdue:
+            self._is_given_up = True
+            raise Interrupted from None
+        finally:
+            interrupt.computing += 1
         for kind, fields in machine.take_notes():
             self._note(kind, fields)
         if isinstance(stop, Effect):
@@ -491,7 +501,7 @@ class Driver:
     def _wind_down(self) -> Steps[Stop]:
         """Stop the effects after an interrupt. The program gets the results of those that finish."""
         stop: Stop = OutOfFuel()
-        is_stopped = False
+        is_stopped = self._is_given_up
         effects = self._effects
         while effects is not None and effects.end():
             message: Message | None = yield effects
@@ -594,6 +604,6 @@ class Driver:
         self._record.last_event(RunInterrupted(state=state, duration_ms=duration_ms, reason=reason))
         yield Apart(self._record.sync)
         self._record.save_length()
-        self._record.interrupted(self._world.save)
+        self._record.interrupted(self._world.save, has_checkpoint=not self._is_given_up)
         self._display.end(outcome)
         return outcome

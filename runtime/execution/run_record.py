@@ -170,8 +170,12 @@ class RunRecord:
         self._active.finish()
         self._state_file.save(status)
 
-    def interrupted(self, save_world: Callable[[], Any]) -> None:
-        """The run was interrupted and its last event is on disk: write what a resume needs."""
-        self.checkpoint(save_world)
+    def interrupted(self, save_world: Callable[[], Any], has_checkpoint: bool) -> None:
+        """The run was interrupted and its last event is on disk: write what a resume needs.
+
+        has_checkpoint: not where the machine was given up between two of its steps.
+        """
+        if has_checkpoint:
+            self.checkpoint(save_world)
         self._active.finish()
         self._state_file.save("interrupted")

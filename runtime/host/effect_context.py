@@ -63,6 +63,13 @@ class Left(Interrupted):
     """The wait was interrupted, and the action continues: its keeper has it, for the next process."""
 
 
+class Overdue(BaseException):
+    """The machine computes on although a stop was asked for: it is given up as it is, and runs no further.
+
+    Raised in the middle of a primitive, so it is no `Exception`, which code there might take for its own.
+    """
+
+
 class Exited(Exception):
     """The program requested the end of the run, with this exit code."""
 
@@ -98,11 +105,12 @@ class Interrupt:
     handles: nothing can wait for it, and only `check` and `is_set` notice a request.
 
     is_hangup: the first request was the end of the terminal, so what can survive this process is left to its
-    keeper.
+    keeper. computing: an odd number while the machine computes, another one each time.
     """
 
     def __init__(self, is_polled: bool = False) -> None:
         self.count = 0
+        self.computing = 0
         self.is_hangup = False
         self._read = self._write = -1
         if not is_polled:

@@ -25,6 +25,7 @@ SIG_BLOCK = _signals.SIG_BLOCK
 SIG_DFL = _signals.SIG_DFL
 SIG_IGN = _signals.SIG_IGN
 SIG_SETMASK = _signals.SIG_SETMASK
+SIGALRM = _signals.SIGALRM
 SIGCHLD = _signals.SIGCHLD
 SIGCONT = _signals.SIGCONT
 SIGHUP = _signals.SIGHUP

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 
 from ..host import processes, signals
-from ..host.effect_context import Interrupt
+from ..host.effect_context import Interrupt, Overdue
 from ..host.errors import EXIT_HANGUP, EXIT_INTERRUPTED
 from . import early_signals
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
     from typing import Any
+
+
+# Seconds that a machine may compute on after the first request, in one primitive.
+PATIENCE_S = 1.0
 
 
 class Signals:
@@ -31,8 +35,12 @@ class Signals:
         self._interrupt = interrupt
         self._is_background = is_background
         self._before: dict[int, Any] = {}
+        self._computing = 0
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self._interrupt.count and self._interrupt.computing % 2:
+            self._computing = self._interrupt.computing
+            signals.setitimer(signals.ITIMER_REAL, PATIENCE_S)
         if number == signals.SIGHUP:
             if not self._interrupt.count:
                 self._interrupt.set(is_hangup=True)
@@ -41,7 +49,12 @@ class Signals:
             processes.exit_now(EXIT_INTERRUPTED)
         self._interrupt.set()
 
+    def _give_up(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupt.computing == self._computing:
+            raise Overdue
+
     def take(self) -> None:
+        self._before[signals.SIGALRM] = signals.signal(signals.SIGALRM, self._give_up)
         for number in early_signals.STOPPING:
             before = signals.getsignal(number)
             if number != signals.SIGTERM and before == signals.SIG_IGN:
@@ -53,6 +66,8 @@ class Signals:
             signals.signal(number, (lambda number, frame: None) if is_hangup else self._handle)
 
     def give_back(self) -> None:
+        signals.setitimer(signals.ITIMER_REAL, 0)
+        signals.signal(signals.SIGALRM, self._before.pop(signals.SIGALRM))
         # Of an interrupted run nothing is left to do but to say so: one more signal ends that too, and
         # the exit code stays what it was.
         asked = _leave if self._interrupt.count else None

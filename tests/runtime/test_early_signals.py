@@ -150,3 +150,36 @@ def test_a_start_in_the_background_passes_it_on(project: Path) -> None:
     done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", early_signals.SAID + "\n")
     assert not list(project.glob(".loops/.running/*/"))
+
+
+# A process that is asked to stop in the middle of `to-string`, for which nobody waits long.
+COMPUTING = """
+import os, signal
+from llc.runtime.launch import stop_signals
+from llc.vm.values import text_form
+stop_signals.PATIENCE_S = 0.05
+add, calls = text_form._Out.add, iter(range(10**9))
+def counted(out, text):
+    if next(calls) == 1000:
+        os.kill(os.getpid(), signal.SIGTERM)
+    add(out, text)
+text_form._Out.add = counted
+from llc.runtime.cli.entry import main
+raise SystemExit(main())
+"""
+
+
+def test_a_primitive_that_computes_for_long_is_given_up(project: Path) -> None:
+    """It never comes back to be asked whether to go on; the resume computes it again."""
+    program = '(begin (log-message "before") (string-length (to-string (range 300000))))'
+    (project / "long.sexp").write_text(program)
+    command = [sys.executable, "-c", COMPUTING, "run", "long.sexp", "--json"]
+    begun = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "Traceback" not in begun.stderr
+    assert begun.returncode == 130, begun.stdout
+    told = json.loads(begun.stdout)
+    assert (told["status"], told["terminated_by"], told["value"]) == ("interrupted", "interrupt", None)
+    command = [sys.executable, "-m", "llc", "resume", told["run"], "--json"]
+    resumed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert json.loads(resumed.stdout)["value"] == 1_988_891
+    assert (begun.stderr + resumed.stderr).count("before\n") == 1
