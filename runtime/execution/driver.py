@@ -562,11 +562,7 @@ class Driver:
 
     def outcome(self, status: str) -> Outcome:
         """The outcome of the run so far, with this status."""
-        outcome = Outcome(self._run.id, self._program, self._kind, status)
-        outcome.final_state = self._progress.state
-        outcome.iterations = self._progress.iteration
-        outcome.steps = self._progress.steps
-        outcome.has_run_out = self._progress.has_run_out
+        outcome = Outcome(self._run.id, self._program, self._kind, status).reach(self._progress)
         outcome.duration_ms = self.elapsed_ms()
         return outcome
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...vm.machine.machine import Machine
+    from .position import Progress
 
 
 EXIT_CODES = {
@@ -91,6 +92,14 @@ class Outcome(LightRecord):
     place: Place | None = None
     duration_ms: int = 0
     evidence: dict[str, Any] | None = None
+
+    def reach(self, progress: Progress) -> Outcome:
+        """Where the program was at its end; gives itself."""
+        self.final_state = progress.state
+        self.iterations = progress.iteration
+        self.steps = progress.steps
+        self.has_run_out = progress.has_run_out
+        return self
 
     def take(self, stop: Done | Fault | int) -> Outcome:
         """How the program ended: with a value, in a fault, or by asking for an exit code; gives itself."""

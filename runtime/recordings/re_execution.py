@@ -108,11 +108,7 @@ class ReExecution:
 
     def ending(self) -> dict[str, Any]:
         """How the run ends, as its `run_end` says it; `stop` must be there, or `exit`."""
-        meta, progress = self.image.meta, self.progress
-        outcome = Outcome(None, None, meta["kind"], "error")
-        outcome.final_state = progress.state
-        outcome.iterations = progress.iteration
-        outcome.steps = progress.steps
+        outcome = Outcome(None, None, self.image.meta["kind"], "error").reach(self.progress)
         if isinstance(self.stop, Done | Fault):
             outcome.take(self.stop)
         else:

@@ -155,6 +155,7 @@ def test_a_loop_form_that_runs_out_is_reported(llc: Llc, place: Path) -> None:
     assert (found["status"], found["terminated_by"], found["value"]) == ("success", "max_iterations", 1)
     assert "success (max_iterations)" in llc("history", "tries").stdout
     assert "max_iterations" in llc("status", found["run"]).stdout
+    assert "is identical" in llc("replay", found["run"]).stdout
     assert answer(llc("run", "tries", "--arg", "limit=3", "--json"))["terminated_by"] == "return"
 
 
