@@ -29,9 +29,9 @@ from ..host.effect_context import (
     slept,
 )
 from ..host.errors import UserError
-from ..journal.events import ABSENT, ProgramChanged, RunInterrupted
+from ..journal.events import ABSENT, HANGUP, PARKED, ProgramChanged, RunInterrupted
 from ..journal.journal import Journal
-from ..journal.outcome import HANGUP, PARKED, BudgetLimitReached, FuelLimitReached, Outcome
+from ..journal.outcome import BudgetLimitReached, FuelLimitReached, Outcome
 from ..journal.position import QUANTUM, Progress, Where
 from ..journal.run_folder import Parking, RunFolder
 from ..project.limits import FUEL

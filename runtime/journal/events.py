@@ -394,6 +394,10 @@ class RunInterrupted(Event, name="run_interrupted"):
         return _milliseconds(self.wire.get("duration_ms"))
 
 
+# Reason why a run on a worker stops that only waits; it is continued by itself.
+PARKED = "parked"
+# Reason why a run stops whose terminal is closed: its actions continue, and `llc resume` takes them over.
+HANGUP = "hangup"
 # The decision on an effect whose action has survived its driver.
 TAKE_OVER = "take-over"
 

@@ -11,7 +11,7 @@ from ...vm.machine.outcomes import Done
 from ...vm.values.faults import Fault, Place, show_place
 from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_HANGUP, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
-from .events import ABSENT, RunEnd
+from .events import ABSENT, HANGUP, RunEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ EXIT_CODES = {
 _STATUSES = tuple(status for status in EXIT_CODES if status not in ("interrupted", "queued"))
 # What a loop's value says of its end.
 _OF_LOOP = ("status", "terminated_by", "final_state", "iterations", "steps")
-# Reason why a run on a worker stops that only waits; it is continued by itself.
-PARKED = "parked"
-# Reason why a run stops whose terminal is closed: its actions continue, and `llc resume` takes them over.
-HANGUP = "hangup"
 
 
 def error_of(fault: Fault) -> dict[str, Any]:

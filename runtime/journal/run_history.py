@@ -249,8 +249,10 @@ class RunHistory:
         self._active.stop()
         if self.agent is not None and event.unknown.get(str(self.agent.seq)) == kinds.TAKE_OVER:
             self.agent = None  # what it has done is read and recorded again
+        # So begins a segment of a run in a database, too: the first one, and one after a wait without worker.
+        waited = self.interruption is not None and self.interruption.reason == kinds.PARKED
+        self.resumed += self.lines > 1 and not waited
         self.interruption = None
-        self.resumed += 1
         if self.own is None and self.start is not None and self.start.is_fork_begun(event):
             self.own = RunHistory()
             self.shared_ms = self.active_ms()

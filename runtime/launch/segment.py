@@ -25,7 +25,8 @@ from ..host.coroutines import Steps
 from ..host.effect_context import Interrupt
 from ..host.errors import Failure, UserError
 from ..host.paths import RUNNING
-from ..journal.outcome import PARKED, Outcome
+from ..journal.events import PARKED
+from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..ledger import database as ledgers
 from ..models.helper_process import command_of

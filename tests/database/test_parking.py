@@ -50,6 +50,8 @@ def test_a_sleeping_run_holds_no_place(cluster: Cluster) -> None:
     assert cluster.await_status(sleeper)["outcome"] == "success"
     events = cluster.events(sleeper)
     assert [event.get("reason") for event in events if event["event"] == "run_interrupted"] == ["parked"]
+    shown = cluster.llc("status", sleeper, "--db", cluster.url, "--json")
+    assert json.loads(shown.stdout)["resumed"] == 0
     assert 3_600_000 <= _active_ms(events) < 5_400_000  # the time without a worker counts, and only once
     segments = "select count(*) from llc_dbos.workflow_status where workflow_uuid like %s"
     (count,) = cluster.database.execute(segments, [f"{sleeper}/%"]).fetchone() or (None,)
