@@ -24,7 +24,7 @@ from ..journal.run_folder import RunFolder
 from ..project import program_diff, run_programs
 from ..project.limits import Bounds
 from ..project.options import Values
-from ..recovery.in_doubt import RESULT, InDoubt
+from ..recovery.in_doubt import FAILED_RESULT, InDoubt
 from ..recovery.resumption import Resumption
 from ..runs.follower import history_of
 from ..runs.lookup import find_unfinished
@@ -115,7 +115,7 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
         end = resumption.history.end
         if end is not None:
             ended = _recorded(command, folder, image, end)
-            resumption.tidy_up()
+            resumption.discard_checkpoints()
             folder.finish()
             command.warn(f"note: {folder.id} had ended already; this is how")
             return ended
@@ -151,7 +151,7 @@ def _go_on(
 ) -> Steps[Outcome]:
     """Replay the record and continue from there."""
     values, world = command.values, command.world
-    position = resumption.come_back(image, world)
+    position = resumption.replay(image, world)
     machine, history, progress = position.machine, resumption.history, position.progress
     for sentence in position.lost:
         command.warn(f"warning: {folder.journal}: {sentence}")
@@ -170,7 +170,7 @@ def _go_on(
     in_doubt = InDoubt(folder, position, machine.waiting, values.on_unknown, command.report.errors, interrupt)
     in_doubt.kept = {int(name.rpartition("/")[2]): action for name, action in lock.kept.items()}
     if is_accepted:
-        in_doubt.let_go()  # the new program asks for its own
+        in_doubt.end_survivors()  # the new program asks for its own
     policies = in_doubt.settle()
     folder.check_room()
     cut, kept = position.cut, None
@@ -215,7 +215,7 @@ def _go_on(
     display.resume(folder.id, image.name, place.state, place.iteration, usage)
     if machine.direct is None:
         machine.warm = TIERS[command.tier]
-    answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
+    answers = {seq: FAILED_RESULT for seq, policy in policies.items() if policy == "fail"}
     return (
         yield from command.drive(
             machine,
@@ -229,10 +229,10 @@ def _go_on(
             progress=progress,
             base_ms=active_ms,
             begun=history.started_at,
-            settle=in_doubt.settle_again,
+            settle=in_doubt.settle_later_effect,
             interrupted=in_doubt.agents,
             kept=in_doubt.kept,
-            in_doubt=in_doubt.begun,
+            in_doubt=in_doubt.started,
             doubtful=position.marks,
             waited=parked.waited if parked is not None else None,
         )

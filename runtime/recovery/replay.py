@@ -1,11 +1,10 @@
-"""Replay of a journal: the program runs again over its recorded results, up to their end.
+"""Replay of a journal: run the program again with its recorded results, up to the end of the record.
 
-Owns which results of a run (`past`) its program gets again, and what damage costs. The world is not
-touched here. `in_doubt` decides on effects whose outcome is unknown; the driver continues
-from there.
+Owns which recorded results the program gets again, and what is lost because of damage. Performs no effects.
+`in_doubt` decides on effects whose outcome is unknown; then the driver continues the run.
 
-Where several effects wait at once, the order in which their results stand in the journal is the order
-in which the program got them; it alone decides how the program went on (`spec/machine.md`, Strands).
+If several effects wait at the same time, the program got their results in the order of the journal. This
+order alone determines how the program continued (`spec/machine.md`, Strands).
 """
 
 from __future__ import annotations
@@ -34,13 +33,18 @@ if TYPE_CHECKING:
 
 
 class Position(LightRecord):
-    """Where a replay arrived.
+    """The end of a replay.
 
-    machine: in the program that it has now. outcome: what it said last. open: the effects that wait,
-    what is on record of each, None for nothing; none of them has a result yet. places: where the program
-    was when it asked for each. notes: those not in the journal yet. cut: the journal's length to keep,
-    None to keep it all. lost: what damage cost, a sentence each. doubtful: later effects that may have
-    happened in the part that is cut, with their history, None without one.
+    Args:
+        machine: the machine, with the run's current program.
+        outcome: the last outcome of the machine.
+        open: the waiting effects, none of which has a result, with their record; None if not recorded.
+        places: the position of the program when it requested each waiting effect.
+        notes: notes that are not in the journal yet.
+        cut: the length to which the journal must be cut, in bytes; None to keep all of it.
+        lost: what is lost because of damage, one sentence each.
+        doubtful: later effects that may have happened in the part that is cut, with their record; None if
+            not recorded.
     """
 
     machine: Machine
@@ -55,40 +59,41 @@ class Position(LightRecord):
     _marks: dict[int, Mark | None] = field(factory=dict)
 
     def doubt(self, seq: int, recorded: EffectHistory | None, mark: Mark | None = None) -> None:
-        """Effect `seq` may have happened; `mark` tells which one, if it is known at all."""
+        """Record that effect `seq` may have happened; `mark` identifies its content, if known."""
         if recorded is not None and recorded.is_started:
             mark = _mark(recorded.kind, recorded.args)
         self.doubtful[seq] = recorded
         self._marks[seq] = mark
 
     def is_doubtful(self, effect: Effect) -> bool:
-        """Whether this effect may have happened already, in the part that is cut from the journal."""
+        """Whether this effect may have happened in the part that is cut from the journal."""
         if effect.seq not in self._marks:
             return False
         mark = self._marks[effect.seq]
         return mark is None or mark == _mark(effect.kind, pack(effect.args, digest_only))
 
-    def settled(self, seq: int) -> None:
-        """There is a decision on effect `seq`."""
+    def settle(self, seq: int) -> None:
+        """Remove effect `seq` from the doubtful ones: there is a decision on it."""
         self.doubtful.pop(seq, None)
         self._marks.pop(seq, None)
 
     def marks(self) -> list[list[Any]]:
-        """`doubtful` for the journal: the next resume does not have the part that is cut."""
+        """`doubtful` as recorded for the next resume, which cannot read the part that is cut."""
         return [[seq, *(mark or ())] for seq, mark in sorted(self._marks.items())]
 
 
 def _mark(kind: str | None, args: Any) -> Mark:
-    """What tells an effect from another with its number: its kind and its command."""
+    """The kind and a checksum of the command: they distinguish effects that have the same number."""
     command = args.get("command", args) if isinstance(args, dict) else args
     return str(kind), zlib.crc32(to_json(_sorted(command)))
 
 
-class _Replay:
-    """One replay; `done` counts the results that the program got so far, `floor` is where the last stands.
+class _Replayer:
+    """One replay.
 
-    pending: the notes since the last result, each with its offset in the journal, None where it is
-    not there.
+    done: how many results the program got so far. floor: the offset of the last of them in the journal.
+    matched: how many of the notes recorded since then the program made. pending: the notes that it made since
+    then, each with its offset in the journal; None for a note that is not there.
     """
 
     def __init__(
@@ -108,7 +113,7 @@ class _Replay:
         self.changes = list(history.changes)
         self.done = 0
         self.recorded_notes = history.notes_after(0)
-        self.taken = 0
+        self.matched = 0
         self.floor = 0 if history.checkpoint is None else history.checkpoint.offset
         self.pending: list[tuple[str, dict[str, Any], int | None]] = []
         self.position = Position(machine, progress)
@@ -153,7 +158,7 @@ class _Replay:
         return position
 
     def _run_on(self) -> Any:
-        """Run until nothing can run without an answer, or the program is past its record."""
+        """Run until every strand waits for a result, or until the program is past its record."""
         machine = self.machine
         while True:
             machine.refuel(QUANTUM)
@@ -163,14 +168,14 @@ class _Replay:
                 return outcome
 
     def _give(self, effect: Effect, answer: dict[str, Any]) -> Any:
-        """Answer an effect as it was answered."""
+        """Give an effect its recorded result."""
         seq = effect.seq
         state, _ = self.position.places.pop(seq, (None, 0))
         self.world.observe(effect, answer, state)
         self.floor = self.history.effects[seq].end_offset
         self.done += 1
         self.recorded_notes = self.history.notes_after(self.done)
-        self.taken = 0
+        self.matched = 0
         self.pending.clear()
         self.machine.refuel(QUANTUM)
         outcome = self.machine.resume(answer, seq)
@@ -185,19 +190,23 @@ class _Replay:
             self._check_effect(outcome)
 
     def _adopt(self, effect: Effect) -> None:
-        """An effect that a checkpoint has among those that wait: what its start said is what it says."""
+        """Complete the record of an effect that waits in the checkpoint and started before it.
+
+        The history begins at the checkpoint, so kind and arguments come from the effect itself.
+        """
         recorded = self.history.effects.get(effect.seq)
         if recorded is not None and recorded.kind is None:
             recorded.kind = effect.kind
             recorded.args = pack(effect.args, digest_only)
 
     def _is_past_record(self) -> bool:
-        """Whether the program went beyond its journal without asking for an effect."""
+        """Whether the program is beyond the end of its journal without having requested an effect."""
         return (
             self.done >= len(self.history.order)
             and self.machine.seq >= self.history.last_seq
             and (
-                self.taken >= len(self.recorded_notes) or any(offset is None for _, _, offset in self.pending)
+                self.matched >= len(self.recorded_notes)
+                or any(offset is None for _, _, offset in self.pending)
             )
         )
 
@@ -205,29 +214,33 @@ class _Replay:
         self.position.progress.note(kind, fields)
         recorded = self.recorded_notes
         is_unsure = self.done in self.history.unsure
-        # Next to damage some notes may be missing: look for this one further on.
-        for index in range(self.taken, len(recorded) if is_unsure else min(self.taken + 1, len(recorded))):
+        # Around damage, notes may be missing: search for this note among the following ones too.
+        for index in range(
+            self.matched, len(recorded) if is_unsure else min(self.matched + 1, len(recorded))
+        ):
             event = recorded[index]
             if _is_same_note(kind, fields, event):
-                self.taken = index + 1
+                self.matched = index + 1
                 self.pending.append((kind, fields, event.offset))
                 return
         if not is_unsure:
-            if self.taken < len(recorded):
-                was = recorded[self.taken].kind_name
-                raise self._diverged(f"where it noted `{was}` it now notes `{kind}`, or with other fields")
+            if self.matched < len(recorded):
+                was = recorded[self.matched].kind_name
+                raise self._diverged(
+                    f"the record has the note `{was}`, and the program now makes `{kind}`, or other fields"
+                )
             if self.machine.seq < self.history.last_seq or self.done < len(self.history.order):
-                raise self._diverged(f"it notes `{kind}`, which it did not before")
+                raise self._diverged(f"the program makes the note `{kind}`, which is not on record")
         self.pending.append((kind, fields, None))
 
     def _change_program(self, name: str, offset: int) -> None:
         """Continue with the next program of the run."""
         if self.programs is None:
-            raise self._diverged("it went on with another program")
+            raise self._diverged("the run continued with another program")
         try:
             self.machine, _ = renew(self.machine, self.programs(name))
         except RenewalError as error:
-            raise self._diverged(f"it cannot continue with {name}: {error}") from None
+            raise self._diverged(f"the program cannot continue with {name}: {error}") from None
         for effect in self.machine.waiting.values():
             recorded = self.history.effects.get(effect.seq)
             if recorded is not None and recorded.start_offset > offset:
@@ -238,13 +251,13 @@ class _Replay:
         if recorded is None or not recorded.is_started:
             return
         if self.changes and recorded.start_offset > self.changes[0][1].offset:
-            return  # it is on record as the next program asked for it
+            return  # recorded with the arguments of the next program
         args = pack(effect.args, digest_only)
         if recorded.kind != effect.kind or not is_same(_sorted(recorded.args), _sorted(args)):
-            unpack(recorded.args, lambda name, size: "")  # says so if a secret is missing
+            unpack(recorded.args, lambda name, size: "")  # raises if the cause is a missing secret
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
             now = f"`{effect.kind}` {_command(args)}".rstrip()
-            raise self._diverged(f"it asked for {was} and now asks for {now}", effect.seq)
+            raise self._diverged(f"the program requested {was} and now requests {now}", effect.seq)
 
     def _next(self) -> tuple[Effect, dict[str, Any]] | None:
         """The effect with the next result, and the result; None at the end of the replay."""
@@ -254,11 +267,13 @@ class _Replay:
         seq = history.order[self.done]
         recorded = history.effects[seq]
         if any(self.floor <= damage.offset < recorded.end_offset for damage in history.damage):
-            # What is lost may be a result: of another effect that waited, or of the one before this.
+            # A lost line may be a result of another waiting effect, or of the effect before this one.
             if len(waiting) > 1 or seq not in waiting:
                 return None
         elif seq not in waiting:
-            raise self._diverged(f"it has a result for effect {seq}, which it did not ask for", seq)
+            raise self._diverged(
+                f"the record has a result of effect {seq}, which the program did not request", seq
+            )
         try:
             return waiting[seq], unpack(recorded.result, self.blobs.fetch)
         except BlobError as error:
@@ -267,7 +282,7 @@ class _Replay:
             return None
 
     def _account_for_damage(self) -> None:
-        """Say what each stretch of damage costs, and where the journal must be cut to go on."""
+        """Describe what each damaged part costs, and find where the journal must be cut."""
         position, history = self.position, self.history
         for damage in history.damage:
             if damage.offset < self.floor:
@@ -277,24 +292,24 @@ class _Replay:
                 if damage.is_torn_line:
                     position.lost.append(f"{damage}; it is dropped")
                 else:
-                    position.lost.append(f"{damage}; what followed the result before it is not known")
+                    position.lost.append(f"{damage}; events after the last result before it are unknown")
                     self._suspect()
                 break
         waits = min(position.open, default=self.machine.seq + 1)
         later = [seq for seq in history.order[self.done :] if seq != waits]
         if later and position.cut is not None:
-            span = f"{min(later)} to {max(later)}" if len(later) > 1 else f"{later[0]}"
-            position.lost.append(
-                f"the result{'s' if len(later) > 1 else ''} of effect{'s' if len(later) > 1 else ''} {span} "
-                f"rest{'s' if len(later) == 1 else ''} on effect {waits} and cannot be used without it"
-            )
+            if len(later) == 1:
+                subject = f"the result of effect {later[0]} depends"
+            else:
+                subject = f"the results of effects {min(later)} to {max(later)} depend"
+            position.lost.append(f"{subject} on effect {waits} and cannot be used without it")
 
     def _doubt_what_is_cut(self) -> None:
-        """Effects that had started, or may have, in a part of the journal that is not used any more."""
+        """Mark the effects that started, or may have started, in the part of the journal that is cut."""
         position, history = self.position, self.history
         last = history.last_seq
         for damage in history.damage:
-            # Each effect in it that was finished took two lines.
+            # Each finished effect in the damaged part took two lines.
             if damage.at_end and not damage.is_torn_line:
                 last += (damage.line_count + 1) // 2
         if position.cut is not None:
@@ -306,14 +321,14 @@ class _Replay:
                 position.doubt(seq, None, mark)
 
     def _suspect(self) -> None:
-        """The record of the effects that wait may be lost: they may have started."""
+        """Treat all waiting effects as started: the record of their start may be lost."""
         for seq, recorded in self.position.open.items():
             suspected = recorded or EffectHistory()
             suspected.is_started = True
             self.position.open[seq] = suspected
 
-    def _diverged(self, what: str, seq: int | None = None) -> UserError:
-        return _diverged(what, self.machine.seq + 1 if seq is None else seq)
+    def _diverged(self, difference: str, seq: int | None = None) -> UserError:
+        return _diverged(difference, self.machine.seq + 1 if seq is None else seq)
 
 
 def replay(
@@ -324,13 +339,19 @@ def replay(
     progress: Progress | None = None,
     programs: Callable[[str], Image] | None = None,
 ) -> Position:
-    """Run a machine over what is on record, to where the record ends.
+    """Run a machine with its recorded results, up to the end of the record.
 
-    The machine is a fresh one; or, with the `progress` it had made, one from the checkpoint that the
-    history begins with. `programs` gives the other programs of the run by the names of their files.
-    Raises UserError where the program does something else than it did.
+    Args:
+        machine: a new machine, or the machine of the checkpoint with which the history begins.
+        history: the recorded events.
+        blobs: the store of long recorded texts.
+        world: observes each recorded result; performs nothing.
+        progress: the progress at the checkpoint; None for a new machine.
+        programs: loads another program of the run by the name of its file.
+
+    Raises UserError if the program does not repeat its record.
     """
-    return _Replay(machine, history, blobs, world, progress or Progress(), programs).run()
+    return _Replayer(machine, history, blobs, world, progress or Progress(), programs).run()
 
 
 def _is_same_note(kind: str, fields: dict[str, Any], event: NoteEvent) -> bool:
@@ -353,9 +374,9 @@ def _command(args: Any) -> str:
     return repr(command[:80]) if isinstance(command, str) else ""
 
 
-def _diverged(what: str, seq: int) -> UserError:
+def _diverged(difference: str, seq: int) -> UserError:
     return Failure(
         "not-repeatable",
-        f"the run cannot be resumed: run again over its record the program differs; {what} (effect {seq})",
-        "another version of llc may have begun it; its journal is left as it is",
+        f"the run cannot be resumed: its program does not repeat the record; {difference} (effect {seq})",
+        "the run may have been started by another version of llc; its journal was not changed",
     )

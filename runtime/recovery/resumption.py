@@ -1,6 +1,6 @@
-"""Restoring a run from its newest intact checkpoint, or else from its beginning.
+"""Restoration of a run from its newest intact checkpoint, or from its beginning without one.
 
-Owns the choice of the start of a replay. Nothing is performed here; `launch` continues from it.
+Owns the choice of the starting point of a replay. Performs no effects; `launch` continues the run.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class Resumption:
-    """A run to be resumed. history: of its journal from the newest checkpoint on.
+    """A run to resume. history: the fold of its journal from the newest checkpoint on.
 
-    warn: gets a sentence for each checkpoint that is not used. tier: execution mode. Raises
-    JournalError where the journal cannot be read.
+    warn: called with a sentence for each checkpoint that is not used. tier: execution mode. Raises
+    JournalError if the journal cannot be read.
     """
 
     def __init__(self, run: RunFolder, warn: Callable[[str], None], tier: str = "auto") -> None:
@@ -43,47 +43,45 @@ class Resumption:
             warn(f"note: {notice}; it is not used")
         self.history = run_history.load(run.journal, self._candidates[0] if self._candidates else None)
 
-    def tidy_up(self) -> None:
-        """Remove what only a run needs that has not ended."""
+    def discard_checkpoints(self) -> None:
+        """Remove the checkpoints: a finished run needs none."""
         Checkpoints(self._run).discard()
 
-    def come_back(self, image: Image, world: WorldLike) -> Position:
-        """Where the run stands, which began with the program `image`.
+    def replay(self, image: Image, world: WorldLike) -> Position:
+        """Replay the run to the end of its record. image: the program that it started with.
 
-        Raises UserError where the program does not repeat its record.
+        Raises UserError if the program does not repeat its record.
         """
-
         run = self._run
         blobs = run.blobs
         for checkpoint in self._candidates:
-            found = self._restored(checkpoint, image, world)
-            if isinstance(found, str):
+            restored = self._restore(checkpoint, image, world)
+            if isinstance(restored, str):
                 run.image_name = FIRST_IMAGE
-                self._warn(f"note: {found}; it is not used")
+                self._warn(f"note: {restored}; it is not used")
                 continue
             if self.history.checkpoint is not checkpoint:
                 self.history = run_history.load(run.journal, checkpoint)
-            machine, progress = found
+            machine, progress = restored
             return replay(machine, self.history, blobs, world, progress, self._program)
         if self.history.checkpoint is not None:
             self.history = run_history.load(run.journal)
         return replay(Machine(image, tier=self._tier), self.history, blobs, world, None, self._program)
 
     def _program(self, name: str) -> Image:
-        """A program that the run went on with. Raises UserError and CompileError."""
+        """Load a later program of the run. Raises UserError and CompileError."""
         image = run_programs.load(self._run.id, self._run.journal, name, self._warn)
         self._run.image_name = name
         return image
 
     def checkpoints(self) -> Checkpoints:
-        """For the checkpoints to come: the newest one that is there is written over last."""
+        """The writer of further checkpoints; it overwrites the newest existing checkpoint last."""
         return Checkpoints(self._run, self.history.checkpoint)
 
-    def _restored(
+    def _restore(
         self, checkpoint: Checkpoint, image: Image, world: WorldLike
     ) -> tuple[Machine, Progress] | str:
-        """The machine and the progress of a checkpoint, and the world put back; or why that cannot be."""
-
+        """Restore machine, progress and world from a checkpoint; a sentence with the reason if impossible."""
         facts = checkpoint.facts
         name = f"checkpoint-{checkpoint.turn + 1}"
         try:
@@ -98,4 +96,4 @@ class Resumption:
             return f"{name}: {error}"
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return f"{name} is malformed"
-        return (machine, progress) if is_restored else f"{name} is of another script"
+        return (machine, progress) if is_restored else f"{name} belongs to another script"

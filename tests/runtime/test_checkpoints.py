@@ -146,7 +146,7 @@ def test_what_a_checkpoint_speaks_for_is_not_replayed(project: Path) -> None:
     run = cut_run(Told(STEPS))
     found = resumption.Resumption(run, pytest.fail)
     image = load_image(run.image)
-    position = found.come_back(image, Told(0))
+    position = found.replay(image, Told(0))
     machine = position.machine
     assert 0 < len(found.history.effects) < 150
     assert machine.seq == STEPS + 1
@@ -190,7 +190,7 @@ def test_a_checkpoint_whose_output_file_is_lost_is_left_aside(project: Path) -> 
     shutil.rmtree(run.outputs)
     found = []
     resumed = resumption.Resumption(run, found.append)
-    position = resumed.come_back(load_image(run.image), Told(0))
+    position = resumed.replay(load_image(run.image), Told(0))
     assert resumed.history.checkpoint is None
     assert any("cannot be read" in sentence for sentence in found)
     assert any("the result of effect 1 is lost" in sentence for sentence in position.lost)

@@ -189,7 +189,7 @@ def test_resume_takes_over_an_action_that_still_runs(project: Path) -> None:
     (project / "go").touch()
     shown, notes = again.communicate(timeout=60)
     assert again.returncode == 0, notes
-    assert "goes on without llc" in notes
+    assert "is still running without llc" in notes
     assert [line for line in shown.splitlines() if "│" in line][:4] != []
     assert (project / "log").read_text() == "begun\ndone\n"
     assert (project / "said").read_text() == "one\nthree"
@@ -214,7 +214,7 @@ def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> No
     assert "an action has ended since the process of the run died" in llc("status", "job").stdout
     answer = llc("resume", "job", "-q")
     assert answer.returncode == 0, answer.stderr
-    assert "ended without llc; its result is used" in answer.stderr
+    assert "has ended without llc; its result is used" in answer.stderr
     assert (project / "log").read_text() == "begun\n"
     assert (result(project)["exit_code"], result(project)["output"]) == (7, "one\nthree\n")
     assert not list(project.glob(".loops/.h*/job-*/kept"))

@@ -228,7 +228,7 @@ def test_damage_to_a_result_says_what_is_lost(project: Path) -> None:
     path.write_bytes(b"".join(lines))
     answer = resume()
     assert f"line {place + 1} is damaged" in answer["shown"]
-    assert "the results of effects 3 to 4 rest on effect 2" in answer["shown"]
+    assert "the results of effects 3 to 4 depend on effect 2" in answer["shown"]
     assert answer["status"] == "success"
     ended = project / ".loops" / ".history" / target.name
     assert b'"seq":4' in (ended / "job.events.jsonl.damaged-1").read_bytes()
@@ -356,7 +356,7 @@ def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path,
         path.write_bytes(b"".join(lines))
     answer = resume()
     assert answer["status"] == "success"
-    assert f"(pid {first}) has been ended" in answer["shown"]
+    assert f"(pid {first}); it was ended" in answer["shown"]
     assert not alive(first)
     assert len((project / "pids").read_text().splitlines()) == 2
 

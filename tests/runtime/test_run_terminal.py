@@ -202,7 +202,7 @@ def test_resume_asks_about_an_action_that_was_cut_off(spawn: Spawn) -> None:
     child.expect_exact("not resumed")
     assert exit_code(child) == 1
     child = spawn("resume", "slow", width=200)
-    child.expect_exact("It is not known whether this did its work: echo first line")
+    child.expect_exact("The outcome of this action is unknown: echo first line")
     child.sendline("what?")
     child.expect_exact("[r/f/s]")
     child.sendline("r")
