@@ -17,7 +17,7 @@ from ..journal.journal import JournalError, write_file
 from ..journal.run_history import RunHistory
 from ..project.compilation import compile_text
 from ..project.load import compile_options, load_image
-from ..project.options import Values, given
+from ..project.options import Values, recorded_options
 from ..recordings.find import RunFiles, find_run
 from ..runs.loop_names import is_path, loop_files, resolve_loop
 from . import diagram, layout, picture, text_forms
@@ -84,7 +84,7 @@ def _graph(source: Source, level: str | None, history: RunHistory | None = None)
     if level == "loop" and not is_loop:
         raise UserError("bad-option", f"{source.path} has no states", "--level functions or --level ir")
     overrides = None if history is None or history.start is None else history.start.overrides
-    options = compile_options(Values(source.path, context=given(overrides).get("context", ())))
+    options = compile_options(Values(source.path, context=recorded_options(overrides).get("context", ())))
     if is_loop and level in (None, "loop"):
         # States and routes can be shown of a loop that has errors, too.
         loop, document, found = load(source, options, lambda made: with_options(made, options, source))

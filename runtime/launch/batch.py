@@ -23,7 +23,7 @@ from ..host.errors import Failure, UserError
 from ..host.paths import ROOT
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
-from ..project.limits import keeping
+from ..project.limits import restoring_bounds
 from ..project.load import compile_options, load_program
 from ..project.options import Values
 from ..runs import locks, retention, runs
@@ -198,7 +198,7 @@ class Batch:
             gc.freeze()  # as where one run is driven
             gc.enable()
         try:
-            with keeping():
+            with restoring_bounds():
                 while True:
                     try:
                         scheduler.go(on_wait)

@@ -123,7 +123,7 @@ def prepare(command: Command, values: Values) -> None:
         from ..effects.script_reader import load_world
 
         load_world(values.script)  # each run has its own, but what is wrong with it is said once
-    command.bounds = Bounds.asked(values)
+    command.bounds = Bounds.of_options(values)
     command.bounds.apply()
     command.choose_tier()
     command.configure()

@@ -211,7 +211,7 @@ class Command:
             return default
         from ..project import budget
 
-        return budget.asked(values.budget, default)
+        return budget.limits_of_options(values.budget, default)
 
     def check(self, image: Image) -> None:
         """Refuse a program that cannot work here. Raises UserError; nothing has started then."""
@@ -421,7 +421,7 @@ class Command:
 
         assert self.folder is not None
         ledgers = RunLedgers(self.folder.id, self.settings, self.warn)
-        return budget.Spending(self.budget, budget.unpriced, used, ledgers)
+        return budget.Spending(self.budget, budget.unpriced_model, used, ledgers)
 
 
 def _failures() -> ModuleType:

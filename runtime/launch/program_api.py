@@ -21,7 +21,7 @@ from ..host import files
 from ..host.effect_context import Context, Interrupt, WorldLike
 from ..host.paths import LOOPS
 from ..project.compilation import compile_text
-from ..project.limits import Bounds, keeping
+from ..project.limits import Bounds, restoring_bounds
 
 
 def compile(
@@ -82,7 +82,7 @@ def evaluate(
     """
     _check_text(source, "source")
     given = Bounds(**{"fuel": fuel, **(limits or {})})
-    with keeping():
+    with restoring_bounds():
         given.apply()
         image = compile(source, EXPRESSION, arguments=bindings, declare=declare)
         if world is not None:

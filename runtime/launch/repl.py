@@ -23,7 +23,7 @@ LONGEST_SHOWN = 20_000
 
 def run(values: Values) -> int:
     """`llc repl`; the exit code."""
-    bounds = Bounds.asked(values)
+    bounds = Bounds.of_options(values)
     bounds.apply()
     tier = tier_choice.asked(values.tier)
     is_terminal = is_attended()

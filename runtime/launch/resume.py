@@ -96,13 +96,13 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
     start = folder.start()
     if not start:
         raise _no_record(folder)
-    command.bounds = Bounds.recorded(start, values.fuel)
+    command.bounds = Bounds.of_record(start, values.fuel)
     command.bounds.apply()
     command.budget = {}
     if values.budget or "budget" in start:
         from ..project import budget
 
-        command.budget = budget.recorded(start, values.budget)
+        command.budget = budget.limits_on_resume(start, values.budget)
     command.image = image = run_programs.load(folder.id, folder.journal, folder.image_name, command.warn)
     about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
     about |= command.held_by()

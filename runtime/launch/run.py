@@ -23,7 +23,7 @@ from ..journal.events import ABSENT, RunStart
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
-from ..project.limits import Bounds, keeping
+from ..project.limits import Bounds, restoring_bounds
 from ..project.load import load_expression, load_program
 from ..project.options import OVERRIDES, Values
 from ..runs import locks, program_file, runs
@@ -46,7 +46,7 @@ def run(values: Values) -> int:
 
 def outcome(values: Values) -> Outcome:
     """As `run`, but without output and signal handlers, and exceptions are raised."""
-    with keeping():
+    with restoring_bounds():
         ended = new_run(Command(values, Report(values, is_silent=True)))
     if ended is None:
         raise ValueError("a dry run has no outcome")
@@ -65,7 +65,7 @@ def load_target(command: Command) -> tuple[str, Image]:
 def new_run(command: Command, load: Callable[[Command], tuple[str, Image]] = load_target) -> Outcome | None:
     """Run the program that `load` gives, with the options of the command; None for a dry run."""
     values = command.values
-    command.bounds = Bounds.asked(values)
+    command.bounds = Bounds.of_options(values)
     command.bounds.apply()
     command.choose_tier()
     command.configure()

@@ -1,8 +1,8 @@
-"""Agents of a project: which there are, what each can do, and the command that starts one.
+"""Registry of agents: their definitions, their capabilities, and the command that starts an agent.
 
-`stdlib/agents/` has one file per agent that llc knows, `agent_schema` declares what such a file contains;
-a project adds its own under `agents` in `.loops/config.yaml`. Imported where an agent starts or a loop
-is checked, never at the start of a run. Must not contain: the name of any agent but the default one.
+`stdlib/agents/` has one file per agent that llc knows; `agent_schema` declares the keys of such a file. A
+project adds its own agents under `agents` in `.loops/config.yaml`. Imported when an agent starts or a loop is
+checked, never at the start of a run. Must not contain: the name of any agent except the default agent.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .agent_schema import AgentSpec, PermissionMode
 DEFAULT = "claude"
 _STDLIB = os.path.dirname(stdlib.__file__)
 _FOLDER = os.path.join(_STDLIB, "agents")
-_PLACES = re.compile(
+_PLACEHOLDER = re.compile(
     r"\{(prompt|session|new_session|options|permissions|model|effort|allowed_tools|append_prompt"
     r"|schema|schema_file|cap_usd|cap_turns)\}"
 )
-# Placeholders that stand for several words.
+# Placeholders that expand to several words.
 _SPLICED = ("options", "permissions")
-# What a loop can require of an agent, and the placeholders any of which provides it.
+# Capabilities that a loop can require of an agent, with the placeholders that each provide it.
 CAPABILITIES = {
     **{name: (name,) for name in ("model", "effort", "allowed_tools", "append_prompt", "session")},
     "session_id": ("new_session",),
@@ -44,7 +44,7 @@ CAPABILITIES = {
 
 
 class UnknownAgent(Exception):
-    """There is no agent of that name; `help` suggests another."""
+    """No agent has this name; `help` suggests another name."""
 
     def __init__(self, name: str, help: str | None) -> None:
         self.name = name
@@ -53,13 +53,13 @@ class UnknownAgent(Exception):
 
 
 def known_names() -> list[str]:
-    """The agents that need no configuration."""
+    """The names of the agents in `stdlib/agents/`."""
     return sorted(name[:-5] for name in files.listdir(_FOLDER) if name.endswith(".yaml"))
 
 
 @cache
 def known(name: str) -> AgentSpec:
-    """An agent that needs no configuration. Raises `UnknownAgent`."""
+    """The agent with this name in `stdlib/agents/`. Raises `UnknownAgent`."""
     if name not in known_names():
         raise UnknownAgent(name, suggest(name, known_names(), "there are"))
     return _read(os.path.join(_FOLDER, f"{name}.yaml"), name)
@@ -67,21 +67,21 @@ def known(name: str) -> AgentSpec:
 
 @cache
 def _protocol(name: str) -> AgentSpec:
-    """What every agent of a protocol has."""
+    """The keys that a protocol adds to its agents."""
     return _read(os.path.join(_STDLIB, "protocols", f"{name}.yaml"), name, is_protocol=True)
 
 
 def _read(path: str, name: str, is_protocol: bool = False) -> AgentSpec:
-    """An agent of the standard library, or what a protocol gives to its agents."""
+    """Read the file of an agent or a protocol in the standard library."""
     document = read_document(read_source(path))
-    found = read_agent(document, name, is_protocol)
-    if found is None or any(finding.is_error for finding in document.diagnostics):
+    agent = read_agent(document, name, is_protocol)
+    if agent is None or any(diagnostic.is_error for diagnostic in document.diagnostics):
         raise CompileError(document.diagnostics, [document.source])
-    return found
+    return agent
 
 
 def read_agent(document: Document, name: str, is_protocol: bool = False) -> AgentSpec | None:
-    """The agent in a file of its own; None where it is none, which `document.diagnostics` explains."""
+    """Read the agent in a document; None if it is invalid, with the reasons in `document.diagnostics`."""
     reader = AgentReader(document)
     reader.is_built_in = True
     reader.is_protocol = is_protocol
@@ -89,20 +89,20 @@ def read_agent(document: Document, name: str, is_protocol: bool = False) -> Agen
     if not isinstance(root, MappingNode):
         reader.error("wrong-type", "an agent should be a mapping", document.span(root) if root else None)
         return None
-    found = reader.block(AgentSpec, root, document.span(root), "the agent", name=name)
-    return reader.checked(found) if isinstance(found, AgentSpec) and not found.flawed else None
+    agent = reader.block(AgentSpec, root, document.span(root), "the agent", name=name)
+    return reader.checked(agent) if isinstance(agent, AgentSpec) and not agent.flawed else None
 
 
 class AgentReader(SchemaReader):
-    """Reads agents: inheritance, and the checks across keys."""
+    """Reader of agents: resolves inheritance and checks rules that involve several keys."""
 
-    # Whether it reads a file of `stdlib/agents`, whose program is known by nothing else.
+    # Whether the file is in `stdlib/agents`: its program must not inherit from the known agent of its name.
     is_built_in = False
-    # Whether it reads a file of `stdlib/protocols`, which names no program.
+    # Whether the file is in `stdlib/protocols`, which names no program.
     is_protocol = False
 
     def checked(self, agent: AgentSpec) -> AgentSpec:
-        """The agent with what it inherits; problems are reported."""
+        """Return the agent with its inherited keys; report its errors."""
         if agent.protocol is not None and not self.is_protocol:
             if agent.extends is not None or not agent.argv:
                 message = "an agent with `protocol` needs `argv` of its own, and no `extends`"
@@ -137,7 +137,7 @@ class AgentReader(SchemaReader):
         return agent
 
     def check_patterns(self, agent: AgentSpec) -> None:
-        """Every regular expression can be compiled."""
+        """Report each regular expression that cannot be compiled."""
         texts = [(error.text, error.span_of("text")) for error in agent.errors if error.text]
         texts += [(text, rule.span_of("like")) for rule in agent.events for text in rule.like.values()]
         for text, span in texts:
@@ -149,31 +149,31 @@ class AgentReader(SchemaReader):
 
 
 def _inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:
-    """The agent with the keys of `base` where it has none of its own."""
+    """The agent with the keys of `base` that it does not set itself."""
     missing = {key: getattr(base, key) for key in fields_of(AgentSpec) if not agent.is_given(key)}
     if agent.is_given("argv") and agent.extends is not None:
-        # Its own words continue a session by its own `resume`, else by the options.
+        # An agent with its own `argv` continues a session by its own `resume` or by the options.
         missing |= {key: () for key in ("resume", "fork") if key in missing}
         if "prompt" in missing and is_placed(agent.argv, "prompt"):
             missing["prompt"] = base.prompt.evolve(by="argument")
-    found = agent.evolve(**missing)
-    if found.options and found.argv and not is_placed(found.argv, "options"):
-        found = found.evolve(argv=(found.argv[0], "{options}", *found.argv[1:]))
-    return found
+    merged = agent.evolve(**missing)
+    if merged.options and merged.argv and not is_placed(merged.argv, "options"):
+        merged = merged.evolve(argv=(merged.argv[0], "{options}", *merged.argv[1:]))
+    return merged
 
 
 def of_protocol(protocol: str, words: tuple[str, ...]) -> AgentSpec:
-    """The agent that a command line starts which speaks a protocol, one of `PROTOCOLS`."""
+    """The agent for a command line whose program speaks `protocol`, one of `PROTOCOLS`."""
     return _protocol(protocol).evolve(name=os.path.basename(words[0]), argv=words)
 
 
 def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
-    """The agent that a command line starts: with what is known about the program, if it is known."""
+    """The agent for a command line; a known program inherits the keys of its agent."""
     program = os.path.basename(words[0])
     if program in known_names():
         base = known(program)
         if len(words) == 1:
-            # A path of a known program: the command of that agent.
+            # Only the path of a known program: use that agent's command with this path.
             argv, resume, fork = (
                 (words[0], *command[1:]) if command else () for command in (base.argv, base.resume, base.fork)
             )
@@ -183,7 +183,7 @@ def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
             argv=words if is_placed(words, "options") else (words[0], "{options}", *words[1:]),
             resume=(),
             fork=(),
-            # Its own words decide the format and the permissions.
+            # The command line itself determines the format and the permissions.
             output="auto",
             default_permissions=None,
             prompt=base.prompt.evolve(by="argument") if is_placed(words, "prompt") else base.prompt,
@@ -191,45 +191,47 @@ def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
     return AgentSpec(name=name or program, argv=words)
 
 
-# --- what it can do ---------------------------------------------------------------------------
+# --- capabilities -----------------------------------------------------------------------------
 
 
-def is_placed(words: Iterable[Any], place: str) -> bool:
-    """Whether a placeholder is in words of a command."""
+def is_placed(words: Iterable[Any], placeholder: str) -> bool:
+    """Whether a placeholder occurs in the words of a command."""
     return any(
-        is_placed(word, place) if not isinstance(word, str) else f"{{{place}}}" in word for word in words
+        f"{{{placeholder}}}" in word if isinstance(word, str) else is_placed(word, placeholder)
+        for word in words
     )
 
 
 def capabilities_of(agent: AgentSpec) -> frozenset[str]:
-    """What a loop can require of it: keys of `CAPABILITIES`, `session: fork`, `permissions: MODE`."""
+    """The capabilities of an agent: keys of `CAPABILITIES`, `session: fork`, `permissions: MODE`."""
     words = (*agent.argv, *(agent.options if is_placed(agent.argv, "options") else ()), *agent.resume)
-    found = {
-        name for name, places in CAPABILITIES.items() if any(is_placed(words, place) for place in places)
+    capabilities = {
+        name
+        for name, placeholders in CAPABILITIES.items()
+        if any(is_placed(words, placeholder) for placeholder in placeholders)
     }
     if agent.fork:
-        found.add("session: fork")
+        capabilities.add("session: fork")
     if agent.protocol is not None:
-        found.add("session")
-    return frozenset(found | {f"permissions: {mode}" for mode in agent.permissions})
+        capabilities.add("session")
+    return frozenset(capabilities | {f"permissions: {mode}" for mode in agent.permissions})
 
 
 def states_cost(agent: AgentSpec) -> bool:
-    """Whether it can state what it costs; one of which nothing is known can."""
+    """Whether the agent's output can state its cost; True for an agent with an unknown output format."""
     return agent.output not in ("events", "text") or any(rule.cost is not None for rule in agent.events)
 
 
 def agents_with(capabilities: Iterable[str]) -> str:
-    """The known agents that have all of these capabilities, as words of a message."""
+    """The known agents with all of these capabilities, as a list for a message."""
     needed = set(capabilities)
-    found = [f"`{name}`" for name in known_names() if needed <= capabilities_of(known(name))]
-    return ", ".join(found)
+    return ", ".join(f"`{name}`" for name in known_names() if needed <= capabilities_of(known(name)))
 
 
 def required_of(args: Mapping[str, Any]) -> list[str]:
     """The capabilities that the arguments of an `agent` effect require."""
-    named = ("model", "effort", "allowed_tools", "append_prompt", "max_turns")
-    required = [name for name in named if args.get(name)]
+    options = ("model", "effort", "allowed_tools", "append_prompt", "max_turns")
+    required = [name for name in options if args.get(name)]
     if args.get("permissions"):
         required.append(f"permissions: {args['permissions']}")
     if args.get("session"):
@@ -243,17 +245,16 @@ def required_of(args: Mapping[str, Any]) -> list[str]:
 class Command:
     """The command that starts an agent for one effect.
 
-    argv: the program and its arguments. env: variables. permissions: the mode that it gets, None: its own.
-    session_mode: that of its session by the Agent Client Protocol, None: its own.
-    note: what the user should know about it, or "".
+    argv: the program and its arguments. env: environment variables. permissions: the permission mode; None
+    for the agent's default. session_mode: the session mode of the Agent Client Protocol; None for the agent's
+    default. note: a note for the user, or "".
     """
 
     def __init__(
         self, agent: AgentSpec, args: Mapping[str, Any], is_root: bool, env: Mapping[str, str]
     ) -> None:
-        """args: those of the effect, and `new_session`, the id of a session that is to be created.
-
-        `cap_usd` of them is the most that the agent may spend.
+        """args: arguments of the effect, plus `new_session`, the id for a new session, and `cap_usd`, the
+        maximum cost.
         """
         self.note = ""
         wanted = args.get("permissions")
@@ -264,21 +265,21 @@ class Command:
         name = wanted or agent.default_permissions
         mode = agent.permissions.get(name) if name else None
         if mode is None and not wanted:
-            name, mode = _own_mode(agent, words)
+            name, mode = _mode_in_command(agent, words)
         tools = args.get("allowed_tools")
-        instead = mode.as_root if mode is not None and is_root else None
-        if instead is not None and (instead.unless is None or env.get(instead.unless) != "1"):
+        as_root = mode.as_root if mode is not None and is_root else None
+        if as_root is not None and (as_root.unless is None or env.get(as_root.unless) != "1"):
             self.note = (
                 f"[llc: {agent.argv[0]} refuses `permissions: {name}` as root; "
-                f"it gets `{' '.join(instead.argv)}` and allowed tools]\n"
+                f"it gets `{' '.join(as_root.argv)}` and allowed tools]\n"
             )
-            wanted, mode, tools = name, PermissionMode(argv=instead.argv), tools or instead.allowed_tools
+            wanted, mode, tools = name, PermissionMode(argv=as_root.argv), tools or as_root.allowed_tools
         self.permissions = name
         self.session_mode = mode.session_mode if mode is not None else None
         self.env = {**agent.env, **(mode.env if mode is not None else {})}
         if wanted:
             words = [word for word in words if word not in _mode_words(agent)]
-        given: dict[str, Any] = {
+        values: dict[str, Any] = {
             "prompt": args["command"],
             "session": session,
             "new_session": None if session else args.get("new_session"),
@@ -294,14 +295,14 @@ class Command:
             if mode is not None and (wanted or agent.default_permissions)
             else [],
         }
-        given["options"] = _expanded(agent.options, given)
+        values["options"] = _expand(agent.options, values)
         if agent.prompt.by == "argument" and not is_placed(words, "prompt"):
             words.append("{prompt}")
-        self.argv = _expanded(words, given)
+        self.argv = _expand(words, values)
 
 
-def _own_mode(agent: AgentSpec, words: list[Any]) -> tuple[str | None, PermissionMode | None]:
-    """The permission mode that the words of a command request themselves."""
+def _mode_in_command(agent: AgentSpec, words: list[Any]) -> tuple[str | None, PermissionMode | None]:
+    """The permission mode that the words of a command already request."""
     for name, mode in agent.permissions.items():
         if mode.argv and all(word in words for word in mode.argv):
             return name, mode
@@ -309,24 +310,24 @@ def _own_mode(agent: AgentSpec, words: list[Any]) -> tuple[str | None, Permissio
 
 
 def _mode_words(agent: AgentSpec) -> set[str]:
-    """Words that request a permission mode by themselves."""
+    """Single words that request a permission mode."""
     return {mode.argv[0] for mode in agent.permissions.values() if len(mode.argv) == 1}
 
 
-def _expanded(words: Iterable[Any], given: Mapping[str, Any]) -> list[str]:
-    """Words with their placeholders replaced; a list of words is left out where one has no value."""
-    found: list[str] = []
+def _expand(words: Iterable[Any], values: Mapping[str, Any]) -> list[str]:
+    """Replace the placeholders in words; omit a nested list if one of its placeholders has no value."""
+    expanded: list[str] = []
     for word in words:
         if not isinstance(word, str):
-            if all(given.get(place) is not None for part in word for place in _PLACES.findall(part)):
-                found += _expanded(word, given)
+            if all(values.get(name) is not None for part in word for name in _PLACEHOLDER.findall(part)):
+                expanded += _expand(word, values)
         elif word[1:-1] in _SPLICED and word == f"{{{word[1:-1]}}}":
-            found += given.get(word[1:-1]) or ()
+            expanded += values.get(word[1:-1]) or ()
         else:
-            # In one pass: a prompt may contain `{session}`.
-            found.append(_PLACES.sub(lambda place: _text(given.get(place[1]), place[0]), word))
-    return found
+            # In one pass, because a prompt may contain `{session}`.
+            expanded.append(_PLACEHOLDER.sub(lambda match: _text(values.get(match[1]), match[0]), word))
+    return expanded
 
 
-def _text(value: Any, absent: str) -> str:
-    return absent if value is None else str(value)
+def _text(value: Any, default: str) -> str:
+    return default if value is None else str(value)

@@ -1,6 +1,6 @@
-"""Compilation in a project: sources to programs and images, checked against the configuration.
+"""Compilation of sources in a project, checked against the project's configuration.
 
-Imports the compiler; a run from the cache (`load`) starts without this module. Must not contain: the
+Imports the compiler, so a run from the cache (`load`) does not import this module. Must not contain: the
 cache, options of the command line.
 """
 
@@ -26,7 +26,7 @@ Warn = Callable[[str], None]
 
 
 def compile_file(path: str, options: CompileOptions) -> Compiled:
-    """Compile a source of this project. Raises CompileError."""
+    """Compile a source file of this project. Raises CompileError."""
     return frontend.compile_file(path, options.evolve(project=Project()))
 
 
@@ -36,20 +36,20 @@ def compile_text(text: str, path: str, options: CompileOptions) -> Compiled:
 
 
 def image_of_file(path: str, options: CompileOptions, warn: Warn) -> tuple[Image, bool]:
-    """The image of a source, and whether there were warnings; `warn` receives them as text."""
+    """Compile a source to an image; also return whether there were warnings. warn: receives their text."""
     compiled = compile_file(path, options)
     return emit(compiled.program), report_warnings(compiled, warn)
 
 
 def image_of_text(text: str, path: str, options: CompileOptions, warn: Warn, name: str = "") -> Image:
-    """The image of a text; `name` replaces the name of the program."""
+    """Compile a text to an image. name: replaces the name of the program, unless empty."""
     compiled = compile_text(text, path, options)
     report_warnings(compiled, warn)
     return emit(attrs.evolve(compiled.program, name=name) if name else compiled.program)
 
 
 def report_warnings(compiled: Compiled, warn: Warn) -> bool:
-    """Pass the warnings of a compilation to `warn`, if there are any."""
+    """Pass the rendered warnings of a compilation to `warn`; return whether there are any."""
     warnings = [diagnostic for diagnostic in compiled.diagnostics if not diagnostic.is_error]
     if warnings:
         warn(render_all(warnings, compiled.sources))
@@ -57,48 +57,48 @@ def report_warnings(compiled: Compiled, warn: Warn) -> bool:
 
 
 class Project:
-    """The project's configuration for the checks of loops; read on first use."""
+    """The project's configuration for the checks of loops (`CompileOptions.project`); read on first use."""
 
     def __init__(self) -> None:
-        self._known: Configuration | None = None
+        self._loaded: Configuration | None = None
 
     @property
     def _configuration(self) -> Configuration | None:
-        """None if it cannot be read; the command that uses it reports that."""
-        if self._known is None:
+        """None if the configuration is invalid; the command that uses it reports the errors."""
+        if self._loaded is None:
             try:
-                self._known = configuration.load(ROOT)
+                self._loaded = configuration.load(ROOT)
             except CompileError:
                 return None
-        return self._known
+        return self._loaded
 
     def agents(self) -> Sequence[str] | None:
-        found = self._configuration
-        return None if found is None else (*_agents().known_names(), *found.agents)
+        settings = self._configuration
+        return None if settings is None else (*_agents().known_names(), *settings.agents)
 
     def lacking(
         self, agent: str | tuple[str, ...], needed: Sequence[str], protocol: str | None
     ) -> dict[str, str]:
-        agents, found = _agents(), self._configuration
+        agents, settings = _agents(), self._configuration
         if isinstance(agent, tuple):
             entry = agents.of_words(agent) if protocol is None else agents.of_protocol(protocol, agent)
-        elif found is not None and agent in found.agents:
-            entry = found.agents[agent]
+        elif settings is not None and agent in settings.agents:
+            entry = settings.agents[agent]
         else:
             entry = agents.known(agent)
-        able = agents.capabilities_of(entry)
-        return {name: agents.agents_with([name]) for name in needed if name not in able}
+        capabilities = agents.capabilities_of(entry)
+        return {name: agents.agents_with([name]) for name in needed if name not in capabilities}
 
     def is_priced(self, model: str) -> bool:
-        found = self._configuration
-        if found is None:
+        settings = self._configuration
+        if settings is None:
             return True
-        chosen = models.choose(model, found.models)
+        chosen = models.choose(model, settings.models)
         return Prices().row(chosen.name, chosen.price) is not None
 
 
 def _agents() -> ModuleType:
-    """The module of agents; imported here because few loops name one."""
+    """The module `agents`; imported on demand because few loops name an agent."""
     from . import agents
 
     return agents

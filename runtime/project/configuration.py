@@ -1,4 +1,4 @@
-"""The configuration of a project, `.loops/config.yaml`; `spec/cli.md`, Configuration.
+"""Loader of the project configuration, `.loops/config.yaml`; see `spec/cli.md`, Configuration.
 
     secrets: [DEPLOY_PASSWORD]          environment variables whose values are never shown or written
     history: {keep: 100, older_than: 30d}
@@ -10,8 +10,8 @@
     budget: {usd: 5, tokens: 1000000, calls: 50, seconds: 3600}
     database: postgresql://llc@db.example/llc
 
-A project without the file has the defaults, and nothing is imported for it: the classes are in `settings`,
-the keys are declared in `configuration_schema`.
+A project without this file has the defaults and imports no reader: `settings` has the classes,
+`configuration_schema` declares the keys.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from .settings import Configuration
 
 
 def load(root: str) -> Configuration:
-    """The configuration of a project. Raises CompileError with everything that is wrong with it."""
+    """Load the configuration of the project in `root`. Raises CompileError with all its diagnostics."""
     path = _path(root)
     if path is None:
         return Configuration()
-    # Start-up: the schema engine needs attrs and PyYAML.
+    # Start-up time: the schema engine imports attrs and PyYAML.
     from .configuration_schema import read_configuration
 
     return read_configuration(path)
 
 
 def _path(root: str) -> str | None:
-    """The file; None if there is none."""
+    """Path of the configuration file; None if the file does not exist."""
     path = os.path.join(root, LOOPS, CONFIG)
     return path if files.lexists(path) else None
 
 
 class Unusable(Exception):
-    """The configuration has errors; the text states the first one."""
+    """The configuration is invalid; the message states the first error."""
 
 
 def load_usable(root: str) -> Configuration:
-    """The configuration of a project, for an effect. Raises `Unusable`."""
+    """Load the configuration for an effect, which reports one message. Raises `Unusable`."""
     if _path(root) is None:
         return Configuration()
-    # Start-up: a run of a compiled image needs no diagnostics.
+    # Start-up time: a run of a compiled image needs no diagnostics.
     from ...ir.diagnostics import CompileError
 
     try:
         return load(root)
     except CompileError as error:
-        told = error.diagnostics[0].message if error.diagnostics else "it has errors"
-        raise Unusable(f".loops/config.yaml cannot be used: {told}") from None
+        problem = error.diagnostics[0].message if error.diagnostics else "it has errors"
+        raise Unusable(f".loops/config.yaml cannot be used: {problem}") from None

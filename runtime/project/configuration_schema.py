@@ -1,6 +1,6 @@
-"""Schema of `.loops/config.yaml`; `spec/cli.md`, Configuration.
+"""Schema and reader of `.loops/config.yaml`; see `spec/cli.md`, Configuration.
 
-Imported only for a project that has the file, because the schema engine needs attrs and PyYAML.
+Imported only if the file exists, because the schema engine imports attrs and PyYAML.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from .providers import PROVIDERS
 from .settings import AGE, SIZE, Configuration, ModelEntry, TaskSettings, age, size
 
 _AMOUNT = Type("number", least=0, most=1e15)
-_WHOLE = Type("integer", least=0, most=1e15)
-_WORDS = Type("list", TEXT, least=1, says="a list: a program and its arguments")
+_WHOLE_AMOUNT = Type("integer", least=0, most=1e15)
+_COMMAND = Type("list", TEXT, least=1, says="a list: a program and its arguments")
 _RUNS = Type("integer", least=0, most=1e12)
 _BYTES = Type("integer", least=1, most=1e12)
-_TASKS = TaskSettings()
+_TASK_DEFAULTS = TaskSettings()
 
 
 class Keep(Spec):
-    """How much of the finished runs is kept."""
+    """Retention limits of finished runs."""
 
     runs: int = optional(_RUNS, "Finished runs kept per loop.", KEPT)
     size: str | None = optional(
         Type("text", pattern=SIZE, says="a size such as `2GB` or `500MB`"),
-        "Bytes of all finished runs; the oldest go first, but not a loop's last.",
+        "Maximum size of all finished runs; the oldest are removed first, but never the last run of a loop.",
     )
 
 
 class History(Spec):
-    """Which finished runs are kept."""
+    """Retention of finished runs."""
 
     keep: int | Keep = optional(
         Type("either", options=(_RUNS, block(Keep)), says="a number of runs, or `runs` and `size`"),
-        "Finished runs kept per loop, or with `size` also the bytes of all.",
+        "Finished runs kept per loop; with `size`, also the maximum size of all.",
         KEPT,
     )
     older_than: str | None = optional(
@@ -70,13 +70,15 @@ class History(Spec):
 
 
 class ModelSpec(Spec):
-    """A model, by a name of the project's own."""
+    """A model that the project names itself."""
 
     noun: ClassVar[str] = "a model"
 
     name: str = required(NAME, "The name that loops and tasks use.")
-    provider: str = optional(choice(*PROVIDERS), "Whose interface it has; absent: by its name.", "")
-    model: str = optional(TEXT, "The provider's name of it; absent: `name`.", "")
+    provider: str = optional(
+        choice(*PROVIDERS), "The provider whose API it has; absent: derived from the name.", ""
+    )
+    model: str = optional(TEXT, "The provider's name for it; absent: `name`.", "")
     base_url: str | None = optional(TEXT, "The address of the server.")
     key: str | None = optional(VARIABLE, "The environment variable that contains the API key.")
     price: tuple[float, float] | None = optional(
@@ -88,63 +90,65 @@ class ModelSpec(Spec):
             says="a list of two numbers",
             hint="USD per million tokens of input and of output: [1, 5]",
         ),
-        "USD per million tokens of input and of output.",
+        "USD per million input tokens and per million output tokens.",
     )
 
 
 class TaskSpec(Spec):
-    """How tasks are performed that do not say so themselves."""
+    """Default settings of tasks."""
 
     model: str = optional(TEXT, "The model; absent: the built-in default.", "")
-    runner: str = optional(choice(*RUNNERS), "What performs tasks.", _TASKS.runner)
+    runner: str = optional(choice(*RUNNERS), "What performs tasks.", _TASK_DEFAULTS.runner)
     agent: str | tuple[str, ...] = optional(
         Type(
             "either",
-            options=(TEXT, _WORDS),
+            options=(TEXT, _COMMAND),
             says="a name of `agents`, or a list: a program and its arguments",
         ),
         "The agent that performs tasks: a name of `agents`, or a program and its arguments.",
         (),
     )
-    max_tokens: int = optional(COUNT, "Tokens of an answer at most.", _TASKS.max_tokens)
-    timeout: float = optional(DURATION, "Seconds for one task.", _TASKS.timeout)
-    file_bytes: int = optional(_BYTES, "Bytes of one file that a prompt contains at most.", _TASKS.file_bytes)
+    max_tokens: int = optional(COUNT, "Maximum number of tokens of an answer.", _TASK_DEFAULTS.max_tokens)
+    timeout: float = optional(DURATION, "Seconds for one task.", _TASK_DEFAULTS.timeout)
+    file_bytes: int = optional(
+        _BYTES, "Maximum number of bytes of one file in a prompt.", _TASK_DEFAULTS.file_bytes
+    )
     files_bytes: int = optional(
-        _BYTES, "Bytes of all files that a prompt contains at most.", _TASKS.files_bytes
+        _BYTES, "Maximum number of bytes of all files in a prompt.", _TASK_DEFAULTS.files_bytes
     )
 
 
 class Amounts(Spec):
-    """What agent and model calls may use."""
+    """Limits of agent and model calls."""
 
-    usd: float | None = optional(_AMOUNT, "US dollars at most.")
-    tokens: int | None = optional(_WHOLE, "Tokens at most, in and out.")
-    calls: int | None = optional(_WHOLE, "Calls at most.")
-    seconds: float | None = optional(_AMOUNT, "Seconds of calls at most.")
+    usd: float | None = optional(_AMOUNT, "Maximum cost in US dollars.")
+    tokens: int | None = optional(_WHOLE_AMOUNT, "Maximum number of tokens, input and output.")
+    calls: int | None = optional(_WHOLE_AMOUNT, "Maximum number of calls.")
+    seconds: float | None = optional(_AMOUNT, "Maximum duration of all calls, in seconds.")
 
     @property
     def limits(self) -> dict[str, float]:
-        """The amounts that are given, by unit."""
+        """The limits that are set, by unit."""
         bounds = {unit: getattr(self, unit) for unit in UNITS}
         return {unit: bound for unit, bound in bounds.items() if bound is not None}
 
 
 class RunBudget(Amounts):
-    """What agent and model calls of a run may use, and those of all runs of the project."""
+    """Limits of the agent and model calls of one run, and of all runs of the project."""
 
-    day: Amounts = optional(block(Amounts), "What all runs may use in a day.", factory=Amounts)
-    month: Amounts = optional(block(Amounts), "What all runs may use in a month.", factory=Amounts)
-    project: Amounts = optional(block(Amounts), "What all runs may ever use.", factory=Amounts)
+    day: Amounts = optional(block(Amounts), "Limits of all runs per day.", factory=Amounts)
+    month: Amounts = optional(block(Amounts), "Limits of all runs per month.", factory=Amounts)
+    project: Amounts = optional(block(Amounts), "Limits of all runs in total.", factory=Amounts)
 
 
 class WorkspaceSpec(Spec):
-    """The files that runs of a cluster work on: each run has a checkout of its own."""
+    """Repository that runs of a cluster work on; each run has its own checkout."""
 
     noun: ClassVar[str] = "a workspace"
 
     repo: str = optional(TEXT, "Address or path of the git repository; absent: the remote `origin`.", "")
     ref: str = optional(
-        TEXT, "Branch, tag or commit; absent: the files as they are when the run is submitted.", ""
+        TEXT, "Branch, tag or commit; absent: the project's files at the time of submission.", ""
     )
 
 
@@ -156,21 +160,21 @@ class ConfigurationFile(Spec):
     secrets: tuple[str, ...] = optional(
         Type("list", VARIABLE), "Environment variables whose values are never shown or written.", ()
     )
-    history: History = optional(block(History), "Which finished runs are kept.", factory=History)
+    history: History = optional(block(History), "Retention of finished runs.", factory=History)
     models: tuple[ModelSpec, ...] = optional(
-        Type("list", block(ModelSpec)), "Models by names of the project's own.", ()
+        Type("list", block(ModelSpec)), "Models that the project names itself.", ()
     )
-    tasks: TaskSpec = optional(block(TaskSpec), "How tasks are performed.", factory=TaskSpec)
+    tasks: TaskSpec = optional(block(TaskSpec), "Default settings of tasks.", factory=TaskSpec)
     mcp: Mapping[str, McpServer] = optional(SERVERS, "MCP servers by name.", factory=dict)
     agents: Mapping[str, AgentSpec] = optional(
         Type("map", block(AgentSpec)), "Agent programs by name.", factory=dict
     )
     budget: RunBudget = optional(
-        block(RunBudget), "What agent and model calls of a run may use.", factory=RunBudget
+        block(RunBudget), "Limits of the agent and model calls of a run.", factory=RunBudget
     )
     record_files: str = optional(
         choice(*RECORD_FILES),
-        "When the project's files are recorded for `llc diff`: from a run's first agent on, always, never.",
+        "When runs record the project's files for `llc diff`: from their first agent on, always, or never.",
         Configuration().record_files,
     )
     database: str | None = optional(
@@ -179,11 +183,11 @@ class ConfigurationFile(Spec):
     )
     workspace: WorkspaceSpec | None = optional(
         block(WorkspaceSpec),
-        "The git repository that runs of a cluster work on; absent: the worker's folder.",
+        "Git repository that runs of a cluster work on; absent: the worker's folder.",
     )
 
 
-# The blocks of the file, by where they stand, for keys that are written outside of theirs.
+# Blocks of the file by path; used to suggest the right place for a misplaced key.
 _BLOCKS = {
     ("history",): History,
     ("history", "keep"): Keep,
@@ -193,8 +197,8 @@ _BLOCKS = {
 }
 
 
-def _in_its_block(key: str) -> str:
-    """How a key of a block is written in the file; "" if it is of none."""
+def _block_notation(key: str) -> str:
+    """The notation of a key inside its block, for a help text; "" if the key belongs to no block."""
     path = next((path for path, spec in _BLOCKS.items() if key in fields_of(spec)), ())
     inner = f"{key}: …"
     for name in path[:0:-1]:
@@ -203,15 +207,15 @@ def _in_its_block(key: str) -> str:
 
 
 def read_configuration(path: str) -> Configuration:
-    """The configuration in a file. Raises `CompileError` with every error in it."""
+    """Read a configuration file. Raises `CompileError` with all its errors."""
     document = read_document(read_source(path, must_be_regular=True))
-    found = _Reader(document).configuration()
-    if any(finding.is_error for finding in document.diagnostics):
+    configuration = _ConfigurationReader(document).configuration()
+    if any(diagnostic.is_error for diagnostic in document.diagnostics):
         raise CompileError(document.diagnostics, [document.source])
-    return found
+    return configuration
 
 
-class _Reader(AgentReader):
+class _ConfigurationReader(AgentReader):
     def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
         if "secrets" not in fields:  # an inner block
             return (
@@ -219,57 +223,58 @@ class _Reader(AgentReader):
                 if key in fields_of(ConfigurationFile)
                 else None
             )
-        # Start-up: the schema of loops is loaded for an error only.
+        # Start-up time: only an error needs the schema of loops.
         loops = import_module(f"{__package__.rpartition('.runtime.')[0]}.frontend.loop.schema")
-        here = _in_its_block(key)
+        notation = _block_notation(key)
         if loops.belongs_to_loop(key) is None:
-            return f"write it as {here}" if here else None
-        whom = "tasks" if key in fields_of(TaskSpec) else "runs"
-        return f"`{key}` belongs to a loop, in its own file" + (f"; for all {whom}: {here}" if here else "")
+            return f"write it as {notation}" if notation else None
+        scope = "tasks" if key in fields_of(TaskSpec) else "runs"
+        alternative = f"; for all {scope}: {notation}" if notation else ""
+        return f"`{key}` belongs to a loop, in its own file{alternative}"
 
     def configuration(self) -> Configuration:
         document, root = self.document, self.document.root
         is_empty = isinstance(root, Scalar) and root.value is None
-        if is_empty or [finding.id for finding in document.diagnostics] == ["empty-document"]:
+        if is_empty or [diagnostic.id for diagnostic in document.diagnostics] == ["empty-document"]:
             document.diagnostics.clear()
             return Configuration()
-        given = self.spec(block(ConfigurationFile), root, "the configuration") if root is not None else BAD
-        if not isinstance(given, ConfigurationFile):
+        spec = self.spec(block(ConfigurationFile), root, "the configuration") if root is not None else BAD
+        if not isinstance(spec, ConfigurationFile):
             return Configuration()
         models: dict[str, ModelEntry] = {}
-        for entry in given.models:
+        for entry in spec.models:
             if entry.name not in models:
                 models[entry.name] = ModelEntry(*(getattr(entry, key) for key in ModelEntry.field_names))
             else:
                 message = f"the model `{entry.name}` is given twice"
                 self.error("repeated-key", message, entry.spans["name"])
-        programs = {name: self.checked(agent) for name, agent in given.agents.items()}
-        self.check_task_agent(given)
-        keys = (entry.key for entry in given.models if entry.key is not None)
-        kept, older_than = given.history.keep, given.history.older_than
+        agents = {name: self.checked(agent) for name, agent in spec.agents.items()}
+        self.check_task_agent(spec)
+        keys = (entry.key for entry in spec.models if entry.key is not None)
+        kept, older_than = spec.history.keep, spec.history.older_than
         retention = (
             kept.runs if isinstance(kept, Keep) else kept,
             age(older_than) if older_than else None,
             size(kept.size) if isinstance(kept, Keep) and kept.size else None,
         )
         return Configuration(
-            secrets=(*given.secrets, *keys),
+            secrets=(*spec.secrets, *keys),
             retention=retention,
-            agents=programs,
-            mcp=dict(given.mcp),
+            agents=agents,
+            mcp=dict(spec.mcp),
             models=models,
-            tasks=TaskSettings(*(getattr(given.tasks, key) for key in TaskSettings.field_names)),
-            budget=given.budget.limits,
-            ledgers={name: getattr(given.budget, name).limits for name in ("day", "month", "project")},
-            record_files=given.record_files,
-            database=given.database,
-            workspace=None if given.workspace is None else (given.workspace.repo, given.workspace.ref),
+            tasks=TaskSettings(*(getattr(spec.tasks, key) for key in TaskSettings.field_names)),
+            budget=spec.budget.limits,
+            ledgers={name: getattr(spec.budget, name).limits for name in ("day", "month", "project")},
+            record_files=spec.record_files,
+            database=spec.database,
+            workspace=None if spec.workspace is None else (spec.workspace.repo, spec.workspace.ref),
         )
 
-    def check_task_agent(self, given: ConfigurationFile) -> None:
-        """That a named agent of tasks exists."""
-        name = given.tasks.agent
-        if isinstance(name, str) and name not in (*known_names(), *given.agents):
-            help = suggest(name, [*known_names(), *given.agents], "there are")
+    def check_task_agent(self, spec: ConfigurationFile) -> None:
+        """Report a task agent with an unknown name."""
+        name = spec.tasks.agent
+        if isinstance(name, str) and name not in (*known_names(), *spec.agents):
+            help = suggest(name, [*known_names(), *spec.agents], "there are")
             message = f"no agent is called `{name[:80]}`"
-            self.error("unknown-agent", message, given.tasks.spans["agent"], "", help)
+            self.error("unknown-agent", message, spec.tasks.spans["agent"], "", help)

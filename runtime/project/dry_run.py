@@ -1,6 +1,6 @@
-"""What a dry run shows: the states of a program, read from its IR, and nothing is performed.
+"""Plan of a dry run: limits, scope and states of a program, read from its IR; no effect is performed.
 
-It is the program that would run that is shown, so an image without its sources has a plan too.
+The plan describes the compiled program, so an image without its sources has a plan too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def dry_run(image: Image, as_json: bool) -> str:
 
 
 def plan_of(program: ir.Program) -> dict[str, Any]:
-    """The program's limits, scope and states: what each performs, how it is judged, where it leads."""
+    """Limits, scope and states of a program; for each state its effects, evaluators, captures and routes."""
     meta = program.meta
     limits = {
         name: value
@@ -48,7 +48,7 @@ def plan_of(program: ir.Program) -> dict[str, Any]:
     if meta.kind == "loop":
         plan |= _loop(program.function(program.entry))
         inner[program.entry] = ir.InnerLoop(program.entry)
-    # Of what is no loop: what it asks of the world, by function and state.
+    # For functions that are not loops: their effects, by function and state.
     plan["states"] += [
         _state(f"{function.name}/{state.name}", [state], {})
         for function in program.functions
@@ -61,13 +61,13 @@ def plan_of(program: ir.Program) -> dict[str, Any]:
 
 
 def _inner(function: ir.Function, loop: ir.InnerLoop) -> dict[str, Any]:
-    """A loop that the program runs within itself."""
+    """The plan of an inner loop."""
     limits = {name: value for name, value in attrs.asdict(loop.limits).items() if value not in (None, {})}
     return {"loop": loop.name, "limits": limits, "maintain": loop.maintain, **_loop(function)}
 
 
 def _loop(function: ir.Function) -> dict[str, Any]:
-    """Where a loop begins, and its states."""
+    """The initial state and the states of a loop."""
     by_name = {state.name: state for state in function.states}
     owned: dict[str, list[ir.State]] = {}
     for state in function.states:
@@ -77,7 +77,7 @@ def _loop(function: ir.Function) -> dict[str, Any]:
 
 
 def _initial(states: tuple[ir.State, ...]) -> str | None:
-    """The author's state that the program's first ones lead to."""
+    """The first author-written state after the generated states at the start; None if there is none."""
     by_name = {state.name: state for state in states}
     state, seen = states[0], set()
     while not state.owner and state.name not in seen:
@@ -111,14 +111,14 @@ def _state(name: str, parts: list[ir.State], by_name: dict[str, ir.State]) -> di
             case ir.Return(value=value) if "status" in (ends := _entries(value)):
                 plan["terminal"] = _show(ends["status"])
     if not plan["routes"]:
-        # Nothing is judged: where it goes is in its route notes.
+        # A state without a verdict has its target in its route notes.
         for part in parts:
             _route("next", part, plan)
     return plan
 
 
 def _is_only_for_crashes(state: ir.State) -> bool:
-    """Whether a state gives the verdict of what crashed or could not be evaluated."""
+    """Whether a state only computes the verdict of a crash or of a failed evaluation."""
     return any(
         isinstance(instruction, ir.Set)
         and isinstance(instruction.value, ir.Prim)
@@ -138,7 +138,7 @@ def _instruction(instruction: ir.Instruction, plan: dict[str, Any]) -> None:
 
 
 def _route(verdict: str, state: ir.State | None, plan: dict[str, Any]) -> None:
-    """What a state's route note says of where it leads, under a verdict."""
+    """Add the target in a state's route note to the plan, under a verdict."""
     for instruction in state.body if state is not None else ():
         if isinstance(instruction, ir.Note) and instruction.kind == "route":
             plan["routes"].setdefault(verdict, _show(_entries(instruction.fields).get("to", ir.Const(None))))
@@ -150,7 +150,7 @@ def _performed(kind: str, args: ir.Expr) -> dict[str, Any]:
 
 
 def _entries(fields: ir.Expr) -> dict[str, ir.Expr]:
-    """The entries of a map expression whose keys are written out."""
+    """The entries of a map expression that have constant keys."""
     if isinstance(fields, ir.Prim) and fields.op == "without_nulls":
         return _entries(fields.args[0])
     if isinstance(fields, ir.Prim) and fields.op == "map":
@@ -162,7 +162,7 @@ def _entries(fields: ir.Expr) -> dict[str, ir.Expr]:
 
 
 def _show(expr: ir.Expr) -> Any:
-    """A constant as it is, a text with `${…}` where something is filled in when it runs."""
+    """A constant unchanged; other expressions as text with `${…}` for values that are known at run time."""
     match expr:
         case ir.Const(value=value):
             return list(value) if isinstance(value, tuple) else value
@@ -181,7 +181,7 @@ def _show(expr: ir.Expr) -> Any:
             return "${…}"
 
 
-# --- for people -------------------------------------------------------------------------------
+# --- text output ------------------------------------------------------------------------------
 
 
 def as_text(plan: dict[str, Any]) -> str:
@@ -221,7 +221,9 @@ def _state_lines(states: list[dict[str, Any]]) -> list[str]:
 def _limit(name: str, value: Any) -> str:
     if name == "state_budgets":
         rows = [
-            f"{unit} {bound:g} in {state}" for state, given in value.items() for unit, bound in given.items()
+            f"{unit} {bound:g} in {state}"
+            for state, bounds in value.items()
+            for unit, bound in bounds.items()
         ]
         return ", ".join(rows)
     if name == "timeout_ms":
@@ -232,12 +234,10 @@ def _limit(name: str, value: Any) -> str:
 def _performed_lines(performed: dict[str, Any]) -> list[str]:
     facts = dict(performed)
     kind = facts.pop("kind")
-    main = facts.get(EFFECTS[kind].subject) or ""
-    kind = "ask" if kind == "evaluate" else kind  # the name of an evaluator follows
-    lines = [
-        f"  {kind}: {line}" if not index else f"    {line}"
-        for index, line in enumerate(str(main).split("\n"))
-    ]
+    subject = facts.get(EFFECTS[kind].subject) or ""
+    kind = "ask" if kind == "evaluate" else kind  # `evaluate:` is the label of the evaluators
+    first, *more = str(subject).split("\n")
+    lines = [f"  {kind}: {first}", *(f"    {line}" for line in more)]
     if facts.get("timeout_s") is not None:
         lines.append(f"    timeout {facts['timeout_s']} s")
     if facts.get("seconds") is not None:

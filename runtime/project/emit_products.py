@@ -19,16 +19,23 @@ from .compilation import compile_file, report_warnings
 from .load import compile_options, load_program
 from .options import Values
 
-# By how the file's name ends: what is written to it.
-_SUFFIXES = {".yaml": "fsm", ".yml": "fsm", ".ir": "ir", ".llb": "image"}
+# Output form by suffix of the output file.
+_FORM_BY_SUFFIX = {".yaml": "fsm", ".yml": "fsm", ".ir": "ir", ".llb": "image"}
 _FORMS = ("ir", "bytecode", "fsm", "expanded")
-_FORMS_OF = {"fsm": "a loop", "expanded": "a flow"}
+# The kind of source that has a form.
+_SOURCE_OF_FORM = {"fsm": "a loop", "expanded": "a flow"}
 
 
 def compile_to(
     values: Values, form: str | None, output: str | None, with_sources: bool, warn: Callable[[str], None]
 ) -> str | None:
-    """Compile a loop; the text to print, None where a file was written instead.
+    """Compile a loop; return the text to print, or None if a file was written.
+
+    Args:
+        form: one of `_FORMS`; None to derive it from `output`.
+        output: path of the output file; None or `-` for no file.
+        with_sources: whether an image contains its sources.
+        warn: receives the warnings of the compiler as text.
 
     Raises UserError, CompileError and JournalError.
     """
@@ -48,13 +55,13 @@ def compile_to(
     match form:
         case "fsm":
             if compiled.loop is None:
-                raise _no_form(path, "fsm", "expanded")
+                raise _missing_form(path, "fsm", "expanded")
             from ...frontend.loop.fsm_printer import print_fsm
 
             data = print_fsm(compiled.loop).encode()
         case "expanded":
             if compiled.core is None:
-                raise _no_form(path, "expanded", "fsm")
+                raise _missing_form(path, "expanded", "fsm")
             from ...frontend.core.printer import expanded_text
 
             data = expanded_text(compiled.core).encode()
@@ -70,30 +77,32 @@ def compile_to(
     return None
 
 
-def _no_form(path: str, form: str, other: str) -> UserError:
-    what, other = ("IR text", "ir") if path.endswith(IR_SUFFIX) else (_FORMS_OF[other], other)
+def _missing_form(path: str, form: str, other: str) -> UserError:
+    kind, other = ("IR text", "ir") if path.endswith(IR_SUFFIX) else (_SOURCE_OF_FORM[other], other)
     return UserError(
-        "bad-option", f"{path} is {what}, which has no form `{form}`", f"--emit {other} shows it"
+        "bad-option", f"{path} is {kind}, which has no form `{form}`", f"--emit {other} shows it"
     )
 
 
 def _form_of(output: str, form: str | None) -> str:
-    """What goes into a file: what its name says; where that says nothing, what was asked for."""
-    found = _SUFFIXES.get(os.path.splitext(output)[1])
-    if found is None and form is None:
+    """Output form: by the suffix of the output file, otherwise `form`. Raises UserError if they differ."""
+    implied = _FORM_BY_SUFFIX.get(os.path.splitext(output)[1])
+    if implied is None and form is None:
         raise UserError(
             "bad-option",
-            f"the name `{output}` does not say what to write",
-            "end it in .yaml (the FSM), .llb (an image) or .ir (IR text), or say --emit",
+            f"cannot tell the form from the file name `{output}`",
+            "use the suffix .yaml (FSM), .llb (image) or .ir (IR text), or add --emit",
         )
-    if found is not None and form is not None and found != form:
-        raise UserError("bad-option", f"`{output}` would hold the {found}, but --emit asks for {form}")
-    return found or form or "ir"
+    if implied is not None and form is not None and implied != form:
+        raise UserError(
+            "bad-option", f"the suffix of `{output}` means the form `{implied}`, but --emit is `{form}`"
+        )
+    return implied or form or "ir"
 
 
 def _write_output(path: str, data: bytes) -> None:
     if files.lexists(path) and not files.isfile(path):
-        try:  # a device or a pipe cannot be replaced, only written to
+        try:  # a device or a pipe cannot be replaced; write to it
             with files.open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
@@ -104,7 +113,7 @@ def _write_output(path: str, data: bytes) -> None:
 
 
 def disassembly(values: Values, function: str | None, as_json: bool, warn: Callable[[str], None]) -> str:
-    """The bytecode of a program as text. function: only that one. Raises UserError and CompileError."""
+    """Disassemble a program. function: only this function. Raises UserError and CompileError."""
     path = resolve_loop(values.target)
     image = load_program(path, values, warn)
     names = [code.name for code in image.functions]

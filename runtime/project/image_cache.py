@@ -1,9 +1,9 @@
 """Cache of compiled and verified images, in `.loops/.cache/`.
 
-The name of an entry is a digest of everything that the image depends on: the source, its path, the
-options, files of the project, this version of llc. A missing, damaged or foreign entry is compiled again;
-the folder may be deleted at any time. An entry is used without verification, so it carries a keyed digest:
-a repository from elsewhere cannot contain an entry that replaces a loop.
+The cache key is a digest of everything that the image depends on: the source, its path, the options, files of
+the project, this version of llc. If an entry is missing, damaged or foreign, the source is compiled again;
+the folder may be deleted at any time. A cached image is not verified, so an entry contains a keyed digest: a
+repository from elsewhere cannot contain an entry that replaces a loop.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 FOLDER = os.path.join(LOOPS, ".cache")
 SUFFIX = ".cached"
-# An empty entry: the image with this digest is verified.
-SOUND = ".sound"
-MOST_ENTRIES = 64  # of each
-_MAC = 32
-# What an image is made by; a change in there makes all entries old.
-_MAKERS = ("ir", "frontend", "vm", "stdlib")
-_SOURCES = (".py", ".sexp")
+# Suffix of an empty entry that marks the image with this digest as verified.
+VERIFIED_SUFFIX = ".sound"
+MAX_ENTRIES = 64  # of each suffix
+_MAC_BYTES = 32
+# The compiler's folders and source files; a change in them invalidates all entries.
+_COMPILER_FOLDERS = ("ir", "frontend", "vm", "stdlib")
+_COMPILER_SUFFIXES = (".py", ".sexp")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
-    """The name of the entry for a source compiled under `settings` by this llc."""
+    """The cache key of a source that this llc compiles with `settings`."""
     digest = blake2b(digest_size=20)
-    for part in (b"1", _makers(), path.encode("utf-8", "surrogateescape"), source):
+    for part in (b"1", _compiler_version(), path.encode("utf-8", "surrogateescape"), source):
         digest.update(b"%d:" % len(part) + part)
     for text in settings:
         part = text.encode("utf-8", "surrogateescape")
@@ -45,10 +45,10 @@ def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
 
 
 def project_files(root: str, has_flows: bool) -> list[str]:
-    """The files of a project that a program depends on besides its sources, each with a content digest.
+    """The project files that a program depends on besides its sources, each with a content digest.
 
-    The configuration names agents and prices; tools and tasks can be called by flows. A file that appears or
-    disappears is a change, and so is one that becomes unreadable.
+    The configuration names agents and prices; flows can call tools and tasks. The result also changes if a
+    file appears, disappears or becomes unreadable.
     """
     paths = [os.path.join(root, LOOPS, CONFIG)]
     if has_flows:
@@ -57,19 +57,19 @@ def project_files(root: str, has_flows: bool) -> list[str]:
         with suppress(OSError):
             names = sorted(files.listdir(tasks))
             paths += [os.path.join(tasks, name) for name in names if name.endswith(".xml")]
-    found = []
+    digests = []
     for path in paths:
         if not files.lexists(path):
             continue
         digest = "unreadable"
         with suppress(OSError):
             digest = blake2b(read_regular(path), digest_size=16).hexdigest()
-        found.append(f"{path} {digest}")
-    return found
+        digests.append(f"{path} {digest}")
+    return digests
 
 
 def load(root: str, key: str) -> Image | None:
-    """The image kept under `key`, None where there is none that can be trusted."""
+    """The cached image with `key`; None if there is no trusted entry."""
     data = _read(root, key, SUFFIX)
     if data is None:
         return None
@@ -79,25 +79,25 @@ def load(root: str, key: str) -> Image | None:
         return None
 
 
-def is_sound(root: str, data: bytes) -> bool:
-    """Whether the image of these bytes was made or verified here before, by this llc."""
-    return _read(root, _sound_key(data), SOUND) == b""
+def is_verified(root: str, data: bytes) -> bool:
+    """Whether this version of llc compiled or verified the image with these bytes in this project before."""
+    return _read(root, _verified_key(data), VERIFIED_SUFFIX) == b""
 
 
-def remember_sound(root: str, data: bytes) -> None:
-    """From now on the image of these bytes is known to be sound, where there is a project to know it."""
+def remember_verified(root: str, data: bytes) -> None:
+    """Mark the image with these bytes as verified, if `root` is a project."""
     if files.isdir(os.path.join(root, LOOPS)):
-        _write(root, _sound_key(data), SOUND, b"")
+        _write(root, _verified_key(data), VERIFIED_SUFFIX, b"")
 
 
-def _sound_key(data: bytes) -> str:
+def _verified_key(data: bytes) -> str:
     return entry_key(data, "", ())
 
 
 def is_current(image: Image) -> bool:
-    """Whether each further file that an image was compiled from still says the same.
+    """Whether the additional source files of an image are unchanged.
 
-    The first is in the entry's key; these are known only once it has been compiled.
+    The cache key covers the first source; the additional sources are known only after the compilation.
     """
     for source in image.sources[1:]:
         try:
@@ -110,22 +110,23 @@ def is_current(image: Image) -> bool:
 
 
 def store(root: str, key: str, image: Image) -> None:
-    """Keep an image that was compiled, which is sound; where that cannot be done, it is not kept."""
+    """Store a compiled image and mark it as verified. A failed write is ignored; secrets are not stored."""
     if holds_secret(image):
         return
     data = image.to_bytes()
     _write(root, key, SUFFIX, data)
-    remember_sound(root, data)
+    remember_verified(root, data)
 
 
 def _read(root: str, key: str, suffix: str) -> bytes | None:
-    """What an entry holds, None where there is none that this user made."""
+    """The data of an entry; None if there is no entry with a valid digest of this user."""
     try:
         data = read_regular(os.path.join(root, FOLDER, key + suffix))
     except OSError:
         return None
     secret = _secret(make=False)
-    return data[_MAC:] if secret is not None and data[:_MAC] == _mac(secret, key, data[_MAC:]) else None
+    mac, content = data[:_MAC_BYTES], data[_MAC_BYTES:]
+    return content if secret is not None and mac == _mac(secret, key, content) else None
 
 
 def _write(root: str, key: str, suffix: str, data: bytes) -> None:
@@ -142,27 +143,27 @@ def _write(root: str, key: str, suffix: str, data: bytes) -> None:
 
 
 def _prune(folder: str, suffix: str) -> None:
-    """Make room: of too many entries, those go that were made first."""
+    """Delete the oldest entries so that one more fits."""
     entries = [os.path.join(folder, name) for name in files.listdir(folder) if name.endswith(suffix)]
-    if len(entries) >= MOST_ENTRIES:
+    if len(entries) >= MAX_ENTRIES:
         entries.sort(key=files.getmtime)
-        for path in entries[: len(entries) - MOST_ENTRIES + 1]:
+        for path in entries[: len(entries) - MAX_ENTRIES + 1]:
             files.unlink(path)
 
 
-def _makers() -> bytes:
-    """The version of llc; for a working copy, also the size and time of each of its source files."""
+def _compiler_version() -> bytes:
+    """The version of llc, and size and modification time of each of its source files."""
     from ... import __version__
 
     facts = [__version__]
-    folders = list(_MAKERS)
+    folders = list(_COMPILER_FOLDERS)
     for folder in folders:
         try:
-            with files.scandir(os.path.join(_PACKAGE, folder)) as found:
-                for item in found:
+            with files.scandir(os.path.join(_PACKAGE, folder)) as items:
+                for item in items:
                     if item.is_dir():
                         folders += [f"{folder}/{item.name}"] if item.name != "__pycache__" else []
-                    elif item.name.endswith(_SOURCES):
+                    elif item.name.endswith(_COMPILER_SUFFIXES):
                         state = item.stat()
                         facts.append(f"{folder}/{item.name} {state.st_size} {state.st_mtime_ns}")
         except OSError:
@@ -172,12 +173,15 @@ def _makers() -> bytes:
 
 def _mac(secret: bytes, key: str, data: bytes) -> bytes:
     return blake2b(
-        data, digest_size=_MAC, key=secret, person=b"llc-image", salt=bytes.fromhex(key)[:16]
+        data, digest_size=_MAC_BYTES, key=secret, person=b"llc-image", salt=bytes.fromhex(key)[:16]
     ).digest()
 
 
 def _secret(make: bool) -> bytes | None:
-    """This user's key, kept where only they can read it; None where there is none to be had."""
+    """This user's secret key, in a file that only the user can read; None if there is no usable key.
+
+    make: create the key if it does not exist.
+    """
     home = environment.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.join(home, "llc", "key")
     if not os.path.isabs(path):
@@ -201,16 +205,16 @@ def _make_secret(path: str) -> bytes | None:
     secret = environment.urandom(32)
     try:
         files.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        scratch = f"{path}.{processes.getpid()}"
-        fd = files.open_handle(scratch, files.O_WRONLY | files.O_CREAT | files.O_EXCL, 0o600)
+        temporary = f"{path}.{processes.getpid()}"
+        fd = files.open_handle(temporary, files.O_WRONLY | files.O_CREAT | files.O_EXCL, 0o600)
         try:
             files.write(fd, secret)
         finally:
             files.close(fd)
         try:
-            files.link(scratch, path)
+            files.link(temporary, path)
         finally:
-            files.unlink(scratch)
+            files.unlink(temporary)
     except OSError:
-        return None  # or another process was quicker; its key serves the next time
+        return None  # also if another process created the key first; the next call uses that key
     return secret

@@ -1,8 +1,9 @@
-"""Limits of a run that its program cannot change: fuel, depth of calls, size of values.
+"""Limits of a run that its program cannot change: fuel, call depth, size of values.
 
-`--fuel`, `--max-depth` and `--max-size` set them, else `LLC_FUEL`, `LLC_MAX_DEPTH` and `LLC_MAX_SIZE`, else
-there are defaults. A run records its limits, because its results depend on them: a resumed or replayed run
-has the same. Only fuel, which no program can see, can be changed on resume. `spec/flows.md`.
+The options `--fuel`, `--max-depth` and `--max-size` set them; without an option, `LLC_FUEL`, `LLC_MAX_DEPTH`
+and `LLC_MAX_SIZE`; otherwise the defaults apply. A run records its limits because its results depend on them,
+so a resumed or replayed run has the same limits. Only fuel, which no program can observe, can be changed on
+resume. See `spec/flows.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from .options import Values
 
-# Hours of pure computation; a run that performs effects comes nowhere near it.
+# Hours of pure computation; far more than a run that performs effects uses.
 FUEL = 10_000_000_000
 DEPTH = bounds.MAX_CALLS
 SIZE = bounds.MAX_ITEMS
@@ -33,24 +34,26 @@ _VARIABLES = (("fuel", "LLC_FUEL"), ("max_depth", "LLC_MAX_DEPTH"), ("max_size",
 
 
 def iteration_limits(meta: Mapping[str, Any]) -> dict[str, int | None]:
-    """The most iterations of the program, as "", and of each loop that it runs within itself."""
-    most = {loop["name"]: loop["limits"].get("max_iterations") for loop in meta.get("loops", ())}
-    return {**most, "": meta["limits"].get("max_iterations")}
+    """The iteration limits of each inner loop, by name, and of the program itself, under ""."""
+    inner = {loop["name"]: loop["limits"].get("max_iterations") for loop in meta.get("loops", ())}
+    return {**inner, "": meta["limits"].get("max_iterations")}
 
 
-def budget_limits(meta: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, float | None]:
-    """For each unit of a budget the lower one of the limits of the program and of the run, if it has any."""
+def budget_limits(meta: Mapping[str, Any], run_limits: Mapping[str, Any]) -> dict[str, float | None]:
+    """The lower limit of program and run for each budget unit; None for a unit without a limit."""
     limits = meta.get("limits", {})
-    found: dict[str, float | None] = {}
+    lower: dict[str, float | None] = {}
     for unit in UNITS:
-        known = [limits.get(f"budget_{unit}"), given.get(unit)]
-        found[unit] = min((bound for bound in known if isinstance(bound, int | float)), default=None)
-    return found
+        both = [limits.get(f"budget_{unit}"), run_limits.get(unit)]
+        lower[unit] = min((bound for bound in both if isinstance(bound, int | float)), default=None)
+    return lower
 
 
 class Bounds:
-    """fuel: ticks a run may use in all. depth: calls inside one another. size: items of a list; texts and
-    integers are bounded in proportion.
+    """Limits of one run; None for the default.
+
+    fuel: total number of ticks. depth: maximum call depth. size: maximum number of items of a list; the
+    limits of texts and integers are proportional to it.
     """
 
     def __init__(self, fuel: int | None = None, depth: int | None = None, size: int | None = None) -> None:
@@ -59,25 +62,25 @@ class Bounds:
         self.size = size or SIZE
 
     @classmethod
-    def asked(cls, values: Values) -> Bounds:
-        """What a command's options say, else the environment. Raises UserError."""
+    def of_options(cls, values: Values) -> Bounds:
+        """The limits from a command's options, or else from the environment. Raises UserError."""
         return cls(*(getattr(values, name) or _variable(variable) for name, variable in _VARIABLES))
 
     @classmethod
-    def recorded(cls, start: dict[str, Any], fuel: int | None = None) -> Bounds:
-        """What a run began with, by its `run_start`; `fuel` is given anew."""
+    def of_record(cls, start: dict[str, Any], fuel: int | None = None) -> Bounds:
+        """The limits that a `run_start` event records; `fuel`, if set, replaces the recorded fuel."""
         limits = start.get("limits")
-        found = limits if isinstance(limits, dict) else {}
-        given = [value if type(value) is int and value > 0 else None for value in map(found.get, _RECORDED)]
-        return cls(fuel or _variable("LLC_FUEL") or given[0], *given[1:])
+        record = limits if isinstance(limits, dict) else {}
+        values = [value if type(value) is int and value > 0 else None for value in map(record.get, _RECORDED)]
+        return cls(fuel or _variable("LLC_FUEL") or values[0], *values[1:])
 
     def as_record(self) -> dict[str, int]:
-        """Those that are not the default, for `run_start`."""
+        """The limits that differ from the defaults, for `run_start`."""
         pairs = zip(_RECORDED, ((self.fuel, FUEL), (self.depth, DEPTH), (self.size, SIZE)), strict=True)
         return {name: value for name, (value, default) in pairs if value != default}
 
     def apply(self) -> None:
-        """Set them in this process. The machine itself is given its fuel."""
+        """Set the limits in this process, except fuel, which the machine receives separately."""
         bounds.set_bounds(
             text=self.size * _CHARACTERS,
             bits=max(_LEAST_BITS, self.size // _PER_BIT),
@@ -86,8 +89,8 @@ class Bounds:
         )
 
 
-class keeping:
-    """Context in which bounds may be applied; afterwards those hold that did before."""
+class restoring_bounds:
+    """Context manager that restores the bounds of this process on exit."""
 
     def __enter__(self) -> None:
         names = ("text", "bits", "items", "calls")

@@ -1,8 +1,8 @@
-"""Linking of a loop with a computed name into the program of a run.
+"""Dynamic linking: adds a loop with a computed name to the program of a run.
 
-The source of the run is compiled again, with one loop more. The run continues with that program, which its
-folder keeps and its journal names, so that resume and replay take the same. Must not contain: what the name
-means (`frontend.link`).
+The source of the run is compiled again together with the new loop, and the run continues with that program.
+The run's folder keeps the program and its journal names it, so resume and replay use the same program. Must
+not contain: the resolution of the name (`frontend.link`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Loops that one run links at most: a program that makes names up is stopped.
-MOST_LINKS = 200
+# Maximum number of loops that one run links; stops a program that generates names endlessly.
+MAX_LINKS = 200
 
 
 def link(
     run: RunFolder, machine: Machine, args: dict[str, Any], state: str | None
 ) -> tuple[Machine, ProgramChanged] | str:
-    """The machine in a program with the loop that `args` of a `link` effect name; or why there is none.
+    """Migrate the machine to a program with the loop of a `link` effect; return an error message on failure.
 
-    state: in which the run is. Raises JournalError.
+    args: arguments of the effect. state: current state of the run. Raises JournalError.
     """
     from ...ir.diagnostics import CompileError
     from ...vm.machine.migration import RenewalError, renew
@@ -35,26 +35,26 @@ def link(
     image = machine.image
     new: tuple[str, str, str] = (args["file"], args["state"], args["name"])
     known = run_programs.links(run.journal)
-    if len(known) >= MOST_LINKS:
-        return f"the run has added {MOST_LINKS} loops to its program, and adds no more"
+    if len(known) >= MAX_LINKS:
+        return f"the run has added {MAX_LINKS} loops to its program, and adds no more"
     start, edited = run.start(), program_diff.edited(image)
     try:
         if (
             edited is not None
-            and run_programs.source_now(start, run.outputs, known).program_hash != image.program_hash
+            and run_programs.compile_source(start, run.outputs, known).program_hash != image.program_hash
         ):
-            return f"`{edited}` was edited since the run began, so that no loop can be added to its program"
-        program = run_programs.source_now(start, run.outputs, (*known, new))
+            return f"`{edited}` was edited since the run began, so no loop can be added to its program"
+        program = run_programs.compile_source(start, run.outputs, (*known, new))
     except CompileError as error:
-        found = next(one for one in error.diagnostics if one.is_error)
-        place = f"{found.span.path}:{found.span.line}: " if found.span is not None else ""
-        return masked(f"{place}{found.message}")
+        first = next(diagnostic for diagnostic in error.diagnostics if diagnostic.is_error)
+        place = f"{first.span.path}:{first.span.line}: " if first.span is not None else ""
+        return masked(f"{place}{first.message}")
     except UserError as error:
         return masked(error.message)
     before = {code.name: code.parameters for code in image.functions}
     after = {code.name: code.parameters for code in program.functions}
     if any(after.get(name) != parameters for name, parameters in before.items()):
-        return f"loop `{args['name'][:200]}` has no place in the program of this run"
+        return f"loop `{args['name'][:200]}` would change functions that the program of this run already has"
     try:
         machine, _ = renew(machine, program)
     except RenewalError as error:

@@ -1,6 +1,6 @@
-"""Programs to run: from a source through the cache or the compiler, or from an image.
+"""Loader of programs: from a source through the cache or the compiler, or from an image file.
 
-An image is untrusted input and is verified before it runs. Must not contain: what the cache stores
+An image file is untrusted input and is verified before it runs. Must not contain: the cache
 (`image_cache`), options of the command line (`options`).
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# The compiler refuses a larger source; it is not looked up in the cache.
+# The compiler refuses larger sources, so they have no cache key.
 _MAX_SOURCE_BYTES = 16 << 20
 
 
 def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Image:
-    """The image of a source, of IR text or of an image file. Raises UserError and CompileError.
+    """Load the program of a source, IR text or image file. Raises UserError and CompileError.
 
     warn: receives the warnings of the compiler as text.
     """
@@ -43,15 +43,15 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     from .compilation import image_of_file
 
     image, has_warnings = image_of_file(path, options, warn)
-    # A file that was edited during the compilation belongs to no key.
+    # If the file was edited during the compilation, the image matches neither version.
     if key is not None and not has_warnings and key == _cache_key(path, options):
         image_cache.store(ROOT, key, image)
     return image
 
 
 def _cache_key(path: str, options: CompileOptions) -> str | None:
-    """The key of a source in the cache; None for a source that is not cached."""
-    if not files.isfile(path):  # a pipe, for example, can be read only once
+    """The cache key of a source; None for a source that is not cached."""
+    if not files.isfile(path):  # a pipe can be read only once
         return None
     try:
         with files.open(path, "rb") as file:
@@ -61,20 +61,19 @@ def _cache_key(path: str, options: CompileOptions) -> str | None:
     if not 0 < len(source) < _MAX_SOURCE_BYTES:
         return None
     has_flows = path.endswith(".sexp") or b"call" in source
-    around = image_cache.project_files(ROOT, has_flows)
-    return image_cache.entry_key(source, path, [options.key(), *around])
+    project_files = image_cache.project_files(ROOT, has_flows)
+    return image_cache.entry_key(source, path, [options.key(), *project_files])
 
 
 def load_expression(text: str, values: Values, warn: Callable[[str], None], name: str = "") -> Image:
-    """The image of an expression without a file. name: of the program. Raises CompileError."""
+    """Compile an expression. name: name of the program. Raises CompileError."""
     return _image_of_text(text, "<expression>", compile_options(values), warn, name)
 
 
 def load_image(path: str, root: str | None = None) -> Image:
-    """A verified image from a file. Raises UserError and CompileError.
+    """Load and verify an image file. Raises UserError and CompileError.
 
-    root: the folder whose cache knows verified images; None: verify
-    in any case.
+    root: project whose cache remembers verified images; None to verify always.
     """
     try:
         data = program_file.whole(read_regular(path), path)
@@ -84,19 +83,19 @@ def load_image(path: str, root: str | None = None) -> Image:
         image = Image.from_bytes(data)
     except ImageError as error:
         raise UserError("bad-image", f"{path}: {error}", "compile it again with `llc compile`") from None
-    if root is None or not image_cache.is_sound(root, data):
+    if root is None or not image_cache.is_verified(root, data):
         from .verify import verify_image
 
         verify_image(image)
         if root is not None:
-            image_cache.remember_sound(root, data)
+            image_cache.remember_verified(root, data)
     return image
 
 
 def compile_options(values: Values | None = None) -> CompileOptions:
-    """The options of a compilation in this project: those of a command, or the defaults.
+    """The compile options from a command's option values; None for the defaults.
 
-    The model of `LLC_LLM_MODEL` is part of both; `compilation` adds the project's configuration.
+    Both include the model of `LLC_LLM_MODEL`; `compilation` adds the project's configuration.
     """
     options = CompileOptions(
         default_model=environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
@@ -106,7 +105,7 @@ def compile_options(values: Values | None = None) -> CompileOptions:
         return options
     return options.evolve(
         max_iterations=values.max_iterations,
-        context={key: _context_value(given) for key, given in values.context},
+        context={key: _context_value(value) for key, value in values.context},
         llm_enabled=False if values.no_llm else None,
         llm_model=values.llm_model,
         dialect=known_dialect(values.dialect),
@@ -119,32 +118,32 @@ def compile_options(values: Values | None = None) -> CompileOptions:
 
 
 def known_dialect(name: str | None) -> str | None:
-    """The name of a dialect. Raises UserError for any other."""
+    """Return the name of a dialect unchanged. Raises UserError for an unknown name."""
     if name not in (None, *DIALECTS):
-        help = f"there are {' and '.join(f'`{one}`' for one in DIALECTS)}"
+        help = f"there are {' and '.join(f'`{dialect}`' for dialect in DIALECTS)}"
         raise UserError("bad-option", f"--dialect cannot be `{name}`", help)
     return name
 
 
-def _context_value(given: Any) -> Any:
-    """The value of a context variable as an option; see `context_option`."""
-    return scalar_or_text(given) if isinstance(given, str) else given["value"]
+def _context_value(option: Any) -> Any:
+    """The value of a context variable; the inverse of `context_option`."""
+    return scalar_or_text(option) if isinstance(option, str) else option["value"]
 
 
 def context_option(value: Any) -> Any:
     """Plain data as the value of `--context` in `Values` and in the journal.
 
-    That is the text which the option reads as this value, or `{"value": …}` for data without such a text.
+    The result is the text that the option parses to this value, or `{"value": …}` if there is no such text.
     """
     import json
 
     text = value if isinstance(value, str) else json.dumps(value)
-    read = scalar_or_text(text)
-    return text if type(read) is type(value) and read == value else {"value": value}
+    parsed = scalar_or_text(text)
+    return text if type(parsed) is type(value) and parsed == value else {"value": value}
 
 
 def argument_value(text: str) -> Any:
-    """The value of an argument: the text as JSON if it is JSON, else the text itself."""
+    """The value of an argument: the parsed text if it is JSON, otherwise the text itself."""
     import json
 
     try:
@@ -154,7 +153,7 @@ def argument_value(text: str) -> Any:
 
 
 def _compile_again(image: Image, path: str, options: CompileOptions, warn: Callable[[str], None]) -> Image:
-    """The program of an image compiled from its source with other options."""
+    """Compile the source that an image contains with other options."""
     text = image.sources[0].text if image.sources else None
     if text is None:
         raise UserError(

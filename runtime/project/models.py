@@ -1,8 +1,8 @@
-"""Model choice: the provider, address, key and price of the model that a name means.
+"""Model resolution: provider, address, key and price of a model by its name.
 
-A model's name implies its provider (`claude-…`, `gpt-…`), or states it as `provider/name`; a project can
-name models of its own with a provider, an address and a key (`models:` in `.loops/config.yaml`).
-Other names belong to the default provider.
+A model's name implies its provider (`claude-…`, `gpt-…`) or states it as `provider/name`. A project can
+define its own names with a provider, an address and a key (`models:` in `.loops/config.yaml`). All other
+names belong to the default provider.
 """
 
 from __future__ import annotations
@@ -21,11 +21,19 @@ from .settings import Configuration, ModelEntry
 
 
 class Unavailable(KindError):
-    """A model that cannot be asked: a word and a sentence."""
+    """A model cannot be called because its client or its key is missing."""
 
 
 class Model(NamedTuple):
-    """name: as the provider knows it. key: the variable that holds the key, None for the client's own."""
+    """A resolved model.
+
+    Args:
+        name: the provider's name for the model.
+        provider: key of `PROVIDERS`.
+        base_url: address of the server; None for the provider's default.
+        key: environment variable that contains the key; None for the client's own variable.
+        price: USD per million input and output tokens; None for the price in `stdlib/prices.json`.
+    """
 
     name: str
     provider: str
@@ -35,7 +43,7 @@ class Model(NamedTuple):
 
 
 def choose(name: str, entries: dict[str, ModelEntry]) -> Model:
-    """The model that a name means in a project."""
+    """Resolve a model name. entries: the project's own models by name."""
     entry = entries.get(name)
     if entry is not None:
         provider = entry.provider or _provider_of(entry.model or name)
@@ -46,8 +54,8 @@ def choose(name: str, entries: dict[str, ModelEntry]) -> Model:
     return Model(name, _provider_of(name))
 
 
-def asked(kind: str, args: Mapping[str, Any], settings: Configuration) -> Model | None:
-    """The model that an effect asks; None if it asks none or that is not known in advance."""
+def of_effect(kind: str, args: Mapping[str, Any], settings: Configuration) -> Model | None:
+    """The model that an effect calls; None if it calls no model or the model is not known in advance."""
     choice = CHOICES[kind] if kind in SPENDERS else None
     return None if choice is None else choice(args, settings)
 
@@ -58,28 +66,28 @@ def of_evaluation(args: Mapping[str, Any], settings: Configuration) -> Model | N
 
 
 def of_search(args: Mapping[str, Any], settings: Configuration) -> Model | None:
-    """The model that ranks what a `context` effect finds, if one does."""
+    """The model that ranks the results of a `context` effect; None without ranking."""
     return choose(args.get("model") or default_model(), settings.models) if args.get("rerank") else None
 
 
 def of_task_effect(args: Mapping[str, Any], settings: Configuration) -> Model | None:
-    """The model of a `task` effect; None if an agent does the task."""
+    """The model of a `task` effect; None if an agent performs the task."""
     definition = args.get("definition") or {}
     is_agent = (definition.get("runner") or settings.tasks.runner) == "agent"
     return None if is_agent else of_task(definition, settings)
 
 
-# The model that an effect asks, by kind; None if the performer itself reports its cost.
+# Function that returns the model of an effect, by kind; None if the performer itself reports its cost.
 CHOICES = {"evaluate": of_evaluation, "context": of_search, "task": of_task_effect, "agent": None}
 
 
 def of_task(definition: Mapping[str, Any], settings: Configuration) -> Model:
-    """The model of a task: its own, else the project's, else the default model."""
+    """The model of a task: its own, otherwise the project's, otherwise the default model."""
     return choose(definition.get("model") or settings.tasks.model or default_model(), settings.models)
 
 
 def default_model() -> str:
-    """The model to ask if nothing names one."""
+    """The name of the default model."""
     return environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
 
 
@@ -91,12 +99,12 @@ def _provider_of(name: str) -> str:
 
 
 def key_variable(model: Model) -> str:
-    """The environment variable for the key of a model."""
+    """The name of the environment variable that contains the key of a model."""
     return model.key or PROVIDERS[model.provider].key
 
 
 def has_key(model: Model) -> bool:
-    """Whether a key is set for a model, or its server has an address of its own, which may need none."""
+    """Whether a key is set for a model. A server with its own address may need none and counts as True."""
     row = PROVIDERS[model.provider]
     names = [model.key] if model.key else [row.key, *row.other_keys]
     environ = environment.environ
@@ -104,7 +112,7 @@ def has_key(model: Model) -> bool:
 
 
 def address(model: Model) -> dict[str, Any]:
-    """`base_url` and `key` of a request. Raises `Unavailable` where the client or the key is missing."""
+    """`base_url` and `key` of a request. Raises `Unavailable` if the client or the key is missing."""
     row = PROVIDERS[model.provider]
     if row.extra and importlib.util.find_spec(row.package) is None:
         raise Unavailable(
@@ -116,7 +124,7 @@ def address(model: Model) -> dict[str, Any]:
     if model.key and not key:
         raise Unavailable("missing-key", f"there is no API key for `{model.name}`; set {model.key}")
     if row.extra and not model.key and not environment.environ.get(row.key):
-        # A server with an address of its own may need no key, but the client insists on one.
+        # A server with its own address may need no key, but the client requires a value.
         if model.base_url is None and not environment.environ.get(row.base_url):
             raise Unavailable("missing-key", f"there is no API key for `{model.name}`; set {row.key}")
         key = "none"

@@ -1,6 +1,6 @@
-"""Parameters of the command line as data, and the option values of a run.
+"""Command-line parameters as data, and the option values of a run.
 
-Must not contain what the options do, nor how a command line is read (`cli.parse`).
+Must not contain: the effect of an option, the parsing of a command line (`cli.parse`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# Kinds of values. A PAIR is a `K=V`; PAIR and MANY may be repeated.
+# Kinds of option values. A PAIR is `K=V`; PAIR and MANY may be repeated.
 FLAG, COUNT, TEXT, PAIR, MANY = "flag", "count", "text", "pair", "many"
 INTEGER, NUMBER = "integer", "number"
 
-# The options that change what a program is compiled to, with their kinds.
+# Options that change the compiled program, with their kinds.
 OVERRIDES = {
     "max_iterations": COUNT,
     "no_llm": FLAG,
@@ -29,22 +29,25 @@ OVERRIDES = {
     "max_expansions": COUNT,
     "max_nesting": COUNT,
 }
-# Options whose values are pairs: name, form and example for error messages.
+# Options with pairs as values: name, form and example for error messages.
 _PAIRS = {
     "context": ("--context", "K=V", "target=src/"),
     "arguments": ("--arg", "K=V", "target=src/"),
     "budget": ("--budget", "UNIT=N", "usd=2"),
 }
-
-
 _INFINITY = float("inf")
 
 
 class CommandParameter(LightRecord):
-    """An option or, without `names`, an argument of a subcommand.
+    """An option of a subcommand, or an argument if `names` is empty.
 
-    kind: FLAG (no value), INTEGER, NUMBER or TEXT; numbers lie between `least` and `most`. default: what help
-    shows. completer: `module:function` below `runtime.cli`, or ''. heading: of its section in the help.
+    Args:
+        kind: FLAG (no value), INTEGER, NUMBER or TEXT.
+        completer: `module:function` below `runtime.cli`, or ''.
+        default: the default that the help shows.
+        least: minimum of a number; None for no minimum.
+        most: maximum of a number; None for no maximum.
+        heading: title of the section in the help.
     """
 
     name: str
@@ -61,7 +64,7 @@ class CommandParameter(LightRecord):
     heading: str = ""
 
     def read(self, text: str) -> Any:
-        """The value of a word. Raises ValueError, which says what the value must be."""
+        """Parse a word of the command line. Raises ValueError with a noun phrase for a valid value."""
         if self.kind not in (INTEGER, NUMBER):
             return text
         is_integer = self.kind == INTEGER
@@ -69,7 +72,7 @@ class CommandParameter(LightRecord):
             value = int(text) if is_integer else float(text)
         except ValueError:
             value = float("nan")
-        if not -_INFINITY < value < _INFINITY:  # `math` would be loaded only for this
+        if not -_INFINITY < value < _INFINITY:  # avoids the import of `math`
             raise ValueError("a whole number" if is_integer else "a number")
         if self.least is not None and value < self.least:
             raise ValueError(f"at least {self.least}")
@@ -79,9 +82,9 @@ class CommandParameter(LightRecord):
 
 
 class Values:
-    """Values of the options of `run` and related subcommands; an option that was not given has its default.
+    """Option values of `run` and related subcommands; an option that is not set has its default.
 
-    target: what to run, '' where `expression` or a task is run instead.
+    target: loop or flow to run; '' if the command runs an `expression` or a task instead.
     """
 
     target: str
@@ -119,44 +122,44 @@ class Values:
     quiet: bool = False
     verbose: bool = False
 
-    def __init__(self, target: str, **given: Any) -> None:
+    def __init__(self, target: str, **options: Any) -> None:
         self.target = target
-        for name, value in given.items():
+        for name, value in options.items():
             if not hasattr(Values, name):
                 raise TypeError(f"no option is named {name}")
             setattr(self, name, value)
 
 
-def values(target: str, given: Mapping[str, Any]) -> Values:
-    """The values that words give. Raises UserError for a text that is not a pair."""
-    return Values(target, **read(given))
+def values(target: str, parsed: Mapping[str, Any]) -> Values:
+    """The option values of a parsed command line. Raises UserError for a text that is not a pair."""
+    return Values(target, **read(parsed))
 
 
-def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Option values as words give them, with pairs split and lists as tuples. Raises UserError."""
-    found = dict(given)
-    for name, value in given.items():
+def read(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a parsed command line, with pairs split and lists as tuples. Raises UserError."""
+    options = dict(parsed)
+    for name, value in parsed.items():
         if name in _PAIRS:
-            found[name] = tuple(_pair(name, text) for text in value or ())
+            options[name] = tuple(_pair(name, text) for text in value or ())
         elif name == "declare":
-            found[name] = tuple(value or ())
-    return found
+            options[name] = tuple(value or ())
+    return options
 
 
 def _pair(name: str, text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not (key and sign):
+    key, separator, value = text.partition("=")
+    if not (key and separator):
         option, form, example = _PAIRS[name]
         raise UserError("bad-option", f"{option} takes {form}, not `{text}`", f"such as {option} {example}")
     return key, value
 
 
-def given(overrides: Any) -> dict[str, Any]:
-    """The options that a run was started with, by the `overrides` of its journal."""
-    found = dict(overrides) if isinstance(overrides, dict) else {}
+def recorded_options(overrides: Any) -> dict[str, Any]:
+    """The options of `OVERRIDES` that a run was started with. overrides: field of its `run_start` event."""
+    record = dict(overrides) if isinstance(overrides, dict) else {}
     options: dict[str, Any] = {}
     for name, kind in OVERRIDES.items():
-        value = found.get(name)
+        value = record.get(name)
         if kind == PAIR:
             value = tuple(
                 (str(key), text if isinstance(text, dict) else str(text)) for key, text in value or ()

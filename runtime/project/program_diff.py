@@ -1,7 +1,7 @@
-"""Differences between the program of an unfinished run and its source as it is now.
+"""Differences between the program of an unfinished run and the current source.
 
-Owns the comparison, state by state, and the files of the programs that a run continued with. Whether a
-run can migrate to a new program is decided by `vm.machine.migration`.
+Owns the comparison, state by state, and the files of a run's later programs. `vm.machine.migration` decides
+whether a run can migrate to a new program.
 """
 
 from __future__ import annotations
@@ -27,26 +27,32 @@ if TYPE_CHECKING:
 
 
 _LIBRARY = "stdlib/"
-_OTHERWISE = "without --accept-changes it continues with the program it has"
+_HELP = "without --accept-changes, the run continues with its own program"
 
 
 class Change(LightRecord):
-    """What became of a run's source. image: the program that it makes now, None where it makes none.
+    """A change of a run's source.
 
-    added, removed, changed: states of a loop or functions of a flow, by name, the changed ones with what
-    is different about them. settings: what else of the loop changed. trouble: why there is no image.
+    Args:
+        path: path of the source.
+        image: program of the current source; None if it has none.
+        problem: why there is no image; a predicate of `path`.
+        added: new states of a loop or functions of a flow, by name.
+        removed: names that no longer exist.
+        changed: changed properties, by name.
+        settings: changed properties of the loop itself.
     """
 
     path: str
     image: Image | None
-    trouble: str = ""
+    problem: str = ""
     added: list[str] = field(factory=list)
     removed: list[str] = field(factory=list)
     changed: dict[str, list[str]] = field(factory=dict)
     settings: list[str] = field(factory=list)
 
     def compare(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Note the differences between the parts of two programs, each a map of its properties."""
+        """Record the differences between the parts of two programs. old, new: properties by part name."""
         self.added = [name for name in new if name not in old]
         self.removed = [name for name in old if name not in new]
         for name in new:
@@ -56,8 +62,8 @@ class Change(LightRecord):
     def text(self, run: str, state: str | None, is_accepted: bool) -> str:
         """The report for the user; `state`: the current state of the run."""
         if self.image is None:
-            return f"note: {self.path} {self.trouble}; {run} continues with the program it has"
-        lines = [f"note: {self.path} has changed since {run} took its program from it"]
+            return f"note: {self.path} {self.problem}; {run} continues with its own program"
+        lines = [f"note: {self.path} has changed since {run} was compiled from it"]
         lines += [f"  + {name}" for name in self.added]
         lines += [f"  - {name}" for name in self.removed]
         for name, keys in self.changed.items():
@@ -65,12 +71,12 @@ class Change(LightRecord):
         if self.settings:
             lines.append(f"  ~ the loop's {', '.join(self.settings)}")
         if state is not None:
-            there = "is not there any more" if state in self.removed else "is still there"
-            lines.append(f"  the run is in `{state}`, which {there}")
+            existence = "does not exist any more" if state in self.removed else "still exists"
+            lines.append(f"  the run is in `{state}`, which {existence}")
         if is_accepted:
-            lines.append("  --accept-changes: it is to continue with the new program")
+            lines.append("  --accept-changes: the run continues with the new program")
         else:
-            lines.append("  it continues with the program it has; with the new one: --accept-changes")
+            lines.append("  the run continues with its own program; to use the new one: --accept-changes")
         return "\n".join(lines)
 
 
@@ -80,60 +86,64 @@ def find(
     outputs: str,
     links: Callable[[], run_programs.Links] = tuple,
 ) -> Change | None:
-    """How the source of a run that began with `start` differs from its program; None where it does not.
+    """Compare the current source of a run with its program; None if they are equal.
 
-    outputs: where long texts of the run are. links(): the loops that it has linked (`run_programs.links`);
-    called only where the source is not what it was.
+    Args:
+        start: the `run_start` event.
+        image: the program of the run.
+        outputs: folder of the run's long texts.
+        links: returns the loops that the run has linked (`run_programs.links`); called only for a changed
+            source.
     """
     path = start.get("path")
     if not isinstance(path, str) or not path:
         return None
     if not files.isfile(os.path.join(ROOT, path)):
-        return Change(path, None, "is not there any more")
+        return Change(path, None, "does not exist any more")
     if not path.endswith(COMPILED_SUFFIXES) and edited(image) is None:
         return None
     from ...ir.diagnostics import CompileError
 
     try:
-        new = run_programs.source_now(start, outputs, links())
+        new = run_programs.compile_source(start, outputs, links())
     except (CompileError, UserError):
-        return Change(path, None, "has changed and is not valid now (`llc validate` says why)")
+        return Change(path, None, "has changed and is not valid now (see `llc validate`)")
     if new.program_hash == image.program_hash:
         return None
     change = Change(path, new)
     loops = _loop(image), _loop(new)
     if loops[0] is not None and loops[1] is not None:
         change.compare(_states(loops[0]), _states(loops[1]))
-        old, now = (loop.properties() for loop in loops)
-        change.settings = [name for name in now if name != "states" and old.get(name) != now[name]]
+        old, current = (loop.properties() for loop in loops)
+        change.settings = [name for name in current if name != "states" and old.get(name) != current[name]]
     else:
         change.compare(_functions(image), _functions(new))
     return change
 
 
 def edited(image: Image) -> str | None:
-    """The path of a source of a program that is not what it was; None where all are."""
-    return next((source.path for source in image.sources if not _is_as_it_was(source)), None)
+    """The path of the first edited source of a program; None if no source was edited."""
+    return next((source.path for source in image.sources if not _is_unchanged(source)), None)
 
 
 def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, list[str]]:
-    """The machine in the changed program, and which of its variables are not in that. Raises UserError."""
+    """Migrate the machine to the changed program; also return its dropped variables. Raises UserError."""
     from ...vm.machine.migration import RenewalError, renew
 
     if change.image is None:
-        raise Failure("no-program", f"{change.path} {change.trouble}", _OTHERWISE)
+        raise Failure("no-program", f"{change.path} {change.problem}", _HELP)
     try:
         return renew(machine, change.image)
     except RenewalError as error:
         raise Failure(
             "incompatible-program",
-            f"{run.id} cannot continue with {change.path} as it is now: {error}",
-            _OTHERWISE,
+            f"{run.id} cannot continue with the current {change.path}: {error}",
+            _HELP,
         ) from None
 
 
 def keep(run: RunFolder, image: Image) -> None:
-    """Write a program that a run continues with to its folder. Raises JournalError."""
+    """Write the next program of a run to its folder. Raises JournalError."""
     number = 2
     while run.has(f"program-{number}.llb"):
         number += 1
@@ -142,24 +152,27 @@ def keep(run: RunFolder, image: Image) -> None:
 
 
 def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> list[str]:
-    """All paths that the programs of a run work on; with `start`, one that it may take on included."""
-    own = run.start().get("scope")
-    found = set(own if isinstance(own, list) else first.meta["scope"])
+    """The scope paths of all programs of a run.
+
+    start: the `run_start` event, to include the program of the current source; None to exclude it.
+    """
+    recorded = run.start().get("scope")
+    paths = set(recorded if isinstance(recorded, list) else first.meta["scope"])
     number = 2
     while run.has(name := f"program-{number}.llb"):
-        found.update(run_programs.load(run.id, run.journal, name).meta["scope"])
+        paths.update(run_programs.load(run.id, run.journal, name).meta["scope"])
         number += 1
     change = None
     if start is not None:
         change = find(start, first, run.outputs, lambda: run_programs.links(run.journal))
     if change is not None and change.image is not None:
-        found.update(change.image.meta["scope"])
-    return sorted(found)
+        paths.update(change.image.meta["scope"])
+    return sorted(paths)
 
 
-def _is_as_it_was(source: Any) -> bool:
+def _is_unchanged(source: Any) -> bool:
     if source.path.startswith(_LIBRARY):
-        return True  # ours, and not in the project
+        return True  # part of llc, not of the project
     try:
         data = read_regular(os.path.join(ROOT, source.path))
         return bool(sha256(data).hexdigest() == source.sha256)
@@ -168,7 +181,7 @@ def _is_as_it_was(source: Any) -> bool:
 
 
 def _loop(image: Image) -> Any:
-    """The loop that an image was made from, None where it was not or cannot be read again."""
+    """Read the loop in an image's source; None if the source is no loop or is invalid or missing."""
     source = image.sources[0] if image.sources else None
     if (
         image.meta["kind"] != "loop"
@@ -190,7 +203,7 @@ def _states(loop: Any) -> dict[str, dict[str, Any]]:
 
 
 def _functions(image: Image) -> dict[str, dict[str, Any]]:
-    """The functions of a program, each with its states."""
+    """The functions of a program with their states."""
     from ...vm.code.lift import lift
 
     return {function.name: {"states": function.states} for function in lift(image).functions}

@@ -1,4 +1,4 @@
-"""Model providers: one row per provider.
+"""Table of model providers.
 
 A provider needs a row here and a module in `runtime/models/` with the functions that `models.provider`
 describes.
@@ -10,11 +10,17 @@ from ...ir.light_records import LightRecord
 
 
 class Provider(LightRecord):
-    """module: the module of `runtime/models/` that talks to it. package: the client package that the module
-    imports. extra: the extra of llc that installs the package, "" if llc itself requires it.
-    key, base_url: environment variables that the client reads; other_keys: those that replace `key`.
-    prefixes: how names of its models begin.
-    is_forced: its models can be forced to call a tool, so an answer in plain text is an error.
+    """A model provider.
+
+    Args:
+        module: module of `runtime/models/` that calls the provider's API.
+        package: client package that the module imports.
+        key: environment variable from which the client reads the API key.
+        base_url: environment variable from which the client reads the address.
+        prefixes: prefixes of the provider's model names.
+        extra: extra of llc that installs the package; "" if llc itself requires it.
+        is_forced: whether a request can force a tool call, so that an answer in plain text is an error.
+        other_keys: environment variables that replace `key`.
     """
 
     module: str
@@ -46,5 +52,5 @@ PROVIDERS = {
         extra="openai",
     ),
 }
-# The provider of a model whose name does not say which.
+# Provider of a model whose name does not imply one.
 DEFAULT = "anthropic"

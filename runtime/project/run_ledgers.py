@@ -1,4 +1,4 @@
-"""The ledgers of one run: which calls it charges to whom, and why a ledger refuses a call.
+"""Ledger claims of one run: charges its calls to accounts and reports why a ledger refuses a call.
 
 Imported when the first call of an agent or a model is about to start. See `spec/budget.md`.
 """
@@ -19,12 +19,12 @@ from . import accounts
 from .budget import Refusal
 from .settings import Configuration
 
-# The ledgers of a project that its configuration can limit.
+# Ledger periods that the configuration of a project can limit.
 PERIODS = {"day": DAY, "month": MONTH, "project": EVER}
 
 
 def limits_of(settings: Configuration, project: str) -> tuple[Limit, ...]:
-    """The limits that a project's configuration sets to its own calls. project: its path."""
+    """The ledger limits in a project's configuration. project: path of the project."""
     return tuple(
         Limit(PROJECT, project, PERIODS[period], unit, amount)
         for period, amounts in settings.ledgers.items()
@@ -33,7 +33,7 @@ def limits_of(settings: Configuration, project: str) -> tuple[Limit, ...]:
 
 
 def exhausted(kind: str, args: Mapping[str, Any], settings: Configuration) -> Iterator[tuple[str, str]]:
-    """Why ledgers would refuse an effect that started now, with the remedies. Raises `LedgerError`."""
+    """Yield (message, help) for each ledger that would refuse an effect now. Raises `LedgerError`."""
     payer = accounts.of_effect(kind, args, settings)
     if payer is None:
         return
@@ -44,19 +44,20 @@ def exhausted(kind: str, args: Mapping[str, Any], settings: Configuration) -> It
     for limit, spent, _, _ in balances(own):
         is_counted = limit.unit != "calls" or kind in CALLS
         if is_counted and limit.is_charged(project, payer.account) and is_used_up(limit, spent):
-            help = f"see `llc budget`; to raise the limit: {_raising(limit, own)}"
+            help = f"see `llc budget`; to raise the limit: {_how_to_raise(limit, own)}"
             yield used_up(limit, spent, clock.time()), help
 
 
-def _raising(limit: Limit, own: tuple[Limit, ...]) -> str:
-    """Where the amount of a limit is changed."""
+def _how_to_raise(limit: Limit, own: tuple[Limit, ...]) -> str:
+    """The setting or command that changes a limit. own: limits in the project's configuration."""
     return "`budget` in .loops/config.yaml" if limit in own else f"llc budget set {limit.key} AMOUNT"
 
 
 class RunLedgers:
-    """The claims of one run.
+    """Ledger claims of one run.
 
-    run: its id. settings: of its project, if it has any. warn: gets notes for people.
+    run: id of the run. settings: the project's configuration; None for the defaults. warn: receives notes for
+    the user.
     """
 
     def __init__(self, run: str, settings: Configuration | None, warn: Callable[[str], None]) -> None:
@@ -71,9 +72,9 @@ class RunLedgers:
     def claim(
         self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float], has_begun: bool
     ) -> Refusal | dict[str, float]:
-        """Reserve what an effect may use, at most `bounds`: what is reserved, or why it is refused.
+        """Reserve at most `bounds` for an effect; return the reserved amounts by unit, or the refusal.
 
-        has_begun: an earlier driver has reserved that; it is not refused.
+        has_begun: an earlier driver has started the effect and made its reservation; it is never refused.
         """
         payer = accounts.of_effect(kind, args, self._settings)
         if payer is None:
@@ -89,16 +90,16 @@ class RunLedgers:
         limit = answer.limit
         if answer.is_used_up:
             now = clock.time()
-            raising = _raising(limit, self._own)
-            help = f"see `llc budget`; to raise the limit: {raising}; then: llc resume {{run}}"
+            how_to_raise = _how_to_raise(limit, self._own)
+            help = f"see `llc budget`; to raise the limit: {how_to_raise}; then: llc resume {{run}}"
             return Refusal(used_up(limit, answer.spent, now), help, True, renewal(limit.period, now))
-        what = (
+        message = (
             f"the rest of {amount_text(limit.unit, limit.amount)} of {limit.title} is reserved by other calls"
         )
         if not self._has_waited:
             self._has_waited = True
-            self._warn(f"note: {what}; waiting until one of them ends")
-        return Refusal(what, "see `llc budget`", is_final=False)
+            self._warn(f"note: {message}; waiting until one of them ends")
+        return Refusal(message, "see `llc budget`", is_final=False)
 
     def settle(self, seq: int, result: Mapping[str, Any]) -> None:
         self._claims.settle(seq, result)

@@ -1,6 +1,6 @@
-"""The settings of a project, with their defaults: records without a reader, light enough for every run.
+"""Project settings and their defaults: plain records that every run can import cheaply.
 
-`configuration_schema` reads them from `.loops/config.yaml`; a test compares the fields.
+`configuration_schema` reads them from `.loops/config.yaml`; a test compares the fields of both modules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..host.paths import KEPT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Start-up: the schema engine needs attrs, which a run without MCP servers does not load.
+    # Start-up time: the schema engine imports attrs, which a run without MCP servers does not need.
     from ...frontend.tasks.mcp_servers import McpServer
     from .agent_schema import AgentSpec
 
@@ -22,9 +22,14 @@ _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 class ModelEntry(LightRecord):
-    """A model by a name of the project's own. provider, model: "" if the name itself tells.
+    """A model that the project names itself.
 
-    key: the environment variable with the API key. price: USD per million tokens of input and of output.
+    Args:
+        provider: key of `PROVIDERS`; "" to derive the provider from the model name.
+        model: the provider's name for the model; "" if it equals the entry's name.
+        base_url: address of the server; None for the provider's default.
+        key: environment variable that contains the API key; None for the provider's default.
+        price: USD per million input tokens and per million output tokens; None if unknown.
     """
 
     provider: str = ""
@@ -35,10 +40,16 @@ class ModelEntry(LightRecord):
 
 
 class TaskSettings(LightRecord):
-    """How tasks are performed that do not say so themselves.
+    """Default settings of tasks.
 
-    agent: a name of `agents`, or a program and its arguments. timeout: seconds.
-    file_bytes, files_bytes: how much of one file, and of all together, a prompt contains at most.
+    Args:
+        model: model name; "" for the built-in default.
+        runner: one of `ir.effects.RUNNERS`.
+        agent: a name of `agents`, or a program and its arguments.
+        max_tokens: limit of the answer.
+        timeout: seconds.
+        file_bytes: maximum number of bytes of one file in a prompt.
+        files_bytes: maximum number of bytes of all files in a prompt.
     """
 
     model: str = ""
@@ -51,12 +62,21 @@ class TaskSettings(LightRecord):
 
 
 class Configuration(LightRecord):
-    """secrets: names of environment variables. retention: how many finished runs of a loop are
-    kept; the age in seconds below which none is removed; the bytes that all of them may have. agents, mcp,
-    models: by name. budget: what a run may use, by unit. ledgers: what all runs of the project may use in a
-    `day`, in a `month` or ever (`project`), by unit. record_files: one of `ir.effects.RECORD_FILES`.
-    database: the address of the cluster's database.
-    workspace: the repository and the ref that runs of a cluster work on, None for the worker's folder.
+    """Configuration of a project.
+
+    Args:
+        secrets: names of environment variables whose values are secret.
+        retention: maximum number of finished runs per loop, minimum age in seconds before a run is removed,
+            maximum size of all finished runs in bytes.
+        agents: agent programs by name.
+        mcp: MCP servers by name.
+        models: models by name.
+        tasks: default settings of tasks.
+        budget: limits of one run, by unit.
+        ledgers: limits of all runs of the project per `day`, per `month` and in total (`project`), by unit.
+        record_files: one of `ir.effects.RECORD_FILES`.
+        database: URL of the cluster's database.
+        workspace: repository and ref that runs of a cluster check out; None for the worker's folder.
     """
 
     secrets: tuple[str, ...] = ()
@@ -73,12 +93,12 @@ class Configuration(LightRecord):
 
 
 def age(text: str) -> int | None:
-    """Seconds in an age such as `30d`, `12h`, `90m` or `4w`; None for what is none."""
+    """Seconds in an age such as `30d`, `12h`, `90m` or `4w`; None if the text is not an age."""
     match = re.fullmatch(AGE, text.strip())
     return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
 def size(text: str) -> int | None:
-    """Bytes in a size such as `2GB`, `1.5 GB` or `300MB`, in decimal units; None for what is none."""
+    """Bytes in a size such as `2GB` or `1.5 GB`, in decimal units; None if the text is not a size."""
     match = re.fullmatch(SIZE, text.strip())
     return None if match is None else int(float(match[1]) * _BYTES[match[2].lower()])

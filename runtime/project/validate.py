@@ -1,4 +1,4 @@
-"""`llc validate`: check sources without running them, as text and as JSON."""
+"""`llc validate`: checks sources without running them; reports as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .load import argument_value, compile_options, known_dialect, load_image
 
 
 class Finding:
-    """What was found in one file."""
+    """The diagnostics of one file."""
 
     def __init__(self, target: str, diagnostics: Sequence[Diagnostic], sources: Sequence[Source]) -> None:
         self.target = target
@@ -47,34 +47,37 @@ def check(
     declare: tuple[str, ...] = (),
     dialect: str | None = None,
 ) -> list[Finding]:
-    """Check loops and flows by name or path; without any, all of `.loops/`. UserError where there is nothing.
+    """Check loops and flows. Raises UserError if there is nothing to check.
 
-    arguments: variables of the flows among them, as (name, text). declare: what else they may call.
-    dialect: of loops that name none.
+    Args:
+        targets: names or paths; empty to check all of `.loops/`.
+        arguments: variables of the flows, as (name, text).
+        declare: further functions that the flows may call.
+        dialect: dialect of the loops that name none.
     """
-    found = list(targets) or list(loop_files().values())
-    if not found and not _declares():
+    paths = list(targets) or list(loop_files().values())
+    if not paths and not _has_declarations():
         raise UserError("no-loops", f"there are no loops in {LOOPS}/", "name the files to check")
     options = compile_options().evolve(dialect=known_dialect(dialect))
-    findings = [_check_one(target, options, arguments, declare) for target in dict.fromkeys(found)]
-    return findings if targets else findings + _check_declared(findings) + _check_configuration()
+    findings = [_check_target(target, options, arguments, declare) for target in dict.fromkeys(paths)]
+    return findings if targets else findings + _check_declarations(findings) + _check_configuration()
 
 
 def unread(findings: Sequence[Finding]) -> list[str]:
-    """The sources in folders of `.loops/` that no checked loop uses: loops of their own, or parts of none."""
+    """The sources in subfolders of `.loops/` that no checked loop uses."""
     read = {os.path.normpath(source.path) for finding in findings for source in finding.sources}
     return [path for path in files_below() if path not in read]
 
 
-def _declares() -> bool:
-    """Whether the project has tools or tasks of its own."""
+def _has_declarations() -> bool:
+    """Whether the project declares tools or tasks."""
     from ...frontend.tasks.registry import project_files
 
     return bool(project_files(LOOPS))
 
 
 def _check_configuration() -> list[Finding]:
-    """What the project says about all its loops, where something is wrong with it."""
+    """A finding for the project's configuration, if it is invalid."""
     try:
         configuration.load(ROOT)
     except CompileError as error:
@@ -82,25 +85,21 @@ def _check_configuration() -> list[Finding]:
     return []
 
 
-def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
-    """The files that declare tools and tasks, where something is wrong that no flow was told of."""
+def _check_declarations(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings for the files that declare tools and tasks, without the diagnostics in `findings`."""
     from ...frontend.tasks.registry import read_project
 
-    told = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
-    declared = read_project(LOOPS)
-    wrong = [diagnostic for diagnostic in declared.diagnostics if diagnostic not in told]
-    paths = dict.fromkeys(diagnostic.span.path if diagnostic.span else LOOPS for diagnostic in wrong)
-    return [
-        Finding(
-            path,
-            [found for found in wrong if (found.span.path if found.span else LOOPS) == path],
-            declared.sources,
-        )
-        for path in paths
-    ]
+    reported = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
+    declarations = read_project(LOOPS)
+    by_path: dict[str, list[Diagnostic]] = {}
+    for diagnostic in declarations.diagnostics:
+        if diagnostic not in reported:
+            path = diagnostic.span.path if diagnostic.span else LOOPS
+            by_path.setdefault(path, []).append(diagnostic)
+    return [Finding(path, diagnostics, declarations.sources) for path, diagnostics in by_path.items()]
 
 
-def _check_one(
+def _check_target(
     target: str, options: CompileOptions, arguments: tuple[tuple[str, str], ...], declare: tuple[str, ...]
 ) -> Finding:
     path = target
@@ -114,11 +113,11 @@ def _check_one(
         if is_flow_path(path) or (declare and _may_call(path)):
             options = options.evolve(declare=declare)
         compiled = compile_file(path, options)
-        found = [*compiled.diagnostics]
+        diagnostics = [*compiled.diagnostics]
         if compiled.loop is not None:
-            # `run` does not repeat these each time: they are about what is meant, not about mistakes.
-            found += [*proof_findings(compiled.program, "warning"), *advice(compiled.loop)]
-        return Finding(path, found, compiled.sources)
+            # Only `validate` reports these: they concern the author's intent, not mistakes.
+            diagnostics += [*proof_findings(compiled.program, "warning"), *advice(compiled.loop)]
+        return Finding(path, diagnostics, compiled.sources)
     except UserError as error:
         return Finding(path, [Diagnostic(error.id, error.message, help=error.help)], [])
     except CompileError as error:
@@ -129,34 +128,33 @@ def _check_one(
 
 
 def exit_code(findings: Sequence[Finding], strict: bool) -> int:
-    """The exit code of the command: an internal error is not the fault of a file."""
+    """The exit code of the command; an internal error has its own code because no file is at fault."""
     if any(finding.is_internal for finding in findings):
         return EXIT_INTERNAL
     return EXIT_OK if all(finding.is_valid(strict) for finding in findings) else EXIT_USAGE
 
 
 def _may_call(path: str) -> bool:
-    """Whether a loop may call functions of flows, to which `--declare` matters."""
+    """Whether a loop may call functions of flows, which `--declare` affects."""
     return "call" in (read_source(path).text or "")
 
 
 def as_text(findings: Sequence[Finding], unread: Sequence[str], strict: bool, color: bool) -> str:
-    """All that was found, and a line that sums it up."""
+    """The report: all diagnostics, then a summary line."""
     parts = [render_all(f.diagnostics, f.sources, color) for f in findings if f.diagnostics]
-    bad = [finding for finding in findings if not finding.is_valid(strict)]
+    invalid = [finding for finding in findings if not finding.is_valid(strict)]
     errors = sum(finding.count("error") for finding in findings)
     warnings = sum(finding.count("warning") for finding in findings)
     facts = [f"{len(findings)} {_plural('loop', len(findings))} checked"]
-    if bad:
-        facts.append(f"{len(bad)} invalid")
+    if invalid:
+        facts.append(f"{len(invalid)} invalid")
     if errors:
         facts.append(f"{errors} {_plural('error', errors)}")
     if warnings:
         facts.append(f"{warnings} {_plural('warning', warnings)}")
     if unread:
-        count = f"{len(unread)} {_plural('file', len(unread))}"
-        shown = f"(`{unread[0]}`{', …' if len(unread) > 1 else ''})"
-        facts.append(f"{count} that none of them uses {'is' if len(unread) == 1 else 'are'} not {shown}")
+        example = f"(`{unread[0]}`{', …' if len(unread) > 1 else ''})"
+        facts.append(f"{len(unread)} unused {_plural('file', len(unread))} not checked {example}")
     return "".join(f"{part}\n\n" for part in parts) + ", ".join(facts) + "\n"
 
 

@@ -1,11 +1,12 @@
-"""Verification of an image from outside: its bytecode, then the program that it lifts to.
+"""Verifier of untrusted images: checks the bytecode, then the program that it lifts to.
 
-A module of its own because a run of a known image starts without the verifier.
+A separate module, because a run of an already verified image does not import the verifier.
 """
 
 from __future__ import annotations
 
-from ...ir.diagnostics import CompileError
+from ...ir.diagnostics import CompileError, Diagnostic
+from ...ir.nodes import Program
 from ...ir.python_internals import CollectorRests
 from ...ir.verify import verify_runnable
 from ...vm.code.image import Image
@@ -14,16 +15,16 @@ from ...vm.code.verify import verify_image as verify_code
 
 
 def verify_image(image: Image) -> None:
-    """Raise CompileError for an image that the compiler cannot have made."""
+    """Raise CompileError for an image that the compiler cannot have produced."""
     with CollectorRests():
-        found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
-        if not found:
-            found = [
-                diagnostic for diagnostic in verify_runnable(lift(image, places=False)) if diagnostic.is_error
-            ]
-            if found:  # lifted again with places, which only diagnostics need
-                found = [
-                    diagnostic for diagnostic in verify_runnable(lift(image)) if diagnostic.is_error
-                ] or found
-    if found:
-        raise CompileError(found)
+        errors = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
+        if not errors:
+            errors = _errors_of(lift(image, places=False))
+            if errors:  # lift again with places, which only diagnostics need
+                errors = _errors_of(lift(image)) or errors
+    if errors:
+        raise CompileError(errors)
+
+
+def _errors_of(program: Program) -> list[Diagnostic]:
+    return [diagnostic for diagnostic in verify_runnable(program) if diagnostic.is_error]

@@ -18,7 +18,7 @@ from ..host import files
 from ..host.errors import UserError
 from ..host.paths import LOOPS, open_regular, slug
 from ..project import options
-from ..project.options import OVERRIDES, Values, given
+from ..project.options import OVERRIDES, Values, recorded_options
 from .recording import Recording
 
 FORMAT = 1
@@ -55,7 +55,7 @@ class Case:
 
     def values(self) -> Values:
         """The options to compile its source with."""
-        return Values(self.source, expression=self.expression, **given(self.options))
+        return Values(self.source, expression=self.expression, **recorded_options(self.options))
 
 
 def outputs_of(path: str) -> str:

@@ -29,7 +29,7 @@ from ..journal.codec import KIND, RESERVED, TIME
 from ..journal.reader import Damage, read
 from ..journal.run_folder import RunFolder
 from ..project.load import load_program
-from ..project.options import Values, given
+from ..project.options import Values, recorded_options
 from ..runs import locks, program_file
 from ..runs.loop_names import resolve_loop
 from . import diff, diff_text
@@ -162,7 +162,7 @@ def _no_such_state(recording: Recording, state: str, iteration: int | None) -> U
 
 def _changed(recording: Recording, point: Point, changes: Values, about: dict[str, Any]) -> Image:
     """The changed program, if the shared history is the same under it; `about` gets its options."""
-    overrides = given(recording.about.get("overrides"))
+    overrides = recorded_options(recording.about.get("overrides"))
     for name, value in vars(changes).items():
         if name != "target" and value:
             is_pairs = isinstance(value, tuple) and name in ("context", "arguments")

@@ -26,7 +26,7 @@ from ..journal.events import Process
 from ..journal.run_history import RunHistory
 from ..project.compilation import compile_file, compile_text
 from ..project.load import compile_options, load_program
-from ..project.options import given
+from ..project.options import recorded_options
 from ..runs.loop_names import is_path, resolve_loop
 from . import diff
 from .cases import Case, free_path, is_case
@@ -145,7 +145,7 @@ def _source(about: dict[str, Any]) -> str:
 
 
 def _options(about: dict[str, Any], recording: Recording) -> dict[str, Any]:
-    options = given(about.get("overrides"))
+    options = recorded_options(about.get("overrides"))
     model = environment.environ.get("LLC_LLM_MODEL")
     asked = {event.args.get("model") for event in recording.events if isinstance(event, Asked)}
     if model in asked and "llm_model" not in options:

@@ -21,7 +21,7 @@ from ..journal import events as kinds
 from ..journal.codec import digest_only, unpack
 from ..journal.journal import BlobError
 from ..journal.reader import Damage, EventFile
-from ..project.limits import Bounds, keeping
+from ..project.limits import Bounds, restoring_bounds
 
 
 @frozen
@@ -305,6 +305,6 @@ def each_text(value: Any, put: Callable[[str], str]) -> Any:
 @contextlib.contextmanager
 def bounded(about: dict[str, Any]) -> Iterator[None]:
     """Inside, a run's bounds hold, by its `run_start`: they are part of what its program does."""
-    with keeping():
-        Bounds.recorded(about).apply()
+    with restoring_bounds():
+        Bounds.of_record(about).apply()
         yield

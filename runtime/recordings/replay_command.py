@@ -10,7 +10,7 @@ from typing import Any
 from ...ir.records import frozen
 from ...vm.code.image import Image
 from ..project.load import load_program
-from ..project.options import Values, given
+from ..project.options import Values, recorded_options
 from ..runs.loop_names import resolve_loop
 from . import case_reader, cases, diff, diff_text
 from .cases import Case, is_case
@@ -105,7 +105,7 @@ def replay(target: str, against: str | None = None) -> Replayed:
             return Replayed.of(recording, comparison, own)
         ticks = comparison.ticks
     path = resolve_loop(against)
-    changed = load_program(path, Values(path, **given(overrides)), lambda text: None)
+    changed = load_program(path, Values(path, **recorded_options(overrides)), lambda text: None)
     most = ticks * PATIENCE + LEAST_TICKS
     return Replayed.of(recording, diff.compare(recording.as_one(), changed, most=most), changed, path)
 

@@ -93,7 +93,7 @@ HOLD = ("echo fourth >> log", "echo fourth >> log; touch there; until [ -e on ];
 
 
 def test_what_changed_is_told_and_the_run_keeps_its_program(project: Path) -> None:
-    """The states that came, went and changed, by name; and that the current one is still there."""
+    """The states that came, went and changed, by name; and that the current state still exists."""
     edit(*EDITS, ("context: {word: one}", "context: {word: two}"))
     answer = resume()
     assert answer["status"] == "success"
@@ -103,7 +103,7 @@ def test_what_changed_is_told_and_the_run_keeps_its_program(project: Path) -> No
     assert "\n  ~ second: action, next\n" in shown
     assert "\n  ~ the loop's context\n" in shown
     assert "first" not in shown
-    assert "`second`, which is still there" in shown
+    assert "`second`, which still exists" in shown
     assert "--accept-changes" in shown
     assert log() == ["first", "second", "second", "third 1 2"]
 
@@ -113,7 +113,7 @@ def test_accepted_changes_are_gone_on_with(project: Path) -> None:
     edit(*EDITS)
     answer = resume("--accept-changes")
     assert (answer["status"], answer["steps"]) == ("success", 5)
-    assert "it is to continue with the new program" in answer["shown"]
+    assert "the run continues with the new program" in answer["shown"]
     assert log() == ["first", "second", "changed", "fourth", "third 1 2"]
     (changed,) = [event for event in events() if event["event"] == "program_changed"]
     assert (changed["image"], changed["state"]) == ("program-2.llb", "second")
@@ -199,8 +199,8 @@ def test_a_program_that_does_not_fit_is_refused(project: Path, change: tuple[str
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "incompatible-program"), answer["shown"]
     assert why in answer["error"]["message"]
-    assert "it is to continue with the new program" in answer["shown"]
-    assert answer["error"]["help"] == "without --accept-changes it continues with the program it has"
+    assert "the run continues with the new program" in answer["shown"]
+    assert answer["error"]["help"] == "without --accept-changes, the run continues with its own program"
     assert events() == before
     assert log() == ["first", "second"]
     assert resume()["status"] == "success"
@@ -211,7 +211,7 @@ def test_a_source_that_is_not_valid_now_is_told(project: Path) -> None:
     Path(".loops/job.yaml").write_text("name: job\nstates: [\n")
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "no-program")
-    assert answer["error"]["help"] == "without --accept-changes it continues with the program it has"
+    assert answer["error"]["help"] == "without --accept-changes, the run continues with its own program"
     assert "note: " not in answer["shown"]
     answer = resume()
     assert answer["status"] == "success"

@@ -520,7 +520,7 @@ def test_validate_names_the_files_in_folders_that_it_did_not_check(llc: Llc, tmp
         "  call: {loop: parts/used, on_success: end, on_failure: end}\n  end: {terminal: true}\n"
     )
     line = llc("validate").stderr.splitlines()[-1]
-    assert line.endswith("1 file that none of them uses is not (`.loops/parts/alone.yaml`)"), line
+    assert line.endswith("1 unused file not checked (`.loops/parts/alone.yaml`)"), line
     assert json.loads(llc("validate", "--json").stdout)["unchecked"] == [".loops/parts/alone.yaml"]
     assert "did you mean `.loops/parts/alone.yaml`?" in llc("run", "parts/alone").stderr
 
@@ -569,12 +569,12 @@ def test_compile_writes_by_the_files_name(llc: Llc, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["good", "-o", "x.txt"], "does not say what to write"),
-        (["good", "-o", "x.llb", "--emit", "ir"], "but --emit asks for ir"),
+        (["good", "-o", "x.txt"], "cannot tell the form from the file name"),
+        (["good", "-o", "x.llb", "--emit", "ir"], "but --emit is `ir`"),
         (["good", "--emit", "irr"], "did you mean `ir`?"),
         (["good", "-o", "no/x.ir"], "there is no directory `no`"),
         (["good", "-o", ".loops/good.yaml"], "is the loop itself"),
-        (["good", "-o", ".loops/.cache.yaml/"], "does not say"),
+        (["good", "-o", ".loops/.cache.yaml/"], "cannot tell the form"),
     ],
 )
 def test_compile_refuses_what_cannot_be_meant(llc: Llc, words: list[str], message: str) -> None:

@@ -13,7 +13,7 @@ import llc as package
 from llc.ir.compile_options import CompileOptions
 from llc.runtime.project import image_cache
 from llc.runtime.project.load import compile_options, context_option
-from llc.runtime.project.options import Values, given
+from llc.runtime.project.options import Values, recorded_options
 
 Llc = Callable[..., Any]
 
@@ -126,7 +126,7 @@ def test_context_values_keep_their_types(value: Any, place: Path) -> None:
     assert typed.program_hash != package.compile(CONTEXT, context={"v": "other"}).program_hash
     options = Values("l", context=(("v", context_option(value)),))
     assert compile_options(options).context == {"v": value}
-    recorded = given({"context": [["v", context_option(value)]]})
+    recorded = recorded_options({"context": [["v", context_option(value)]]})
     again = compile_options(Values("l", **recorded)).context["v"]
     assert (type(again), again) == (type(value), value)
 

@@ -82,7 +82,7 @@ def test_a_lost_program_is_made_again_from_its_source(project: Path, lost: Calla
     lost(folder / "program.llb")
     answer = llc("resume", "job")
     assert (answer["exit"], answer["status"]) == (0, "success"), answer["shown"]
-    assert "; made it again from .loops/job.yaml, which makes the same program" in answer["shown"]
+    assert "; rebuilt it from .loops/job.yaml, which gives the same program" in answer["shown"]
     assert (project / "log").read_text() == "first\nsecond you\nsecond you\n"
     assert (project / ".loops" / ".history" / folder.name / "program.llb").read_bytes() == whole
 
@@ -91,15 +91,15 @@ def test_a_lost_program_is_made_again_from_its_source(project: Path, lost: Calla
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (LOOP.replace("first >>", "more >>"), ".loops/job.yaml makes another program now"),
+        (LOOP.replace("first >>", "more >>"), ".loops/job.yaml gives another program now"),
         ("name: job\nstates: [\n", ".loops/job.yaml is not valid now"),
-        (None, ".loops/job.yaml is not there any more"),
+        (None, ".loops/job.yaml does not exist any more"),
     ],
 )
 def test_one_whose_source_changed_cannot_go_on(
     project: Path, lost: Callable[[Path], None], text: str | None, why: str
 ) -> None:
-    """Nothing is performed; what to bring back is said, and once it is back the run goes on."""
+    """Nothing is performed; the error names the file to restore, and the run resumes once it is restored."""
     folder = cut(project, "run", "job")
     lost(folder / "program.llb")
     record = (folder / "job.events.jsonl").read_bytes()
@@ -113,7 +113,7 @@ def test_one_whose_source_changed_cannot_go_on(
         answer["error"]["kind"] == {lose: "no-program", damage: "bad-image", replace: "wrong-program"}[lost]
     )
     assert answer["error"]["message"].endswith(f", and {why}")
-    assert "bring back " in answer["error"]["help"]
+    assert "restore " in answer["error"]["help"]
     assert (folder / "job.events.jsonl").read_bytes() == record
     source.write_text(LOOP)
     assert llc("resume", "job")["status"] == "success"
@@ -195,5 +195,5 @@ def test_an_expression_is_made_again_from_the_record(project: Path, lost: Callab
     lost(image)
     answer = llc("resume", image.parent.name)
     assert (answer["exit"], answer["status"]) == (0, "success"), answer["shown"]
-    assert "made it again from its expression" in answer["shown"]
+    assert "rebuilt it from its expression" in answer["shown"]
     assert answer["value"]["stdout"] == "7\n"

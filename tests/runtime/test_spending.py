@@ -14,7 +14,7 @@ from in_process import run_llc
 
 from llc.ir.effects import UNITS
 from llc.runtime.host.errors import UserError
-from llc.runtime.project.budget import Spending, asked
+from llc.runtime.project.budget import Spending, limits_of_options
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 # Each call is answered without a model, which the tests about prices do ask.
@@ -206,10 +206,10 @@ def test_mistakes_are_told(llc: Llc, text: str) -> None:
 
 def test_units_are_asked_for_one_by_one() -> None:
     """What is given replaces what is said otherwise, and nothing else."""
-    assert asked([("usd", "2.5")], {"usd": 1, "calls": 3}) == {"usd": 2.5, "calls": 3}
-    assert asked([("usd", "none"), ("tokens", "none")], {"usd": 1, "calls": 3}) == {"calls": 3}
+    assert limits_of_options([("usd", "2.5")], {"usd": 1, "calls": 3}) == {"usd": 2.5, "calls": 3}
+    assert limits_of_options([("usd", "none"), ("tokens", "none")], {"usd": 1, "calls": 3}) == {"calls": 3}
     with pytest.raises(UserError):
-        asked([("calls", "1e99")], {})
+        limits_of_options([("calls", "1e99")], {})
 
 
 def test_an_effect_that_is_performed_again_is_one_call() -> None:

@@ -338,7 +338,7 @@ class Simulation:
                 if folder is None:
                     if process.about["is_second"]:
                         return 1
-                    command.bounds = Bounds.asked(values)
+                    command.bounds = Bounds.of_options(values)
                     command.bounds.apply()
                     steps = start(command, "", run.image, interrupt)
                 elif folder == "ended":

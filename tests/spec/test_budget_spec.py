@@ -38,7 +38,7 @@ def test_the_figures_are_those_of_the_program() -> None:
     words = {4: "a quarter", 100: "a hundredth", 0.01: "a hundredth", 0.2: "a fifth"}
     assert f"reserves {words[ledger.AGENT_SHARE]} of" in PAGE
     assert f"a model's call {words[ledger.MODEL_SHARE]}" in PAGE
-    assert f"{words[budget.LAST_TURN]} is kept for the turn" in PAGE
+    assert f"{words[budget.LAST_TURN_FRACTION]} is kept for the turn" in PAGE
     assert f"no more than {words[ledger.TOO_LITTLE]} of its limit left" in PAGE
     assert f"more than {ledger.BELIEVED['usd']:,.0f} USD" in PAGE
     assert f"locked for {database.PATIENCE:.0f} seconds" in PAGE
