@@ -78,7 +78,7 @@ def test_every_field_of_a_status_is_documented_and_shown(project: Path) -> None:
     look = status.Look(run)
     fields = set(look.status())
     look.close()
-    table = TEXT.partition("| `--json` | is |")[2].partition("\n\n")[0]
+    table = TEXT.partition("| `--json` | meaning |")[2].partition("\n\n")[0]
     documented = set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()[2:])))
     shown = set(re.findall(r"status\[[\"'](\w+)[\"']\]", inspect.getsource(status)))
     only_json = {"started_at", "ended_at", "steps", "value"}
