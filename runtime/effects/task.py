@@ -18,7 +18,7 @@ from ..models import prompt_files, structured_output
 from ..models.client import ModelClient, add_usage
 from ..models.conversation import Turns, bounded
 from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, message
-from ..models.prompt_files import Outside, Shown
+from ..models.prompt_files import BadPath, PromptFile
 from ..project import configuration, models
 from ..project.settings import Configuration
 from .agents import agent
@@ -165,7 +165,7 @@ class _Task:
             if not instructions.strip():
                 raise BadInput("the instructions are empty: every input in them is")
             paths = prompt_files.resolved(self.paths())
-        except (BadInput, Outside) as error:
+        except (BadInput, BadPath) as error:
             raise Failed("input_validation_failure", str(error)) from None
         runner = self.definition.get("runner") or settings.runner
         do = self.by_agent if runner == "agent" else self.by_model
@@ -257,13 +257,13 @@ class _Task:
         fields = {name: getattr(now, name) for name in Context.field_names if name != "on_output"}
         return Context(**fields)
 
-    def shown(self, paths: list[str]) -> list[Shown]:
+    def shown(self, paths: list[str]) -> list[PromptFile]:
         settings = self.tasks.settings.tasks
         found = prompt_files.read(paths, settings.file_bytes, settings.files_bytes)
         self.note_files(found)
         return found
 
-    def note_files(self, found: list[Shown]) -> None:
+    def note_files(self, found: list[PromptFile]) -> None:
         if found:
             self.notes["files"] = [
                 {"path": file.path, **({"problem": file.problem} if file.problem else {})} for file in found
@@ -372,7 +372,7 @@ class _Task:
             JSON_ONLY if self.is_json else "",
             f"It must fit this JSON Schema: {_as_json(schema)}" if schema is not None else "",
         ]
-        self.note_files([Shown(path, "") for path in paths])
+        self.note_files([PromptFile(path, "") for path in paths])
         self.notes["runner"] = "agent"
         result = self.run_agent("\n\n".join(part.strip() for part in parts if part.strip()))
         reply = _said_by_agent(result, self.notes)

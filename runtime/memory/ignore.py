@@ -1,8 +1,8 @@
-"""Listing of a project's readable files: those that git does not ignore.
+"""Listing of a project's readable files that git does not ignore.
 
-In a repository, git lists them. Without one, or if git fails, the folders are walked and the same ignore
-files are applied with `pathspec`. Links are never followed, so no file outside the project is read. Paths
-are bytes, as in the system: a name may be anything.
+In a repository, git lists the files. Without a repository, or if git fails, the folders are walked and the
+same ignore files are applied with `pathspec`. Links are never followed, so no file outside the project is
+read. Paths are bytes, because a file name need not be valid text.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ...ir.regex import load_re2
 from ..host import environment, files, processes
 from ..host.secret_files import is_secret
 
-MOST_FILES = 100_000
-LARGEST_FILE = 1 << 20
-# Longer than any path.
-_LONGEST_PATTERN = 8 << 10
-# A character for each byte: to git, names and patterns are bytes.
+MAX_FILES = 100_000
+MAX_FILE_BYTES = 1 << 20
+# Maximum length of a pattern, in characters; longer than any path.
+_MAX_PATTERN = 8 << 10
+# Encoding with one character per byte, because names and patterns are bytes to git.
 _BYTES = "latin-1"
 # Patterns compiled together; the regular expression engine cannot handle more than some thousands.
-_PORTION = 500
-# Stars of a pattern where RE2 is not installed: each multiplies the time by the length of the path.
-_MOST_STARS = 4
+_PATTERNS_PER_SPEC = 500
+# Stars of a pattern without RE2, because each star multiplies the time by the length of the path.
+_MAX_STARS = 4
 # Seconds between two checks for an interrupt.
-_LOOK = 0.1
+_CHECK_INTERVAL = 0.1
 
-# Files of llc: no text of the project.
-_NEVER = (b".loops/.cache/", b".loops/.running/", b".loops/.history/")
+# Folders of llc, which contain no text of the project.
+_EXCLUDED_FOLDERS = (b".loops/.cache/", b".loops/.running/", b".loops/.history/")
 
 
 class Entry(NamedTuple):
-    """A file to read: its path from the project's root, and the facts by which a change is detected."""
+    """A file to index: its path from the project's root, and the facts that detect a change."""
 
     path: bytes
     size: int
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The files, by path. left_out: (path, reason) of each excluded file. by: `git` or `folders`."""
+    """The files, sorted by path. left_out: (path, reason) of each excluded file. by: `git` or `folders`."""
 
     entries: list[Entry]
     left_out: list[tuple[bytes, str]]
@@ -53,41 +53,41 @@ class Listing(NamedTuple):
 
 
 def list_files(root: str, check: Callable[[], object]) -> Listing:
-    """The project's files. check: called regularly; may raise to stop. Raises OSError for the root."""
+    """List the project's files. check: called regularly; may raise to stop. Raises OSError for the root."""
     base = files.fsencode(root) if root else environment.getcwdb()  # raises if the folder was removed
     by = "git"
     paths: Iterable[bytes] | None = _git_paths(base, check)
     if paths is None:
         paths, by = _walk(base, check), "folders"
-    guard = _Guard(base)
+    folders = _FolderCheck(base)
     found: dict[bytes, Entry | str] = {}
     todo = [paths]
     while todo:
         for path in todo.pop():
             check()
-            seen = None if path in found or _is_never(path) else _look(base, path, guard)
-            if seen == "folder":
-                # A repository in the repository, which git lists as one name.
+            entry = None if path in found or _is_excluded(path) else _examine(base, path, folders)
+            if entry == "folder":
+                # An inner repository, which git lists as one name.
                 inner = os.path.join(base, path)
                 if by == "git" and files.lexists(os.path.join(inner, b".git")):
                     todo.append([os.path.join(path, name) for name in _git_paths(inner, check) or ()])
-            elif seen is not None:
-                found[path] = seen
+            elif entry is not None:
+                found[path] = entry
     entries: list[Entry] = []
     left_out: list[tuple[bytes, str]] = []
-    for path, seen in sorted(found.items(), key=itemgetter(0)):
-        if isinstance(seen, str):
-            left_out.append((path, seen))
-        elif len(entries) >= MOST_FILES:
+    for path, entry in sorted(found.items(), key=itemgetter(0)):
+        if isinstance(entry, str):
+            left_out.append((path, entry))
+        elif len(entries) >= MAX_FILES:
             left_out.append((path, "too-many"))
         else:
-            entries.append(seen)
+            entries.append(entry)
     return Listing(entries, left_out, by)
 
 
-def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
+def _examine(base: bytes, path: bytes, folders: _FolderCheck) -> Entry | str | None:
     """The entry for a path, the reason for its exclusion, `folder`, or None if it does not exist."""
-    if not guard.is_inside(path.rpartition(b"/")[0]):
+    if not folders.is_inside(path.rpartition(b"/")[0]):
         return "link"
     try:
         state = files.lstat(base + b"/" + path)
@@ -102,13 +102,13 @@ def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
         return "special"
     if is_secret(path):
         return "secret"
-    if state.st_size > LARGEST_FILE:
+    if state.st_size > MAX_FILE_BYTES:
         return "large"
     return Entry(path, state.st_size, state.st_mtime_ns, state.st_ino)
 
 
-class _Guard:
-    """Which folders are the project's own, none of them reached through a link."""
+class _FolderCheck:
+    """Checks that folders are inside the project and are not reached through a link; caches the results."""
 
     def __init__(self, base: bytes) -> None:
         self._base = base
@@ -125,13 +125,13 @@ class _Guard:
         try:
             return not stat.S_ISLNK(files.lstat(os.path.join(self._base, folder)).st_mode)
         except OSError:
-            return True  # it is gone: looking at the file will say so
+            return True  # the folder is gone, which examining the file reports
 
 
 def read_entry(root: str, path: bytes) -> bytes | None:
-    """A file's bytes, at most one more than may be indexed; None where it cannot be read any more."""
+    """A file's content, at most `MAX_FILE_BYTES` + 1 bytes; None if it cannot be read any more."""
     base = files.fsencode(root or ".")
-    if not _Guard(base).is_inside(os.path.dirname(path)):
+    if not _FolderCheck(base).is_inside(os.path.dirname(path)):
         return None
     try:
         fd = files.open_handle(os.path.join(base, path), files.O_RDONLY | files.O_NOFOLLOW | files.O_NONBLOCK)
@@ -140,37 +140,37 @@ def read_entry(root: str, path: bytes) -> bytes | None:
     try:
         if not stat.S_ISREG(files.fstat(fd).st_mode):
             return None
-        pieces = []
-        room = LARGEST_FILE + 1
-        while room and (piece := files.read(fd, room)):
-            pieces.append(piece)
-            room -= len(piece)
-        return b"".join(pieces)
+        chunks = []
+        remaining = MAX_FILE_BYTES + 1
+        while remaining and (chunk := files.read(fd, remaining)):
+            chunks.append(chunk)
+            remaining -= len(chunk)
+        return b"".join(chunks)
     except OSError:
         return None
     finally:
         files.close(fd)
 
 
-# --- by git -----------------------------------------------------------------------------------
+# --- listing by git ---------------------------------------------------------------------------
 
 
 def _git_paths(base: bytes, check: Callable[[], object]) -> list[bytes] | None:
-    """What git lists below `base`; None where there is no git, no repository, or it does not say."""
+    """The paths that git lists below `base`; None without git or a repository, or if git fails."""
     listed = _git(base, check, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed is None:
         return None
     if not listed and _git(base, check, "check-ignore", "-q", ".") is not None:
-        return None  # a project in a folder that a repository around it ignores
+        return None  # an outer repository ignores the project's folder
     return [path.rstrip(b"/") for path in listed.split(b"\0") if path]
 
 
 def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
-    """What a git command prints; None where it fails."""
+    """The output of a git command; None if it fails."""
     program = environment.which("git")
     if program is None:
         return None
-    # A repository's own settings must not start programs, and variables of a hook mean another one.
+    # The repository's configuration must not start programs. Variables of a git hook name another repository.
     env = {name: value for name, value in environment.environb.items() if not name.startswith(b"GIT_")}
     for name in (b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM", b"GIT_CONFIG_NOSYSTEM"):
         if name in environment.environb:
@@ -188,7 +188,7 @@ def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
         try:
             while True:
                 try:
-                    output, _ = process.communicate(timeout=_LOOK)
+                    output, _ = process.communicate(timeout=_CHECK_INTERVAL)
                     break
                 except processes.TimeoutExpired:
                     check()
@@ -198,11 +198,11 @@ def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
     return output if process.returncode == 0 else None
 
 
-# --- by walking -------------------------------------------------------------------------------
+# --- listing by walking the folders -----------------------------------------------------------
 
 
 def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
-    """The files below `base` that the ignore files in it leave."""
+    """Yield the files below `base` that no ignore file excludes."""
     files.stat(base)
     specs = {b"": _specs_of_user(base)}
     todo = [b""]
@@ -218,7 +218,7 @@ def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
         own += [(folder, spec) for spec in _specs(os.path.join(base, folder, b".gitignore"))]
         for item in items:
             path = os.path.join(folder, item.name)
-            if _is_never(path):
+            if _is_excluded(path):
                 continue
             is_folder = item.is_dir(follow_symlinks=False)
             if _is_ignored(path, is_folder, own):
@@ -230,22 +230,22 @@ def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
                 yield path
 
 
-def _is_never(path: bytes) -> bool:
-    return (path.endswith(b".git") and path[-5:-4] in (b"", b"/")) or path.startswith(_NEVER)
+def _is_excluded(path: bytes) -> bool:
+    return (path.endswith(b".git") and path[-5:-4] in (b"", b"/")) or path.startswith(_EXCLUDED_FOLDERS)
 
 
 def _is_ignored(path: bytes, is_folder: bool, specs: list[tuple[bytes, Any]]) -> bool:
-    """What the nearest ignore file that says something of a path says."""
+    """Whether a path is ignored: the nearest ignore file with a matching pattern decides."""
     for folder, spec in reversed(specs):
-        below = (path[len(folder) + 1 :] if folder else path).decode(_BYTES)
-        said = spec.check_file(below + "/" if is_folder else below).include
-        if said is not None:
-            return bool(said)
+        relative = (path[len(folder) + 1 :] if folder else path).decode(_BYTES)
+        decision = spec.check_file(relative + "/" if is_folder else relative).include
+        if decision is not None:
+            return bool(decision)
     return False
 
 
 def _specs_of_user(base: bytes) -> list[tuple[bytes, Any]]:
-    """The ignore files that stand in no folder of the project: the user's own, and the repository's."""
+    """The ignore files outside the project's folders: the user's, and the repository's `info/exclude`."""
     home = os.path.expanduser("~")
     config = environment.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     users = os.path.join(config, "git", "ignore")
@@ -256,10 +256,10 @@ def _specs_of_user(base: bytes) -> list[tuple[bytes, Any]]:
 
 
 def _excludes_file(path: str) -> str | None:
-    """`core.excludesFile` of a file of git's settings."""
+    """The value of `core.excludesFile` in a configuration file of git; None if it is not set."""
     try:
         with files.open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(LARGEST_FILE)
+            text = file.read(MAX_FILE_BYTES)
     except (OSError, ValueError):
         return None
     found = None
@@ -272,48 +272,48 @@ def _excludes_file(path: str) -> str | None:
 
 
 def _specs(path: bytes) -> list[Any]:
-    """The patterns of an ignore file, in portions; what the last one says of a path counts."""
+    """The patterns of an ignore file as several specs; the last spec that matches a path decides."""
     try:
         with files.open(path, "rb") as file:
-            lines = file.read(LARGEST_FILE).decode(_BYTES).split("\n")
+            lines = file.read(MAX_FILE_BYTES).decode(_BYTES).split("\n")
     except (OSError, ValueError):
         return []
-    found = []
-    for start in range(0, len(lines), _PORTION):
-        portion = [line for line in lines[start : start + _PORTION] if len(line) <= _LONGEST_PATTERN]
-        spec = _compiled(portion)
-        if spec is None:  # git takes no notice of a pattern that is none
-            spec = _compiled([line for line in portion if _compiled([line]) is not None])
-        found.append(spec)
-    return [spec for spec in found if spec is not None]
+    specs = []
+    for start in range(0, len(lines), _PATTERNS_PER_SPEC):
+        batch = [line for line in lines[start : start + _PATTERNS_PER_SPEC] if len(line) <= _MAX_PATTERN]
+        spec = _compile(batch)
+        if spec is None:  # git ignores an invalid pattern
+            spec = _compile([line for line in batch if _compile([line]) is not None])
+        specs.append(spec)
+    return [spec for spec in specs if spec is not None]
 
 
-def _compiled(lines: list[str]) -> Any:
-    """The patterns of these lines; None where one of them is none."""
+def _compile(lines: list[str]) -> Any:
+    """Compile patterns; None if one of them is invalid."""
     import warnings
 
     from pathspec import GitIgnoreSpec
 
-    # Of the engines that there may be the one that no pattern makes slow.
+    # Prefer RE2, whose matching time is linear for every pattern.
     backend: Literal["re2", "simple"] = "re2"
-    wrong: type[Exception] = re.error
+    invalid: type[Exception] = re.error
     re2 = load_re2()
     if re2 is not None:
-        wrong = re2.error
+        invalid = re2.error
     else:
         backend = "simple"
         lines = [bounded for line in lines if (bounded := _bounded(line)) is not None]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # what looks odd may be what was meant
+            warnings.simplefilter("ignore", FutureWarning)  # an unusual pattern may be intended
             return GitIgnoreSpec.from_lines(lines, backend=backend)
-    except (ValueError, re.error, wrong):
+    except (ValueError, re.error, invalid):
         return None
 
 
 def _bounded(line: str) -> str | None:
-    """A pattern truncated after `_MOST_STARS` stars, so that it ignores more; None for a longer exception."""
+    """A pattern truncated after `_MAX_STARS` stars, so that it ignores more; None for a longer exception."""
     parts = line.split("*")
-    if len(parts) - 1 <= _MOST_STARS:
+    if len(parts) - 1 <= _MAX_STARS:
         return line
-    return None if line.startswith("!") else "*".join(parts[:_MOST_STARS]) + "*"
+    return None if line.startswith("!") else "*".join(parts[:_MAX_STARS]) + "*"

@@ -1,7 +1,7 @@
 """Outline of a file: its title, its leading comment or paragraph, the names that it defines.
 
-Found by patterns that fit most languages approximately: an index of names tolerates a wrong one, and
-unfinished files need no parser.
+Regular expressions approximate most languages: an index of names tolerates a wrong name, and regular
+expressions also work for incomplete files, which a parser rejects.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# Limits in characters: of the examined start of a file, and of what is kept.
+# Characters of the examined start of a file.
 _HEAD = 16_000
-_MOST_ABOUT = 4_000
-_MOST_LINES = 60
-_MOST_SYMBOLS = 2_000
+# Limits of an outline: characters of `about`, lines of the leading comment, number of symbols.
+_MAX_ABOUT = 4_000
+_MAX_LINES = 60
+_MAX_SYMBOLS = 2_000
 
 _PROSE = frozenset({"md", "markdown", "rst", "adoc", "org", "txt", "tex"})
 _DATA = frozenset({"json", "yaml", "yml", "toml", "xml", "cfg", "ini", "html", "htm", "svg"})
@@ -47,7 +48,7 @@ _ASSIGNED = re.compile(
     re.MULTILINE,
 )
 _LISP_DEFINED = re.compile(r"^[ \t]*\((?:define|def)[\w*-]{0,40}[ \t]+\(?([^\s()\"']{1,100})", re.MULTILINE)
-# A line such as `static int *name(…`, which no `;` ends; the name is the last word before the bracket.
+# A line such as `static int *name(…` without a final `;`; the name is the last word before the bracket.
 _BRACE_DEFINED = re.compile(
     r"""^(?=[A-Za-z_])[^\n;={}()"']{0,160}?(?<![^\s*&:~])([A-Za-z_]\w{0,100})[ \t]?\([^;\n]*$""", re.MULTILINE
 )
@@ -63,36 +64,37 @@ _SQL_DEFINED = re.compile(
 _QUOTES = ('"""', "'''")
 _BLOCKS = {"/*": "*/", "<!--": "-->", "#|": "|#", "{-": "-}", "(*": "*)", "=begin": "=end", "--[[": "]]"}
 _LINE_COMMENT = re.compile(r"^[ \t]*(?:#+!?|//[/!]?|--+|;+|%+|\*+|REM\b|@echo off)[ \t]?(.*)")
-# What may stand before a file says what it is.
+# Lines that may precede the leading comment.
 _PREAMBLE = re.compile(
     r"^[ \t]*(?:$|#!|<\?|<!doctype|package\b|import\b|from\b|use\b|using\b|require\b|#include|#pragma"
     r"|\"use strict\"|'use strict'|@charset|-\*-)",
     re.IGNORECASE,
 )
-_IDLE = re.compile(r"-\*-|vim:|coding[:=]|SPDX-License|Copyright|All rights reserved", re.IGNORECASE)
+# Lines of a leading comment without information about the file.
+_BOILERPLATE = re.compile(r"-\*-|vim:|coding[:=]|SPDX-License|Copyright|All rights reserved", re.IGNORECASE)
 
 
 class Outline(NamedTuple):
-    """about: titles and the comment at the head. symbols: the names the file defines, blanks between."""
+    """about: titles and leading comment. symbols: the names that the file defines, separated by spaces."""
 
     about: str
     symbols: str
 
 
 def outline(path: str, text: str) -> Outline:
-    """What a file says of itself; `path` tells its language."""
+    """The outline of a file. path: determines the language."""
     name = path.rpartition("/")[2].lower()
     extension = name.rpartition(".")[2]
     head = text[:_HEAD]
     if extension in _PROSE:
         found = [next(filter(None, match.groups())) for match in _HEADING.finditer(text)]
         found += [match[1] for match in _UNDERLINED.finditer(text)]
-        return Outline("\n".join([*found[:200], _first_paragraph(head)])[:_MOST_ABOUT], "")
+        return Outline("\n".join([*found[:200], _first_paragraph(head)])[:_MAX_ABOUT], "")
     about = _leading_comment(head)
     if extension in _DATA:
         titles = [next(filter(None, match.groups())) for match in _TITLE.finditer(head)]
-        return Outline("\n".join(filter(None, [about, *titles[:40]]))[:_MOST_ABOUT], "")
-    return Outline(about[:_MOST_ABOUT], " ".join(_symbols(name, extension, text)))
+        return Outline("\n".join(filter(None, [about, *titles[:40]]))[:_MAX_ABOUT], "")
+    return Outline(about[:_MAX_ABOUT], " ".join(_symbols(name, extension, text)))
 
 
 def _symbols(name: str, extension: str, text: str) -> list[str]:
@@ -108,13 +110,13 @@ def _symbols(name: str, extension: str, text: str) -> list[str]:
     elif extension == "sql":
         patterns = [_SQL_DEFINED]
     found = dict.fromkeys(match[1] for pattern in patterns for match in pattern.finditer(text))
-    return list(found)[:_MOST_SYMBOLS]
+    return list(found)[:_MAX_SYMBOLS]
 
 
 def _first_paragraph(text: str) -> str:
-    """The first lines that are no heading, up to a blank one."""
+    """The first lines that are not headings, up to a blank line."""
     lines: list[str] = []
-    for line in text.split("\n")[:_MOST_LINES]:
+    for line in text.split("\n")[:_MAX_LINES]:
         bare = line.strip()
         if bare and not bare.startswith(("#", "=", "---", "[!", "<")):
             lines.append(bare)
@@ -124,20 +126,20 @@ def _first_paragraph(text: str) -> str:
 
 
 def _leading_comment(text: str) -> str:
-    """The comments and the docstring that a file begins with, without their marks."""
+    """The comments and the docstring at the start of a file, without their delimiters."""
     found: list[str] = []
     end = None
-    for line in text.split("\n")[:_MOST_LINES]:
+    for line in text.split("\n")[:_MAX_LINES]:
         bare = line.strip()
         if end is not None:
             inside, closed, _ = bare.partition(end)
             found.append(inside.strip(" *"))
             end = None if closed else end
             continue
-        mark = _opening(bare)
-        if mark is not None:
-            close = _BLOCKS.get(mark, mark)
-            inside, closed, _ = bare[bare.index(mark) + len(mark) :].partition(close)
+        delimiter = _opening_delimiter(bare)
+        if delimiter is not None:
+            close = _BLOCKS.get(delimiter, delimiter)
+            inside, closed, _ = bare[bare.index(delimiter) + len(delimiter) :].partition(close)
             found.append(inside.strip(" *!"))
             end = None if closed else close
         elif bare.startswith("#!") or _PREAMBLE.match(line):
@@ -146,11 +148,11 @@ def _leading_comment(text: str) -> str:
             found.append(comment[1])
         else:
             break
-    return "\n".join(line for line in found if line and not _IDLE.search(line))
+    return "\n".join(line for line in found if line and not _BOILERPLATE.search(line))
 
 
-def _opening(bare: str) -> str | None:
-    """The mark of a block comment or docstring that begins here."""
-    if bare[:1] in "rRuUfFbB" and bare[1:4] in _QUOTES:
-        return bare[1:4]
-    return next((mark for mark in (*_QUOTES, *_BLOCKS) if bare.startswith(mark)), None)
+def _opening_delimiter(line: str) -> str | None:
+    """The delimiter of a block comment or docstring at the start of a line; None if there is none."""
+    if line[:1] in "rRuUfFbB" and line[1:4] in _QUOTES:
+        return line[1:4]
+    return next((delimiter for delimiter in (*_QUOTES, *_BLOCKS) if line.startswith(delimiter)), None)

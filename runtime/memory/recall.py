@@ -1,7 +1,7 @@
-"""Requests to memory, from fields to answer, for the effect `context` and the subcommands.
+"""Memory requests: validation of the fields, update of the index, search, answer.
 
-Updates the index and searches it. A damaged index is rebuilt; if none can be stored, a temporary one is
-built in memory. Both are reported as notices.
+Used by the effect `context` and the subcommands. A damaged index is rebuilt; if no index can be stored, a
+temporary index is built in memory. Both cases are reported as notices.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..host import clock
 from ..host.effect_context import Context
 from . import rerank, search
 from .ignore import list_files
-from .index import FOLDER, Damaged, Index, Unusable, Update, index_path, throw_away
+from .index import FOLDER, Damaged, Index, Unusable, Update, delete_index, index_path
 from .search import Match, Source
 
 T = TypeVar("T")
 
 DEFAULT_LIMIT = 10
-MOST_MATCHES = 200
-# Limit of an answer's paths and snippets, in characters; further matches are left out.
-MOST_ANSWER = 64 << 10
+MAX_MATCHES = 200
+# Limit of an answer's paths and snippets, in characters; further matches are omitted.
+MAX_ANSWER = 64 << 10
 
 # Weight of each field of a request (a ContextGenerationInput).
 WEIGHTS = {
@@ -41,7 +41,7 @@ WEIGHTS = {
 
 
 class BadRequest(Exception):
-    """A field of a request is invalid; the text states what it must be."""
+    """A field of a request is invalid; the message states the valid values."""
 
 
 class OutOfTime(Exception):
@@ -49,7 +49,7 @@ class OutOfTime(Exception):
 
 
 class Request(NamedTuple):
-    """A search request. sources: the words, highest weight first."""
+    """A search request. sources: the words to search for, highest weight first."""
 
     sources: list[Source]
     strategy: str = "content"
@@ -76,40 +76,42 @@ class Answer(NamedTuple):
 
 
 def read_request(args: dict[str, Any]) -> Request:
-    """A request from the arguments of the effect. Raises `BadRequest`."""
+    """Read a request from the arguments of a `context` effect. Raises `BadRequest`."""
     strategy = args.get("matching_strategy") or "content"
     if not isinstance(strategy, str) or strategy not in search.STRATEGIES:
         near = nearest(str(strategy), search.STRATEGIES)
         hint = f"; did you mean `{near}`?" if near else ""
-        raise BadRequest(f"`matching_strategy` is `content` or `metadata`, not {_shown(strategy)}{hint}")
+        raise BadRequest(f"`matching_strategy` is `content` or `metadata`, not {_excerpt(strategy)}{hint}")
     limit = args.get("limit")
     if limit is None:
         limit = DEFAULT_LIMIT
-    if type(limit) is not int or not 1 <= limit <= MOST_MATCHES:
-        raise BadRequest(f"`limit` is a whole number from 1 to {MOST_MATCHES}, not {_shown(limit)}")
+    if type(limit) is not int or not 1 <= limit <= MAX_MATCHES:
+        raise BadRequest(f"`limit` is a whole number from 1 to {MAX_MATCHES}, not {_excerpt(limit)}")
     fresh = args.get("fresh_context")
     if fresh not in (None, "enabled", "disabled"):
-        raise BadRequest(f"`fresh_context` is `enabled` or `disabled`, not {_shown(fresh)}")
+        raise BadRequest(f"`fresh_context` is `enabled` or `disabled`, not {_excerpt(fresh)}")
     model = args.get("model")
     if model is not None and not isinstance(model, str):
-        raise BadRequest(f"`model` is a text, not {_shown(model)}")
+        raise BadRequest(f"`model` is a text, not {_excerpt(model)}")
     sources: list[Source] = []
     for name, weight in WEIGHTS.items():
         value = args.get(name)
         if name == "inputs":
-            value = _relevant(value, args.get("context_relevance"))
+            value = _relevant_inputs(value, args.get("context_relevance"))
         text = plain_text(value)
         if text and fresh != "disabled":
             sources.append(Source(text, weight))
     return Request(sources, strategy, limit, bool(args.get("rerank")), model)
 
 
-def _relevant(inputs: Any, relevance: Any) -> Any:
-    """The inputs without those that `context_relevance` excludes."""
+def _relevant_inputs(inputs: Any, relevance: Any) -> Any:
+    """The inputs that `context_relevance` does not exclude."""
     if relevance is None:
         return inputs
     if not isinstance(relevance, dict):
-        raise BadRequest(f"`context_relevance` is a map from names to true or false, not {_shown(relevance)}")
+        raise BadRequest(
+            f"`context_relevance` is a map from names to true or false, not {_excerpt(relevance)}"
+        )
     if isinstance(inputs, dict):
         return {name: value for name, value in inputs.items() if relevance.get(name, True)}
     if isinstance(inputs, list) and all(isinstance(entry, list) and len(entry) == 2 for entry in inputs):
@@ -119,7 +121,7 @@ def _relevant(inputs: Any, relevance: Any) -> Any:
 
 
 def plain_text(value: Any) -> str:
-    """All texts in a value, one per line, without keys of maps."""
+    """All texts in a value, one per line; keys of maps are omitted."""
     found: list[str] = []
     todo = [value]
     while todo:
@@ -135,7 +137,7 @@ def plain_text(value: Any) -> str:
     return "\n".join(found)
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else text[:79] + "…"
 
@@ -151,33 +153,38 @@ def with_index(
     *,
     fresh: bool = False,
 ) -> T:
-    """The result of `use` on the index. notices: gets a sentence if it was damaged or cannot be stored.
+    """Open the index and return the result of `use`. Raises `Unusable` if SQLite cannot build any index.
 
-    fresh: delete the index first. Raises `Unusable` if SQLite cannot build any index.
+    Args:
+        root: folder of the project.
+        check: called often; may raise to stop.
+        notices: receives a sentence if the index was damaged or cannot be stored.
+        use: function of the open index; called again if the index is damaged.
+        fresh: delete the index first.
     """
     try:
         path = index_path(root)
         if fresh:
-            throw_away(path, check)
+            delete_index(path, check)
         try:
             with Index(root, check, path) as index:
                 return use(index)
         except Damaged as damage:
-            notices.append(f"the index was damaged ({damage}) and has been made again")
-            throw_away(path, check)
+            notices.append(f"the index was damaged ({damage}) and has been rebuilt")
+            delete_index(path, check)
         with Index(root, check, path) as index:
             return use(index)
-    except (Damaged, Unusable) as why:
-        notices.append(f"the index cannot be kept in {search_place(root)} ({why})")
+    except (Damaged, Unusable) as error:
+        notices.append(f"the index cannot be stored in {index_folder(root)} ({error})")
     try:
         with Index(root, check, None) as index:
             return use(index)
-    except (Damaged, Unusable) as why:
-        raise Unusable(f"no index can be made: {why}") from None
+    except (Damaged, Unusable) as error:
+        raise Unusable(f"no index can be built: {error}") from None
 
 
-def search_place(root: str) -> str:
-    """The folder of the index, for messages."""
+def index_folder(root: str) -> str:
+    """The folder of the index."""
     return os.path.join(root, FOLDER)
 
 
@@ -187,10 +194,13 @@ def recall(
     check: Callable[[], object],
     on_file: Callable[[int, int], object] | None = None,
 ) -> Answer:
-    """Search the project's files as they are now. Raises what `check` raises, OSError and `Unusable`."""
+    """Update the index and search the project's files. Raises the exceptions of `check`, OSError, `Unusable`.
+
+    on_file: called with (done, total) after each indexed file.
+    """
     notices: list[str] = []
     listing = list_files(root, check)
-    limit = request.limit if not request.rerank else min(MOST_MATCHES, max(3 * request.limit, 20))
+    limit = request.limit if not request.rerank else min(MAX_MATCHES, max(3 * request.limit, 20))
 
     def use(index: Index) -> tuple[Update, list[Match]]:
         update = index.update(listing, on_file)
@@ -202,30 +212,33 @@ def recall(
 
 def _bounded(matches: list[Match], notices: list[str]) -> list[Match]:
     """The matches that fit into an answer."""
-    room = MOST_ANSWER
+    remaining = MAX_ANSWER
     for count, match in enumerate(matches):
-        room -= len(match.path) + len(match.snippet or "")
-        if room < 0:
+        remaining -= len(match.path) + len(match.snippet or "")
+        if remaining < 0:
             notices.append(f"{len(matches) - count} more were found than an answer holds")
             return matches[:count]
     return matches
 
 
 def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) -> dict[str, Any]:
-    """The effect `context`: `matches`, or `error`. rank: as `World.model.perform`, for re-ranking."""
-    began = clock.monotonic()
+    """Perform a `context` effect: {"matches", "summary", …}, with `error` on failure.
+
+    rank: `Judge.perform`, for re-ranking.
+    """
+    started_at = clock.monotonic()
     seconds, limited_by = context.limit(args, own="action")
-    end = None if seconds is None else began + seconds
-    looked = began
+    deadline = None if seconds is None else started_at + seconds
+    ticked_at = started_at
 
     def check() -> None:
-        nonlocal looked
+        nonlocal ticked_at
         context.interrupt.check()
         now = clock.monotonic()
-        if end is not None and now >= end:
+        if deadline is not None and now >= deadline:
             raise OutOfTime
-        if context.on_tick is not None and now - looked > 0.1:
-            looked = now
+        if context.on_tick is not None and now - ticked_at > 0.1:
+            ticked_at = now
             context.on_tick()
 
     result: dict[str, Any] = {"matches": []}
@@ -235,9 +248,9 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
         answer = recall("", request, check)
         matches, notices = answer.matches, answer.notices
         if request.rerank and matches:
-            left = None if end is None else end - clock.monotonic()
+            remaining = None if deadline is None else deadline - clock.monotonic()
             matches, usage = rerank.rerank(
-                request.words, request.model, request.limit, matches, left, context, rank, notices
+                request.words, request.model, request.limit, matches, remaining, context, rank, notices
             )
             if usage is not None:
                 result["usage"] = usage
@@ -257,6 +270,6 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
     except OSError as error:
         message = f"the project's files cannot be listed: {error.strerror or error}"
         result["error"] = {"kind": "unreadable", "message": message}
-    result["duration_ms"] = round((clock.monotonic() - began) * 1000)
+    result["duration_ms"] = round((clock.monotonic() - started_at) * 1000)
     result["elapsed_ms"] = context.elapsed_ms()
     return result

@@ -13,54 +13,55 @@ from ..host.effect_context import Context, Interrupt
 from ..host.errors import Failure, UserError, reason
 from ..host.screen import Screen, printable
 from . import search
-from .ignore import MOST_FILES, Listing, list_files
+from .ignore import MAX_FILES, Listing, list_files
 from .index import Index, Unusable, Update
-from .recall import Answer, Request, recall, search_place, with_index
+from .recall import Answer, Request, index_folder, recall, with_index
 from .rerank import rerank
 from .terms import terms
 
-# Reasons for excluding files, in singular and plural.
+# Texts of the reasons for excluding files, in singular and plural.
 REASONS = {
     "binary": ("binary", "binary"),
     "large": ("larger than 1 MiB", "larger than 1 MiB"),
     "secret": ("may hold secrets", "may hold secrets"),
     "link": ("link", "links"),
-    "special": ("no regular file", "no regular files"),
+    "special": ("not a regular file", "not regular files"),
     "unreadable": ("cannot be read", "cannot be read"),
-    "too-many": (f"beyond {MOST_FILES:,}", f"beyond {MOST_FILES:,}"),
+    "too-many": (f"beyond {MAX_FILES:,}", f"beyond {MAX_FILES:,}"),
 }
-# Names of files that are listed with `--json`.
-_MOST_NAMED = 1000
+# Maximum number of excluded files that `--json` lists.
+_MAX_LISTED = 1000
 
 
 class Progress:
-    """Progress of indexing on a live terminal, shown if it takes long."""
+    """Progress display of indexing on a live terminal; appears if indexing takes long."""
 
     def __init__(self) -> None:
         self._screen = Screen(sys.stderr)
-        self._shown = 0.0
-        self._began = clock.monotonic()
+        self._shown_at = 0.0
+        self._started_at = clock.monotonic()
 
     def __call__(self, done: int, count: int) -> None:
         now = clock.monotonic()
-        if self._screen.is_live and now - self._began > 0.5 and now - self._shown > 0.1:
-            self._shown = now
+        if self._screen.is_live and now - self._started_at > 0.5 and now - self._shown_at > 0.1:
+            self._shown_at = now
             self._screen.write(f"\r\x1b[Kindexing {done:,} of {count:,} files")
 
     def clear(self) -> None:
-        if self._shown:
+        if self._shown_at:
             self._screen.write("\r\x1b[K")
 
 
-def _guarded(root: str, act: Callable[[Progress], Any]) -> Any:
+def _with_progress(root: str, action: Callable[[Progress], Any]) -> Any:
+    """Run an action with a progress display; convert its errors to `Failure`."""
     progress = Progress()
     try:
-        return act(progress)
+        return action(progress)
     except Unusable as error:
         raise Failure("no-index", str(error)) from None
     except OSError as error:
-        where = os.path.abspath(root or ".")
-        message = f"cannot look through {where}: {reason(error)}"
+        folder = os.path.abspath(root or ".")
+        message = f"cannot list the files in {folder}: {reason(error)}"
         raise Failure("cannot-read", message) from None
     finally:
         progress.clear()
@@ -69,39 +70,35 @@ def _guarded(root: str, act: Callable[[Progress], Any]) -> Any:
 # --- llc index --------------------------------------------------------------------------------
 
 
-def bring_up_to_date(root: str, rebuild: bool) -> tuple[Update, Listing, list[str]]:
-    """Verify and update the index; the update, the listing and notices."""
+def update_index(root: str, rebuild: bool) -> tuple[Update, Listing, list[str]]:
+    """Verify and update the index; return the update, the listing and notices."""
     notices: list[str] = []
 
-    def act(progress: Progress) -> tuple[Update, Listing, list[str]]:
-        listing = list_files(root, _go_on)
+    def action(progress: Progress) -> tuple[Update, Listing, list[str]]:
+        listing = list_files(root, _no_check)
 
         def use(index: Index) -> Update:
             index.verify()
             return index.update(listing, progress)
 
-        return with_index(root, _go_on, notices, use, fresh=rebuild), listing, notices
+        return with_index(root, _no_check, notices, use, fresh=rebuild), listing, notices
 
-    found: tuple[Update, Listing, list[str]] = _guarded(root, act)
-    return found
+    result: tuple[Update, Listing, list[str]] = _with_progress(root, action)
+    return result
 
 
-def _go_on() -> None:
-    """Ctrl-C raises by itself."""
+def _no_check() -> None:
+    """Check that never stops, because Ctrl-C raises KeyboardInterrupt itself."""
 
 
 def index_text(update: Update) -> str:
-    what = _count(update.files, "file") + " indexed"
-    done = [
-        f"{number:,} {word}"
-        for number, word in ((update.new, "new"), (update.changed, "changed"), (update.removed, "removed"))
-        if number
-    ]
-    lines = [f"{what}: {', '.join(done) or 'nothing has changed'}"]
+    totals = ((update.new, "new"), (update.changed, "changed"), (update.removed, "removed"))
+    changes = [f"{number:,} {word}" for number, word in totals if number]
+    lines = [f"{_count(update.files, 'file')} indexed: {', '.join(changes) or 'nothing has changed'}"]
     if update.left_out:
-        reasons = sorted(update.reasons.items())
-        shown = [f"{number:,} {REASONS[why][number != 1]}" for why, number in reasons]
-        lines.append(f"left out: {', '.join(shown)}")
+        excluded = sorted(update.reasons.items())
+        reasons = [f"{number:,} {REASONS[name][number != 1]}" for name, number in excluded]
+        lines.append(f"left out: {', '.join(reasons)}")
     return "\n".join(lines) + "\n"
 
 
@@ -113,10 +110,10 @@ def index_json(root: str, update: Update, listing: Listing, notices: list[str]) 
         "removed": update.removed,
         "left_out": dict(sorted(update.reasons.items())),
         "left_out_files": [
-            {"path": files.fsdecode(path), "reason": why} for path, why in update.left_out[:_MOST_NAMED]
+            {"path": files.fsdecode(path), "reason": why} for path, why in update.left_out[:_MAX_LISTED]
         ],
         "listed_by": listing.by,
-        "index": os.path.join(search_place(root), "memory.sqlite"),
+        "index": os.path.join(index_folder(root), "memory.sqlite"),
         "notices": notices,
         "duration_ms": round(update.seconds * 1000),
     }
@@ -129,22 +126,22 @@ def _count(number: int, word: str) -> str:
 # --- llc context ------------------------------------------------------------------------------
 
 
-def look_up(root: str, request: Request) -> Answer:
-    """Search, re-ranked by a model if requested."""
+def answer_request(root: str, request: Request) -> Answer:
+    """Search the project's files; a model ranks the matches if requested."""
 
-    def act(progress: Progress) -> Answer:
-        return recall(root, request, _go_on, progress)
+    def action(progress: Progress) -> Answer:
+        return recall(root, request, _no_check, progress)
 
-    answer: Answer = _guarded(root, act)
+    answer: Answer = _with_progress(root, action)
     if request.rerank and answer.matches:
-        from ..models.judge import Judge  # only where a model is asked: it loads the model's worker
+        from ..models.judge import Judge  # imports the model's worker, which only re-ranking needs
 
-        began = clock.monotonic()
+        started_at = clock.monotonic()
         interrupt = Interrupt()
         judge = Judge()
         context = Context(
             run_id="", effect_id="", loop=None, state=None, iteration=None,
-            elapsed_ms=lambda: round((clock.monotonic() - began) * 1000), interrupt=interrupt,
+            elapsed_ms=lambda: round((clock.monotonic() - started_at) * 1000), interrupt=interrupt,
         )  # fmt: skip
         try:
             matches, _ = rerank(
@@ -173,14 +170,14 @@ def check_strategy(strategy: str) -> None:
 
 
 def context_text(answer: Answer) -> str:
-    """`path:line: text` for each match, as compilers and grep write places."""
+    """One line `path:line: text` for each match, the format of compilers and grep."""
     lines = []
     for match in answer.matches:
-        place = printable(match.path).replace("\n", "?")
+        path = printable(match.path).replace("\n", "?")
         if match.line is None:
-            lines.append(place)
+            lines.append(path)
         else:
-            lines.append(f"{place}:{match.line}: {printable(match.snippet or '')}")
+            lines.append(f"{path}:{match.line}: {printable(match.snippet or '')}")
     return "".join(f"{line}\n" for line in lines)
 
 

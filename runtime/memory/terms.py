@@ -1,9 +1,9 @@
-"""Tokenizer: text to terms, the same for files and queries.
+"""Tokenizer: text to terms, for files and queries alike.
 
-A word is a run of letters, digits and underscores. Its terms are its parts (`parseConfig`,
-`parse_config`, `HTTPServer2` → `parse`, `config`, …), without case, accents and English endings, and
-if there are several also the whole. Scripts without blanks give pairs of characters. A term has letters and
-digits only, so it has no meaning in the query syntax of SQLite.
+A word is a sequence of letters, digits and underscores. Its terms are its parts (`parseConfig`,
+`parse_config`, `HTTPServer2` → `parse`, `config`, …) without case, accents and English endings; a word of
+several parts is also a term itself. Scripts without spaces give pairs of characters. A term consists of
+letters and digits, so it has no meaning in SQLite's query syntax.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import re
 import unicodedata
 from itertools import pairwise
 
-# Longer words are hashes, keys and data.
-LONGEST_WORD = 64
-# Size of the cache of words.
-_MOST_KNOWN = 200_000
+# Maximum length of a word, in characters; longer words are hashes, keys and data.
+MAX_WORD = 64
+# Maximum number of words in the cache.
+_MAX_CACHED_WORDS = 200_000
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
-# Thai; Hiragana, Katakana; Han; Hangul; Han for compatibility.
+# Thai; Hiragana, Katakana; Han; Hangul; Han compatibility ideographs.
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -27,35 +27,35 @@ _VOWEL = re.compile("[aeiouy]")
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text in order, with repetitions."""
+    """The terms of a text, in order and with repetitions."""
     return term_text(text).split()
 
 
 def term_text(text: str) -> str:
-    """The terms of a text, separated by blanks."""
+    """The terms of a text, separated by spaces."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    return " ".join(filter(None, map(_known.__getitem__, _WORD.findall(text))))
+    return " ".join(filter(None, map(_term_cache.__getitem__, _WORD.findall(text))))
 
 
-class _Known(dict[str, str]):
-    """Word → its terms, with blanks between."""
+class _TermCache(dict[str, str]):
+    """Cache: word → its terms, separated by spaces."""
 
     def __missing__(self, word: str) -> str:
-        if len(self) >= _MOST_KNOWN:
+        if len(self) >= _MAX_CACHED_WORDS:
             self.clear()
-        found = self[word] = " ".join(_split(word))
-        return found
+        value = self[word] = " ".join(_split(word))
+        return value
 
 
-_known = _Known()
+_term_cache = _TermCache()
 
 
 def _split(word: str) -> list[str]:
-    if len(word) > LONGEST_WORD:
+    if len(word) > MAX_WORD:
         return []
     if not word.isascii():
-        return _split_foreign(word)
+        return _split_unicode(word)
     parts = _PART.findall(word)
     found = [stem(part.lower()) for part in parts if len(part) > 1]
     if len(parts) > 1:
@@ -63,8 +63,8 @@ def _split(word: str) -> list[str]:
     return found
 
 
-def _split_foreign(word: str) -> list[str]:
-    """A word that is not ASCII."""
+def _split_unicode(word: str) -> list[str]:
+    """The terms of a word that is not ASCII."""
     plain = _ACCENTS.sub("", unicodedata.normalize("NFD", word))
     plain = unicodedata.normalize("NFC", plain)
     if plain.isascii():
@@ -76,24 +76,24 @@ def _split_foreign(word: str) -> list[str]:
         elif run.isascii():
             found += _split(run)
         else:
-            parts = [part for piece in run.split("_") for part in _by_case(piece) if part]
+            parts = [part for piece in run.split("_") for part in _split_camel_case(piece) if part]
             found += [part.casefold() for part in parts]
             if len(parts) > 1:
                 found.append("".join(parts).casefold())
-    # What casefold or NFC made of it is text of any kind: only letters and digits may leave.
+    # Casefold and NFC can produce any characters; a term must consist of letters and digits.
     return [clean for term in found if (clean := "".join(filter(str.isalnum, term)))]
 
 
-def _by_case(text: str) -> list[str]:
-    """Cut where a small letter is followed by a capital."""
+def _split_camel_case(text: str) -> list[str]:
+    """Split before each upper-case letter that follows a lower-case letter."""
     cuts = [index for index in range(1, len(text)) if text[index].isupper() and text[index - 1].islower()]
     return [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
 
 
 def stem(word: str) -> str:
-    """A word without English endings: `parsing`, `parses`, `parsed` and `parse` are one.
+    """A word without English endings: `parsing`, `parses`, `parsed` and `parse` give the same stem.
 
-    Much less than Porter's stemmer does: names in programs are no prose.
+    Removes much less than Porter's stemmer, because names in programs are not prose.
     """
     if len(word) < 4 or not word.isalpha():
         return word
@@ -101,7 +101,7 @@ def stem(word: str) -> str:
         word = word[:-3] + "y"
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
-    # Again where what is left seems to end so too: `embed` and `embedding` must come to the same.
+    # Repeat while the stem has another ending: `embed` and `embedding` must give the same stem.
     while (base := _without_ending(word)) != word:
         word = base
     if len(word) > 3 and word.endswith("e") and not word.endswith("ee"):
@@ -118,7 +118,7 @@ def _without_ending(word: str) -> str:
 
 
 def _base(word: str, base: str) -> str:
-    """What `ing` or `ed` was put to; the word itself where it is no ending: `string`, `shed`."""
+    """The base of a word with `ing` or `ed`; the word itself if this is no ending, as in `string`, `shed`."""
     if len(base) < 3 or not _VOWEL.search(base):
         return word
     return base[:-1] if base[-1] == base[-2] and base[-1] not in "lsz" else base

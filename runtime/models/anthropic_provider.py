@@ -1,4 +1,4 @@
-"""Models of the Messages API, by the `anthropic` client; see `provider`."""
+"""Provider for Anthropic's Messages API, through the `anthropic` client; see `provider`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 
 from . import provider
-from .provider import ASK_FOR_TOOL, LEAST_CACHED, Reply, is_whole
+from .provider import ASK_FOR_TOOL, MIN_CACHED_CHARACTERS, Reply, is_not_streamed
 
 _STOPS = {"end_turn": "end", "stop_sequence": "end", "tool_use": "end", "max_tokens": "length"}
 
@@ -36,20 +36,20 @@ def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) ->
         if not is_forced:
             sent["messages"][-1]["content"].append({"type": "text", "text": ASK_FOR_TOOL.format(**tool)})
     with client.messages.create(**sent) as stream:
-        if is_whole(stream.response):
-            _take_whole(stream.response.read(), reply, tool)
+        if is_not_streamed(stream.response):
+            _read_body(stream.response.read(), reply, tool)
             return
         for event in stream:
-            _take(event, reply, tool)
+            _add_event(event, reply, tool)
 
 
-def _take_whole(body: bytes, reply: Reply, tool: dict[str, Any] | None) -> None:
-    """The reply of a server that does not stream."""
-    whole = provider.read_whole(anthropic.types.Message, body)
+def _read_body(body: bytes, reply: Reply, tool: dict[str, Any] | None) -> None:
+    """Read the reply of a server that does not stream."""
+    message = provider.read_body(anthropic.types.Message, body)
     reply.is_begun = reply.is_ended = True
-    _use(whole.usage, reply)
-    reply.stop = _STOPS.get(whole.stop_reason or "", whole.stop_reason or "")
-    for block in whole.content:
+    _report_usage(message.usage, reply)
+    reply.stop = _STOPS.get(message.stop_reason or "", message.stop_reason or "")
+    for block in message.content:
         if block.type == "text":
             reply.add_text(block.text)
         elif block.type == "tool_use" and tool is not None and block.name == tool["name"]:
@@ -57,11 +57,11 @@ def _take_whole(body: bytes, reply: Reply, tool: dict[str, Any] | None) -> None:
             reply.add_data(json.dumps(block.input))
 
 
-def _take(event: Any, reply: Reply, tool: dict[str, Any] | None) -> None:
+def _add_event(event: Any, reply: Reply, tool: dict[str, Any] | None) -> None:
     match event.type:
         case "message_start":
             reply.is_begun = True
-            _use(event.message.usage, reply)
+            _report_usage(event.message.usage, reply)
         case "content_block_start":
             block = event.content_block
             if block.type == "tool_use" and tool is not None and block.name == tool["name"]:
@@ -74,31 +74,31 @@ def _take(event: Any, reply: Reply, tool: dict[str, Any] | None) -> None:
         case "message_delta":
             stop = event.delta.stop_reason
             reply.stop = _STOPS.get(stop, stop or "")
-            _use(event.usage, reply)
+            _report_usage(event.usage, reply)
         case "message_stop":
             reply.is_ended = True
 
 
-def _use(usage: Any, reply: Reply) -> None:
-    """The API reports counts at the beginning, and updated ones at the end."""
+def _report_usage(usage: Any, reply: Reply) -> None:
+    """Update the usage of a reply; the API reports counts at the start and updated counts at the end."""
     before = reply.usage or {}
     cached = {
         "cache_read": _count(usage, "cache_read_input_tokens", before.get("cache_read_tokens", 0)),
         "cache_write": _count(usage, "cache_creation_input_tokens", before.get("cache_write_tokens", 0)),
     }
-    known = before.get("input_tokens", 0) - sum(
+    uncached = before.get("input_tokens", 0) - sum(
         before.get(name, 0) for name in ("cache_read_tokens", "cache_write_tokens")
     )
-    reply.use(
-        read=_count(usage, "input_tokens", known),
+    reply.report_usage(
+        read=_count(usage, "input_tokens", uncached),
         written=_count(usage, "output_tokens", before.get("output_tokens", 0)),
         **cached,
     )
 
 
-def _count(usage: Any, name: str, otherwise: int) -> int:
+def _count(usage: Any, name: str, default: int) -> int:
     value = getattr(usage, name, None)
-    return value if isinstance(value, int) and value >= 0 else otherwise
+    return value if isinstance(value, int) and value >= 0 else default
 
 
 def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -113,6 +113,6 @@ def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _block(text: str, *, is_stable: bool) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "text", "text": text}
-    if is_stable and len(text) >= LEAST_CACHED:
+    if is_stable and len(text) >= MIN_CACHED_CHARACTERS:
         block["cache_control"] = {"type": "ephemeral"}
     return block

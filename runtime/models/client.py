@@ -1,7 +1,7 @@
-"""Asking a model on behalf of a run: helper processes by provider, time, cancellation, prices.
+"""Client for model calls of a run: helper processes by provider, timeouts, cancellation, prices.
 
-The helper can be killed at any moment, so a time-out or Ctrl-C ends a call wherever it hangs. The usage
-known by then is still reported, because it was paid for.
+The helper can be killed at any moment, so a timeout or Ctrl-C ends a call wherever it hangs. The usage up to
+that point is still reported, because it is charged.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from .quota import Quota
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .worker_pool import Line, SharedWorkers
+    from .worker_pool import SharedWorker, SharedWorkers
 
 
 class ModelClient:
-    """Asks models for one run.
+    """Calls models for one run.
 
-    env: the environment of the helpers, this process's where it is absent. shared: where many runs have
-    their helpers together.
+    env: environment of the helpers; None for the environment of this process. shared: helpers that many runs
+    share; None for separate helpers.
     """
 
     def __init__(self, env: dict[bytes, bytes] | None = None, shared: SharedWorkers | None = None) -> None:
         self._env = dict(environment.environb) if env is None else env
         self._shared = shared
-        self._workers: dict[str, Worker | Line] = {}
+        self._workers: dict[str, Worker | SharedWorker] = {}
         self._prices = Prices()
 
     def start(self) -> None:
-        """Begin to import the client that most models have, for a call that is to come."""
-        with contextlib.suppress(WorkerEnded):  # the call itself will say so
+        """Start the helper of the default provider in advance, because its import takes time."""
+        with contextlib.suppress(WorkerEnded):  # the call itself reports the error
             self._worker(DEFAULT).start()
 
-    def _worker(self, provider: str) -> Worker | Line:
+    def _worker(self, provider: str) -> Worker | SharedWorker:
         if provider not in self._workers:
             module = f"models.{PROVIDERS[provider].module}"
             shared = self._shared
-            self._workers[provider] = shared.line(module) if shared else Worker(module, self._env)
+            self._workers[provider] = shared.worker(module) if shared else Worker(module, self._env)
         return self._workers[provider]
 
     def close(self) -> None:
@@ -62,20 +62,23 @@ class ModelClient:
         limits: dict[str, Any],
         is_shown: bool = True,
     ) -> dict[str, Any]:
-        """{text, stop, called, data?} or {error}, with `usage` where it is known, `timed_out`, `waited_s`.
+        """Call a model; return {text, stop, called, data?} or {error}.
 
-        limits: `timeout_s` and `deadline_ms`. is_shown: what comes is shown as it comes.
-        While the quota of its account is used up, a run does not ask the model, and asks again afterwards;
-        `waited_s` is how long that was. Without a run (`on_agent`) that is an error as any other.
+        The result also has `usage` if it is known, `timed_out` after a timeout and `waited_s`, the time spent
+        waiting for a quota. limits: `timeout_s` and `deadline_ms`. is_shown: whether to show the reply while
+        it is received.
+
+        If the quota of the account is used up, the call waits until it is renewed and is then repeated.
+        Outside a run (`on_agent` is None), a used-up quota is an ordinary error.
         """
         if context.on_agent is None:
-            return self._ask(model, request, context, limits, is_shown)
+            return self._call(model, request, context, limits, is_shown)
         deadline = {"deadline_ms": limits.get("deadline_ms")}
         quota = Quota(accounts.of_model(model), deadline, context, f"`{model.name}` was not asked")
         usage = None
         while (result := quota.enter()) is None:
             try:
-                result = self._ask(model, request, context, limits, is_shown)
+                result = self._call(model, request, context, limits, is_shown)
             except BaseException:
                 quota.abandon()
                 raise
@@ -90,19 +93,19 @@ class ModelClient:
             result["waited_s"] = quota.waited_s
         return result
 
-    def _ask(
+    def _call(
         self, model: Model, request: dict[str, Any], context: Context, limits: dict[str, Any], is_shown: bool
     ) -> dict[str, Any]:
-        """One request, as `complete`."""
+        """`complete` without waiting for a quota."""
         try:
             request = {**request, "model": model.name, **address(model)}
         except Unavailable as error:
             return _error(error.kind, error.message)
         worker = self._worker(model.provider)
-        shown = _Shown(context.on_output if is_shown else None)
+        display = _ReplyDisplay(context.on_output if is_shown else None)
         seconds = None
         try:
-            # The time the client takes to start is the run's, not the call's.
+            # The start of the helper counts towards the run's deadline, not towards the call's timeout.
             starting, limited_by = context.limit({**limits, "timeout_s": START_LIMIT}, own="action")
             worker.ready(starting or 0.0, context.interrupt, context.on_tick)
             seconds, limited_by = context.limit(limits, own="action")
@@ -110,7 +113,7 @@ class ModelClient:
                 raise WorkerTimeout
             sent = secrets.known.mask_all({name: request[name] for name in ("system", "messages")})
             request = {**request, **sent, "timeout": seconds}
-            result = worker.ask(request, seconds, context.interrupt, context.on_tick, shown.take)
+            result = worker.ask(request, seconds, context.interrupt, context.on_tick, display.take)
         except WorkerTimeout:
             within = f"within {round(seconds or 0, 1):g} s"
             limit = "before the run's time was over" if limited_by == "loop" else within
@@ -118,39 +121,39 @@ class ModelClient:
         except WorkerEnded as error:
             result = _error("client", f"the client of `{model.name}` failed: {error}")
         finally:
-            shown.finish()
+            display.finish()
         if "error" in result and result["error"]["kind"] == "missing-key":
             variable = PROVIDERS[model.provider].key
             result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
         elif "error" in result:
             failure = result["error"]
-            failure["message"] += self._remedy(model, failure["kind"], failure["message"])
-        usage = result.get("usage") or shown.usage
+            failure["message"] += self._help(model, failure["kind"], failure["message"])
+        usage = result.get("usage") or display.usage
         if usage is not None:
             result["usage"] = {**usage, "usd": self._cost(model, usage)}
         return result
 
-    def _remedy(self, model: Model, kind: str, message: str) -> str:
-        """What to do about an error of a provider, to follow its message; "" where the message says it."""
+    def _help(self, model: Model, kind: str, message: str) -> str:
+        """Advice to append to the message of a provider's error; "" if there is none."""
         row = PROVIDERS[model.provider]
-        where = model.base_url or self._env.get(row.base_url.encode(), b"").decode(errors="replace")
+        url = model.base_url or self._env.get(row.base_url.encode(), b"").decode(errors="replace")
         if kind == "unauthorized":
-            return f"; check the key in {model.key or row.key}" + (f", for {where}" if where else "")
+            return f"; check the key in {model.key or row.key}" + (f", for {url}" if url else "")
         if kind == "connection":
-            own = f"the address of {model.provider}; {row.base_url} sets another"
+            server = url or f"the address of {model.provider}; {row.base_url} sets another"
             if "CERTIFICATE_VERIFY" in message:
-                return f"; check {where or own}; SSL_CERT_FILE names the certificates to trust"
+                return f"; check {server}; SSL_CERT_FILE names the certificates to trust"
             if "SSL" in message:
-                return f"; check whether the server answers by http or by https at {where or own}"
-            return f"; check that a server answers at {where or own}"
+                return f"; check whether the server answers by http or by https at {server}"
+            return f"; check that a server answers at {server}"
         if kind == "rate-limited":
             return "; wait, or let fewer calls run at once"
         if kind == "quota":
             return "; wait until it is renewed, or raise the limit of the account"
         if kind == "server-error":
-            return f"; {where or model.provider} has a problem: try again later"
+            return f"; {url or model.provider} has a problem: try again later"
         if message.startswith("HTTP 404"):
-            address = f", and the address, {where}" if where else ""
+            address = f", and the address, {url}" if url else ""
             return f"; check the model's name, {model.name}{address}"
         return ""
 
@@ -160,43 +163,43 @@ class ModelClient:
         return self._prices.cost(model.name, usage, model.price)
 
 
-class _Shown:
-    """What a model says, shown as it comes and without secrets; and what it has used so far."""
+class _ReplyDisplay:
+    """Shows a reply while it is received, with secrets masked, and keeps its usage so far."""
 
     def __init__(self, show: Callable[[str, str], object] | None) -> None:
         self._show = show
         self._secrets = secrets.Stream(is_text=True)
         self.usage: dict[str, Any] | None = None
-        self._is_open = False
+        self._has_open_line = False
 
     def take(self, part: dict[str, Any]) -> None:
         if "usage" in part:
             self.usage = part["usage"]
             return
         if self.usage is None:
-            self.usage = {"tokens": None}  # it has come, and will be paid for
+            self.usage = {"tokens": None}  # a received reply is charged
         if self._show is not None:
-            self._pass(self._secrets.feed(part["text"]))
+            self._write(self._secrets.feed(part["text"]))
 
     def finish(self) -> None:
         if self._show is not None:
-            self._pass(self._secrets.finish())
-            if self._is_open:
+            self._write(self._secrets.finish())
+            if self._has_open_line:
                 self._show("output", "\n")
 
-    def _pass(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         if text and self._show is not None:
-            self._is_open = not text.endswith("\n")
+            self._has_open_line = not text.endswith("\n")
             self._show("output", text)
 
 
-def add_usage(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What two calls used together; what one of them does not know is not known."""
-    if one is None or other is None:
-        return one or other
+def add_usage(first: dict[str, Any] | None, second: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The total usage of two calls; an amount that is unknown for one of them is unknown in the total."""
+    if first is None or second is None:
+        return first or second
     total: dict[str, Any] = {}
-    for name in {**one, **other}:
-        amounts = one.get(name, 0), other.get(name, 0)
+    for name in {**first, **second}:
+        amounts = first.get(name, 0), second.get(name, 0)
         total[name] = None if None in amounts else round(sum(amounts), 9)
     return total
 

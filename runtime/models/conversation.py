@@ -1,7 +1,7 @@
-"""What the tasks of a run said so far: for the conversation, the outputs and the files of later ones.
+"""Conversation of a run: the previous tasks' prompts, answers and files, for use in later tasks.
 
-It is part of a run: kept in checkpoints, and made again from the journal when a run is resumed. Tasks
-that run at the same time see what had ended when they began. Bounded; the oldest is forgotten.
+Part of the state of a run: stored in checkpoints and rebuilt from the journal on resume. A task sees the
+tasks that had ended when it started. The number of turns is limited; the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 MAX_TURNS = 50
-# Characters of an instruction or an output that are kept.
+# Maximum length of a kept prompt or answer, in characters.
 MAX_TEXT = 32 << 10
-_NAMES = frozenset(("task", "prompt", "content", "status", "files", "is_recorded"))
+_TURN_FIELDS = frozenset(("task", "prompt", "content", "status", "files", "is_recorded"))
 
 
 class Turns:
-    """turns: {task, prompt, content, status, files, is_recorded}, the latest last."""
+    """The turns of a run. turns: {task, prompt, content, status, files, is_recorded}, oldest first."""
 
     def __init__(self) -> None:
         self.turns: list[dict[str, Any]] = []
 
     def observe(self, args: dict[str, Any], answer: dict[str, Any]) -> None:
-        """Note a task that is done: the arguments of its effect, and the effect's result."""
+        """Add a finished task. args: arguments of its effect. answer: result of the effect."""
         turn, result = answer.get("turn"), answer.get("result")
         if not isinstance(turn, dict) or not isinstance(result, dict):
             return
@@ -43,17 +43,24 @@ class Turns:
 
     @property
     def files(self) -> list[str]:
-        """The files that the latest task saw."""
+        """The files that the latest task received."""
         return list(self.turns[-1]["files"]) if self.turns else []
 
-    def conversation(self, most: int | None) -> list[tuple[str, str]]:
-        """What was asked and answered, the latest last; failures are no part of it."""
-        kept = [turn for turn in self.turns if turn["is_recorded"] and turn["status"] != "FAILED"]
-        kept = kept if most is None else kept[len(kept) - most :] if most else []
-        return [(turn["prompt"], turn["content"]) for turn in kept if turn["content"].strip()]
+    def conversation(self, max_turns: int | None) -> list[tuple[str, str]]:
+        """The (prompt, answer) pairs of recorded tasks that did not fail, oldest first.
+
+        max_turns: limit of the number of turns; None for all.
+        """
+        turns = [turn for turn in self.turns if turn["is_recorded"] and turn["status"] != "FAILED"]
+        if max_turns is not None:
+            turns = turns[-max_turns:] if max_turns else []
+        return [(turn["prompt"], turn["content"]) for turn in turns if turn["content"].strip()]
 
     def outputs(self, is_full: bool) -> str:
-        """What the tasks before gave, as a part of a prompt; '' where there were none."""
+        """The outputs of the previous tasks as a section of a prompt; '' without previous tasks.
+
+        is_full: whether to include the answers; otherwise only the names of the files.
+        """
         if not self.turns:
             return ""
         parts = []
@@ -61,8 +68,8 @@ class Turns:
             head = f'<output task="{turn["task"]}" status="{turn["status"]}">'
             files = f"files: {', '.join(turn['files'])}\n" if turn["files"] else ""
             parts.append(f"{head}\n{turn['content'] if is_full else files}\n</output>")
-        inside = "\n".join(parts)
-        return f"<previous_outputs>\n{inside}\n</previous_outputs>"
+        content = "\n".join(parts)
+        return f"<previous_outputs>\n{content}\n</previous_outputs>"
 
     def close(self) -> None:
         """Release nothing: turns are plain data."""
@@ -74,7 +81,7 @@ class Turns:
         if saved is None:
             saved = []
         if not isinstance(saved, list) or not all(
-            isinstance(turn, dict) and turn.keys() == _NAMES for turn in saved
+            isinstance(turn, dict) and turn.keys() == _TURN_FIELDS for turn in saved
         ):
             return False
         self.turns = list(saved)
@@ -82,7 +89,7 @@ class Turns:
 
 
 def bounded(text: str) -> str:
-    """A text with what is too much of it left out, which it says."""
+    """A text of at most about `MAX_TEXT` characters: a note replaces the middle of a longer text."""
     if len(text) <= MAX_TEXT:
         return text
     half = MAX_TEXT // 2

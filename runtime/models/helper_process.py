@@ -1,9 +1,9 @@
-"""A helper process that answers one request after another, and can be ended at any moment.
+"""Helper process that answers one request after another and can be killed at any moment.
 
-Code that may hang, use much memory or take a second to import (libjq, the model client) runs in one, because
-a process can be ended at any moment and a thread cannot. Requests and answers are lines of JSON over pipes;
-the helper is started when first needed, kept for the run, and ends by itself when the pipe closes.
-A helper may send parts before its answer (`serve_in_parts`).
+Code that may hang, use much memory or take a second to import (libjq, the model client) runs in a helper,
+because a process can be killed and a thread cannot. Requests and answers are lines of JSON over pipes. The
+helper is started on first use, lives as long as the run, and exits when the pipe closes. A helper may send
+parts before its answer (`serve_in_parts`).
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Characters of an error that a helper reports, and nesting of a value that it returns: JSON and snapshots
-# of a value need a limit.
+# Maximum length of an error message of a helper, in characters.
 MAX_MESSAGE = 500
+# Maximum nesting of a returned value, because JSON and snapshots of the value need a limit.
 MAX_DEPTH = 200
-# A longer answer is refused: it could not be a value of a loop in any useful way.
+# Maximum size of an answer in bytes; a larger value is of no use in a loop.
 MAX_ANSWER = 32 << 20
-# Seconds a helper may take until it is ready; importing the model client takes one or two.
+# Seconds that a helper may take to start; importing the model client takes one or two.
 START_LIMIT = 60.0
-# `sys.path` is handed over so that the helper finds what we found, wherever it is started.
+# The helper receives `sys.path`, so that it imports the same modules in any working directory.
 _BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "import importlib; importlib.import_module(sys.argv[2]).main()"
 )
 
-_POLL = 0.005
-# What a line begins with that is a part of an answer, and not the answer.
+_POLL_INTERVAL = 0.005  # seconds
+# Prefix of a line that is a part of an answer.
 _PART = b'{"part":'
 
 
 def command_of(module: str, *words: str) -> list[str]:
-    """The command of a helper: `main()` of a module, by its full name."""
+    """The command that runs `main()` of a module in a helper. module: full name. words: its arguments."""
     return [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), module, *words]
 
 
 class WorkerEnded(Exception):
-    """The helper ended without an answer; the text says how. The next request starts a new one."""
+    """The helper ended without an answer; the message states how. The next request starts a new helper."""
 
 
 class WorkerTimeout(Exception):
-    """No answer in time; the helper has been ended."""
+    """The helper did not answer in time and was killed."""
 
 
 class Worker:
-    """A helper that runs `main()` of a module of this package; `words` are arguments for it.
+    """A helper process. module: name relative to `runtime`; its `main()` runs with the arguments `words`.
 
-    requests, answers: descriptors of the pipes to it and from it, -1 while it does not run.
+    requests, answers: descriptors of the pipes to and from the helper; -1 while it does not run.
     """
 
     def __init__(self, module: str, env: Mapping[bytes, bytes], *words: str) -> None:
@@ -68,7 +68,7 @@ class Worker:
         self._ready = False
 
     def start(self) -> None:
-        """Start the helper if it does not run; does not wait for it."""
+        """Start the helper if it does not run, without waiting until it is ready. Raises `WorkerEnded`."""
         if self._pid:
             return
         ends: list[int] = []
@@ -86,7 +86,7 @@ class Worker:
                     (processes.POSIX_SPAWN_DUP2, answers, 1),
                     (processes.POSIX_SPAWN_DUP2, null, 2),
                 ),
-                setsid=True,  # Ctrl-C at the terminal is ours to handle
+                setsid=True,  # only this process handles Ctrl-C at the terminal
                 setsigmask=(),
             )
         except OSError as error:
@@ -104,9 +104,9 @@ class Worker:
     def ready(
         self, seconds: float, interrupt: Interrupt, on_tick: Callable[[], object] | None = None
     ) -> None:
-        """Wait until the helper has started; raises as `ask` does."""
+        """Start the helper and wait until it is ready. Raises the exceptions of `ask`."""
         if self._pid and processes.waitpid(self._pid, processes.WNOHANG)[0]:
-            self._forget()  # it was ended while it had nothing to do
+            self._release()  # the helper ended while it was idle
         try:
             self.start()
             if not self._ready:
@@ -124,10 +124,16 @@ class Worker:
         on_tick: Callable[[], object] | None = None,
         on_part: Callable[[Any], object] | None = None,
     ) -> dict[str, Any]:
-        """The answer to a request, within `seconds` from when the helper is ready.
+        """Send a request and return its answer. Raises `WorkerTimeout`, `WorkerEnded` and `Interrupted`.
 
-        on_part: receives what the helper sends before its answer.
-        Raises `WorkerTimeout`, `WorkerEnded` and `Interrupted`; the helper has been ended then.
+        After an exception, the helper has ended.
+
+        Args:
+            request: plain data.
+            seconds: timeout, counted from the time at which the helper is ready.
+            interrupt: ends the call with `Interrupted`.
+            on_tick: called while the helper does not answer, about every `TICK` seconds.
+            on_part: receives the parts that the helper sends before its answer.
         """
         self.ready(START_LIMIT, interrupt, on_tick)
         line = json.dumps(request).encode() + b"\n"
@@ -138,46 +144,46 @@ class Worker:
             raise
         return answer
 
-    def let_go(self) -> None:
-        """Tell the helper that nothing more comes: it ends by itself, when it has put everything away."""
+    def close_requests(self) -> None:
+        """Close the request pipe, so that the helper cleans up and exits by itself."""
         if self.requests >= 0:
             files.close(self.requests)
             self.requests = -1
 
     def wait_and_close(self, seconds: float) -> None:
-        """Give a helper that was let go time to end, and end it then."""
-        end = clock.monotonic() + seconds
-        while self._pid and clock.monotonic() < end:
+        """Wait up to `seconds` for the helper to exit after `close_requests`, then kill it."""
+        deadline = clock.monotonic() + seconds
+        while self._pid and clock.monotonic() < deadline:
             if processes.waitpid(self._pid, processes.WNOHANG)[0]:
-                self._forget()
+                self._release()
                 return
-            clock.sleep(_POLL)
+            clock.sleep(_POLL_INTERVAL)
         self.close()
 
     def close(self) -> None:
-        """End the helper."""
+        """Kill the helper and close its pipes."""
         if self._pid:
             self.kill()
             processes.waitpid(self._pid, 0)
         if self.answers >= 0:
-            self._forget()
+            self._release()
 
-    # --- for who talks to it otherwise (`shared_worker`) ------------------------------------------
+    # --- for `worker_pool`, which reads and writes the pipes itself -------------------------------
 
     def kill(self) -> None:
         if self._pid:
             processes.kill(self._pid, signals.SIGKILL)
 
     def reap(self) -> str:
-        """How the helper came to its end, for which it waits."""
+        """Wait for the end of the helper and return how it ended."""
         _, status = processes.waitpid(self._pid, 0)
         self._pid = 0
         code = processes.waitstatus_to_exitcode(status)
         return f"it was ended by {signals.name_of(-code)}" if code < 0 else f"it ended with exit code {code}"
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         files.close(self.answers)
-        self.let_go()
+        self.close_requests()
         self._pid = 0
         self.answers = self.requests = -1
 
@@ -189,8 +195,8 @@ class Worker:
         on_tick: Callable[[], object] | None,
         on_part: Callable[[Any], object] | None = None,
     ) -> bytes:
-        """Write `line` and read one line that is no part."""
-        end = clock.monotonic() + seconds
+        """Write `line`, then read lines until one is not a part; return this line."""
+        deadline = clock.monotonic() + seconds
         poller = pipes.poll()
         poller.register(self.answers, pipes.POLLIN)
         poller.register(interrupt, pipes.POLLIN)
@@ -200,40 +206,40 @@ class Worker:
         answer = bytearray()
         while not answer.endswith(b"\n"):
             interrupt.check()
-            left = end - clock.monotonic()
-            if left <= 0:
+            remaining = deadline - clock.monotonic()
+            if remaining <= 0:
                 raise WorkerTimeout
-            ready = poller.poll(milliseconds(min(left, TICK) if on_tick else left))
+            ready = poller.poll(milliseconds(min(remaining, TICK) if on_tick else remaining))
             for descriptor, _ in ready:
                 if descriptor == self.answers:
                     data = files.read(descriptor, 1 << 16)
                     if not data:
-                        raise WorkerEnded(self._ending())
+                        raise WorkerEnded(self._exit_reason())
                     answer += data
                     if on_part is not None and b"\n" in data:
-                        answer = _told(answer, on_part)
+                        answer = _take_parts(answer, on_part)
                     if len(answer) > MAX_ANSWER:
                         raise WorkerEnded(f"its answer is longer than {MAX_ANSWER >> 20} MiB")
                 elif descriptor == self.requests:
                     try:
                         rest = rest[files.write(descriptor, rest[: 1 << 16]) :]
                     except BrokenPipeError:
-                        rest = rest[:0]  # it has ended; the read says so
+                        rest = rest[:0]  # the helper has ended, which the next read reports
                     if not rest:
                         poller.unregister(descriptor)
             if on_tick is not None and not ready:
                 on_tick()
         return bytes(answer)
 
-    def _ending(self) -> str:
-        """How the helper came to its end."""
-        why = self.reap()
-        self._forget()
-        return why
+    def _exit_reason(self) -> str:
+        """Release the helper and return how it ended."""
+        reason = self.reap()
+        self._release()
+        return reason
 
 
-def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
-    """Tell the parts that lines begin with; the rest of them."""
+def _take_parts(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
+    """Pass the parts at the start of `lines` to `on_part`; return the rest."""
     start = 0
     while lines.startswith(_PART, start) and (end := lines.find(b"\n", start)) >= 0:
         on_part(json.loads(lines[start:end])["part"])
@@ -241,11 +247,11 @@ def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
     return lines[start:]
 
 
-def end_when_alone() -> None:
-    """End this helper when the request pipe is closed, even during an answer, which may take long."""
+def exit_when_orphaned() -> None:
+    """Exit this helper when the request pipe is closed, even during an answer, which may take long."""
 
     poller = pipes.poll()
-    poller.register(0, 0)  # reports only that the pipe was closed
+    poller.register(0, 0)  # reports only the closing of the pipe
 
     def watch() -> None:
         poller.poll()
@@ -255,21 +261,21 @@ def end_when_alone() -> None:
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]], memory: int | None = None) -> None:
-    """The helper's side: say ready, then answer each request until the pipe closes.
+    """Main loop of a helper: report that it is ready, then answer each request until the pipe closes.
 
-    memory: the limit of its address space in bytes.
+    memory: limit of the address space in bytes; None for no limit.
     """
     if memory is not None:
-        with suppress(ValueError, OSError):  # a tighter limit may hold already
+        with suppress(ValueError, OSError):  # a stricter limit may already be in force
             processes.setrlimit(processes.RLIMIT_AS, (memory, memory))
             processes.setrlimit(processes.RLIMIT_CORE, (0, 0))
     serve_in_parts(lambda request, say: answer(request))
 
 
 def serve_in_parts(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[str, Any]]) -> None:
-    """As `serve`; `answer(request, say)` may send parts before its answer, which are passed on at once."""
+    """Variant of `serve`: `answer(request, say)` may call `say` with parts, which are sent at once."""
     requests = sys.stdin.buffer
-    # Whatever a library prints must not be taken for an answer.
+    # Output that a library prints must not be read as an answer.
     answers = files.open(pipes.dup(1), "wb")
     pipes.dup2(2, 1)
     answers.write(b"{}\n")

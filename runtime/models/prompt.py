@@ -1,7 +1,7 @@
-"""What is sent for a task: its templates filled in, and the parts of its messages.
+"""Prompt of a task: expansion of its templates, and construction of its messages.
 
-`{{name}}` and `{{name.field}}` are replaced in one pass, so that what an input holds is never read as
-a template. What stays the same from call to call comes first: the system prompt, then the files.
+`{{name}}` and `{{name.field}}` are replaced in one pass, so the content of an input is never expanded as a
+template. The parts that are equal in all calls come first: the system prompt, then the files.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from typing import Any
 
 from ...frontend.tasks.atomic_task import placeholders
 
-# Characters of one input's text; a prompt that is longer fits no model.
+# Maximum number of characters of one input; no model accepts a longer prompt.
 MAX_INPUT = 1 << 20
 JSON_ONLY = "Answer with JSON only: no other text, no code fence."
 
 
 class BadInput(Exception):
-    """An input that does not fit its task; the text says why."""
+    """An input that does not fit its task; the message states the reason."""
 
 
 def fill(template: str, inputs: dict[str, Any]) -> str:
-    """The template with the inputs in it. Raises `BadInput` for a field that an input has not."""
+    """Expand a template with the inputs. Raises `BadInput` for a field that an input does not have."""
     parts = []
-    at = 0
-    for place in placeholders(template):
-        # What was left out in the call is nothing; what is no input was an error when compiling.
-        value = _field(inputs.get(place.name), place.name, place.fields)
-        parts += [template[at : place.start], text_of(value, place.name)]
-        at = place.end
-    parts.append(template[at:])
+    position = 0
+    for placeholder in placeholders(template):
+        # An omitted input expands to nothing; an unknown input was a compile-time error.
+        value = _field(inputs.get(placeholder.name), placeholder.name, placeholder.fields)
+        parts += [template[position : placeholder.start], text_of(value, placeholder.name)]
+        position = placeholder.end
+    parts.append(template[position:])
     return "".join(parts)
 
 
 def field_of(inputs: dict[str, Any], path: str) -> Any:
-    """An input, or a field in it: `name` or `name.field`. Raises `BadInput`."""
+    """An input or one of its fields. path: `name` or `name.field`. Raises `BadInput`."""
     name, *fields = path.split(".")
     return _field(inputs.get(name), name, tuple(fields))
 
@@ -47,14 +47,16 @@ def _field(value: Any, name: str, fields: tuple[str, ...]) -> Any:
         elif isinstance(value, list) and field.isdigit() and int(field) < len(value):
             value = value[int(field)]
         else:
-            held = ", ".join(map(str, value))[:200] if isinstance(value, dict) and value else "no fields"
-            raise BadInput(f"`{{{{{'.'.join((name, *fields))}}}}}`: `{path}` has no `{field}`, it has {held}")
+            known = ", ".join(map(str, value))[:200] if isinstance(value, dict) and value else "no fields"
+            raise BadInput(
+                f"`{{{{{'.'.join((name, *fields))}}}}}`: `{path}` has no `{field}`, it has {known}"
+            )
         path += f".{field}"
     return value
 
 
 def text_of(value: Any, name: str) -> str:
-    """A value as a prompt has it: texts as they are, nothing for null, all else as JSON."""
+    """A value as text for a prompt: text unchanged, "" for null, other values as JSON. Raises `BadInput`."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
@@ -64,11 +66,10 @@ def text_of(value: Any, name: str) -> str:
 
 
 def json_output(schema: dict[str, Any] | None, limit: str) -> dict[str, Any]:
-    """What a request says of JSON that it asks for. limit: that of its tokens, in words."""
+    """The `output` of a request for JSON. schema: None for any JSON. limit: the token limit in words."""
     return {"schema": schema, "limit": limit, "tool": "answer", "description": "Give the result of the task."}
 
 
 def message(role: str, *parts: tuple[str, bool]) -> dict[str, Any]:
-    """A message of these texts, each with whether it stays the same; those that are empty are left out."""
-    kept = [{"text": text, "stable": is_stable} for text, is_stable in parts if text]
-    return {"role": role, "parts": kept}
+    """A message. parts: (text, whether the text is stable between requests); empty texts are omitted."""
+    return {"role": role, "parts": [{"text": text, "stable": stable} for text, stable in parts if text]}

@@ -1,19 +1,20 @@
-"""What a provider of models is: the helper process's side that they share.
+"""Server side of a model provider, in its helper process; shared by all providers.
 
-A provider is a module with a function `send(client, request, reply, is_forced)` that sends a request and
-tells the reply as it comes, and a `main` that serves it with its client (`serve`). A request is plain data:
+A provider is a module with a function `send(client, request, reply, is_forced)`, which sends a request and
+streams its reply, and a function `main`, which serves requests with its client (`serve`). A request is plain
+data:
 
-    model, max_tokens, system    as they are sent
+    model, max_tokens, system    passed to the API unchanged
     messages                     [{role: user | assistant, parts: [{text, stable}]}]; a stable part is
                                  the same in the next request, so it is worth caching
-    output                       None for text; for JSON {schema, tool, description, limit}: its JSON Schema,
-                                 None for any; the tool by which it is given; its limit of tokens, in words
-    timeout                      seconds that the whole of it may take, retries included
-    base_url, key                where the model is and its key, None for what the client finds itself
+    output                       None for text; for JSON {schema, tool, description, limit}: JSON Schema (None
+                                 for any JSON), name and description of the tool, token limit in words
+    timeout                      seconds for the request, retries included
+    base_url, key                address and key of the model; None for the client's defaults
 
-The frame is here: clients by address, the use of the tool that is forced where the model lets it be,
-what counts as a whole reply, whether its data fit (a pattern of a schema may take for ever, and this
-process can be ended), and what went wrong in words.
+Owns: the clients by address, forced tool use where the model permits it, the checks that a reply is complete
+and conforms to its schema, and the error messages. The schema is checked here because a pattern in it may
+take unbounded time, and this process can be killed.
 """
 
 from __future__ import annotations
@@ -28,49 +29,49 @@ from ..host import clock, threads
 from ..host.errors import KindError
 from ..ledger.breakers import FURTHEST
 from . import structured_output
-from .helper_process import MAX_MESSAGE, end_when_alone, serve_in_parts
-from .worker_pool import MANY, serve_many
+from .helper_process import MAX_MESSAGE, exit_when_orphaned, serve_in_parts
+from .worker_pool import CONCURRENT_ARGUMENT, serve_concurrently
 
-# Appended where a model does not let itself be forced to use the tool.
+# Appended to the prompt of a model for which tool use cannot be forced.
 ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
-# Characters of a reply; no model writes as many, so a longer one is a server gone wrong.
+# Characters of a reply. No model writes more, so a longer reply means a faulty server.
 MAX_REPLY = 4 << 20
-# What a reply has used that came, also in part, from a server that does not say.
-UNTOLD = {"tokens": None}
-# Seconds of a `retry-after` that a client waits itself, before it asks again.
-_CLIENT_WAITS = 60.0
-# Words of the 400 by which Anthropic refuses an account that must be paid first.
+# Usage of a complete or partial reply from a server that does not report usage.
+UNKNOWN_USAGE = {"tokens": None}
+# Longest `retry-after`, in seconds, that a client waits itself before it retries.
+_MAX_CLIENT_WAIT = 60.0
+# Part of the message of the 400 with which Anthropic refuses an account without credit.
 _NO_CREDIT = "credit balance is too low"
-# Stable text shorter than this is not cached by anybody (a thousand tokens).
-LEAST_CACHED = 4_000
+# No provider caches stable text of fewer characters (about a thousand tokens).
+MIN_CACHED_CHARACTERS = 4_000
 
 
 class Broken(KindError):
-    """A reply that is none: what is wrong with it, by a word and in a sentence."""
+    """A reply is invalid, incomplete or late."""
 
 
-def is_whole(response: Any) -> bool:
-    """Whether a server ignores that the reply was asked for as a stream."""
+def is_not_streamed(response: Any) -> bool:
+    """Whether a server has ignored the request for a stream."""
     return bool(response.headers.get("content-type", "").startswith("application/json"))
 
 
-def read_whole(model: Any, body: bytes) -> Any:
+def read_body(model: Any, body: bytes) -> Any:
     """The reply of a server that does not stream, as a pydantic `model`. Raises `Broken`."""
     try:
         return model.model_validate_json(body)
     except ValueError as error:
-        raise Broken("invalid-reply", "what came is no reply of this API") from error
+        raise Broken("invalid-reply", "the response is not a reply of this API") from error
 
 
 class Reply:
-    """A reply as it comes. `say` tells parts of it: {"text"}, and {"usage"} as far as it is known.
+    """A reply while it is received. say: receives its parts, {"text"} and, as soon as known, {"usage"}.
 
-    is_begun, is_ended: whether its first event came, and its last.
+    is_begun, is_ended: whether the first and the last event of the reply were received.
     """
 
     def __init__(self, say: Callable[[Any], None], seconds: float) -> None:
         self._say = say
-        self._end = clock.monotonic() + seconds
+        self._deadline = clock.monotonic() + seconds
         self._text: list[str] = []
         self._data: list[str] = []
         self._size = 0
@@ -80,17 +81,17 @@ class Reply:
         self.is_begun = self.is_ended = False
 
     def add_text(self, text: str) -> None:
-        self._take(text)
+        self._receive(text)
         self._text.append(text)
 
     def add_data(self, text: str) -> None:
-        """A part of the tool's input, as JSON."""
-        self._take(text)
+        """Add a part of the tool's input, as JSON."""
+        self._receive(text)
         self._data.append(text)
 
-    def _take(self, text: str) -> None:
-        # The client's time-out is one between two reads.
-        if clock.monotonic() > self._end:
+    def _receive(self, text: str) -> None:
+        # The client's own timeout applies only between two reads.
+        if clock.monotonic() > self._deadline:
             raise Broken("timeout", "the reply took too long")
         self._size += len(text)
         if self._size > MAX_REPLY:
@@ -98,8 +99,8 @@ class Reply:
         if text:
             self._say({"text": text})
 
-    def use(self, *, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> None:
-        """What the request has used until now; `read` without what came from the cache or went there."""
+    def report_usage(self, *, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> None:
+        """Set the usage of the request so far, in tokens. read: input tokens without those of the cache."""
         total = read + cache_read + cache_write
         self.usage = {
             "input_tokens": total,
@@ -111,49 +112,52 @@ class Reply:
         self._say({"usage": self.usage})
 
     def result(self) -> dict[str, Any]:
-        """{text, stop, called, data?}; `data` is what the tool was called with, where that is JSON."""
-        found: dict[str, Any] = {"text": "".join(self._text), "stop": self.stop, "called": self.called}
+        """{text, stop, called, data?}; `data` is the input of the called tool, if it is valid JSON."""
+        result: dict[str, Any] = {"text": "".join(self._text), "stop": self.stop, "called": self.called}
         if self.called:
             text = "".join(self._data).strip() or "{}"
             try:
-                found["data"] = json.loads(text)
+                result["data"] = json.loads(text)
             except (ValueError, RecursionError):
                 # Usually truncated at the token limit; the text shows where.
-                found["text"] = text
-        return found
+                result["text"] = text
+        return result
 
 
-# send(client, request, reply, is_forced): whether the use of the tool is forced.
+# send(client, request, reply, is_forced); is_forced: whether to force the use of the tool.
 Send = Callable[[Any, dict[str, Any], Reply, bool], None]
 
 
 def serve(package: Any, connect: Callable[..., Any], send: Send) -> None:
-    """Answer requests. package: the client's, which has the exceptions of its kind. connect: its class."""
+    """Answer requests until the pipe closes.
+
+    package: the client package, which defines the exceptions. connect: the client class.
+    """
     provider = Provider(package, connect, send)
-    if MANY in sys.argv:
-        serve_many(provider.answer)
+    if CONCURRENT_ARGUMENT in sys.argv:
+        serve_concurrently(provider.answer)
     else:
-        end_when_alone()
+        exit_when_orphaned()
         serve_in_parts(provider.answer)
 
 
 class Provider:
-    """Answers requests, one by one or several at once."""
+    """Answers requests, one at a time or concurrently."""
 
     def __init__(self, package: Any, connect: Callable[..., Any], send: Send) -> None:
         self._package = package
         self._connect = connect
         self._send = send
         self._clients: dict[tuple[str | None, str | None], Any] = {}
-        # To make one takes as long as several calls, and many may want the first.
-        self._making = threads.Lock()
+        # Creating a client takes as long as several calls, and many threads may need the first client.
+        self._clients_lock = threads.Lock()
         # Models that refused forced tool use: thinking that cannot be switched off excludes it.
         self._unforced: set[str] = set()
 
     def answer(self, request: dict[str, Any], say: Callable[[Any], None]) -> dict[str, Any]:
-        """What `Reply.result` gives, or {"error": {kind, message}}; either with `usage` if it is known.
+        """`Reply.result()`, or {"error": {kind, message}}; both with `usage` if it is known.
 
-        Where JSON is asked for also `value`, or `problem`: why there is none that fits.
+        If the request asks for JSON, the result also has `value`, or `problem`: why no value conforms.
         """
         output = request["output"]
         request["tool"] = structured_output.tool(output)
@@ -164,7 +168,7 @@ class Provider:
             result = reply.result()
             if output is not None:
                 result |= structured_output.read(result, output["schema"], output["limit"])
-        except Exception as error:  # whatever a broken body makes a client raise
+        except Exception as error:  # an invalid body can make a client raise any exception
             kind, message = explain(error, self._package, request["timeout"])
             result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
             if kind in ("rate-limited", "bad-request"):
@@ -172,7 +176,7 @@ class Provider:
         if reply.usage is not None:
             result["usage"] = reply.usage
         elif reply.is_begun:
-            result["usage"] = dict(UNTOLD)
+            result["usage"] = dict(UNKNOWN_USAGE)
         return result
 
     def _complete(self, request: dict[str, Any], reply: Reply) -> None:
@@ -186,25 +190,25 @@ class Provider:
             self._unforced.add(model)
             self._send(client, request, reply, False)
         if not reply.is_begun:
-            raise Broken("invalid-reply", "what came is no reply of this API")
+            raise Broken("invalid-reply", "the response is not a reply of this API")
         if not reply.is_ended:
-            raise Broken("connection", "the reply broke off")
+            raise Broken("connection", "the reply is incomplete")
 
     def _client(self, request: dict[str, Any]) -> Any:
         address = request["base_url"], request["key"]
-        with self._making:
+        with self._clients_lock:
             client = self._clients.get(address)
             if client is None:
-                given = {"base_url": request["base_url"], "api_key": request["key"]}
-                http = self._package.DefaultHttpxClient(event_hooks={"response": [_end_long_wait]})
-                known = {name: value for name, value in given.items() if value is not None}
-                client = self._connect(http_client=http, **known)
+                options = {"base_url": request["base_url"], "api_key": request["key"]}
+                http = self._package.DefaultHttpxClient(event_hooks={"response": [_prevent_long_wait]})
+                options = {name: value for name, value in options.items() if value is not None}
+                client = self._connect(http_client=http, **options)
                 self._clients[address] = client
             return client
 
 
 def explain(error: Exception, package: Any, seconds: float) -> tuple[str, str]:
-    """A word for what went wrong, and a sentence. The clients' exceptions have the same names."""
+    """Kind and message of an error. The exceptions of both client packages have the same names."""
     if isinstance(error, Broken):
         return error.kind, error.message
     if isinstance(error, package.APIStatusError):
@@ -232,21 +236,21 @@ def status_kind(status: int) -> str:
 
 
 def quota_of(error: Any) -> dict[str, Any]:
-    """`kind` and `resets_at` of a refusal when the quota is used up for longer than a client waits itself.
+    """`kind` and `resets_at` of an error if the quota is used up; {} if not, or if the client waits itself.
 
-    error: of status 429, or 400, by which Anthropic's API refuses an account without credit.
-    resets_at: seconds since 1970, absent where it is not stated; such an account has no money left.
+    error: status 429, or 400, with which Anthropic's API refuses an account without credit. `resets_at` is in
+    seconds since 1970; it is absent if the API does not state it, because the account has no credit.
     """
     if error.status_code == 400:
         return {"kind": "quota"} if _NO_CREDIT in str(error).lower() else {}
     seconds = _wait_of(error.response)
-    if _CLIENT_WAITS < seconds <= FURTHEST:
+    if _MAX_CLIENT_WAIT < seconds <= FURTHEST:
         return {"kind": "quota", "resets_at": round(clock.time() + seconds, 3)}
     return {"kind": "quota"} if getattr(error, "code", None) == "insufficient_quota" else {}
 
 
 def _wait_of(response: Any) -> float:
-    """The seconds that a response asks its client to wait; 0 where it does not."""
+    """The `retry-after` of a response in seconds; 0 if it has none."""
     text = response.headers.get("retry-after", "")
     try:
         return float(text)
@@ -258,14 +262,14 @@ def _wait_of(response: Any) -> float:
         return 0.0
 
 
-def _end_long_wait(response: Any) -> None:
-    """Let the client report a response at once for which it would sleep longer than a call may take."""
-    if _wait_of(response) > _CLIENT_WAITS:
+def _prevent_long_wait(response: Any) -> None:
+    """Make the client report a response at once if its retry would wait longer than a call may take."""
+    if _wait_of(response) > _MAX_CLIENT_WAIT:
         response.headers["x-should-retry"] = "false"
 
 
 def _reason(error: Any) -> str:
-    """What the API says about an error, without the wrapping the client adds."""
+    """The API's own message for an error, without the text that the client adds."""
     body = error.body
     if isinstance(body, dict):
         inner = body.get("error")
@@ -276,7 +280,7 @@ def _reason(error: Any) -> str:
 
 
 def _chain(error: BaseException) -> str:
-    """An exception's text with that of its cause, which often says more."""
+    """The text of an exception and of its cause, which is often more specific."""
     text = str(error) or type(error).__name__
     if error.__cause__ is not None and text == "Connection error.":
         return str(error.__cause__)

@@ -1,8 +1,8 @@
-"""Helper processes that answer many at once: the clients of models, where many runs share a process of ours.
+"""Pool of helper processes that answer concurrent calls, for the many runs of one process.
 
-A client takes a second to import and tens of megabytes, so where many calls are made at once each helper
-answers several, in threads of its own. An abandoned call is not waited for; its helper, which may hang
-in it, gets no new calls until that call is over, and is ended when no call waits for it.
+A model client takes a second to import and tens of megabytes, so each helper answers several calls in its own
+threads. The pool does not wait for an abandoned call. The helper, which may hang in it, gets no new calls
+until that call has ended; it is killed when no other call waits for it.
 """
 
 from __future__ import annotations
@@ -22,39 +22,43 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Calls that one helper answers at once: to import a client takes as long as a hundred of its calls.
-AT_ONCE = 50
-# The argument that makes a helper answer many calls.
-MANY = "many"
+# Maximum number of concurrent calls per helper. Importing a client takes as long as a hundred calls.
+MAX_CALLS = 50
+# Command-line argument that makes a helper answer concurrent calls.
+CONCURRENT_ARGUMENT = "many"
+# Kinds of messages to a call.
 _READY, _PART, _ANSWER, _ENDED = "ready", "part", "answer", "ended"
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class _Call:
-    """One that waits, in its own thread, for what the thread that reads has for it."""
+    """A call in its own thread; receives messages from the thread that reads the helper's output."""
 
     def __init__(self) -> None:
         self.messages: deque[tuple[str, Any]] = deque()
         self._read, self._write = pipes.pipe()
         pipes.set_blocking(self._write, False)
 
-    def tell(self, what: str, about: Any) -> None:
-        self.messages.append((what, about))
+    def post(self, kind: str, payload: Any) -> None:
+        self.messages.append((kind, payload))
         with contextlib.suppress(OSError):
             files.write(self._write, b"!")
 
-    def wait(self, end: float, interrupt: Interrupt, write: int = -1) -> bool:
-        """Until there is a message or, where `write` is given, room for more; whether there is room."""
+    def wait(self, deadline: float, interrupt: Interrupt, write: int = -1) -> bool:
+        """Wait for a message or, unless `write` is -1, until this descriptor is writable.
+
+        Return whether it is writable. Raises `WorkerTimeout` and `Interrupted`.
+        """
         poller = pipes.poll()
         poller.register(self._read, pipes.POLLIN)
         poller.register(interrupt, pipes.POLLIN)
         if write >= 0:
             poller.register(write, pipes.POLLOUT)
         interrupt.check()
-        left = end - clock.monotonic()
-        if left <= 0:
+        remaining = deadline - clock.monotonic()
+        if remaining <= 0:
             raise WorkerTimeout
-        ready = [descriptor for descriptor, _ in poller.poll(milliseconds(left))]
+        ready = [descriptor for descriptor, _ in poller.poll(milliseconds(remaining))]
         interrupt.check()
         if self._read in ready:
             files.read(self._read, 1 << 10)
@@ -66,131 +70,131 @@ class _Call:
 
 
 class _Helper:
-    """A process, and the calls that it answers now."""
+    """A helper process and its current calls. abandoned: numbers of calls that no thread waits for."""
 
     def __init__(self, module: str, env: Mapping[bytes, bytes]) -> None:
-        self.worker = Worker(module, env, MANY)
+        self.worker = Worker(module, env, CONCURRENT_ARGUMENT)
         self.calls: dict[int, _Call] = {}
-        self.given_up: set[int] = set()
-        self.is_ready = self.is_over = False
-        self._writing = threads.Lock()
+        self.abandoned: set[int] = set()
+        self.is_ready = self.has_ended = False
+        self._write_lock = threads.Lock()
         self._lock = threads.Lock()
-        self._numbers = 0
+        self._last_number = 0
         self.worker.start()
         self._reader = threads.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     @property
-    def has_room(self) -> bool:
-        return not self.is_over and not self.given_up and len(self.calls) < AT_ONCE
+    def has_capacity(self) -> bool:
+        return not self.has_ended and not self.abandoned and len(self.calls) < MAX_CALLS
 
     def begin(self) -> tuple[int, _Call]:
         call = _Call()
         with self._lock:
-            self._numbers += 1
-            self.calls[self._numbers] = call
+            self._last_number += 1
+            self.calls[self._last_number] = call
             if self.is_ready:
-                call.tell(_READY, None)
-            if self.is_over:
-                call.tell(_ENDED, "it has ended")
-            return self._numbers, call
+                call.post(_READY, None)
+            if self.has_ended:
+                call.post(_ENDED, "it has ended")
+            return self._last_number, call
 
     def end(self, number: int, is_answered: bool, was_sent: bool) -> None:
-        """A call is over; one that was sent and not answered is still worked on there."""
+        """Remove a call; if it was sent but not answered, the helper still works on it."""
         with self._lock:
             call = self.calls.pop(number)
-            if was_sent and not is_answered and not self.is_over:
-                self.given_up.add(number)
+            if was_sent and not is_answered and not self.has_ended:
+                self.abandoned.add(number)
             call.close()
 
-    def send(self, line: bytes, call: _Call, end: float, interrupt: Interrupt) -> None:
-        """Raises as `Worker.ask` does; a line that was not sent whole is the end of the helper."""
+    def send(self, line: bytes, call: _Call, deadline: float, interrupt: Interrupt) -> None:
+        """Send a line. Raises the exceptions of `Worker.ask`; a partly sent line kills the helper."""
         rest = memoryview(line)
-        while not self._writing.acquire(timeout=0.05):
+        while not self._write_lock.acquire(timeout=0.05):
             interrupt.check()
-            if clock.monotonic() >= end:
+            if clock.monotonic() >= deadline:
                 raise WorkerTimeout
         try:
-            while rest and not self.is_over:
-                if call.wait(end, interrupt, self.worker.requests):
+            while rest and not self.has_ended:
+                if call.wait(deadline, interrupt, self.worker.requests):
                     with contextlib.suppress(BlockingIOError, BrokenPipeError):
-                        rest = rest[files.write(self.worker.requests, rest[:_CHUNK]) :]
+                        rest = rest[files.write(self.worker.requests, rest[:_CHUNK_BYTES]) :]
         finally:
             if 0 < len(rest) < len(line):
                 self.kill()
-            self._writing.release()
+            self._write_lock.release()
 
     def _read(self) -> None:
-        """In a thread: hand out what the helper says."""
+        """Main function of the reader thread: pass the helper's messages to the calls."""
         rest = bytearray()
-        why = ""
-        while data := files.read(self.worker.answers, _CHUNK):
+        error = ""
+        while data := files.read(self.worker.answers, _CHUNK_BYTES):
             rest += data
             if b"\n" in data:
                 *lines, rest = rest.split(b"\n")
                 for line in lines:
-                    self._take(json.loads(line))
+                    self._dispatch(json.loads(line))
             if len(rest) > MAX_ANSWER:
-                why = f"its answer is longer than {MAX_ANSWER >> 20} MiB"
+                error = f"its answer is longer than {MAX_ANSWER >> 20} MiB"
                 break
         with self._lock:
-            self.is_over = True
+            self.has_ended = True
             self.worker.kill()
-            ended = self.worker.reap()
+            exit_reason = self.worker.reap()
             for call in self.calls.values():
-                call.tell(_ENDED, why or ended)
+                call.post(_ENDED, error or exit_reason)
 
-    def _take(self, said: Any) -> None:
+    def _dispatch(self, message: Any) -> None:
         with self._lock:
-            if not said:
+            if not message:
                 self.is_ready = True
                 for call in self.calls.values():
-                    call.tell(_READY, None)
+                    call.post(_READY, None)
                 return
-            number, what, about = said
-            if what == _ANSWER:
-                self.given_up.discard(number)
+            number, kind, payload = message
+            if kind == _ANSWER:
+                self.abandoned.discard(number)
             if number in self.calls:
-                self.calls[number].tell(what, about)
+                self.calls[number].post(kind, payload)
 
     def kill(self) -> None:
         with self._lock:
-            if not self.is_over:
+            if not self.has_ended:
                 self.worker.kill()
 
     def close(self) -> None:
         self.kill()
         self._reader.join()
-        with self._writing:
+        with self._write_lock:
             self.worker.close()
 
 
-class Line:
-    """To the helpers of one module; in place of a `Worker`, and for one thread at a time."""
+class SharedWorker:
+    """Handle to the helpers of one module, with the interface of `Worker`; for one thread at a time."""
 
     def __init__(self, shared: SharedWorkers, module: str) -> None:
         self._shared = shared
         self._module = module
 
     def start(self) -> None:
-        """Start a helper if there is none; does not wait for it."""
+        """Start a helper if none is running, without waiting until it is ready."""
         self._shared.helper(self._module)
 
     def ready(
         self, seconds: float, interrupt: Interrupt, on_tick: Callable[[], object] | None = None
     ) -> None:
-        """Wait until there is a helper that can answer; raises as `ask` does."""
+        """Wait until a helper is ready. Raises the exceptions of `ask`."""
         helper = self._shared.helper(self._module)
         if helper.is_ready:
             return
-        end = clock.monotonic() + min(seconds, START_LIMIT)
+        deadline = clock.monotonic() + min(seconds, START_LIMIT)
         number, call = helper.begin()
         try:
             while not helper.is_ready:
-                call.wait(end, interrupt)
-                for what, about in list(call.messages):
-                    if what == _ENDED:
-                        raise WorkerEnded(about)
+                call.wait(deadline, interrupt)
+                for kind, payload in list(call.messages):
+                    if kind == _ENDED:
+                        raise WorkerEnded(payload)
         finally:
             helper.end(number, is_answered=False, was_sent=False)
 
@@ -202,83 +206,83 @@ class Line:
         on_tick: Callable[[], object] | None = None,
         on_part: Callable[[Any], object] | None = None,
     ) -> dict[str, Any]:
-        """The answer to a request; as `Worker.ask`, but the helper keeps running."""
+        """Send a request and return its answer; see `Worker.ask`. The helper keeps running in any case."""
         helper = self._shared.helper(self._module)
-        end = clock.monotonic() + seconds
+        deadline = clock.monotonic() + seconds
         number, call = helper.begin()
         is_answered = was_sent = False
         try:
-            helper.send(json.dumps([number, request]).encode() + b"\n", call, end, interrupt)
+            helper.send(json.dumps([number, request]).encode() + b"\n", call, deadline, interrupt)
             was_sent = True
             while True:
                 while call.messages:
-                    what, about = call.messages.popleft()
-                    if what == _ANSWER:
+                    kind, payload = call.messages.popleft()
+                    if kind == _ANSWER:
                         is_answered = True
-                        answer: dict[str, Any] = about
+                        answer: dict[str, Any] = payload
                         return answer
-                    if what == _ENDED:
-                        raise WorkerEnded(about)
-                    if what == _PART and on_part is not None:
-                        on_part(about)
-                call.wait(end, interrupt)
+                    if kind == _ENDED:
+                        raise WorkerEnded(payload)
+                    if kind == _PART and on_part is not None:
+                        on_part(payload)
+                call.wait(deadline, interrupt)
         finally:
             helper.end(number, is_answered, was_sent)
 
     def close(self) -> None:
-        """Others may need the helpers: they are closed all together."""
+        """Do nothing: other runs may use the helpers, and `SharedWorkers.close` closes them all."""
 
 
 class SharedWorkers:
-    """The helpers of all runs of this process."""
+    """The helpers that all runs of this process share."""
 
     def __init__(self, env: Mapping[bytes, bytes]) -> None:
         self._env = env
         self._helpers: dict[str, list[_Helper]] = {}
         self._lock = threads.Lock()
 
-    def line(self, module: str) -> Line:
-        return Line(self, module)
+    def worker(self, module: str) -> SharedWorker:
+        return SharedWorker(self, module)
 
     def helper(self, module: str) -> _Helper:
-        """One with room for a call. Raises WorkerEnded where none can be started."""
+        """A helper with capacity for a call; started if necessary. Raises WorkerEnded if the start fails."""
         with self._lock:
             helpers = self._helpers.setdefault(module, [])
             for helper in list(helpers):
-                if helper.is_over or (helper.given_up and not helper.calls):
+                if helper.has_ended or (helper.abandoned and not helper.calls):
                     helpers.remove(helper)
                     helper.close()
-            found = next((helper for helper in helpers if helper.has_room), None)
-            if found is None:
-                found = _Helper(module, self._env)
-                helpers.append(found)
-            return found
+            available = next((helper for helper in helpers if helper.has_capacity), None)
+            if available is None:
+                available = _Helper(module, self._env)
+                helpers.append(available)
+            return available
 
     def close(self) -> None:
-        """End all of them."""
+        """Kill all helpers."""
         for helpers in self._helpers.values():
             for helper in helpers:
                 helper.close()
         self._helpers.clear()
 
 
-def serve_many(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[str, Any]]) -> None:
-    """The helper's side: say ready, then answer each request in a thread of its own."""
+def serve_concurrently(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[str, Any]]) -> None:
+    """Main loop of a helper: report that it is ready, then answer each request in its own thread."""
     answers = files.open(pipes.dup(1), "wb")
     pipes.dup2(2, 1)
     lock = threads.Lock()
 
-    def say(*said: Any) -> None:
-        line = json.dumps(said).encode() + b"\n"
+    def send(*message: Any) -> None:
+        line = json.dumps(message).encode() + b"\n"
         with lock:
             answers.write(line)
             answers.flush()
 
-    def do(number: int, request: dict[str, Any]) -> None:
-        say(number, _ANSWER, answer(request, lambda part: say(number, _PART, part)))
+    def handle(number: int, request: dict[str, Any]) -> None:
+        send(number, _ANSWER, answer(request, lambda part: send(number, _PART, part)))
 
-    say()
+    send()
     for line in sys.stdin.buffer:
         number, request = json.loads(line)
-        threads.Thread(target=do, args=(number, request), daemon=True).start()
-    processes.exit_now(0)  # the run is gone
+        threads.Thread(target=handle, args=(number, request), daemon=True).start()
+    processes.exit_now(0)  # the pipe is closed, so the run has ended

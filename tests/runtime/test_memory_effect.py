@@ -90,7 +90,7 @@ def test_a_sqlite_that_cannot_do_it_is_an_error_of_the_effect(
     """One without full-text search, as some systems have: it says what is missing."""
     monkeypatch.setattr(index, "_SCHEMA", "CREATE VIRTUAL TABLE contents USING fts9(path);\n")
     error = perform("context", query="x")["error"]
-    assert (error["kind"], error["message"]) == ("no-index", "no index can be made: no such module: fts9")
+    assert (error["kind"], error["message"]) == ("no-index", "no index can be built: no such module: fts9")
 
 
 @pytest.mark.parametrize(("args", "says"), [({"timeout_s": 0}, "action"), ({"deadline_ms": 0}, "loop")])
@@ -122,8 +122,8 @@ def test_damage_is_told_to_whoever_watches(project: Path, perform: Perform) -> N
     result = perform("context", query="beta", within={"on_output": lambda *words: told.append(words)})
     assert paths(result) == ["beta.py"]
     assert [stream for stream, _ in told] == ["stderr"]
-    assert "has been made again" in told[0][1]
-    assert "has been made again" in result["summary"]
+    assert "has been rebuilt" in told[0][1]
+    assert "has been rebuilt" in result["summary"]
 
 
 def test_effects_at_once_do_not_hinder_each_other(project: Path, context: Callable[..., Context]) -> None:
@@ -350,10 +350,10 @@ def test_the_verbs_say_what_became_of_a_damaged_index(project: Path) -> None:
     done = llc(project, "index", "--json")
     told = json.loads(done.stdout)
     assert (told["files"], told["new"], done.returncode) == (4, 4, 0)
-    assert "has been made again" in told["notices"][0]
+    assert "has been rebuilt" in told["notices"][0]
     path.write_bytes(b"damage" * 100)
     done = llc(project, "context", "beta")
-    assert b"has been made again" in done.stderr
+    assert b"has been rebuilt" in done.stderr
     assert done.stdout == b'beta.py:1: """Module beta."""\n'
 
 

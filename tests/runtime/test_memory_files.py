@@ -312,7 +312,7 @@ def test_files_that_vanish_are_no_trouble(tmp_path: Path) -> None:
 
 def test_there_is_a_bound_on_how_many_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it they are left out, and that is said."""
-    monkeypatch.setattr(ignore, "MOST_FILES", 2)
+    monkeypatch.setattr(ignore, "MAX_FILES", 2)
     folder = repository(tmp_path / "project", {"a": "", "b": "", "c": ""})
     assert listed(folder) == ["a", "b"]
     assert left_out(folder) == {"c": "too-many"}

@@ -193,8 +193,8 @@ def test_the_index_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_a_project_that_is_gone_is_an_error_of_the_user(tmp_path: Path) -> None:
     """Its folder was removed while llc looked through it."""
-    with pytest.raises(UserError, match=f"cannot look through {tmp_path}/gone: no such file") as refused:
-        report.bring_up_to_date(str(tmp_path / "gone"), False)
+    with pytest.raises(UserError, match=f"cannot list the files in {tmp_path}/gone: no such file") as refused:
+        report.update_index(str(tmp_path / "gone"), False)
     assert refused.value.id == "cannot-read"
 
 
@@ -271,7 +271,7 @@ def test_waiting_for_a_writer_can_be_stopped(tmp_path: Path) -> None:
 
 def test_a_writer_that_never_ends_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is new is found all the same, and why it took so long is said."""
-    monkeypatch.setattr(index_module, "_TURNS", 0.2)
+    monkeypatch.setattr(index_module, "_WRITER_TIMEOUT", 0.2)
     folder = write(tmp_path, {"a.md": "alpha"})
     assert found(folder, "alpha") == ["a.md"]
     holding = sqlite3.connect(folder / ".loops/.cache/memory.sqlite", isolation_level=None)
@@ -309,7 +309,7 @@ def test_a_long_statement_can_be_stopped(tmp_path: Path) -> None:
     with Index(str(tmp_path), check, None) as index:
         is_late = True
         endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
-        with pytest.raises(Late), index.guarded():
+        with pytest.raises(Late), index.translating_errors():
             index.execute(endless).fetchone()
 
 
@@ -424,7 +424,7 @@ def test_a_row_that_is_not_as_it_was_written_is_damage(sound: Path, tmp_path: Pa
         index.verify()
     (folder / "02.py").write_text("changed")
     answer = ask(folder, "changed")
-    assert "made again" in answer.notices[0]
+    assert "rebuilt" in answer.notices[0]
     assert [match.path for match in answer.matches] == ["02.py"]
 
 
@@ -432,7 +432,7 @@ def test_a_damaged_index_that_others_use_is_not_pulled_away(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is replaced when they are done; until then a search helps itself in memory."""
-    monkeypatch.setattr(index_module, "_PATIENCE", 0.1)
+    monkeypatch.setattr(index_module, "_READER_TIMEOUT", 0.1)
     folder = copy(sound, tmp_path)
     lock = os.open(folder / ".loops/.cache/memory.lock", os.O_RDWR)
     files.flock(lock, files.LOCK_SH)
@@ -441,7 +441,7 @@ def test_a_damaged_index_that_others_use_is_not_pulled_away(
     assert "other processes are using it" in answer.notices[-1]
     assert len(answer.matches) == 9
     os.close(lock)
-    assert "has been made again" in ask(folder, "word3").notices[0]
+    assert "has been rebuilt" in ask(folder, "word3").notices[0]
 
 
 # --- no room ----------------------------------------------------------------------------------
@@ -460,7 +460,7 @@ def test_where_no_index_can_be_kept_one_is_made_in_memory(tmp_path: Path, how: s
         (folder / DATABASE).symlink_to(tmp_path / "elsewhere")
     answer = ask(folder, "word")
     assert [match.path for match in answer.matches] == ["a.py"]
-    assert "cannot be kept" in answer.notices[0]
+    assert "cannot be stored" in answer.notices[0]
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -483,4 +483,4 @@ def test_a_full_disk_is_no_error(tmp_path: Path) -> None:
     )
     matches, notices = json.loads(done.stdout)
     assert matches == 50
-    assert "cannot be kept" in notices[-1]
+    assert "cannot be stored" in notices[-1]

@@ -98,7 +98,7 @@ def test_a_long_line_is_cut_about_its_first_word(tmp_path: Path) -> None:
     (match,) = ask(folder, "treasure").matches
     assert match.snippet is not None
     assert "treasure" in match.snippet
-    assert len(match.snippet) <= search.LONGEST_SNIPPET
+    assert len(match.snippet) <= search.MAX_SNIPPET
     assert match.snippet.startswith("…")
     assert match.snippet.endswith("…")
 
@@ -144,7 +144,7 @@ def test_the_number_of_matches_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     folder = repository(tmp_path / "p", {f"{number:02}.txt": "treasure" for number in range(30)})
     assert len(found(folder, "treasure")) == 10
     assert len(found(folder, "treasure", limit=25)) == 25
-    monkeypatch.setattr(recall, "MOST_ANSWER", 100)
+    monkeypatch.setattr(recall, "MAX_ANSWER", 100)
     answer = ask(folder, "treasure", limit=25)
     assert len(answer.matches) == 7
     assert answer.notices == ["18 more were found than an answer holds"]

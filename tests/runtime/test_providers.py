@@ -137,7 +137,7 @@ def test_a_server_that_does_not_stream_is_read(do: Do, server: Any) -> None:
     assert do(given, output_format=AS_JSON)["result"]["parsedContent"] == {"n": 3}
     for body in ({}, [], {"choices": 5}, {"choices": [{"message": None}]}):
         broken = error(do(lambda handler, request, body=body: handler.send_json(200, body)))
-        assert "what came is no reply of this API" in broken["message"]
+        assert "the response is not a reply of this API" in broken["message"]
 
 
 def test_a_server_that_cannot_force_is_asked(do: Do, chat: ModuleType, server: Any) -> None:
@@ -165,7 +165,7 @@ def test_a_broken_connection_and_an_early_end(do: Do, chat: ModuleType, answers:
     assert error(do(answers.half(chat.text("word " * 100))))["details"]["kind"] == "connection"
     begun = b'data: {"id": "1", "choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
     early = error(do(answers.body(begun + b"data: [DONE]\n\n", "text/event-stream")))
-    assert early["message"].startswith("the reply broke off; check that a server answers at http://")
+    assert early["message"].startswith("the reply is incomplete; check that a server answers at http://")
     nothing = error(do(answers.body(b"data: [DONE]\n\n", "text/event-stream")))
     assert nothing["details"]["kind"] == "invalid-reply"
     assert error(do(answers.body(b"data: {\n\n", "text/event-stream")))["details"]["kind"] == "invalid-reply"

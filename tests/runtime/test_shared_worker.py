@@ -19,7 +19,7 @@ import pytest
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.runtime.models.judge import Judge
 from llc.runtime.models.provider import Provider
-from llc.runtime.models.worker_pool import AT_ONCE, SharedWorkers
+from llc.runtime.models.worker_pool import MAX_CALLS, SharedWorkers
 
 ARGS = {
     "prompt": "Did it work?",
@@ -112,7 +112,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 def test_each_call_gets_its_own_answer(ask: Ask) -> None:
     """More calls at once than one helper takes: two helpers, and no answer goes to another's."""
-    words = [f"word-{n}" for n in range(AT_ONCE + 10)]
+    words = [f"word-{n}" for n in range(MAX_CALLS + 10)]
     found = at_once(*(lambda word=word: ask(word) for word in words))  # type: ignore[misc]
     assert [result.get("reply") for result in found] == [{"verdict": word} for word in words]
     assert 1 <= len(helpers_of(os.getpid())) <= 2

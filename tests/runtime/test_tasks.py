@@ -135,7 +135,7 @@ def test_files_reach_the_prompt(do: Do, answers: ModuleType, server: Any, projec
         '<files>\n<file path="a.py">\nx = 1\n</file>\n'
         '<file path="b.bin">\n[`b.bin` is binary: 3 bytes]\n</file>\n'
         '<file path="nope">\n[`nope` does not exist]\n</file>\n<file path="d">\n[`d` is a folder]\n</file>\n'
-        '<file path="pipe">\n[`pipe` is no plain file]\n</file>\n</files>\n---\nDo it.'
+        '<file path="pipe">\n[`pipe` is not a regular file]\n</file>\n</files>\n---\nDo it.'
     )
     assert answer["result"]["notes"]["files"][:2] == [
         {"path": "a.py"},
@@ -474,7 +474,9 @@ def test_a_stream_that_ends_early(do: Do, answers: ModuleType) -> None:
         answers.events({"content": [], "usage": {"input_tokens": 5}, "stop_reason": None, "type": "message"})
     )
     cut = answers.body(answers.event(begun), "text/event-stream")
-    assert error(do(cut))["message"].startswith("the reply broke off; check that a server answers at http://")
+    assert error(do(cut))["message"].startswith(
+        "the reply is incomplete; check that a server answers at http://"
+    )
 
 
 @pytest.mark.parametrize("data", [b"data: {\n\n", b'event: message_start\ndata: {"type"\n\n', b"<html>", b""])

@@ -42,7 +42,7 @@ def context(
         "rerank": rerank,
         "model": model,
     }
-    answer = report.look_up(ROOT, recall.read_request(wanted))
+    answer = report.answer_request(ROOT, recall.read_request(wanted))
     if json:
         write_json(report.context_json(answer))
     else:

@@ -21,7 +21,7 @@ def index(
         llc index
         llc index --rebuild
     """
-    update, listing, notices = report.bring_up_to_date(ROOT, rebuild)
+    update, listing, notices = report.update_index(ROOT, rebuild)
     if json:
         write_json(report.index_json(ROOT, update, listing, notices))
     else:

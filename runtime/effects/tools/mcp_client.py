@@ -181,10 +181,10 @@ class _Server:
 
     def let_go(self) -> None:
         """Tell the helper to end, and with it the server."""
-        self._worker.let_go()
+        self._worker.close_requests()
 
     def close(self) -> None:
-        self._worker.let_go()
+        self._worker.close_requests()
         self._worker.wait_and_close(_ENDING)
         self._kill()
 
