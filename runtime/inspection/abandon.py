@@ -1,6 +1,6 @@
 """`llc clean --unfinished`: removal of unfinished runs.
 
-Remaining processes of their actions are ended first; the run lock is held meanwhile.
+Ends the remaining processes of their actions first, and holds the run lock meanwhile.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from ..runs.loop_names import is_loop
 from .stop import end_leftovers
 
 
-def chosen(
+def select_runs(
     target: str | None, keep: int | None, older_than: float | None, size: int | None = None
 ) -> list[RunFolder]:
-    """The unfinished runs without a process: of a loop, one, or all; without a bound all of them.
+    """Unfinished runs that no process executes: the run or the runs of the loop `target`, or all runs.
 
-    Raises UserError where `target` means neither a run nor a loop, or one that lives or has ended.
+    keep, older_than (seconds), size (bytes): select only the runs beyond these bounds; None for no bound.
+    Raises UserError if `target` names neither a run nor a loop, or if that run is running or finished.
     """
-    found = [
+    unfinished = [
         run for run in locks.unfinished(ROOT) if target is None or run.id == target or is_run_of(run, target)
     ]
-    if target is not None and not found and not is_loop(target):
-        run = find_run_folder(target)  # says what there is to name instead
-        raise UserError("run-ended", f"{run.id} has ended", "without --unfinished it can be removed")
+    if target is not None and not unfinished and not is_loop(target):
+        run = find_run_folder(target)  # raises with suggestions if nothing has this name
+        raise UserError("run-ended", f"{run.id} has ended", "remove it without --unfinished")
     dead = []
-    for run in found:
+    for run in unfinished:
         if not locks.is_live(run):
             dead.append(run)
         elif run.id == target:
@@ -38,20 +39,20 @@ def chosen(
     return retention.surplus(dead, keep if is_bounded else 0, older_than, size)
 
 
-def forget(found: list[RunFolder], dry_run: bool) -> tuple[list[tuple[str, int]], list[str]]:
-    """As `retention.clean`, of these runs."""
-    gone, problems = [], []
-    for run in found:
+def remove_runs(runs: list[RunFolder], dry_run: bool) -> tuple[list[tuple[str, int]], list[str]]:
+    """Remove these runs; the removed runs with their sizes, and the problems, as `retention.clean`."""
+    removed, problems = [], []
+    for run in runs:
         try:
             if dry_run:
-                gone.append((run.id, retention.size_of(run.path)))
+                removed.append((run.id, retention.size_of(run.path)))
             else:
                 with locks.kept_dead(run):
                     end_leftovers(run)
                     claims.settle_run(run.id)
-                    gone.append((run.id, retention.remove(run)))
+                    removed.append((run.id, retention.remove(run)))
         except OSError as error:
             problems.append(f"cannot remove {run.path}: {reason(error)}")
         except UserError as error:
             problems.append(error.message)
-    return gone, problems
+    return removed, problems

@@ -1,8 +1,8 @@
-"""`llc answer`: what runs ask people, and the answer to one question.
+"""`llc answer`: the open questions of runs, and the answer to one of them.
 
-A question is one whose effect has started and has no result, in the journal of a run that has not ended.
-The answer is stored next to the journal, whole and only once (`ask.Mailbox`), and the run is woken; a crashed
-run finds it when it is resumed. See `spec/people.md`.
+A question is open if its effect has started and has no result, in the journal of an unfinished run. The
+answer is written atomically and only once, next to the journal (`ask.Mailbox`), and the run is woken; a
+crashed run reads it when it is resumed. See `spec/people.md`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from ..runs.lookup import find_run_folder
 
 @frozen
 class Question:
-    """A question that a run asks: `seq` is its number there; `timeout_s` is from when it was asked.
+    """An open question of a run.
 
-    name: of its mailbox, where an agent asks.
+    seq: the number of its effect. timeout_s: seconds to answer, counted from `asked_at`. name: of its
+    mailbox, if an agent asks; otherwise "".
     """
 
     run: RunFolder
@@ -71,41 +72,40 @@ class Question:
         facts += [f"default: {self.default}"] if self.default is not None else []
         lines += ["  " + fact for fact in facts]
         if not self.alive:
-            lines.append(f"  it is not running; resume it with: llc resume {self.run.id}")
+            lines.append(f"  the run is not running; resume it with: llc resume {self.run.id}")
         return "".join(printable(line) + "\n" for line in lines)
 
 
 def questions(target: str | None) -> list[Question]:
-    """The open questions of a run, or of all runs; the oldest first. Raises UserError."""
+    """The open questions of a run, or of all runs with None; the oldest first. Raises UserError."""
     if target is not None:
         run = find_run_folder(target)
         ended = run.end()
         if ended is not None:
             message = f"{run.id} has ended: {ended.get('status')}"
             raise Failure("not-running", message)
-        return _of(run)
+        return _open_questions(run)
     found = []
     for run in locks.unfinished(ROOT):
         with contextlib.suppress(UserError):
-            found += _of(run)
+            found += _open_questions(run)
     return sorted(found, key=lambda question: (question.asked_at or "", question.seq))
 
 
-def _of(run: RunFolder) -> list[Question]:
+def _open_questions(run: RunFolder) -> list[Question]:
     alive = is_live(run)
     history, follower = follow(run)
     with contextlib.closing(follower):
         for event in follower.events():
             history.add(event)
-        found = (
-            _question(run, effect, follower.whole(effect.args), history, alive)
-            for effect in history.questions
-        )
-        questions = [
-            *found,
+        asked = [
+            *(
+                _question(run, effect, follower.whole(effect.args), history, alive)
+                for effect in history.questions
+            ),
             *(_permission(run, *request) for request in history.permission_requests if alive),
         ]
-        return [question for question in questions if question.mailbox.take() is None]
+        return [question for question in asked if question.mailbox.take() is None]
 
 
 def _permission(run: RunFolder, effect: EffectHistory, asked: AgentActed) -> Question:
@@ -136,52 +136,52 @@ def _question(
     )
 
 
-def chosen(target: str, number: int | None) -> Question:
-    """The question to answer: the only one, or the one of that number. Raises UserError."""
+def find_question(target: str, number: int | None) -> Question:
+    """The question to answer: the only open one, or number `number`. Raises UserError."""
     found = questions(target)
     if not found:
         run = find_run_folder(target)
-        raise Failure("nothing-asked", f"{run.id} asks nothing", f"see: llc status {run.id}")
+        raise Failure("nothing-asked", f"{run.id} has no open question", f"see: llc status {run.id}")
     if number is not None:
         for question in found:
             if question.seq == number:
                 return question
         numbers = ", ".join(str(question.seq) for question in found)
-        raise Failure("nothing-asked", f"there is no question {number}", f"it asks {numbers}")
+        raise Failure("nothing-asked", f"there is no question {number}", f"open questions: {numbers}")
     if len(found) > 1:
-        told = "; ".join(f"{question.seq}: {printable(question.text)[:80]}" for question in found)
-        raise UserError("several-questions", f"{len(found)} questions wait: {told}", "say --question N")
+        listed = "; ".join(f"{question.seq}: {printable(question.text)[:80]}" for question in found)
+        raise UserError("several-questions", f"{len(found)} open questions: {listed}", "use --question N")
     return found[0]
 
 
 def answer(question: Question, text: str) -> str:
-    """Put the answer to a question where its run finds it, and wake the run; the answer as it counts.
+    """Answer a question and wake its run; the answer in its normal form (a number selects a choice).
 
-    Raises UserError where it is not an answer, or the question is answered already.
+    Raises UserError if the text is not a valid answer, or if the question has an answer already.
     """
     if len(text.encode("utf-8", "replace")) > LONGEST_ANSWER:
         limit = LONGEST_ANSWER >> 10
         raise UserError("bad-answer", f"an answer has at most {limit} KiB")
-    said = accepted(text, list(question.choices))
-    if said is None:
+    accepted_answer = accepted(text, list(question.choices))
+    if accepted_answer is None:
         if not question.choices:
             raise UserError("bad-answer", "the answer is empty")
-        help = f"it may be {', '.join(question.choices)}"
+        help = f"choices: {', '.join(question.choices)}"
         raise UserError("bad-answer", f"`{text[:80]}` is not one of the choices", help)
     mailbox = question.mailbox
     assert mailbox.answer_path is not None
-    _post(mailbox.answer_path, {"question": question.text, "answer": said})
+    _create_file(mailbox.answer_path, {"question": question.text, "answer": accepted_answer})
     _wake(mailbox)
-    return said
+    return accepted_answer
 
 
-def _post(path: str, content: dict[str, Any]) -> None:
-    """Write the file whole, or not at all where there is one already."""
+def _create_file(path: str, content: dict[str, Any]) -> None:
+    """Create the file atomically. Raises Failure if it exists."""
     scratch = f"{path}.{processes.getpid()}.new"
     folder = os.path.dirname(path)
     try:
         if not files.isdir(os.path.dirname(folder)):
-            raise Failure("not-running", "the run has ended meanwhile")
+            raise Failure("not-running", "the run has ended in the meantime")
         files.makedirs(folder, mode=0o700, exist_ok=True)
         descriptor = files.open_handle(scratch, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o600)
         try:
@@ -194,7 +194,7 @@ def _post(path: str, content: dict[str, Any]) -> None:
             files.unlink(scratch)
         files.sync_names(folder)
     except FileExistsError:
-        message = "the question was answered already"
+        message = "the question has an answer already"
         raise Failure("answered-already", message) from None
     except OSError as error:
         message = f"cannot write {path}: {reason(error)}"

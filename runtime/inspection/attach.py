@@ -1,7 +1,7 @@
 """`llc attach`: the progress display of a run that another process executes.
 
-Its events come from the journal and the output of its running actions from the live file. What the run showed
-before is not shown again.
+Its events come from the journal, and the output of running actions from the live file. Earlier progress is
+not shown.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from ..runs.locks import is_live
 from ..runs.lookup import how_to_resume
 from ..terminal import live_tail
 from ..terminal.progress import ProgressDisplay
-from .status import Look
+from .status import RunView
 from .stop import Holder, not_running
 
-# Characters of an output that a report is compared with.
-_KEPT = 4096
+# Maximum length of the end of an output that is compared with an agent's report.
+_COMPARED_CHARACTERS = 4096
 
 
 def _is_shown(kind: str) -> bool:
@@ -48,8 +48,8 @@ def _is_shown(kind: str) -> bool:
     return kind in EFFECTS and EFFECTS[kind].waits
 
 
-class _Shown:
-    """An effect on the screen: its display, and what of each stream is shown: the count, and the last."""
+class _EffectView:
+    """An effect on the screen. count: characters of each stream that are shown."""
 
     def __init__(self, display: Display, kind: str) -> None:
         self.display = display
@@ -59,10 +59,10 @@ class _Shown:
 
     def show(self, stream: str, text: str) -> None:
         self.display.output(stream, text)
-        self._last[stream] = (self._last[stream] + text)[-_KEPT:]
+        self._last[stream] = (self._last[stream] + text)[-_COMPARED_CHARACTERS:]
 
     def show_report(self, stream: str, text: str) -> None:
-        """Show a report that was extracted from the output, but for its beginning if that ends the output."""
+        """Show a report that was extracted from the output, without the part that the output ends with."""
         shown, text = self._last[stream].rstrip(), text.rstrip()
         if not shown.endswith(text):
             overlap = next(
@@ -72,7 +72,7 @@ class _Shown:
 
 
 class Attached:
-    """Connects the journal of a run to a display."""
+    """Feeds the journal and the live file of a run to a display."""
 
     def __init__(
         self, run: RunFolder, history: RunHistory, follower: Follower, display: ProgressDisplay
@@ -81,10 +81,10 @@ class Attached:
         self.follower = follower
         self.display = display
         self.history = history
-        self.effects: dict[int, _Shown] = {}
+        self.effects: dict[int, _EffectView] = {}
 
     def catch_up(self) -> None:
-        """Fold the events so far, and show the position of the run."""
+        """Fold the events up to now, and show the current position of the run."""
         for event in self.follower.events():
             self.history.add(event)
         history = self.history
@@ -96,12 +96,12 @@ class Attached:
             if effect.start is None:
                 continue
             self._begin(effect.start, len(history.pending) > 1)
-            begun = effect.start.moment
-            if begun is not None:
-                self.display.since(max(0.0, now - begun))
+            started = effect.start.moment
+            if started is not None:
+                self.display.since(max(0.0, now - started))
 
-    def take(self, event: Event, later: Iterable[Event] = ()) -> None:
-        """Show an event; `later` are known to follow it."""
+    def show_event(self, event: Event, later: Iterable[Event] = ()) -> None:
+        """Show an event; `later` are the known events after it."""
         self.history.add(event)
         match event:
             case EffectStarted():
@@ -115,54 +115,54 @@ class Attached:
         if not _is_shown(event.kind):
             return
         display = self.display.concurrent(event.seq) if is_parallel else self.display
-        self.effects[event.seq] = _Shown(display, event.kind)
+        self.effects[event.seq] = _EffectView(display, event.kind)
         display.effect_start(event.kind, self.follower.whole(event.arguments))
 
     def _end(self, seq: int, result: dict[str, Any]) -> None:
         shown = self.effects.pop(seq, None)
         if shown is None:
             return
-        is_new = not any(shown.count.values())
+        is_first_output = not any(shown.count.values())
         for stream, count in shown.count.items():
             text = str(result.get(stream) or "")
-            # The live file has the beginning of the text, unless the result was truncated, or is the report
-            # that was extracted from an agent's output.
+            # The live file contained the beginning of the text, unless the result was truncated or is the
+            # report that was extracted from an agent's output.
             usage = result.get("usage")
             is_report = isinstance(usage, dict) and any(amount is not None for amount in usage.values())
             rest = text[count:]
-            if text and is_report and not is_new:
+            if text and is_report and not is_first_output:
                 shown.show_report(stream, text)
-            elif rest and (is_new or "truncated" not in result):
+            elif rest and (is_first_output or "truncated" not in result):
                 shown.show(stream, rest)
         shown.display.effect_end(shown.kind, result)
 
     def show_output(self) -> None:
-        """Show what the running actions have written since the last call."""
+        """Show the output of running actions since the last call."""
         for tail in live_tail.read(self.run.live):
             seq = tail.seq
             if seq is None:
-                acting = [number for number, shown in self.effects.items() if shown.kind == tail.kind]
-                seq = acting[0] if len(acting) == 1 else None
+                running = [number for number, shown in self.effects.items() if shown.kind == tail.kind]
+                seq = running[0] if len(running) == 1 else None
             shown = self.effects.get(seq) if seq is not None else None
             if shown is None:
                 continue
-            place = dict(tail.skipped)
-            for stream, gap in place.items():
-                lost = gap - shown.count.get(stream, 0)
-                if lost > 0:
-                    shown.display.output(stream, f"[{lost} characters of {stream} came before]\n")
-                    shown.count[stream] = gap
+            offsets = dict(tail.skipped)
+            for stream, skipped in offsets.items():
+                missed = skipped - shown.count.get(stream, 0)
+                if missed > 0:
+                    shown.display.output(stream, f"[{missed} earlier characters of {stream} not shown]\n")
+                    shown.count[stream] = skipped
             for stream, text in tail.parts:
-                start = place.get(stream, 0)
-                place[stream] = start + len(text)
+                start = offsets.get(stream, 0)
+                offsets[stream] = start + len(text)
                 fresh = text[max(0, shown.count.get(stream, 0) - start) :]
-                if fresh and place[stream] > shown.count.get(stream, 0):
+                if fresh and offsets[stream] > shown.count.get(stream, 0):
                     shown.show(stream, fresh)
-                    shown.count[stream] = place[stream]
+                    shown.count[stream] = offsets[stream]
 
 
 def _overlaps(event: EffectStarted, later: Iterable[Event]) -> bool:
-    """Whether another effect that is shown starts before this one has its result."""
+    """Whether another effect that displays show starts before this effect has its result."""
     for other in later:
         if isinstance(other, EffectFinished) and other.seq == event.seq:
             return False
@@ -172,26 +172,27 @@ def _overlaps(event: EffectStarted, later: Iterable[Event]) -> bool:
 
 
 def attach(run: RunFolder, stops: bool, is_verbose: bool, ask: Callable[[str], object] | None = None) -> int:
-    """Show a run until it ends; the exit code it ends with. Ctrl-C leaves it, or with `stops` stops it.
+    """Show a run until it ends; returns its exit code.
 
-    ask(run): asks a run on another machine to stop.
+    stops: Ctrl-C stops the run instead of detaching from it. ask(run): requests a stop of a run on another
+    machine; None for a run of this machine.
     """
     if not is_live(run):
         raise not_running(run)
-    look = Look(run)
-    about = look.status()
-    look.close()
+    view = RunView(run)
+    status = view.status()
+    view.close()
     screen, errors = Screen(sys.stdout), Screen(sys.stderr)
-    display = ProgressDisplay(screen, iteration_limits(look.meta) if look.meta else {}, is_verbose)
+    display = ProgressDisplay(screen, iteration_limits(view.meta) if view.meta else {}, is_verbose)
     display.watch(run.id)
     history, follower = follow(run)
     attached = Attached(run, history, follower, display)
     means = "stops it" if stops else "leaves it running"
-    where = f" (pid {about['pid']})" if ask is None else ""
+    where = f" (pid {status['pid']})" if ask is None else ""
     errors.write(f"Attached to {run.id}{where}; Ctrl-C {means}\n")
-    if about["kept"]:
-        again = f"what it writes is shown by: llc resume {run.id}"
-        errors.write(f"note: the process of the run has died, and its action continues; {again}\n")
+    if status["kept"]:
+        take_over = f"to take over the action and show its output: llc resume {run.id}"
+        errors.write(f"note: the process of the run has died, and its action continues; {take_over}\n")
     requests = 0
     try:
         attached.catch_up()
@@ -219,13 +220,13 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool, ask: Callable[[str], o
 
 
 def _follow(attached: Attached) -> RunEnd | RunInterrupted | None:
-    """Show the run until it ends; its last event, None for a crash."""
+    """Show the run until it ends; returns its last event, None after a crash."""
     run = attached.run
     while True:
         alive = is_live(run)
         events = list(attached.follower.events())
         for number, event in enumerate(events, 1):
-            attached.take(event, events[number:])
+            attached.show_event(event, events[number:])
             if isinstance(event, RunEnd | RunInterrupted):
                 return event
         if not alive:
@@ -236,11 +237,12 @@ def _follow(attached: Attached) -> RunEnd | RunInterrupted | None:
 
 
 def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Screen, screen: Screen) -> int:
+    """Show the end of the run; returns its exit code."""
     run, history = attached.run, attached.history
-    again = f"{how_to_resume(run.id)}\n"
+    resume_hint = f"{how_to_resume(run.id)}\n"
     if last is None:
         attached.display.detach()
-        errors.write(f"\n{run.id} crashed\n{again}")
+        errors.write(f"\n{run.id} crashed\n{resume_hint}")
         return EXIT_FAILURE
     kind = "loop" if history.steps else "flow"
     here = {"final_state": history.state, "iterations": history.iteration, "status": INTERRUPTED}
@@ -258,7 +260,7 @@ def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Scr
         help = f" = help: {help}\n" if help else ""
         errors.write(f"error[{outcome.error.get('kind')}]: {message}\n{help}")
     if isinstance(last, RunInterrupted):
-        errors.write(again)
+        errors.write(resume_hint)
     elif kind == "flow" and outcome.value is not None:
         screen.write(json_text(outcome.value, indent=2) + "\n")
     return outcome.exit_code

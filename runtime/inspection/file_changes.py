@@ -1,7 +1,7 @@
 """`llc diff`: the files that a run, or one of its steps, changed.
 
-A view of the trees that the journal names (`runtime.trees`). What a pipe gets is a patch byte by byte; a
-terminal gets it without control characters, coloured, through the user's pager.
+A view of the trees that the journal names (`runtime.trees`). A pipe gets the patch byte for byte; a terminal
+gets it without control characters, coloured, through the user's pager.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded, unpack
 from ..trees.tree import GIT, NoTree
 
-# Styles of lines by their beginnings; the first one counts.
+# Styles of lines by prefix; the first match counts.
 _STYLES = (
     *(("diff ", "bold"), ("index ", "bold"), ("--- ", "bold"), ("+++ ", "bold"), ("@@", "dim")),
     *(("+", "green"), ("-", "red")),
@@ -40,7 +40,7 @@ _HELP = (
 
 
 class Step(LightRecord):
-    """One effect with the trees around it. reason: why a tree is missing."""
+    """One effect with the file trees recorded before and after it."""
 
     seq: int
     state: str | None
@@ -49,15 +49,16 @@ class Step(LightRecord):
     is_finished: bool = False
     before: TreeTaken | None = None
     after: TreeTaken | None = None
-    # Places of these events in the journal: effects at the same time take their trees in any order.
-    before_at: int = 0
-    after_at: int = 0
+    # Positions of these events in the journal: concurrent effects record their trees in any order.
+    before_position: int = 0
+    after_position: int = 0
 
     @property
     def trees(self) -> Iterator[tuple[int, TreeTaken]]:
-        for at, event in ((self.before_at, self.before), (self.after_at, self.after)):
+        """The recorded trees, each with its position in the journal."""
+        for position, event in ((self.before_position, self.before), (self.after_position, self.after)):
             if event is not None and event.tree is not None:
-                yield at, event
+                yield position, event
 
     @property
     def name(self) -> str:
@@ -65,11 +66,11 @@ class Step(LightRecord):
 
 
 def last_run() -> RunFolder:
-    """The run that began last. Raises UserError."""
-    found = [*unfinished(ROOT), *runs_in(ROOT, HISTORY)]
-    if not found:
-        raise UserError("unknown-run", "nothing was run here yet", HOW_TO_BEGIN)
-    return max(found, key=lambda run: run.id[-20:])
+    """The run that started last. Raises UserError."""
+    runs = [*unfinished(ROOT), *runs_in(ROOT, HISTORY)]
+    if not runs:
+        raise UserError("unknown-run", "this project has no runs yet", HOW_TO_BEGIN)
+    return max(runs, key=lambda run: run.id[-20:])
 
 
 def steps_of(run: RunFolder) -> dict[int, Step]:
@@ -77,7 +78,7 @@ def steps_of(run: RunFolder) -> dict[int, Step]:
     steps: dict[int, Step] = {}
     state, iteration = None, 0
     with contextlib.closing(Follower(run)) as follower:
-        for at, event in enumerate(follower.events()):
+        for position, event in enumerate(follower.events()):
             if isinstance(event, StateEnter):
                 state, iteration = event.shown_state, event.iteration
             elif isinstance(event, EffectStarted):
@@ -86,19 +87,19 @@ def steps_of(run: RunFolder) -> dict[int, Step]:
             elif isinstance(event, TreeTaken) and event.seq in steps:
                 step = steps[event.seq]
                 if event.when == "after":
-                    step.after, step.after_at = event, at
+                    step.after, step.after_position = event, position
                 elif step.before is None or step.before.tree is None:
-                    # Of an effect that was performed again, the first one.
-                    step.before, step.before_at = event, at
+                    # If an effect was performed again, its first tree counts.
+                    step.before, step.before_position = event, position
             elif isinstance(event, EffectFinished) and event.seq in steps:
                 steps[event.seq].is_finished = True
     return steps
 
 
-def chosen(steps: dict[int, Step], word: str | None, run: RunFolder) -> list[Step]:
-    """The steps that a word names: an effect's number, iN for an iteration, or a state, whose last one it is.
+def select_steps(steps: dict[int, Step], word: str | None, run: RunFolder) -> list[Step]:
+    """The steps that a word names: an effect by number, an iteration as iN, or the last step of a state.
 
-    Raises UserError.
+    word: None for all steps. Raises UserError.
     """
     if word is None:
         return list(steps.values())
@@ -122,7 +123,7 @@ def chosen(steps: dict[int, Step], word: str | None, run: RunFolder) -> list[Ste
 
 
 def states_with_trees(target: str) -> list[str]:
-    """The states of a run whose steps can be shown, for completion."""
+    """The states of a run that have recorded trees, for completion."""
     try:
         steps = steps_of(find_run_folder(target))
     except UserError:
@@ -137,13 +138,13 @@ class Changes:
         self.run = run
         steps = steps_of(run)
         self._last_seq = max(steps, default=0)
-        self.steps = chosen(steps, word, run)
-        self.what = self.steps[0].name if word is not None and len(self.steps) == 1 else f"run {run.id}"
-        at_each = dict(tree for step in self.steps for tree in step.trees)
-        taken = [at_each[at] for at in sorted(at_each)]
-        if not taken:
+        self.steps = select_steps(steps, word, run)
+        self.subject = self.steps[0].name if word is not None and len(self.steps) == 1 else f"run {run.id}"
+        by_position = dict(tree for step in self.steps for tree in step.trees)
+        trees = [by_position[position] for position in sorted(by_position)]
+        if not trees:
             self._refuse()
-        self.first, self.last = taken[0], taken[-1]
+        self.first, self.last = trees[0], trees[-1]
         self.new = str(self.last.tree)
         self._scratch = ""
         if self.first.store != self.last.store:
@@ -153,7 +154,7 @@ class Changes:
             is_elsewhere = unpack(run.path, self.first.store, self.new)
             self.store = open_recorded(path, self.first.store)
             if self._is_unfinished and self.first.store == GIT and not is_elsewhere:
-                # What an effect has changed so far: the files as they are now.
+                # The effect is still running: compare with the current files.
                 self._scratch = os.path.join(path, f"now-{processes.getpid()}")
                 self.store, self.new = present_tree(path, self._scratch, ROOT)
         except NoTree as error:
@@ -162,12 +163,12 @@ class Changes:
 
     @property
     def _is_unfinished(self) -> bool:
-        """Whether the last step with trees has not ended, and nothing came after it."""
+        """Whether the last step with trees is unfinished, and is the last step of the run."""
         last = [step for step in self.steps if step.before is not None][-1]
         return not last.is_finished and last.after is None and last.seq == self._last_seq
 
     def close(self) -> None:
-        """Remove what was made for the comparison."""
+        """Remove the temporary files of the comparison."""
         if self._scratch:
             files.rmtree(self._scratch, ignore_errors=True)
 
@@ -179,18 +180,18 @@ class Changes:
             if event is not None and event.reason
         ]
         if reasons:
-            raise UserError("no-tree", f"no tree of {self.what} could be recorded: {reasons[0]}")
-        raise UserError("no-tree", f"no trees were recorded for {self.what}", _HELP)
+            raise UserError("no-tree", f"no tree of {self.subject} could be recorded: {reasons[0]}")
+        raise UserError("no-tree", f"no trees were recorded for {self.subject}", _HELP)
 
     def _lost(self, error: NoTree) -> UserError:
         return UserError(
             "no-tree",
-            f"the trees of {self.what} cannot be read: {error}",
+            f"the trees of {self.subject} cannot be read: {error}",
             f"they are in {os.path.join(self.run.path, FOLDER)}",
         )
 
     def text(self, *options: str) -> bytes:
-        """As `git diff` prints it."""
+        """The output of `git diff` with these options."""
         assert self.first.tree is not None
         try:
             return self.store.diff(self.first.tree, self.new, *options)
@@ -198,7 +199,7 @@ class Changes:
             raise self._lost(error) from None
 
     def notes(self) -> Iterator[str]:
-        """What a reader must know: other effects or runs at the same time, content that is not recorded."""
+        """Notes on the comparison: concurrent effects and runs, content that is not recorded."""
         own = {step.seq for step in self.steps}
         events = [event for step in self.steps for event in (step.before, step.after) if event is not None]
         concurrent = sorted({seq for event in events for seq in event.concurrent or () if seq not in own})
@@ -212,12 +213,12 @@ class Changes:
             more = f" and {len(left_out) - 5} more" if len(left_out) > 5 else ""
             yield f"content not recorded: {', '.join(left_out[:5])}{more}"
         if any(step.before is not None and step.after is None for step in self.steps):
-            is_now = "the files are compared as they are now"
-            yield f"a step has not ended; {is_now if self._scratch else 'its changes are not recorded'}"
+            compared = "the comparison uses the current files"
+            yield f"a step has not ended; {compared if self._scratch else 'its changes are not recorded'}"
 
     def to_json(self) -> dict[str, Any]:
-        """The changes as plain data: files with counts of lines, null for binary files, and the patch."""
-        found = []
+        """The changes as plain data: the patch, and the files with line counts (null for binary files)."""
+        changed = []
         counts = {}
         fields = self.text("--numstat", "-z").split(b"\0")
         while len(fields) > 1:
@@ -232,24 +233,24 @@ class Changes:
             old = fields.pop(0) if letter[:1] in "RC" else None
             path = fields.pop(0)
             added_removed = counts.get(path, [None, None])
-            entry = {"status": letter[:1], "path": _text(path), "added": added_removed[0]}
+            entry = {"status": letter[:1], "path": _decoded(path), "added": added_removed[0]}
             entry["removed"] = added_removed[1]
             if old is not None:
-                entry["from"] = _text(old)
-            found.append(entry)
+                entry["from"] = _decoded(old)
+            changed.append(entry)
         return {
             "run": self.run.id,
             "effects": [step.seq for step in self.steps],
             "store": self.first.store,
             "before": self.first.tree,
             "after": self.new,
-            "files": found,
+            "files": changed,
             "notes": list(self.notes()),
-            "patch": _text(self.text()),
+            "patch": _decoded(self.text()),
         }
 
 
-def _text(data: bytes) -> str:
+def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
@@ -257,7 +258,7 @@ def _text(data: bytes) -> str:
 
 
 def show(changes: Changes, form: str) -> int:
-    """Write the changes in a form: `patch`, `stat` or `names`; the exit code."""
+    """Write the changes in a form: `patch`, `stat` or `names`; returns the exit code."""
     screen = Screen(sys.stdout)
     options = {"stat": ("--stat", f"--stat-width={screen.width}"), "names": ("--name-only",)}.get(form, ())
     content = changes.text(*options)
@@ -265,9 +266,9 @@ def show(changes: Changes, form: str) -> int:
     for note in changes.notes():
         errors.write(f"note: {printable(note)}\n")
     if not content:
-        errors.write(f"{changes.what} changed no files\n")
+        errors.write(f"{changes.subject} changed no files\n")
     elif screen.is_terminal or screen.color:
-        _page(screen, "".join(_painted(screen, form, line) for line in _text(content).split("\n")[:-1]))
+        _page(screen, "".join(_painted(screen, form, line) for line in _decoded(content).split("\n")[:-1]))
     else:
         screen.deliver(_masked_bytes(content))
     return EXIT_OK
@@ -280,14 +281,14 @@ def _painted(screen: Screen, form: str, line: str) -> str:
 
 
 def _masked_bytes(content: bytes) -> bytes:
-    """A patch with secrets masked; a pipe gets all other bytes unchanged."""
+    """Mask secrets in a patch; all other bytes stay unchanged."""
     for secret in secrets.known.in_bytes:
         content = content.replace(secret, secrets.MASK.encode())
     return content
 
 
 def _page(screen: Screen, text: str) -> None:
-    """Show a text through the user's pager, as git does; directly without one, or if it fits."""
+    """Show a text through the user's pager, as git does; directly if there is no pager or the text fits."""
     environ = environment.environ
     pager = environ.get("GIT_PAGER", environ.get("PAGER", "less"))
     if not screen.is_live or pager in ("", "cat") or environment.which(pager.split()[0]) is None:
@@ -301,5 +302,5 @@ def _page(screen: Screen, text: str) -> None:
         try:
             child.wait()
             return
-        except KeyboardInterrupt:  # it belongs to the pager
+        except KeyboardInterrupt:  # the pager handles Ctrl-C
             continue

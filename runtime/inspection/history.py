@@ -1,7 +1,7 @@
 """`llc history`: the finished runs with totals.
 
-The facts of a run come from its `RunHistory`. A finished run does not change, so they are cached in its
-folder, in `summary.json`, and folded again only where that does not fit the journal.
+The facts of a run come from its `RunHistory`. A finished run does not change, so its facts are cached in
+`summary.json` in its folder. They are computed again only if the cache does not match the journal.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
 from .tables import columns
 
-FORMAT = 7
-FILE = "summary.json"
-# Runs that are listed by default.
-COUNT = 20
-# Columns that are left out, one after the other, where a terminal is too narrow.
-_DROPPED = ("FORKED FROM", "CALLS", "TOKENS", "STARTED (local time)", "ITERATIONS")
+CACHE_FORMAT = 7
+CACHE_FILE = "summary.json"
+# Number of runs that are listed by default.
+DEFAULT_COUNT = 20
+# Columns to omit, in this order, if the terminal is too narrow.
+_OPTIONAL_COLUMNS = ("FORKED FROM", "CALLS", "TOKENS", "STARTED (local time)", "ITERATIONS")
 
 
 def facts(run: RunFolder) -> dict[str, Any] | None:
-    """The facts of a finished run; None where its journal cannot be read."""
+    """The facts of a finished run; None if its journal cannot be read."""
     try:
         size = files.stat(run.journal).st_size
     except OSError:
         return None
-    path = os.path.join(run.path, FILE)
+    path = os.path.join(run.path, CACHE_FILE)
     cached = _cached(path, size)
     if cached is not None:
         return cached
@@ -51,7 +51,7 @@ def facts(run: RunFolder) -> dict[str, Any] | None:
     except UserError:
         return None
     with contextlib.suppress(JournalError):
-        data = json.dumps({"format": FORMAT, "journal_size": size, **found}).encode()
+        data = json.dumps({"format": CACHE_FORMAT, "journal_size": size, **found}).encode()
         write_file(path, data, durable=False, mode=0o600)
     return found
 
@@ -63,7 +63,7 @@ def _cached(path: str, size: int) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or (found.pop("format", 0), found.pop("journal_size", -1)) != (
-        FORMAT,
+        CACHE_FORMAT,
         size,
     ):
         return None
@@ -73,7 +73,7 @@ def _cached(path: str, size: int) -> dict[str, Any] | None:
 def _facts(run: RunFolder) -> dict[str, Any]:
     history = history_of(run)
     start, end = history.start or RunStart.of({}), history.end
-    own = history.own or history  # a fork shares its past with its parent, where it is counted
+    own = history.own or history  # the part that a fork shares with its parent counts for the parent only
     used = own.used
     error = end.error if end else None
     return {
@@ -102,13 +102,17 @@ def _facts(run: RunFolder) -> dict[str, Any]:
     }
 
 
-def look(target: str | None, count: int | None) -> dict[str, Any]:
-    """The latest `count` finished runs (None: all), of a loop or of all, with totals. Raises UserError."""
+def summarize(target: str | None, count: int | None) -> dict[str, Any]:
+    """The latest finished runs with totals.
+
+    target: a run or a loop; None for all. count: the maximum number of runs; None for no limit. Raises
+    UserError.
+    """
     found = list(runs_in(ROOT, HISTORY))
     if target is not None:
         found = [run for run in found if run.id == target or is_run_of(run, target)]
         if not found:
-            run = find_run_folder(target)  # by its folder; else it says what there is to name instead
+            run = find_run_folder(target)  # by its folder; raises with suggestions if there is none
             found = [run] if isinstance(run.last_event(), RunEnd) else []
     rows: list[dict[str, Any]] = []
     for run in found:
@@ -117,16 +121,16 @@ def look(target: str | None, count: int | None) -> dict[str, Any]:
         row = facts(run)
         if row is not None:
             rows.append(row)
-    return {"runs": rows, "total": len(found), **totals(counted(rows))}
+    return {"runs": rows, "total": len(found), **totals(exclude_scripted(rows))}
 
 
-def counted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The runs that totals are of: a scripted run did nothing, so it counts only where no other run is."""
+def exclude_scripted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs that totals include. Scripted runs executed nothing and count only if all are scripted."""
     return [row for row in rows if not row["scripted"]] or rows
 
 
 def totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The totals of some runs."""
+    """Totals of runs. rows: their facts."""
     statuses: dict[str, int] = {}
     states: dict[str, StateHistory] = {}
     for row in rows:
@@ -150,11 +154,11 @@ def totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
-    """The runs as a table, their totals, and the states if all runs are of one program."""
+    """The runs as a table, their totals, and the states if all runs have the same program."""
     rows = found["runs"]
     if not rows:
-        what = f"no run of `{target}`" if target is not None else "no run"
-        return f"{what} has ended yet; {runs.HOW_TO_BEGIN}, or see `llc list --running`\n"
+        subject = f"no run of `{target}`" if target is not None else "no run"
+        return f"{subject} has ended yet; {runs.HOW_TO_BEGIN}, or see `llc list --running`\n"
     has_cost = any(row["usd"] or row["tokens"] or row["calls"] for row in rows)
     head = ["RUN", "STARTED (local time)", "DURATION", "STATUS", "ITERATIONS"]
     has_fork = any(row["forked_from"] for row in rows)
@@ -177,15 +181,15 @@ def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
         spent = [str(row["calls"]), usd_text(row["usd"], row["unpriced"] > 0), f"{row['tokens']:,}"]
         parent = [row["forked_from"]["run"] if row["forked_from"] else "-"]
         table.append(cells + (spent if has_cost else []) + (parent if has_fork else []))
-    text = columns(table, screen, _DROPPED)
-    text += "\n" + _sentence(found, has_cost) + "\n"
+    text = columns(table, screen, _OPTIONAL_COLUMNS)
+    text += "\n" + _summary_line(found, has_cost) + "\n"
     if len({row["program"] for row in rows}) == 1 and found["states"]:
         text += "\n" + columns(_states(found["states"]), screen)
     return text
 
 
-def _sentence(found: dict[str, Any], has_cost: bool) -> str:
-    count = len(counted(found["runs"]))
+def _summary_line(found: dict[str, Any], has_cost: bool) -> str:
+    count = len(exclude_scripted(found["runs"]))
     scripted = len(found["runs"]) - count
     parts = ", ".join(f"{number} {status}" for status, number in sorted(found["statuses"].items()))
     text = f"{count} run{'' if count == 1 else 's'}: {parts} ({found['success_rate']:.0%} success)"

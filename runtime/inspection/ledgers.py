@@ -1,7 +1,4 @@
-"""`llc budget`: limits and balances of the user's ledgers, and what calls have used by day.
-
-See `spec/budget.md`.
-"""
+"""`llc budget`: limits and balances of the user's ledgers, and usage by day. See `spec/budget.md`."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ from ..project.run_ledgers import limits_of
 from .tables import columns
 
 
-def change(name: str, text: str) -> str:
-    """Set the limit of a ledger, or remove its limits with `none`; a sentence about it.
+def set_limit(name: str, text: str) -> str:
+    """Set the limit of a ledger, or remove its limits with the text `none`; returns a message.
 
     Raises UserError.
     """
@@ -40,37 +37,39 @@ def change(name: str, text: str) -> str:
         if text == "none":
             scope, owner, period = parse_ledger(name, project, None)
             count = ledger.remove_limits(scope, owner, period if scope == "all" else None)
-            return f"{name} has no limit now\n" if count else f"{name} had no limit\n"
+            return f"removed the limit of {name}\n" if count else f"{name} had no limit\n"
         unit, amount, wanted = parse_amount(text)
         limit = Limit(*parse_ledger(name, project, wanted), unit, amount)
         ledger.set_limit(limit)
     except OSError as error:
-        what = f"cannot write {database.place()}: {reason(error)}"
-        raise Failure("cannot-write", what) from None
-    told = f"{limit.title}: {amount_text(unit, amount)} at most\n"
+        raise Failure("cannot-write", f"cannot write {database.place()}: {reason(error)}") from None
+    message = f"{limit.title}: {amount_text(unit, amount)} at most\n"
     if limit.scope == ACCOUNT and not any(limit.is_charged("", name) for name in ledger.accounts()):
-        told += f"note: no call has been charged to the account {limit.name} yet\n"
-    return told
+        message += f"note: no call has been charged to the account {limit.name} yet\n"
+    return message
 
 
 def close_breaker(name: str) -> str:
-    """Close the circuit breaker of an account, `account:NAME`; a sentence about it. Raises UserError."""
+    """Close the circuit breaker of an account, `account:NAME`; returns a message. Raises UserError."""
     scope, _, account = name.partition(":")
     if scope != ACCOUNT or not account:
-        what = f"`{name[:80]}` is no account"
-        raise UserError("bad-option", what, "llc budget close account:NAME, as `llc budget` lists it")
+        message = f"`{name[:80]}` is not an account"
+        raise UserError("bad-option", message, "use: llc budget close account:NAME, as `llc budget` lists it")
     shown = printable(account)
     if breakers.close(account):
         return f"the circuit breaker of the account {shown} is closed\n"
     return f"the circuit breaker of the account {shown} was not open\n"
 
 
-def look(days: int | None) -> dict[str, Any]:
-    """The ledgers, and with `days` what was used in the last days. Raises UserError and CompileError."""
+def report(days: int | None) -> dict[str, Any]:
+    """The ledgers with their balances, and the usage of the last `days` days (None: without).
+
+    Raises UserError and CompileError.
+    """
     project = claims.this_project()
     now = clock.time()
     own = limits_of(configuration.load(ROOT), project)
-    has_calls = database.exists()  # it is not created only to be shown
+    has_calls = database.exists()  # reading must not create it
     if has_calls:
         claims.settle_dead()
     balances = ledger.balances(own) if has_calls else [Balance(limit, 0, 0, False) for limit in own]
@@ -79,7 +78,7 @@ def look(days: int | None) -> dict[str, Any]:
         "project": project,
         "ledgers": [balance.to_json(now) for balance in balances],
     }
-    found["breakers"] = [one.to_json() for one in breakers.open_breakers()] if has_calls else []
+    found["breakers"] = [breaker.to_json() for breaker in breakers.open_breakers()] if has_calls else []
     today = ledger.usage_by_day(first_day(DAY, now)) if has_calls else []
     found["today"] = {unit: sum(row[unit] for row in today) for unit in ("calls", "usd", "tokens", "unknown")}
     if days is not None:
@@ -117,9 +116,9 @@ def as_text(found: dict[str, Any], screen: Screen) -> str:
         account, until = printable(row["account"]), seconds(row["until"]) or 0
         state = f"until {_local(until)}"
         if row["run"] is not None or until <= now:
-            state = "until the next call has worked"
-        text += f"no call of the account {account} starts {state}: {printable(row['reason'])}\n"
-        text += f"  to start one all the same: llc budget close account:{account}\n"
+            state = "until the next call succeeds"
+        text += f"calls of the account {account} are blocked {state}: {printable(row['reason'])}\n"
+        text += f"  to unblock them: llc budget close account:{account}\n"
     if "days" in found:
         text += "\n" + _days(found["days"], screen)
     return text
@@ -131,7 +130,7 @@ def _local(moment: float) -> str:
 
 def _days(rows: list[dict[str, Any]], screen: Screen) -> str:
     if not rows:
-        return "nothing was used in these days\n"
+        return "no usage in these days\n"
     table = [["DAY", "PROJECT", "AGENT", "MODEL", "ACCOUNT", "CALLS", "USD", "TOKENS", "SECONDS"]]
     for row in rows:
         names = [row["day"], row["project"], row["agent"] or "-", row["model"] or "-", row["account"]]

@@ -1,4 +1,4 @@
-"""What `llc list` shows: the loops of a project, and the runs that have not ended (`status`)."""
+"""`llc list`: the loops of a project, and its unfinished runs (`status`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..runs.loop_names import loop_files
 
 
 def loops() -> list[dict[str, Any]]:
-    """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
+    """The loops of the project: name, file, paradigm, description; `valid` is false if unreadable."""
     rows = []
     results = _last_results()
     for name, path in loop_files().items():
@@ -27,7 +27,7 @@ def loops() -> list[dict[str, Any]]:
             "last_result": results.get(path),
             "valid": False,
         }
-        # Not only errors in the file: a bug in llc must not hide the other loops. `llc validate` reports it.
+        # Any exception: a bug in llc must not hide the other loops. `llc validate` reports the error.
         with contextlib.suppress(Exception):
             _fill(row, path)
         rows.append(row)
@@ -35,7 +35,7 @@ def loops() -> list[dict[str, Any]]:
 
 
 def _fill(row: dict[str, Any], path: str) -> None:
-    """Add to a row what the file says. Raises CompileError."""
+    """Add paradigm, description and validity to a row. Raises CompileError."""
     from ...frontend.loop.load import loop_of
     from ...frontend.loop.reader import read_loop
     from ...frontend.source.files import is_flow_path, read_source
@@ -55,7 +55,7 @@ def _fill(row: dict[str, Any], path: str) -> None:
 
 
 def _last_results() -> dict[str, str]:
-    """How the last finished run of each loop ended that was no scripted one, by the path of its file."""
+    """The status of the last finished run of each loop, without scripted runs, by the path of its file."""
     found: dict[str, str] = {}
     for run in runs.runs_in(ROOT, HISTORY):
         start = run.start()
@@ -70,14 +70,14 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
     if not rows:
         if running:
             return f"no run is unfinished; {runs.HOW_TO_BEGIN}\n"
-        return f"there are no loops in {LOOPS}/; write one to {LOOPS}/NAME.yaml\n"
+        return f"there are no loops in {LOOPS}/; create one as {LOOPS}/NAME.yaml\n"
     columns = (
         ("run", "status", "state", "iteration", "age_ms")
         if running
         else ("name", "paradigm", "last_result", "description")
     )
     lines = [
-        ["RUN", "STATUS", "STATE", "ITERATION", "BEGUN"]
+        ["RUN", "STATUS", "STATE", "ITERATION", "STARTED"]
         if running
         else ["LOOP", "PARADIGM", "LAST RESULT", "DESCRIPTION"]
     ]

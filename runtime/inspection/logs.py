@@ -24,26 +24,26 @@ from ..runs.locks import is_live
 from ..runs.lookup import how_to_resume
 from ..terminal.action_text import MARKS, failure_text, tone
 from ..terminal.verdict_text import verdict_text
-from .stop import how_it_was_left
+from .stop import describe_unfinished
 
-# Lines of an output that are shown; `--verbose` shows all.
+# Maximum lines of an output; `--verbose` shows all.
 MAX_LINES = 20
-# Activities of an agent that need attention.
+# Activities of an agent that are shown as warnings.
 _WARNINGS = ("refusal", "error", "retry", "rate-limit", "quota-wait", "bound")
-# Events that are written at once.
-_BATCH = 1000
-# Seconds between two reads of a journal that is followed.
-INTERVAL = 0.1
+# Number of events that are formatted and written at once.
+_EVENTS_PER_WRITE = 1000
+# Seconds between two reads of a followed journal.
+POLL_INTERVAL_S = 0.1
 
 
 class LogFormatter:
-    """Formats events as lines: the local time, then what happened."""
+    """Formats events as lines: the local time, then the event."""
 
     def __init__(self, run: RunFolder, follower: Follower, screen: Screen, is_verbose: bool) -> None:
         self._run = run
         self._follower = follower
         self._screen = screen
-        self._most = 1 << 60 if is_verbose else MAX_LINES
+        self._max_lines = 1 << 60 if is_verbose else MAX_LINES
         self._is_verbose = is_verbose
         self._day = ""
         self._marks = MARKS[screen.unicode]
@@ -139,7 +139,7 @@ class LogFormatter:
     def _result(self, event: kinds.ActionComplete) -> Iterator[str]:
         result = event.result or {}
         for stream in ("output", "stderr"):
-            yield from self._several(f"     {self._marks['bar']} ", str(result.get(stream) or ""))
+            yield from self._output_lines(f"     {self._marks['bar']} ", str(result.get(stream) or ""))
         failed = failure_text({"duration_ms": 0, "exit_code": 0, **result})
         usage = result.get("usage")
         spent = usage_texts(usage) if isinstance(usage, dict) else []
@@ -147,9 +147,10 @@ class LogFormatter:
         text = printable(f"  #{event.seq} {failed or 'exit 0'} ({facts})")
         yield self._screen.paint(text, "red" if failed else "")
 
-    def _several(self, head: str, text: str) -> Iterator[str]:
+    def _output_lines(self, head: str, text: str) -> Iterator[str]:
+        """The last lines of an output, each after `head`."""
         lines = text.rstrip("\n").splitlines() if text.strip() else []
-        hidden = len(lines) - self._most
+        hidden = len(lines) - self._max_lines
         if hidden > 0:
             yield f"{head}… {hidden} more lines; --verbose shows them"
             lines = lines[hidden:]
@@ -158,7 +159,7 @@ class LogFormatter:
 
 
 def _short(value: Any) -> str:
-    """A value in one line of moderate length."""
+    """A value on one line of at most 160 characters."""
     if isinstance(value, dict):
         text = ", ".join(f"{name} {_short(item)}" for name, item in value.items() if item is not None)
     else:
@@ -171,9 +172,9 @@ def _in_state(state: str | None) -> str:
     return f" in {state}" if state else ""
 
 
-def _shown(events: Iterator[kinds.Event], is_whole: bool) -> Iterator[kinds.Event]:
-    """The events that are shown."""
-    return events if is_whole else (event for event in events if not _is_detail(event))
+def _without_details(events: Iterator[kinds.Event], has_details: bool) -> Iterator[kinds.Event]:
+    """The events, without details unless `has_details`."""
+    return events if has_details else (event for event in events if not _is_detail(event))
 
 
 def _is_detail(event: kinds.Event) -> bool:
@@ -181,15 +182,15 @@ def _is_detail(event: kinds.Event) -> bool:
     return isinstance(event, kinds.Process) or agent_text.is_detail(event)
 
 
-def _tail_offset(run: RunFolder, last: int, is_whole: bool) -> int:
-    """Where to begin to read the journal for the last events that are shown; not much before them."""
+def _tail_offset(run: RunFolder, last: int, has_details: bool) -> int:
+    """The offset from which to read the journal to get the last `last` shown events."""
     count = last
     try:
         while True:
             offset = tail_offset(run.journal, count)
             entries = read(run.journal, offset)
             events = (entry for entry in entries if not isinstance(entry, Damage))
-            if not offset or sum(1 for _ in _shown(events, is_whole)) >= last:
+            if not offset or sum(1 for _ in _without_details(events, has_details)) >= last:
                 return offset
             count *= 2
     except ReadError:
@@ -204,18 +205,27 @@ def show(
     last: int | None,
     write: Callable[[str], None],
 ) -> int:
-    """Write the events of a run; with `follow`, also the new ones, until no process executes the run."""
-    is_whole = as_json or is_verbose
-    follower = Follower(run, 0 if last is None else _tail_offset(run, last, is_whole))
+    """Write the events of a run; returns the exit code.
+
+    Args:
+        run: the run.
+        follow: also write new events until no process executes the run.
+        as_json: write the events as JSON lines.
+        is_verbose: show details and complete outputs.
+        last: only this many of the last events; None for all.
+        write: writes text to stdout.
+    """
+    has_details = as_json or is_verbose
+    follower = Follower(run, 0 if last is None else _tail_offset(run, last, has_details))
     formatter = LogFormatter(run, follower, Screen(sys.stdout), is_verbose)
 
     def write_all(last: int | None = None) -> bool:
-        """Write the new events, or only the last ones; whether the run has ended with them."""
+        """Write the new events, or only the `last` ones; returns whether the run has ended with them."""
         event = None
-        events = _shown(follower.events(), is_whole)
+        events = _without_details(follower.events(), has_details)
         if last is not None:
             events = iter(deque(events, last))
-        while batch := list(islice(events, _BATCH)):
+        while batch := list(islice(events, _EVENTS_PER_WRITE)):
             event = batch[-1]
             write("".join(map(text_of, batch)))
         return isinstance(event, kinds.RunEnd)
@@ -230,13 +240,13 @@ def show(
         has_ended = write_all(last) or (last == 0 and isinstance(run.last_event(), kinds.RunEnd))
         alive = True
         while follow and alive and not has_ended:
-            # In this order: a run that has released its lock writes nothing more.
+            # Check the lock before reading: a run that has released it writes nothing more.
             alive = is_live(run)
             has_ended = write_all()
             if alive and not has_ended:
-                clock.sleep(INTERVAL)
+                clock.sleep(POLL_INTERVAL_S)
         if not alive and not has_ended:
-            Screen(sys.stderr).write(f"{how_it_was_left(run)}\n{how_to_resume(run.id)}\n")
+            Screen(sys.stderr).write(f"{describe_unfinished(run)}\n{how_to_resume(run.id)}\n")
         Screen(sys.stderr).write(left_out(run.journal, follower.damaged))
     finally:
         follower.close()

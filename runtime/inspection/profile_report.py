@@ -1,7 +1,6 @@
-"""Forms of a profile: a table, JSON, and files for flame graphs; `spec/profile.md`.
+"""Output formats of a profile: a table, JSON, and files for flame graphs; `spec/profile.md`.
 
-Also owns `llc profile` and the end of a run with `--profile` or `--flame`. `execution.profiler` owns the
-figures.
+Used by `llc profile` and at the end of a run with `--profile` or `--flame`. `execution.profiler` measures.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def of_run(target: str) -> Profile:
-    """The profile of a run by its id, its folder or its loop. Raises UserError."""
-    files = find_run(target)
-    profile = of_record(files.name, files.journal)
-    Screen(sys.stderr).write(left_out(files.journal, profile.damaged))
+    """The profile of a run, found by id, folder or loop. Raises UserError."""
+    run_files = find_run(target)
+    profile = of_record(run_files.name, run_files.journal)
+    Screen(sys.stderr).write(left_out(run_files.journal, profile.damaged))
     return profile
 
 
 def of_record(name: str, journal: str) -> Profile:
-    """The profile of the run in a journal. Raises UserError where that cannot be read."""
+    """The profile of the run in a journal. Raises UserError if the journal cannot be read."""
     try:
         return of_events(name, reader.read(journal))
     except JournalError as error:
@@ -45,28 +44,26 @@ def of_record(name: str, journal: str) -> Profile:
 
 
 def as_text(profile: Profile, screen: Screen) -> str:
-    """What the time went to, then a row for each state and effect, then llc's own."""
+    """The shares of the time, then a row for each state and effect, then rows for llc itself."""
     whole = profile.time
     parts = _parts(profile)
     shares = ", ".join(f"{name} {_percent(share, whole)}" for name, share in parts.items())
     rows = [["STATE", "EFFECT", "COUNT", "TOTAL", "MEAN", "SHARE"]]
-    is_beside = False
+    has_concurrent = False
     for (states, kind), cost in profile.costs.items():
         mean = _time(cost.total / cost.count) if cost.count else "-"
         shown = _ARROW.join(printable(" ".join(state.split())) for state in states) or "-"
         rows.append([shown, kind, str(cost.count), _time(cost.total), mean, _percent(cost.share, whole)])
-        is_beside = is_beside or cost.total - cost.share > 0.0005
+        has_concurrent = has_concurrent or cost.total - cost.share > 0.0005
     for name, cost in _own(profile):
-        # By a journal, llc's time is the rest, without a count; a measured one has a count.
+        # From a journal, llc's time is the remaining time and has no count; a measured time has a count.
         total = _time(cost.total) if cost.count else _time(cost.share)
         mean = _time(cost.total / cost.count) if cost.count else "-"
         label = name if name == "llc" else f"llc: {name}"
         rows.append([label, "-", str(cost.count or "-"), total, mean, _percent(cost.share, whole)])
     text = f"{printable(profile.name)}: {_time(whole)}; {shares}\n" + columns(rows, screen)
-    if is_beside:
-        text += (
-            "What was done side by side has part of the time as its share, and all it took as its total.\n"
-        )
+    if has_concurrent:
+        text += "TOTAL adds up the full durations of concurrent effects; SHARE divides the time among them.\n"
     return secrets.masked(text)
 
 
@@ -82,7 +79,7 @@ def _parts(profile: Profile) -> dict[str, float]:
 
 
 def _is_idle(kind: str) -> bool:
-    """Whether nothing works while an effect of this kind is performed."""
+    """Whether an effect of this kind only waits."""
     return kind in EFFECTS and EFFECTS[kind].is_idle
 
 
@@ -103,7 +100,7 @@ def _time(seconds: float) -> str:
 
 
 def as_json(profile: Profile) -> dict[str, Any]:
-    """All figures, in milliseconds; each `share_ms` is part of `time_ms`."""
+    """All figures, in milliseconds; the `share_ms` add up to `time_ms`."""
     rows = [
         {"states": list(states), "effect": kind, **_figures(cost)}
         for (states, kind), cost in profile.costs.items()
@@ -131,17 +128,19 @@ def _ms(seconds: float) -> float:
 
 
 def stacks(profile: Profile) -> list[tuple[tuple[str, ...], float]]:
-    """The program, the states inside one another, the effect; with seconds, the most expensive first."""
-    found = [((profile.program, *states, kind), cost.share) for (states, kind), cost in profile.costs.items()]
+    """Stacks (program, nested states, effect) with their seconds, the most expensive first."""
+    shares = [
+        ((profile.program, *states, kind), cost.share) for (states, kind), cost in profile.costs.items()
+    ]
     for name, cost in _own(profile):
-        found.append(
+        shares.append(
             ((profile.program, "llc") if name == "llc" else (profile.program, "llc", name), cost.share)
         )
-    return [(tuple(secrets.masked(frame) for frame in stack), share) for stack, share in found if share > 0]
+    return [(tuple(secrets.masked(frame) for frame in stack), share) for stack, share in shares if share > 0]
 
 
 def collapsed(profile: Profile) -> str:
-    """A stack in a line and its microseconds, as `flamegraph.pl` and its like read them."""
+    """Collapsed stacks, one per line with its microseconds, the input format of `flamegraph.pl`."""
     lines = []
     for stack, share in stacks(profile):
         frames = (" ".join(frame.replace(";", ",").split()) or "-" for frame in stack)
@@ -179,7 +178,7 @@ def speedscope(profile: Profile) -> dict[str, Any]:
 
 
 def write_flame(profile: Profile, path: str) -> None:
-    """A file for viewers; its name says which format. Raises UserError."""
+    """Write a flame graph file: speedscope for `*.json`, otherwise collapsed stacks. Raises UserError."""
     if path.endswith(".json"):
         text = json.dumps(speedscope(profile), ensure_ascii=False) + "\n"
     else:

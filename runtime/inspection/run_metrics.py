@@ -1,7 +1,6 @@
-"""`llc history --metrics`: what the finished runs of each loop, and of each of its states, come to.
+"""`llc history --metrics`: totals of the finished runs of each loop and of each of its states.
 
-The figures are the totals of `llc history`; here they are grouped by loop, and printed as a table or for
-Prometheus.
+The figures are the totals of `llc history`, grouped by loop, as tables or in the text format of Prometheus.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from ...vm.values.text_form import duration_text
 from ..host.screen import Screen
 from ..journal.exposition import gauge
 from ..journal.quantities import usd_text
-from .history import counted, totals
+from .history import exclude_scripted, totals
 from .tables import columns
 
-# Name, help text, key of the figure, and by what it is divided.
-_OF_LOOP = (
+# Metric name, help text, key of the total, divisor.
+_LOOP_METRICS = (
     ("llc_loop_duration_seconds", "Active time of finished runs.", "duration_ms", 1000),
     ("llc_loop_iterations", "Iterations of finished runs.", "iterations", 1),
     ("llc_loop_steps", "States that finished runs entered.", "steps", 1),
@@ -24,7 +23,7 @@ _OF_LOOP = (
     ("llc_loop_cost_usd", "Known cost of models and agents.", "usd", 1),
     ("llc_loop_tokens", "Known tokens of models and agents.", "tokens", 1),
 )
-_OF_STATE = (
+_STATE_METRICS = (
     ("llc_state_entries", "How often a state was entered.", "entered", 1),
     ("llc_state_duration_seconds", "Time in a state.", "duration_ms", 1000),
     ("llc_state_effects", "Actions and calls of a state.", "effects", 1),
@@ -36,11 +35,11 @@ _OF_STATE = (
 
 
 def by_loop(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The totals of the runs of each loop, by its name. rows: facts of runs."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """The totals of the runs of each loop, by loop name. rows: facts of runs."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(str(row["program"]), []).append(row)
-    return {name: _totals(counted(found[name])) for name in sorted(found)}
+        groups.setdefault(str(row["program"]), []).append(row)
+    return {name: _totals(exclude_scripted(groups[name])) for name in sorted(groups)}
 
 
 def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,11 +66,11 @@ def as_prometheus(rows: list[dict[str, Any]]) -> str:
         for verdict, count in figures["verdicts"].items()
     ]
     text = gauge("llc_loop_runs", "Finished runs by status.", runs)
-    for name, help, key, divisor in _OF_LOOP:
+    for name, help, key, divisor in _LOOP_METRICS:
         text += gauge(
             name, help, [({"loop": loop}, _number(found[key], divisor)) for loop, found in loops.items()]
         )
-    for name, help, key, divisor in _OF_STATE:
+    for name, help, key, divisor in _STATE_METRICS:
         text += gauge(name, help, [(labels, _number(figures[key], divisor)) for labels, figures in states])
     return text + gauge("llc_state_verdicts", "Verdicts of a state.", verdicts)
 

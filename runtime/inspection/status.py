@@ -1,7 +1,7 @@
 """`llc status`: state, actions and totals of a run.
 
-A view of its `RunHistory`. Captured values come from the state file and the output of running actions from
-the live file, which may lag behind the journal.
+A view of its `RunHistory`. Captured values come from the state file, and the output of running actions from
+the live file; both files may lag behind the journal.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Seconds between two updates of `--watch`.
-INTERVAL = 0.25
-# Lines of a running action's output that are shown.
-TAIL_LINES = 10
-_WIDEST = 200
-_LABEL = 11
-# The error of a run without `run_start` that no process executes.
-_NO_RECORD = {"kind": "no-record", "message": "its journal has lost its beginning, so it cannot be resumed"}
+WATCH_INTERVAL_S = 0.25
+# Maximum lines of a running action's output.
+MAX_TAIL_LINES = 10
+_MAX_COLUMNS = 200
+_LABEL_COLUMNS = 11
+# The error of an unfinished run whose journal has no `run_start`.
+_NO_RECORD = {
+    "kind": "no-record",
+    "message": "the beginning of the journal is lost, so the run cannot be resumed",
+}
 _STYLES = {
     "running": "green",
     "queued": "yellow",
@@ -53,8 +56,8 @@ _STYLES = {
 }
 
 
-class Look:
-    """The view of a run, taken once or repeatedly; `close` it."""
+class RunView:
+    """The status of a run, read once or repeatedly. The caller must `close` it."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
@@ -66,12 +69,12 @@ class Look:
         self._follower.close()
 
     def status(self) -> dict[str, Any]:
-        """The run as it is now."""
-        # In this order: a run that has released its lock writes nothing more.
+        """The current status, as `--json` prints it."""
+        # Check the lock before reading: a run that has released it writes nothing more.
         alive = is_live(self.run)
         for event in self._follower.events():
             self.history.add(event)
-        run, history = self._moved(), self.history
+        run, history = self._locate_folder(), self.history
         history.saved_ms = run.saved_ms()
         if alive and (not self.about.get("pid") or self.about.get("queued") or self._is_dead()):
             self.about = run.about()
@@ -80,7 +83,7 @@ class Look:
         tails = {tail.seq: tail for tail in live_tail.read(run.live)} if alive else {}
         start, end, stop = history.start, history.end, history.interruption
         limits = self.meta.get("limits", {})
-        place = end.final_state if end else history.state or state.get("current_state")
+        current_state = end.final_state if end else history.state or state.get("current_state")
         whole = self._follower.whole
         error = whole(end.error) if end else None
         if not alive and error is None:
@@ -90,7 +93,7 @@ class Look:
             "run": run.id,
             "program": self.about.get("program", run.name),
             "path": self.about.get("path"),
-            "status": self._word(alive),
+            "status": self._status_word(alive),
             "terminated_by": end.terminated_by if end else stop.reason if stop and not alive else None,
             "pid": self.about.get("pid") if alive else None,
             "kept": alive and bool(self.about.get("kept")),
@@ -98,9 +101,9 @@ class Look:
             "waits_for": self.about.get("waits_for", []) if alive else [],
             "background": bool(self.about.get("background")),
             "driven_by": _driver(self.about) if alive else None,
-            "state": place,
+            "state": current_state,
             "iteration": history.iteration if end is None else end.iterations,
-            "max_iterations": self.most_iterations(place),
+            "max_iterations": self.max_iterations(current_state),
             "steps": history.steps if end is None else end.steps,
             "forked_from": start.parent if start else None,
             "started_at": history.started_at or self.about.get("started_at"),
@@ -121,14 +124,14 @@ class Look:
             "log": run.log if files.exists(run.log) else None,
         }
 
-    def most_iterations(self, place: str | None) -> int | None:
-        """The limit of iterations of the loop that contains a state."""
+    def max_iterations(self, state: str | None) -> int | None:
+        """The limit of iterations of the loop that contains a state; None for no limit."""
         if not self.meta:
             return None
-        return iteration_limits(self.meta).get((place or "").rpartition("/")[0])
+        return iteration_limits(self.meta).get((state or "").rpartition("/")[0])
 
-    def _moved(self) -> RunFolder:
-        """The folder of the run, which moves when the run ends."""
+    def _locate_folder(self) -> RunFolder:
+        """The current folder of the run; the folder moves to the history when the run ends."""
         if not files.exists(self.run.path):
             path = os.path.join(self.run.root, HISTORY, self.run.id)
             if files.exists(path):
@@ -136,17 +139,17 @@ class Look:
         return self.run
 
     def _is_dead(self) -> bool:
-        """Whether the process has died that drove the run; a keeper may have its actions now."""
+        """Whether the process that executed the run has died; a keeper may have its actions."""
         return not processes.is_alive(self.about["pid"], str(self.about.get("start_time")))
 
-    def _word(self, alive: bool) -> str:
+    def _status_word(self, alive: bool) -> str:
         if alive and self.history.end is None:
             return "queued" if self.about.get("queued") else "running"
         status = self.history.status
         return INTERRUPTED if status == CRASHED and self.about.get("stopped") else status
 
     def _agent(self) -> dict[str, Any] | None:
-        """What the agent did that worked last; None without one."""
+        """The record of the last active agent; None if no agent was called."""
         if self.history.agent is None:
             return None
         found: dict[str, Any] = self._follower.whole(self.history.agent.to_json())
@@ -162,13 +165,13 @@ class Look:
         return self._follower.whole(found)  # type: ignore[no-any-return]
 
     def _actions(self, now: float, tails: dict[int | None, live_tail.Tail]) -> list[dict[str, Any]]:
-        """The effects that are being performed, the oldest first."""
+        """The running effects, the oldest first."""
         pending = sorted(self.history.pending.items())
         found = []
         for seq, effect in pending:
             tail = tails.get(seq) or (tails.get(None) if len(pending) == 1 else None)
             start = effect.start
-            begun = start.moment if start is not None else None
+            started = start.moment if start is not None else None
             found.append(
                 {
                     "seq": seq,
@@ -176,7 +179,7 @@ class Look:
                     "pid": effect.processes[-1][0] if effect.processes else None,
                     "action": action_text(effect, self._follower.whole(effect.args)),
                     "state": (start.state if start is not None else None) or self.history.state,
-                    "elapsed_ms": 0 if begun is None else max(0, round((now - begun) * 1000)),
+                    "elapsed_ms": 0 if started is None else max(0, round((now - started) * 1000)),
                     "tail": tail.text if tail is not None else "",
                 }
             )
@@ -184,7 +187,7 @@ class Look:
 
 
 def _kept_results(run: RunFolder) -> list[int]:
-    """The numbers of the effects whose actions have ended since the process of the run died."""
+    """The numbers of the effects whose actions ended after the process of the run had died."""
     found = keeper.left(run.path)
     for action in found.values():
         action.close()
@@ -193,7 +196,7 @@ def _kept_results(run: RunFolder) -> list[int]:
 
 
 def action_text(effect: EffectHistory, args: dict[str, Any]) -> str:
-    """An effect on one line: its command, or what it waits for. args: for people."""
+    """An effect on one line: its command, or the reason why it waits. args: its arguments, unpacked."""
     if isinstance(effect.start, ActionStart) and isinstance(args.get("command"), str):
         return str(args["command"])
     match effect.kind:
@@ -209,7 +212,7 @@ def action_text(effect: EffectHistory, args: dict[str, Any]) -> str:
 
 
 def _meta(run: RunFolder) -> dict[str, Any]:
-    """The metadata of the run's program; {} where the program cannot be read."""
+    """The metadata of the run's program; {} if the program cannot be read."""
     try:
         return Image.from_bytes(program_file.whole(run.read(run.image_name), run.image)).meta
     except (OSError, ImageError, UserError):
@@ -217,14 +220,14 @@ def _meta(run: RunFolder) -> dict[str, Any]:
 
 
 def _driver(about: dict[str, Any]) -> str | None:
-    """What drives a run together with others: a worker of a cluster or a batch; None if nothing does."""
+    """The worker or batch that executes a run together with others; None for a process of its own."""
     if "worker" in about:
         return f"worker {about['worker']}"
     return "batch" if "host" in about else None
 
 
 def _state_file(run: RunFolder) -> dict[str, Any]:
-    """The run's state file; {} where there is none yet or it is damaged."""
+    """The content of the run's state file; {} if it is missing or damaged."""
     try:
         found = light_json.loads(run.read(run.state_name))
     except (OSError, ValueError, RecursionError):
@@ -241,8 +244,8 @@ def unfinished() -> list[dict[str, Any]]:
     for run in locks.unfinished(ROOT):
         alive = is_live(run)
         about, state = run.about(), _state_file(run)
-        word = "running" if alive else left_as(run)
-        begun = seconds(about.get("started_at"))
+        word = "running" if alive else unfinished_status(run)
+        started = seconds(about.get("started_at"))
         rows.append(
             {
                 "run": run.id,
@@ -255,14 +258,14 @@ def unfinished() -> list[dict[str, Any]]:
                 "iteration": state.get("iteration"),
                 "forked_from": about.get("forked_from"),
                 "started_at": about.get("started_at"),
-                "age_ms": None if begun is None else max(0, round((clock.time() - begun) * 1000)),
+                "age_ms": None if started is None else max(0, round((clock.time() - started) * 1000)),
             }
         )
     return rows
 
 
-def left_as(run: RunFolder) -> str:
-    """How a run was left that no process executes: `ended`, or a status of `RunHistory`."""
+def unfinished_status(run: RunFolder) -> str:
+    """The status of an unfinished run that no process executes: `ended`, or a status of `RunHistory`."""
     match run.last_event():
         case RunEnd():
             return "ended"
@@ -274,14 +277,14 @@ def left_as(run: RunFolder) -> str:
 # --- for people -------------------------------------------------------------------------------
 
 
-def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str:
-    """A status in lines of at most `width` columns."""
+def as_text(status: dict[str, Any], screen: Screen, width: int = _MAX_COLUMNS) -> str:
+    """A status for people, in lines of at most `width` columns."""
     more = "…" if screen.unicode else "..."
     lines: list[str] = []
 
     def row(label: str, text: str, style: str = "") -> None:
-        shown = fit(_one_line(text), max(width - _LABEL - 2, 20), more)
-        lines.append(f"  {label.ljust(_LABEL)}{screen.paint(shown, style)}")
+        shown = fit(_one_line(text), max(width - _LABEL_COLUMNS - 2, 20), more)
+        lines.append(f"  {label.ljust(_LABEL_COLUMNS)}{screen.paint(shown, style)}")
 
     word = status["status"]
     facts = []
@@ -317,43 +320,45 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         if action["kind"] == "ask":
             row("", f"answer with: llc answer {status['run']}", "yellow")
     if status["agent"] is not None:
-        _about_agent(status["agent"], row)
+        _agent_rows(status["agent"], row)
     if status["files"]:
         changes = [f"{letter} {path}" for letter, path in status["files"]]
         more_files = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
         row("files", f"{', '.join(changes[:5])}{more_files}; see: llc diff {status['run']}")
-    _about_values(status, row)
+    _value_rows(status, row)
     if status["evidence"]:
         row("evidence", _evidence_text(status["evidence"]))
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
     if status["kept"]:
         pids = [str(action["pid"]) for action in status["actions"] if action["pid"] is not None]
-        what = "its action continues" if len(pids) < 2 else f"its {len(pids)} actions continue"
-        row("note", f"the process of the run has died, and {what} (pid {', '.join(pids) or 'unknown'})")
-        row("", "what it writes from then on is kept, and shown when it is taken over")
-        row("", f"take it over with: llc resume {status['run']}; end it with: llc stop {status['run']}")
+        actions = "its action continues" if len(pids) < 2 else f"its {len(pids)} actions continue"
+        row("note", f"the process of the run has died, and {actions} (pid {', '.join(pids) or 'unknown'})")
+        row("", "its output is kept, and shown after the take-over")
+        row("", f"to take it over: llc resume {status['run']}; to end it: llc stop {status['run']}")
     if status["kept_results"]:
-        what = (
-            "an action has"
-            if len(status["kept_results"]) == 1
-            else f"{len(status['kept_results'])} actions have"
+        count = len(status["kept_results"])
+        subject, results = (
+            ("an action", "its result is") if count == 1 else (f"{count} actions", "their results are")
         )
-        row("note", f"{what} ended since the process of the run died; the result is used when it is resumed")
+        row(
+            "note",
+            f"{subject} ended after the process of the run had died; {results} used when it is resumed",
+        )
     if status["log"]:
         row("log", status["log"])
     if word in (INTERRUPTED, CRASHED):
-        again = how_to_resume(status["run"])
+        hint = how_to_resume(status["run"])
         if has_ended(status["journal"]):
-            again = f"It has ended, but its outcome is lost; see: llc logs {status['run']}"
+            hint = f"The run has ended, but its outcome is lost; see: llc logs {status['run']}"
         elif status["error"] == _NO_RECORD:
-            again = f"Remove it with: llc clean {status['run']} --unfinished"
-        lines.append(fit(again, width, more))
+            hint = f"Remove it with: llc clean {status['run']} --unfinished"
+        lines.append(fit(hint, width, more))
     return "".join(line + "\n" for line in lines)
 
 
 def _evidence_text(evidence: dict[str, Any]) -> str:
-    """By what a success is established, on one line."""
+    """The evidence of a success, on one line."""
     facts = [f"{evidence.get('verdict')} in {evidence.get('state')}"]
     if evidence.get("judge"):
         facts.append(f"judged by {evidence['judge']}")
@@ -364,8 +369,8 @@ def _evidence_text(evidence: dict[str, Any]) -> str:
     return ", ".join(facts) + ("" if evidence.get("is_current", True) else "; files have changed since")
 
 
-def _about_agent(agent: dict[str, Any], row: Any) -> None:
-    """Rows about an agent: its session and tools, what it is using, what it was refused, its answer."""
+def _agent_rows(agent: dict[str, Any], row: Any) -> None:
+    """Add rows about an agent: session, running tools, written files, refusals, answer."""
     facts = [f"{name} {agent[name]}" for name in ("session", "model") if agent[name]]
     facts += [f"{agent['tools']} tool{'' if agent['tools'] == 1 else 's'}"] if agent["tools"] else []
     if facts:
@@ -384,7 +389,7 @@ def _about_agent(agent: dict[str, Any], row: Any) -> None:
 
 
 def _budget(history: RunHistory, meta: dict[str, Any]) -> dict[str, Any]:
-    """The amounts used, and for each unit the lower of the limits of the program and of the run."""
+    """For each unit, the amount used and the lower of the limits of the program and of the run."""
     limits = budget_limits(meta, (history.start.budget if history.start else None) or {})
     budget: dict[str, Any] = {
         unit: {"used": amount, "limit": limits[unit]} for unit, amount in history.used.by_unit().items()
@@ -394,7 +399,8 @@ def _budget(history: RunHistory, meta: dict[str, Any]) -> dict[str, Any]:
     return budget
 
 
-def _about_values(status: dict[str, Any], row: Any) -> None:
+def _value_rows(status: dict[str, Any], row: Any) -> None:
+    """Add rows about the last verdict, captured values and the budget."""
     verdict = status["last_verdict"]
     if verdict is not None:
         details = verdict.get("details")
@@ -420,7 +426,7 @@ def _about_values(status: dict[str, Any], row: Any) -> None:
 
 
 def value_text(value: Any) -> str:
-    """A captured value in a few words."""
+    """A captured value on one line."""
     if isinstance(value, dict) and "output" in value and "exit_code" in value:
         lines = str(value["output"]).strip().splitlines()
         text = lines[0].strip() if lines else "(no output)"
@@ -432,11 +438,12 @@ def value_text(value: Any) -> str:
 
 def _tail_lines(text: str, screen: Screen, width: int, more: str) -> list[str]:
     bar = "│" if screen.unicode else "|"
-    found = text.rstrip("\n").split("\n")[-TAIL_LINES:] if text.strip() else []
-    room = max(width - _LABEL - 4, 20)
+    found = text.rstrip("\n").split("\n")[-MAX_TAIL_LINES:] if text.strip() else []
+    room = max(width - _LABEL_COLUMNS - 4, 20)
     shown = [printable(line.rstrip("\r").rpartition("\r")[2]) for line in found]
     return [
-        f"  {' ' * _LABEL}{screen.paint(f'{bar} {fit(line, room, more)}', 'dim')}".rstrip() for line in shown
+        f"  {' ' * _LABEL_COLUMNS}{screen.paint(f'{bar} {fit(line, room, more)}', 'dim')}".rstrip()
+        for line in shown
     ]
 
 
@@ -448,21 +455,21 @@ def _one_line(text: str) -> str:
 
 
 def watch(run: RunFolder, as_json: bool, write: Any) -> int:
-    """Show the run, and each change of it, until no process executes it."""
+    """Show the status of a run and each change of it, until no process executes the run."""
     screen = Screen(sys.stdout)
-    look = Look(run)
+    view = RunView(run)
     drawn = 0
     before: Any = None
     try:
         while True:
-            status = look.status()
+            status = view.status()
             is_over = status["status"] not in ("running", "queued")
             if as_json:
-                found = {name: status[name] for name in status if not name.endswith("elapsed_ms")}
-                found["actions"] = [{**action, "elapsed_ms": None} for action in status["actions"]]
-                if found != before:
+                compared = {name: status[name] for name in status if not name.endswith("elapsed_ms")}
+                compared["actions"] = [{**action, "elapsed_ms": None} for action in status["actions"]]
+                if compared != before:
                     write(json_text(status) + "\n")
-                before = found
+                before = compared
             elif screen.is_live:
                 text = as_text(status, screen, screen.width - 1)
                 lines = text.splitlines()[: max(4, screen.height - 1)]
@@ -470,30 +477,30 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
                 write(up + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
                 drawn = len(lines)
             else:
-                place = (status["status"], status["state"], status["iteration"], status["steps"])
-                if place != before:
+                position = (status["status"], status["state"], status["iteration"], status["steps"])
+                if position != before:
                     write(as_text(status, screen) + "\n")
-                before = place
+                before = position
             if is_over:
                 return EXIT_OK
-            clock.sleep(INTERVAL)
+            clock.sleep(WATCH_INTERVAL_S)
     finally:
-        look.close()
+        view.close()
 
 
-def chosen(target: str | None) -> list[RunFolder]:
-    """The runs to show: the one with that id, the live ones of a loop (else its last), or all unfinished."""
-    found = locks.unfinished(ROOT)
+def select_runs(target: str | None) -> list[RunFolder]:
+    """The runs to show: the run `target`; a loop's running runs or its last run; or all unfinished runs."""
+    unfinished_runs = locks.unfinished(ROOT)
     if target is None:
-        return found
-    living = [run for run in found if run.id != target and is_run_of(run, target) and is_live(run)]
-    return living if len(living) > 1 else [find_run_folder(target)]
+        return unfinished_runs
+    live = [run for run in unfinished_runs if run.id != target and is_run_of(run, target) and is_live(run)]
+    return live if len(live) > 1 else [find_run_folder(target)]
 
 
 def of(run: RunFolder) -> dict[str, Any]:
-    """The status of a run as it is now. Raises UserError."""
-    look = Look(run)
+    """The current status of a run. Raises UserError."""
+    view = RunView(run)
     try:
-        return look.status()
+        return view.status()
     finally:
-        look.close()
+        view.close()

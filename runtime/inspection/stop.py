@@ -1,10 +1,9 @@
-"""Stopping runs from outside: ask, wait, insist; and say what came of it.
+"""Stopping runs from another process: request, wait, insist, kill; and the result for each run.
 
-The process that is signalled is the one that holds the run's lock, by its pid *and* start time; one that
-runs others too gets the id of the run. The
-first request lets it finish its journal and end its action, as Ctrl-C does; the second is not patient
-with the action; after that it is killed, and what it had started is ended for it. All leave a run that
-can be resumed.
+The target is the process that holds the run's lock, identified by pid *and* start time. A process that
+executes several runs is not signalled: it gets the id of the run through its control channel. The first
+request lets it end its action and complete its journal, as Ctrl-C does. The second request kills the action.
+After that the process is killed, and its remaining processes are ended. In each case the run can be resumed.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
 
-# Seconds that a second request gets, and a kill.
-INSISTING = 3.0
-_LAST = 5.0
-# Seconds until a run that is just being taken over has said by whom.
-_SETTLING = 1.0
-_POLL = 0.01
+# Seconds to wait after the second request, and after a kill.
+INSIST_SECONDS = 3.0
+_KILL_SECONDS = 5.0
+# Seconds to wait for the identity of the new owner during a take-over of a run.
+_TAKE_OVER_SECONDS = 1.0
+_POLL_INTERVAL = 0.01
 
 
 class Holder:
-    """The process that runs a run; closing lets go of what tells it from a later one.
+    """The process that executes a run. `close` releases the handle (pidfd) that identifies it.
 
-    host: where it takes requests, if it may run others too. is_keeper: it has the actions of a run whose
-    process has died, and perhaps those of others.
+    host: the control channel of a process that may execute several runs; None for others. is_keeper: a keeper
+    that holds the actions of a run whose process has died, and possibly those of other runs.
     """
 
     def __init__(
@@ -52,15 +51,15 @@ class Holder:
 
     @classmethod
     def find(cls, run: RunFolder) -> Holder | None:
-        """The holder of a run, None without one. Raises UserError where it cannot be identified."""
-        end = clock.monotonic() + _SETTLING
+        """The holder of a run; None without one. Raises UserError if it cannot be identified."""
+        end = clock.monotonic() + _TAKE_OVER_SECONDS
         while is_live(run):
             about = run.about()
-            pid, begun = about.get("pid"), about.get("start_time")
+            pid, start_time = about.get("pid"), about.get("start_time")
             if isinstance(pid, int) and pid > 0:
                 descriptor = _open(pid)
-                # Asked after the process was pinned down: it cannot become another one any more.
-                if processes.start_time(pid) == begun and is_live(run):
+                # Checked after the pidfd was opened: from then on the pid cannot be reused.
+                if processes.start_time(pid) == start_time and is_live(run):
                     host = about.get("host")
                     host = host if isinstance(host, str) else None
                     return cls(run, pid, descriptor, host, bool(about.get("kept")))
@@ -69,14 +68,14 @@ class Holder:
             if clock.monotonic() >= end:
                 raise Failure(
                     "unknown-holder",
-                    f"{run.id} is held by a process that cannot be found here (pid {pid})",
-                    "it may run in another container or on another machine; stop it there",
+                    f"{run.id} is locked by a process that cannot be found here (pid {pid})",
+                    "the process may be in another container or on another machine; stop the run there",
                 )
-            clock.sleep(_POLL)
+            clock.sleep(_POLL_INTERVAL)
         return None
 
     def send(self, number: int) -> None:
-        """Raises UserError where the process is not ours to signal."""
+        """Send a signal. Raises UserError if the process belongs to another user."""
         try:
             if self._descriptor >= 0:
                 processes.pidfd_send_signal(self._descriptor, number)
@@ -86,11 +85,11 @@ class Holder:
             return
         except PermissionError:
             raise Failure(
-                "not-permitted", f"{self.run.id} (pid {self.pid}) is another user's process"
+                "not-permitted", f"the process of {self.run.id} (pid {self.pid}) belongs to another user"
             ) from None
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within that time, or has let go of the run."""
+        """Wait until the process ends or releases the run; returns whether it did within `seconds`."""
         if self._descriptor >= 0 and self.host is None and not self.is_keeper:
             poller = pipes.poll()
             poller.register(self._descriptor, pipes.POLLIN)
@@ -99,19 +98,19 @@ class Holder:
         while is_live(self.run):
             if clock.monotonic() >= end:
                 return False
-            clock.sleep(_POLL)
+            clock.sleep(_POLL_INTERVAL)
         return True
 
     def ask(self) -> None:
-        """Ask it to stop. Raises UserError."""
+        """Send the first stop request. Raises UserError."""
         if self.is_keeper:
-            self.send(signals.SIGCONT)  # it has to answer
+            self.send(signals.SIGCONT)  # a suspended keeper cannot answer
         self.insist()
         # A suspended process (Ctrl-Z) handles the request when it continues.
         self.send(signals.SIGCONT)
 
     def insist(self) -> None:
-        """Ask it once, or once more. Raises UserError."""
+        """Send a stop request, the first or a further one. Raises UserError."""
         if self.host is None:
             if not (self.is_keeper and keeper.stop(self.run.path)):
                 self.send(signals.SIGTERM)
@@ -121,7 +120,7 @@ class Holder:
         except OSError as error:
             raise Failure(
                 "not-permitted",
-                f"{self.run.id} (pid {self.pid}) cannot be asked by {self.host}: {reason(error)}",
+                f"{self.run.id} (pid {self.pid}) cannot be reached at {self.host}: {reason(error)}",
             ) from None
 
     def close(self) -> None:
@@ -137,11 +136,11 @@ def _open(pid: int) -> int:
         return -1
 
 
-class Stopped(LightRecord):
-    """What came of it for one run.
+class StopResult(LightRecord):
+    """Result of stopping one run.
 
-    how: "stopped" (it left a record of it), "left" (the queue; there is nothing to resume), "ended" (by
-    itself), "killed", "failed".
+    how: "stopped" (the journal records the stop), "left" (it left the queue; there is nothing to resume),
+    "ended" (the run ended by itself), "killed", "failed".
     """
 
     run: str
@@ -165,21 +164,21 @@ class Stopped(LightRecord):
 
     def as_text(self) -> str:
         where = f" in {self.state}, iteration {self.iteration}" if self.state is not None else ""
-        again = f"\nResume with: llc resume {self.run}"
+        resume_hint = f"\nResume with: llc resume {self.run}"
         match self.how:
             case "stopped":
-                return f"Stopped {self.run}{where} (after {self.seconds:.1f}s){again}"
+                return f"Stopped {self.run}{where} (after {self.seconds:.1f}s){resume_hint}"
             case "left":
-                return f"{self.run} has left the queue; it had not begun"
+                return f"Removed {self.run} from the queue; it had not started"
             case "ended":
                 return f"{self.run} has ended by itself: {self.status}"
             case "killed":
-                return f"Killed {self.run}{where}: it did not stop within {self.seconds:.1f}s{again}"
+                return f"Killed {self.run}{where}: it did not stop within {self.seconds:.1f}s{resume_hint}"
         return f"{self.run} was not stopped: {self.message}"
 
 
 def live_runs(target: str | None) -> list[RunFolder]:
-    """The runs that live now: all, or those that `target` means."""
+    """The runs that a process executes now: all, or those of the run or loop `target`."""
     return [
         run
         for run in runs_in(ROOT)
@@ -192,24 +191,24 @@ def not_running(run: RunFolder) -> UserError:
     last = run.last_event()
     if isinstance(last, RunEnd):
         message = f"{run.id} has ended: {last.status}"
-        return Failure("not-running", message, f"what happened: llc logs {run.id}")
+        return Failure("not-running", message, f"see: llc logs {run.id}")
     if has_ended(run.journal):
         message = f"{run.id} has ended, but its outcome is lost"
-        return Failure("not-running", message, f"what happened: llc logs {run.id}")
-    message = f"{how_it_was_left(run)} and is not running"
+        return Failure("not-running", message, f"see: llc logs {run.id}")
+    message = f"{describe_unfinished(run)} and is not running"
     return Failure("not-running", message, f"resume it with: llc resume {run.id}")
 
 
-def how_it_was_left(run: RunFolder) -> str:
-    """A clause on an unfinished run that no process executes."""
+def describe_unfinished(run: RunFolder) -> str:
+    """A clause about an unfinished run that no process executes: it was stopped, or it crashed."""
     is_interrupted = isinstance(run.last_event(), RunInterrupted)
     return f"{run.id} was stopped" if is_interrupted else f"{run.id} crashed"
 
 
-def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
-    """The runs to stop. Raises UserError where there is none, or it is not clear which one."""
+def select_runs(target: str | None, is_all: bool) -> list[RunFolder]:
+    """The runs to stop. Raises UserError if there is none, or if `target` is ambiguous."""
     if target is None and not is_all:
-        raise UserError("bad-option", "name a run or a loop to stop, or say --all")
+        raise UserError("bad-option", "no run or loop is given", "name one, or use --all")
     found = live_runs(target)
     if not found:
         if target is None:
@@ -218,78 +217,78 @@ def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
     if len(found) > 1 and not is_all:
         names = ", ".join(run.id for run in found)
         raise UserError(
-            "several-runs", f"{len(found)} runs of `{target}` are running: {names}", "name one, or say --all"
+            "several-runs", f"{len(found)} runs of `{target}` are running: {names}", "name one, or use --all"
         )
     return found
 
 
-def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
-    """Stop these runs, all at the same time; each is asked, and after `wait` seconds made to."""
-    begun = clock.monotonic()
-    results: dict[str, Stopped] = {}
+def stop(runs: list[RunFolder], wait: float) -> list[StopResult]:
+    """Stop these runs concurrently: request, insist after `wait` seconds, then kill."""
+    started_at = clock.monotonic()
+    results: dict[str, StopResult] = {}
     holders: list[Holder] = []
-    for run in found:
+    for run in runs:
         try:
             holder = Holder.find(run)
             if holder is not None:
                 holders.append(holder)
                 holder.ask()
         except UserError as error:
-            results[run.id] = Stopped(run.id, "failed", message=error.message)
-    left = holders
-    for stage, seconds in ((None, wait), (signals.SIGTERM, INSISTING), (signals.SIGKILL, _LAST)):
+            results[run.id] = StopResult(run.id, "failed", message=error.message)
+    remaining = holders
+    for stage, seconds in ((None, wait), (signals.SIGTERM, INSIST_SECONDS), (signals.SIGKILL, _KILL_SECONDS)):
         end = clock.monotonic() + seconds
         if stage == signals.SIGKILL:
-            left, kept = _apart(left, {run.id for run in found})
-            for holder in kept:
-                results[holder.run.id] = Stopped(
+            remaining, shared = _split_shared(remaining, {run.id for run in runs})
+            for holder in shared:
+                results[holder.run.id] = StopResult(
                     holder.run.id,
                     "failed",
-                    message=f"it does not end, and pid {holder.pid}, which has it, runs others too",
+                    message=f"it does not end, and its process (pid {holder.pid}) also executes other runs",
                 )
         if stage is not None:
-            for holder in left:
+            for holder in remaining:
                 with contextlib.suppress(UserError):
                     holder.insist() if stage == signals.SIGTERM else holder.send(stage)
-        still = []
-        for holder in left:
+        running = []
+        for holder in remaining:
             if holder.wait(end - clock.monotonic()):
                 was_killed = stage == signals.SIGKILL
-                results[holder.run.id] = _what_came(holder.run, clock.monotonic() - begun, was_killed)
+                results[holder.run.id] = _result_of(holder.run, clock.monotonic() - started_at, was_killed)
             else:
-                still.append(holder)
-        left = still
-    for holder in left:
-        results[holder.run.id] = Stopped(
-            holder.run.id, "failed", message=f"pid {holder.pid} does not end even when it is killed"
+                running.append(holder)
+        remaining = running
+    for holder in remaining:
+        results[holder.run.id] = StopResult(
+            holder.run.id, "failed", message=f"its process (pid {holder.pid}) did not end after it was killed"
         )
     for holder in holders:
         holder.close()
-    return [results[run.id] if run.id in results else _what_came(run, 0.0, False) for run in found]
+    return [results[run.id] if run.id in results else _result_of(run, 0.0, False) for run in runs]
 
 
-def _apart(holders: list[Holder], wanted: set[str]) -> tuple[list[Holder], list[Holder]]:
-    """Those whose processes run nothing but runs that are to be stopped, and the others."""
-    others = [run.about() for run in live_runs(None) if run.id not in wanted] if holders else []
+def _split_shared(holders: list[Holder], stopped: set[str]) -> tuple[list[Holder], list[Holder]]:
+    """Split holders by whether their processes also execute runs that are not stopped: exclusive, shared."""
+    others = [run.about() for run in live_runs(None) if run.id not in stopped] if holders else []
     needed = {about.get("pid") for about in others}
-    alone = [holder for holder in holders if holder.pid not in needed]
-    return alone, [holder for holder in holders if holder not in alone]
+    exclusive = [holder for holder in holders if holder.pid not in needed]
+    return exclusive, [holder for holder in holders if holder not in exclusive]
 
 
-def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
+def _result_of(run: RunFolder, seconds: float, was_killed: bool) -> StopResult:
     if was_killed:
         with contextlib.suppress(UserError):
             survivor = Holder.find(run)
-            if survivor is not None:  # its actions have survived it
+            if survivor is not None:  # a keeper has the actions of the killed process
                 survivor.insist()
-                survivor.wait(_LAST)
+                survivor.wait(_KILL_SECONDS)
                 survivor.close()
         end_leftovers(run)
     if not files.exists(run.path):
         run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))
     if not files.exists(run.path):
-        return Stopped(run.id, "left", seconds)
-    stopped = Stopped(run.id, "killed" if was_killed else "stopped", seconds)
+        return StopResult(run.id, "left", seconds)
+    stopped = StopResult(run.id, "killed" if was_killed else "stopped", seconds)
     with contextlib.suppress(UserError):
         history = history_of(run)
         stopped.state, stopped.iteration = history.state, history.iteration
@@ -304,7 +303,7 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
 
 
 def end_leftovers(run: RunFolder) -> None:
-    """End the processes of a run that was killed; otherwise they would run until it is resumed."""
+    """End the processes of a killed run; otherwise they would run until the run is resumed."""
     with contextlib.suppress(UserError):
         for seq, effect in history_of(run).pending.items():
             leftovers.end_effect(f"{run.id}/{seq}", effect.processes)

@@ -18,7 +18,7 @@ from ..host import threads
 from ..host.errors import Failure, UserError
 from ..host.paths import HISTORY, ROOT
 from ..inspection import answer, history, ledgers, stop
-from ..inspection.status import Look
+from ..inspection.status import RunView
 from ..journal.journal import JournalError
 from ..journal.run_folder import RunFolder
 from ..report import page
@@ -59,7 +59,7 @@ class ProjectView:
 
     def __init__(self, requests: Requests | None = None) -> None:
         self._requests = requests
-        self._looks: dict[str, Look] = {}
+        self._views: dict[str, RunView] = {}
         self._ended: dict[str, dict[str, Any]] = {}
         self._feeds: dict[str, Feed] = {}
 
@@ -69,8 +69,8 @@ class ProjectView:
         """The unfinished runs and the latest finished ones, the newest first."""
         running = []
         unfinished = {run.id: run for run in locks.unfinished(ROOT)}
-        for name in self._looks.keys() - unfinished.keys():
-            self._looks.pop(name).close()
+        for name in self._views.keys() - unfinished.keys():
+            self._views.pop(name).close()
         for run in unfinished.values():
             with contextlib.suppress(UserError):  # its journal cannot be read
                 running.append(self._row(run))
@@ -83,15 +83,15 @@ class ProjectView:
         return {"running": running, "ended": ended, "total": len(running) + count}
 
     def _row(self, run: RunFolder) -> dict[str, Any]:
-        if run.id not in self._looks:
-            self._looks[run.id] = Look(run)
-        look = self._looks[run.id]
-        status = look.status()
-        used = look.history.used
+        if run.id not in self._views:
+            self._views[run.id] = RunView(run)
+        view = self._views[run.id]
+        status = view.status()
+        used = view.history.used
         row = {name: status[name] for name in _ROW}
         row |= {"usd": round(used.usd, 9), "tokens": used.tokens, "calls": used.calls}
-        requests = look.history.permission_requests if status["pid"] else []
-        row["questions"] = len(list(look.history.questions)) + len(list(requests))
+        requests = view.history.permission_requests if status["pid"] else []
+        row["questions"] = len(list(view.history.questions)) + len(list(requests))
         row["unpriced"] = used.unpriced
         return row
 
@@ -109,7 +109,7 @@ class ProjectView:
 
     def budget(self) -> dict[str, Any]:
         """The ledgers, as `llc budget --json`. Raises UserError and CompileError."""
-        return ledgers.look(None)
+        return ledgers.report(None)
 
     def loops(self) -> list[dict[str, Any]]:
         """Names and files of the loops."""
@@ -132,8 +132,8 @@ class ProjectView:
 
     def status(self, name: str) -> dict[str, Any]:
         """A run, as `llc status --json`. Raises UserError."""
-        with contextlib.closing(Look(self._find(name))) as look:
-            return look.status()
+        with contextlib.closing(RunView(self._find(name))) as view:
+            return view.status()
 
     def _feed(self, name: str) -> Feed:
         feed = self._feeds.get(name)

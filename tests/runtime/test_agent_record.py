@@ -206,7 +206,7 @@ def test_what_was_shown_survives_kill_9(place: Path) -> None:
     assert status["agent"]["running"] == ["Bash sleep 60"]
     so_far = llc("diff", "l", "fix", "--name-only")
     assert so_far.stdout == "new\n"
-    assert so_far.stderr == "note: a step has not ended; the files are compared as they are now\n"
+    assert so_far.stderr == "note: a step has not ended; the comparison uses the current files\n"
     assert not list(place.glob(".loops/.running/l-*/trees/now-*"))
     agent(place, INIT, "echo y > other", result("Done."))
     assert llc("resume", "l").returncode == 0

@@ -290,7 +290,7 @@ def test_stop_insists_on_an_action_that_does_not_listen(
 
 def test_stop_kills_what_does_not_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that no request reaches is killed, what it had started is ended, and it can be resumed."""
-    monkeypatch.setattr(stop, "INSISTING", 0.2)
+    monkeypatch.setattr(stop, "INSIST_SECONDS", 0.2)
     told = started()
     action = int(Path("pid").read_text())
     monkeypatch.setattr(stop.Holder, "ask", lambda self: self.send(signal.SIGSTOP))

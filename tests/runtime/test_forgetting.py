@@ -124,7 +124,7 @@ def test_a_run_without_its_record_can_be_given_up() -> None:
     Path(f".loops/.running/{run}/one.events.jsonl").write_bytes(b"")
     assert f"to give it up: llc clean {run} --unfinished" in llc("resume", run).stderr
     shown = llc("status", run).stdout
-    assert "its journal has lost its beginning" in shown
+    assert "the beginning of the journal is lost" in shown
     assert f"Remove it with: llc clean {run} --unfinished" in shown
     assert "Resume with" not in shown
     assert llc("clean", run, "--unfinished").returncode == 0

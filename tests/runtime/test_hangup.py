@@ -193,7 +193,7 @@ def test_several_hangups_are_one(project: Path) -> None:
     assert run.returncode == EXIT_HANGUP
     assert re.fullmatch(r"Resume with: llc resume job-[0-9a-f-]+\n", errors)
     assert is_alive(action)
-    wait_for(lambda: "take it over with" in llc("status", "job").stdout)
+    wait_for(lambda: "to take it over: llc resume" in llc("status", "job").stdout)
     assert llc("stop", "job").returncode == 0
     assert not is_alive(action)
     assert llc("status", "job").stdout.splitlines()[0].endswith(": interrupted (by hangup)")

@@ -132,7 +132,7 @@ def test_a_summary_is_kept_and_made_again_where_it_does_not_fit(llc: Llc) -> Non
     """What was worked out is read from its file, unless that is damaged or of another journal."""
     run = past("x", 1000)
     first = history.facts(run)
-    path = Path(run.path) / history.FILE
+    path = Path(run.path) / history.CACHE_FILE
     assert first is not None
     assert json.loads(path.read_text())["status"] == "success"
     path.write_text(path.read_text().replace('"success"', '"kept"'))

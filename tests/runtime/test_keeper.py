@@ -211,7 +211,7 @@ def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> No
     ]
     assert all(path.stat().st_mode & 0o77 == 0 for path in (running(project) / "kept").iterdir())
     assert json.loads(llc("status", "job", "--json").stdout)["kept_results"] == [1]
-    assert "an action has ended since the process of the run died" in llc("status", "job").stdout
+    assert "an action ended after the process of the run had died" in llc("status", "job").stdout
     answer = llc("resume", "job", "-q")
     assert answer.returncode == 0, answer.stderr
     assert "has ended without llc; its result is used" in answer.stderr

@@ -460,7 +460,7 @@ def test_a_limit_is_removed(project: Project) -> None:
     project.llc("run", "fix", "-q")
     project.rows("UPDATE calls SET day = '2020-01-01'")
     assert [one["spent"] for one in project.json("budget")["ledgers"]] == [0, 0]
-    assert project.llc("budget", "set", "day", "none").stdout == "day has no limit now\n"
+    assert project.llc("budget", "set", "day", "none").stdout == "removed the limit of day\n"
     assert project.json("budget")["ledgers"] == []
     assert not (project.data / "llc" / "ledger.limits").exists()
 

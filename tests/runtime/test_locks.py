@@ -93,7 +93,7 @@ def test_of_several_runs_one_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with other_process(tmp_path, "first", "a") as one, other_process(tmp_path, "first", "b") as two:
         ids = line(one), line(two)
         with pytest.raises(UserError) as caught:
-            stop.chosen("first", False)
+            stop.select_runs("first", False)
     assert caught.value.id == "several-runs"
     assert all(id in caught.value.message for id in ids)
 
@@ -102,7 +102,7 @@ def test_a_holder_that_cannot_be_found_is_not_signalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run held in another container: its record names a process that is not there, or another one here."""
-    monkeypatch.setattr(stop, "_SETTLING", 0.0)
+    monkeypatch.setattr(stop, "_TAKE_OVER_SECONDS", 0.0)
     run, lock = locks.start(str(tmp_path), "first", ["."], {"pid": os.getpid(), "start_time": "never"})
     with pytest.raises(UserError) as caught:
         stop.Holder.find(run)

@@ -240,7 +240,7 @@ def test_an_answer_given_while_the_run_is_dead_is_found_on_resume(project: Path)
     assert "llc resume" in llc_("answer", "confirm", "yes").stdout
     twice = llc_("answer", "confirm", "no")
     assert "error[nothing-asked]" in twice.stderr
-    assert "asks nothing" in twice.stderr
+    assert "has no open question" in twice.stderr
     resumed = llc_("resume", "confirm", "--json")
     assert json.loads(resumed.stdout)["status"] == "success"
     assert (project / "went").read_text() == "yes\n"
@@ -268,7 +268,7 @@ def test_of_several_questions_one_is_named(project: Path) -> None:
     run = start("flow")
     first, second = asked(2)
     unclear = llc_("answer", "flow", "x")
-    assert "error[several-questions]: 2 questions wait" in unclear.stderr
+    assert "error[several-questions]: 2 open questions" in unclear.stderr
     for question, text in ((second, "two"), (first, "one")):
         assert llc_("answer", "flow", text, "-q", str(question["question"])).returncode == 0
     told, _ = run.communicate(timeout=20)
@@ -283,7 +283,7 @@ def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     os.kill(run.pid, signal.SIGSTOP)
     wait_suspended(run.pid)
     assert answering.answer(question, "no") == "no"
-    with pytest.raises(UserError, match="answered already") as refused:
+    with pytest.raises(UserError, match="has an answer already") as refused:
         answering.answer(question, "yes")
     assert refused.value.id == "answered-already"
     os.kill(run.pid, signal.SIGCONT)

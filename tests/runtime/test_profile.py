@@ -138,7 +138,7 @@ def test_what_goes_on_side_by_side_shares_the_time(llc: Llc) -> None:
         }
         assert sum(row["total_ms"] for row in rows) > sum(row["share_ms"] for row in rows)
         assert shares(told) == pytest.approx(told["time_ms"], abs=0.1)
-    assert "side by side" in llc("profile", "both").stdout
+    assert "SHARE divides the time" in llc("profile", "both").stdout
 
 
 def test_without_the_options_nothing_is_measured(project: Path) -> None:

@@ -577,7 +577,7 @@ def test_budget_lists_open_breakers(service: Service) -> None:
     reset = service.resets_in(3600)
     service.llc("run", "ask")
     shown = service.llc("budget")[1]
-    assert "no call of the account claude starts until" in shown
+    assert "calls of the account claude are blocked until" in shown
     assert "llc budget close account:claude" in shown
     (found,) = json.loads(service.llc("budget", "--json")[1])["breakers"]
     assert found["account"] == "claude"

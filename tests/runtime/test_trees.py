@@ -120,7 +120,7 @@ def test_a_diff_shows_what_a_run_and_a_step_changed(llc: Run, git: Git, place: P
 def test_errors_name_the_remedy(llc: Run, git: Git, place: Path) -> None:
     """No run, no such step, a step before the first agent, a run whose trees are lost."""
     agent(place, "echo new > ok")
-    assert "nothing was run here yet" in llc("diff").stderr
+    assert "this project has no runs yet" in llc("diff").stderr
     llc("run", "l")
     assert "there is no effect, iteration or state `nope`" in llc("diff", "l", "nope").stderr
     refused = llc("diff", "l", "1")
@@ -181,7 +181,7 @@ def test_clean_removes_the_trees(llc: Run, git: Git, place: Path) -> None:
     llc("run", "l")
     assert llc("clean", "l", "--keep", "0").returncode == 0
     assert not list((place / ".loops/.history").glob("l-*"))
-    assert "nothing was run here yet" in llc("diff").stderr
+    assert "this project has no runs yet" in llc("diff").stderr
 
 
 def test_hostile_contents_are_harmless_on_a_terminal(

@@ -75,7 +75,7 @@ def test_every_field_of_a_status_is_documented_and_shown(project: Path) -> None:
     runs.make_running_folder("")
     run = RunFolder.create("", "x")
     Path(run.journal).write_bytes(codec.seal({codec.KIND: RunStart.name}))
-    look = status.Look(run)
+    look = status.RunView(run)
     fields = set(look.status())
     look.close()
     table = TEXT.partition("| `--json` | meaning |")[2].partition("\n\n")[0]

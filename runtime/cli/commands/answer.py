@@ -51,11 +51,11 @@ def answer(
             write("\n".join(one.as_text(screen) for one in found))
         return EXIT_OK
     assert target is not None  # it comes before the answer
-    chosen = answering.chosen(target, question)
-    said = answering.answer(chosen, answer)
+    open_question = answering.find_question(target, question)
+    said = answering.answer(open_question, answer)
     if json:
-        write_json({**chosen.to_json(), "answer": said})
+        write_json({**open_question.to_json(), "answer": said})
     else:
-        again = "" if chosen.alive else f"; resume it with: llc resume {chosen.run.id}"
-        write(f"answered {chosen.run.id}: {printable(said)}{again}\n")
+        again = "" if open_question.alive else f"; resume it with: llc resume {open_question.run.id}"
+        write(f"answered {open_question.run.id}: {printable(said)}{again}\n")
     return EXIT_OK

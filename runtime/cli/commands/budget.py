@@ -62,11 +62,11 @@ def budget(
                 "`llc budget` shows the limits, `set` sets one, and `close` closes a circuit breaker",
                 "llc budget set day 20usd",
             )
-        told = ledgers.change(ledger, amount)
+        told = ledgers.set_limit(ledger, amount)
         if not json:
             write(told)
             return EXIT_OK
-    found = ledgers.look(days)
+    found = ledgers.report(days)
     if json:
         write_json(found)
     else:

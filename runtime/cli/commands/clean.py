@@ -62,7 +62,7 @@ def clean(
     if db is not None:
         gone = verbs.load("database.removal:clean", 2)(db, target, keep, age, limit, unfinished, dry_run)
     elif unfinished:
-        gone, problems = abandon.forget(abandon.chosen(target, keep, age, limit), dry_run)
+        gone, problems = abandon.remove_runs(abandon.select_runs(target, keep, age, limit), dry_run)
     else:
         gone, problems = retention.clean(ROOT, target, keep, age, limit, dry_run=dry_run)
     total = sum(amount for _, amount in gone)

@@ -47,7 +47,7 @@ def history(
     if prometheus and json:
         raise UserError("usage", "`--prometheus` and `--json` are two forms of output; give one of them")
     if metrics or prometheus:
-        rows = past.look(target, count)["runs"]
+        rows = past.summarize(target, count)["runs"]
         if prometheus:
             write(run_metrics.as_prometheus(rows))
         elif json:
@@ -55,7 +55,7 @@ def history(
         else:
             write(run_metrics.as_text(rows, Screen(sys.stdout)))
         return EXIT_OK
-    told = past.look(target, count or past.COUNT)
+    told = past.summarize(target, count or past.DEFAULT_COUNT)
     if json:
         write_json(told)
     else:

@@ -38,7 +38,7 @@ def status(
         llc status fix-types --json
     """
 
-    found = look.chosen(target)
+    found = look.select_runs(target)
     if watch and len(found) == 1:
         return look.watch(found[0], json, write)
     if watch and found:

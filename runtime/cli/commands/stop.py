@@ -33,14 +33,14 @@ def stop(
 
     if db is not None:
         if target is None and not all:
-            raise UserError("bad-option", "name a run or a loop to stop, or say --all")
+            raise UserError("bad-option", "no run or loop is given", "name one, or use --all")
         told, code = verbs.load("database.requests:stop", 2)(db, target, wait, all)
         if json:
             write_json(told)
         else:
             write("".join(f"{one['run']}: {one['how']}\n" for one in told) or "nothing is running\n")
         return int(code)
-    results = stopping.stop(stopping.chosen(target, all), wait)
+    results = stopping.stop(stopping.select_runs(target, all), wait)
     if json:
         write_json([one.to_json() for one in results])
     elif not results:
