@@ -279,7 +279,7 @@ def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     """The file of an answer is made once, so a run cannot be told two things."""
     run = start("confirm")
     asked()
-    question = answering.chosen("confirm", None)
+    question = answering.find_question("confirm", None)
     os.kill(run.pid, signal.SIGSTOP)
     wait_suspended(run.pid)
     assert answering.answer(question, "no") == "no"
