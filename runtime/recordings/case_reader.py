@@ -1,4 +1,4 @@
-"""Files to cases: the schema of a case and its reader. A case is untrusted input."""
+"""Reader of case files, with their schema. A case is untrusted input."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ...ir.diagnostics import CompileError
 from ..journal import journal as journals
 from ..journal.codec import digest_only
 from ..project import options
-from .cases import FORMAT, LIMITS, NORMALIZED, OPTIONS, USUAL, Case, outputs_of
-from .diff import ENDING
-from .recording import Answer, Asked, Note, Recording, unpacked
+from .cases import DEFAULT_RESULTS, FORMAT, LIMITS, NORMALIZED, OPTIONS, Case, outputs_folder
+from .diff import OUTCOME_FIELDS
+from .recording import Answer, EffectRequest, Note, Recording, unpacked
 
 _COUNT = Type("integer", least=0, most=1e15)
-# A value as in a journal: plain data and its forms for what YAML cannot write.
+# A value in the form of a journal: plain data, and special forms for data that YAML cannot represent.
 _RECORDED = Type("node")
 _FIELDS = Type("map", _RECORDED)
 _OPTION_TYPES = {
@@ -35,7 +35,7 @@ _OPTION_TYPES = {
 
 
 def _block(name: str, types: Mapping[str, Type], doc: str) -> type[Spec]:
-    """A block whose keys are declared elsewhere, all of them optional."""
+    """A schema block whose keys are declared elsewhere; all keys are optional."""
     fields = {name: optional(type, doc) for name, type in types.items()}
     return type(
         name, (Spec,), {"__doc__": f"{doc}\n", "__annotations__": dict.fromkeys(fields, "Any"), **fields}
@@ -48,7 +48,7 @@ CaseOptions = _block(
     "An option of the command line that changes the program.",
 )
 CaseLimits = _block("CaseLimits", dict.fromkeys(LIMITS, _COUNT), "A limit of the machine.")
-CaseOutcome = _block("CaseOutcome", dict.fromkeys(ENDING, _RECORDED), "How the run ended.")
+CaseOutcome = _block("CaseOutcome", dict.fromkeys(OUTCOME_FIELDS, _RECORDED), "How the run ended.")
 
 
 class CaseFile(Spec):
@@ -91,7 +91,7 @@ class ResultEvent(Spec):
 
 
 def read(path: str) -> Case:
-    """The case in a file. Raises `CompileError` with every error in it."""
+    """Read a case from a file. Raises CompileError with all errors in the file."""
     document = read_document(read_source(path))
     case = Case(path, "", None, {}, (), 0, Recording(path, {}, lambda name, size: ""))
     with suppress(Refused):
@@ -105,7 +105,7 @@ class _Reader(SchemaReader):
     def __init__(self, document: Document) -> None:
         super().__init__(document)
         self.path = document.source.path
-        self.outputs = journals.Blobs(outputs_of(self.path))
+        self.outputs = journals.Blobs(outputs_folder(self.path))
         self.texts: dict[str, str] = {}
         self.kinds: dict[int, str] = {}
         self.answered: set[int] = set()
@@ -130,22 +130,22 @@ class _Reader(SchemaReader):
         if spec.options is not None:
             case.options = self.options(spec.options)
         if spec.limits is not None:
-            found = {name: getattr(spec.limits, name) for name in LIMITS}
-            case.limits = {name: limit for name, limit in found.items() if limit is not None}
+            limits = {name: getattr(spec.limits, name) for name in LIMITS}
+            case.limits = {name: limit for name, limit in limits.items() if limit is not None}
             recording.about["limits"] = case.limits
         for node in spec.trace:
             self.event(node, recording)
         if spec.outcome is not None:
             nodes = spec.outcome.spans.nodes
-            recording.end = {name: self.recorded(nodes[name]) for name in ENDING if name in nodes}
+            recording.end = {name: self.recorded(nodes[name]) for name in OUTCOME_FIELDS if name in nodes}
         return case
 
     def is_known(self, root: MappingNode) -> bool:
-        """Whether this llc reads the format; what is wrong is reported."""
+        """Whether this version of llc reads the format; reports an error if not."""
         if "llc_case" not in root.entries:
             place = self.document.span_at(root.start, root.start)
-            help = f"it begins with `llc_case: {FORMAT}`; `llc record` makes one"
-            self.error("not-a-case", "this is no recorded case", place, help=help)
+            help = f"a case begins with `llc_case: {FORMAT}`; `llc record` creates one"
+            self.error("not-a-case", "this file is not a recorded case", place, help=help)
             return False
         node = root.entries["llc_case"][1]
         version = self.document.plain(node)
@@ -166,15 +166,15 @@ class _Reader(SchemaReader):
             self.error("wrong-type", "`source` should be the path of a loop", spec.spans["source"])
 
     def options(self, spec: Spec) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, kind in OPTIONS.items():
             value = getattr(spec, name)
             if not spec.is_given(name):
                 continue
             if kind == options.PAIR:
                 value = tuple((key, _option_value(text)) for key, text in (value or {}).items())
-            found[name] = value or None if kind == options.COUNT else value
-        return found
+            values[name] = value or None if kind == options.COUNT else value
+        return values
 
     # --- the trace ----------------------------------------------------------------------------
 
@@ -204,24 +204,26 @@ class _Reader(SchemaReader):
     def effect(self, spec: EffectEvent, recording: Recording) -> None:
         seq = len(self.kinds) + 1
         self.kinds[seq] = spec.effect
-        recording.add(Asked(seq, spec.effect, self.values(spec.args)))
+        recording.add(EffectRequest(seq, spec.effect, self.values(spec.args)))
         if spec.result is not None:
             self.answer(seq, spec.result, recording)
 
     def late_result(self, spec: ResultEvent, recording: Recording) -> None:
         seq = spec.result_of
         if seq not in self.kinds or seq in self.answered:
-            state = "has its result already" if seq in self.answered else "has not been asked for here"
-            self.error("no-such-effect", f"effect {seq} {state}", spec.spans["result_of"])
+            problem = (
+                "has a result already" if seq in self.answered else "is not requested before this result"
+            )
+            self.error("no-such-effect", f"effect {seq} {problem}", spec.spans["result_of"])
         else:
             self.answer(seq, spec.result, recording)
 
-    def answer(self, seq: int, given: Mapping[str, Node], recording: Recording) -> None:
+    def answer(self, seq: int, fields: Mapping[str, Node], recording: Recording) -> None:
         self.answered.add(seq)
-        usual = USUAL.get(self.kinds[seq], {})
-        result = usual | self.values(given)
-        for name in usual:
-            node = given.get(name)
+        defaults = DEFAULT_RESULTS.get(self.kinds[seq], {})
+        result = defaults | self.values(fields)
+        for name in defaults:
+            node = fields.get(name)
             if isinstance(node, Scalar) and node.value is None:
                 del result[name]
         recording.give(Answer(seq, result))
@@ -229,21 +231,21 @@ class _Reader(SchemaReader):
     # --- values -------------------------------------------------------------------------------
 
     def values(self, nodes: Mapping[str, Node]) -> dict[str, Any]:
-        """Values as in a journal, by name."""
+        """Values by name, in the form of a journal."""
         return {name: self.recorded(node) for name, node in nodes.items()}
 
     def recorded(self, node: Node) -> Any:
-        """A value as in a journal; null for one that cannot be read, which is reported."""
+        """A value in the form of a journal; reports an error and returns None if it cannot be read."""
         try:
             plain = unpacked(self.revive(node), self.find)
         except (journals.BlobError, ValueError, RecursionError) as error:
-            message = str(error) if isinstance(error, journals.BlobError) else "it cannot be read as a value"
+            message = str(error) if isinstance(error, journals.BlobError) else "not a valid value"
             self.error("bad-value", message, self.document.span(node))
             return None
         return journals.pack(plain, self.keep)
 
     def revive(self, node: Node) -> Any:
-        """A node as it is in a journal; `$json` is read. ValueError for a form that there is not."""
+        """Convert a node to the form of a journal, reading `$json`. Raises ValueError for an unknown form."""
         if isinstance(node, Scalar):
             return node.value
         if isinstance(node, Sequence):
@@ -254,7 +256,7 @@ class _Reader(SchemaReader):
         plain = {name: self.revive(value) for name, (_, value) in node.entries.items()}
         match plain:
             case {"$json": str(text), **rest} if not rest:
-                # As in a journal too: what `$json` holds may look like one of its forms.
+                # Packed like any value, because the data in `$json` may look like a special form.
                 return journals.pack(json.loads(text), self.keep)
             case (
                 {"$blob": str(), "size": int(), **rest}
@@ -263,7 +265,7 @@ class _Reader(SchemaReader):
             ) if not rest:
                 return plain
         if any(name.startswith("$") for name in plain):
-            raise ValueError("no form of a value")
+            raise ValueError("unknown form of a value")
         return plain
 
     def keep(self, text: str) -> dict[str, Any]:
@@ -286,5 +288,5 @@ def _nodes(node: MappingNode) -> dict[str, Node]:
 
 
 def _option_value(value: Any) -> Any:
-    """The value of a `K=V` option: a text, or data written as `{value: …}`."""
+    """The value of a `K=V` option: a text, or data in the form `{value: …}`."""
     return value["value"] if isinstance(value, dict) and list(value) == ["value"] else value

@@ -1,7 +1,7 @@
-"""Recorded cases: a run as a file that people read and `llc test` tells again; `spec/testing.md`.
+"""Recorded cases: runs as readable files that `llc test` replays; `spec/testing.md`.
 
-Owns what a case is, the words of its format, and which files are meant. `case_reader` and `case_writer`
-go between a `Case` and its file.
+Owns the data of a case, the keywords of its format, and the search for case files. `case_reader` and
+`case_writer` convert between a `Case` and its file.
 """
 
 from __future__ import annotations
@@ -25,19 +25,27 @@ FORMAT = 1
 LIMITS = ("fuel", "depth", "size")
 FOLDER = os.path.join(LOOPS, "tests")
 SUFFIXES = (".yaml", ".yml")
-# What of a record is made the same wherever it was made, in this order.
+# Parts of a record that can be normalised, in this order.
 NORMALIZED = ("times", "texts")
 OPTIONS = {**OVERRIDES, "default_model": options.TEXT}
-# Fields of a result that a case may leave out, with their values; null says that a field is absent.
-USUAL = {row.name: row.usual for row in EFFECTS.values() if row.optional}
+# By effect kind, the default values of result fields that a case may omit; null means that the field is
+# absent.
+DEFAULT_RESULTS = {row.name: row.usual for row in EFFECTS.values() if row.optional}
 
 
 @define
 class Case:
-    """A recorded case. path: its file. source: the loop it tests, or '' where it is an `expression`.
+    """A recorded case.
 
-    options: as in `run_start`, and `default_model`. ticks: what it used when it was recorded. limits:
-    as in `run_start`.
+    Args:
+        path: its file.
+        source: the loop under test; '' for an expression.
+        expression: the expression under test; None for a loop.
+        options: as in `run_start`, and `default_model`.
+        normalized: the normalised parts, from `NORMALIZED`.
+        ticks: ticks used when it was recorded; 0 if few.
+        recording: the recorded events.
+        limits: as in `run_start`.
     """
 
     path: str
@@ -54,22 +62,22 @@ class Case:
         return os.path.splitext(os.path.basename(self.path))[0]
 
     def values(self) -> Values:
-        """The options to compile its source with."""
+        """The options with which its source is compiled."""
         return Values(self.source, expression=self.expression, **recorded_options(self.options))
 
 
-def outputs_of(path: str) -> str:
+def outputs_folder(path: str) -> str:
     """The folder for the long texts of the case at `path`."""
     return os.path.splitext(path)[0] + ".outputs"
 
 
-# --- which cases are meant --------------------------------------------------------------------
+# --- search for cases -------------------------------------------------------------------------
 
 
 def find_cases(paths: list[str]) -> list[str]:
-    """The files that are meant by paths of cases and folders of them; without any, `.loops/tests/`.
+    """The case files for names and paths of cases and folders; without any, those in `.loops/tests/`.
 
-    Raises UserError for one that is not there.
+    Raises UserError for a case that does not exist.
     """
     found: dict[str, str] = {}
     for path in paths or [FOLDER]:
@@ -93,14 +101,14 @@ def find_cases(paths: list[str]) -> list[str]:
 
 
 def case_path(name: str) -> str:
-    """The file of the case `name` in `.loops/tests/`; a path is a path."""
+    """The path of the case `name` in `.loops/tests/`; a path is returned unchanged."""
     if os.path.sep in name or name.endswith(SUFFIXES):
         return name
     return os.path.join(FOLDER, f"{name}.yaml")
 
 
 def free_path(program: str) -> str:
-    """Where a new case for a program may stand: nothing is there yet."""
+    """An unused path for a new case of a program."""
     stem = slug(program)
     number = 1
     while files.lexists(path := case_path(stem if number == 1 else f"{stem}-{number}")):
@@ -109,7 +117,7 @@ def free_path(program: str) -> str:
 
 
 def is_case(path: str) -> bool:
-    """Whether a file looks like a recorded case."""
+    """Whether a file has the header of a recorded case."""
     try:
         with open_regular(path) as file:
             head = file.read(4096)

@@ -1,7 +1,7 @@
-"""The first difference between a re-execution and its recording; `diff_text` shows it.
+"""Comparison of a re-execution with its recording, up to the first difference; `diff_text` prints it.
 
-Owns what counts as the same: notes and effects in their order, arguments and fields by value, and how
-the run ends. Durations do not count; an unfinished run is compared as far as it is recorded.
+Owns the definition of equality: notes and effects in order, arguments and fields by value, and the end of the
+run. Durations do not count. An unfinished run is compared up to the end of its record.
 """
 
 from __future__ import annotations
@@ -21,27 +21,34 @@ from ..journal import journal as journals
 from ..journal.codec import RESERVED, digest_only, needs_packing
 from ..journal.events import Route, StateNote
 from .re_execution import Endless, ReExecution
-from .recording import Asked, Changed, Note, Recording, bounded
+from .recording import EffectRequest, Note, ProgramChange, Recording, bounded
 
-# What of a run's end is compared; of an error its kind, message and details: its place may move.
-ENDING = ("status", "terminated_by", "final_state", "iterations", "steps", "value", "error", "code")
-_ERROR = ("kind", "message", "details")
-# How many times the ticks of the recorded run another program may use before it counts as endless.
-PATIENCE = 20
-LEAST_TICKS = 10_000_000
-# Where functions of the library come from, and how many of them call each other at most.
+# Compared fields of `run_end`, and of its error. The position of an error is not compared: it may move.
+OUTCOME_FIELDS = ("status", "terminated_by", "final_state", "iterations", "steps", "value", "error", "code")
+_ERROR_FIELDS = ("kind", "message", "details")
+# Tick limit of a changed program: this multiple of the recorded ticks, plus a minimum.
+TICK_FACTOR = 20
+MIN_TICKS = 10_000_000
+# Source folder of library functions.
 _LIBRARY = "stdlib/"
-_NEAR = 32
+# Number of innermost frames in which the author's source is searched.
+_MAX_SEARCHED_FRAMES = 32
 
-Item = Note | Asked | dict[str, Any]
+Item = Note | EffectRequest | dict[str, Any]
 
 
 @frozen
 class Difference:
-    """The first event that is not as recorded; None for no event.
+    """The first event that differs from the recording.
 
-    number: of the event in the run, from 1. state, iteration: where the program was. place: where in
-    its source. late: the same thing happened, before or after an effect that it had not been before.
+    Args:
+        number: the number of the event in the run, from 1.
+        recorded: the recorded event; None for no further event.
+        now: the event of the re-execution; None for no further event.
+        state: the state of the program.
+        iteration: the iteration of the program.
+        place: the position in its source.
+        endless: whether the program exceeded its tick limit without another event.
     """
 
     number: int
@@ -54,17 +61,17 @@ class Difference:
 
     @property
     def seq(self) -> int | None:
-        """The effect that is another one, if it is an effect."""
+        """The number of the effect that differs; None for another event."""
         for item in (self.now, self.recorded):
-            if isinstance(item, Asked):
+            if isinstance(item, EffectRequest):
                 return item.seq
         return None
 
     @property
     def what(self) -> str:
-        """effect, verdict, route, state, note or outcome."""
+        """The kind of event: effect, verdict, route, state, note or outcome."""
         item = self.recorded if self.recorded is not None else self.now
-        if isinstance(item, Asked):
+        if isinstance(item, EffectRequest):
             return "effect"
         if isinstance(item, Note):
             return NOTES[item.kind].noun if item.kind in NOTES else "note"
@@ -73,7 +80,11 @@ class Difference:
 
 @frozen
 class Comparison:
-    """What came of telling a record again: how many events were the same, the ticks used, what was not."""
+    """Result of a comparison.
+
+    same: how many events are the same, out of `total`. ticks: used by the re-execution. is_ended: whether the
+    recorded run is finished.
+    """
 
     same: int
     total: int
@@ -82,11 +93,11 @@ class Comparison:
     is_ended: bool
 
 
-class _Comparing:
-    """Events of the record are taken off as the program comes to them.
+class _Comparer:
+    """Matches the events of a re-execution with the recorded events.
 
-    While one thing happens after the other, each must be the next on record. Where calls run side by
-    side, effects begin as there is room for them: then notes are in order, and effects go by their number.
+    In sequential execution each event must match the next recorded event. Concurrent effects start whenever a
+    slot is free: then notes are matched in order, and effects by number.
     """
 
     def __init__(self, recording: Recording, execution: ReExecution, exact: bool) -> None:
@@ -96,9 +107,9 @@ class _Comparing:
         self.same = 0
         self.events = recording.events
         self.total = len(recording.events) - len(recording.changes)
-        # The first event that is not taken, and those taken after it.
+        # The first unmatched event, and the matched events after it.
         self.first = 0
-        self.taken: set[int] = set()
+        self.matched: set[int] = set()
         self.first_note = 0
         self.asked: set[int] = set()
         self.is_parallel = False
@@ -106,7 +117,7 @@ class _Comparing:
     def run(self) -> Comparison:
         difference: Difference | None
         try:
-            difference = self.tell()
+            difference = self.find_difference()
         except Endless:
             difference = self.differs(self.next(), None, endless=True)
         return Comparison(
@@ -117,8 +128,8 @@ class _Comparing:
             self.recording.end is not None,
         )
 
-    def tell(self) -> Difference | None:
-        """Tell it up to the first difference, or to the end of the record."""
+    def find_difference(self) -> Difference | None:
+        """Re-execute up to the first difference, or to the end of the record."""
         recording, execution = self.recording, self.execution
         for answer in chain(recording.answers, (None,)):
             if answer is None and recording.end is None and self.is_over:
@@ -126,25 +137,25 @@ class _Comparing:
             for event in execution.events():
                 if isinstance(event, Effect):
                     self.is_parallel = self.is_parallel or execution.machine.is_ready
-                    now: Note | Asked = asked(event)
+                    now: Note | EffectRequest = request_of(event)
                 else:
-                    now = note(*event)
+                    now = note_of(*event)
                 place = event.span if isinstance(event, Effect) else None
-                if isinstance(now, Asked) and recording.changes:
+                if isinstance(now, EffectRequest) and recording.changes:
                     if now.seq in self.asked:
                         self.pass_change()
                     self.asked.add(now.seq)
-                at = self.find(now)
-                then = self.events[at] if at is not None else None
-                if isinstance(then, Changed) and isinstance(now, Asked):
-                    continue  # the run crashed before it started, and then the program was changed
-                if then is None or isinstance(then, Changed):
+                index = self.find_recorded(now)
+                then = self.events[index] if index is not None else None
+                if isinstance(then, ProgramChange) and isinstance(now, EffectRequest):
+                    continue  # the run crashed before this effect started, and then the program was changed
+                if then is None or isinstance(then, ProgramChange):
                     if self.is_past_record(now):
                         continue
                     return self.differs(self.next(), now, place)
                 if not is_same(then, now):
                     return self.differs(then, now, place)
-                self.take(at)  # type: ignore[arg-type]
+                self.mark_matched(index)  # type: ignore[arg-type]
                 if answer is None and recording.end is None and self.is_over:
                     return None
             if answer is None:
@@ -154,70 +165,76 @@ class _Comparing:
             execution.give(answer.seq, recording.result(answer))
         return self.end()
 
-    def find(self, now: Note | Asked) -> int | None:
-        """Which event of the record this is to be."""
+    def find_recorded(self, now: Note | EffectRequest) -> int | None:
+        """The index of the recorded event that this event must match; None without one."""
         if not self.is_parallel:
-            at = self.first if not self.is_over else None
-            if isinstance(now, Note) and at is not None and isinstance(self.events[at], Changed):
-                # Notes that were not on record yet when the program was changed stand behind that.
-                return next((at for at in self.left() if not isinstance(self.events[at], Changed)), None)
-            return at
-        if isinstance(now, Asked):
-            return next((at for at in self.effects.get(now.seq, ()) if self.is_left(at)), None)
+            if self.is_over:
+                return None
+            if isinstance(now, Note) and isinstance(self.events[self.first], ProgramChange):
+                # Notes that were not recorded yet when the program was changed come after the change.
+                return next(
+                    (i for i in self.unmatched() if not isinstance(self.events[i], ProgramChange)), None
+                )
+            return self.first
+        if isinstance(now, EffectRequest):
+            return next((i for i in self.effects.get(now.seq, ()) if self.is_unmatched(i)), None)
         while self.first_note < len(self.events):
-            if self.is_left(self.first_note) and isinstance(self.events[self.first_note], Note):
+            if self.is_unmatched(self.first_note) and isinstance(self.events[self.first_note], Note):
                 return self.first_note
             self.first_note += 1
         return None
 
     @cached_property
     def effects(self) -> dict[int, list[int]]:
-        """Where an effect was asked for, once for each program that did."""
-        found: dict[int, list[int]] = {}
-        for at, event in enumerate(self.events):
-            if isinstance(event, Asked):
-                found.setdefault(event.seq, []).append(at)
-        return found
+        """The indices of the requests of each effect: one for each program that requested it."""
+        indices: dict[int, list[int]] = {}
+        for index, event in enumerate(self.events):
+            if isinstance(event, EffectRequest):
+                indices.setdefault(event.seq, []).append(index)
+        return indices
 
     @property
     def is_over(self) -> bool:
-        """Whether all events are taken."""
+        """Whether all recorded events are matched."""
         return self.first == len(self.events)
 
-    def is_left(self, at: int) -> bool:
-        return at >= self.first and at not in self.taken
+    def is_unmatched(self, index: int) -> bool:
+        return index >= self.first and index not in self.matched
 
-    def left(self) -> Iterator[int]:
-        """The events that are not taken."""
-        return (at for at in range(self.first, len(self.events)) if at not in self.taken)
+    def unmatched(self) -> Iterator[int]:
+        """The indices of the unmatched events."""
+        return (index for index in range(self.first, len(self.events)) if index not in self.matched)
 
     def pass_change(self) -> None:
-        """An effect is asked for anew: what is on record of the programs before is over."""
-        change = next((at for at in self.left() if isinstance(self.events[at], Changed)), None)
+        """Skip to the next program: it requests an effect again, so earlier requests need no match."""
+        change = next((i for i in self.unmatched() if isinstance(self.events[i], ProgramChange)), None)
         if change is not None:
-            for at in [at for at in self.left() if at < change and isinstance(self.events[at], Asked)]:
-                self.take(at)
-            self.take(change)
+            earlier = [
+                i for i in self.unmatched() if i < change and isinstance(self.events[i], EffectRequest)
+            ]
+            for index in earlier:
+                self.mark_matched(index)
+            self.mark_matched(change)
             self.same -= 1
 
-    def take(self, at: int) -> None:
-        self.taken.add(at)
-        while self.first in self.taken:
-            self.taken.discard(self.first)
+    def mark_matched(self, index: int) -> None:
+        self.matched.add(index)
+        while self.first in self.matched:
+            self.matched.discard(self.first)
             self.first += 1
         self.same += 1
 
-    def is_past_record(self, now: Note | Asked) -> bool:
-        """Whether an event may be missing in the recording: the run crashed, or ended, before it."""
+    def is_past_record(self, now: Note | EffectRequest) -> bool:
+        """Whether the recording may lack this event because the run crashed or ended before it."""
         recording = self.recording
         if self.execution.answers < len(recording.answers):
-            return self.is_parallel and isinstance(now, Asked)  # it waited for its turn
-        return recording.end is None or _was_left(recording.end)
+            return self.is_parallel and isinstance(now, EffectRequest)  # it was waiting for a slot
+        return recording.end is None or _may_interrupt_calls(recording.end)
 
     def end(self) -> Difference | None:
-        """Compare how it ended, once all that is on record was given."""
+        """Compare the ends of both runs, after the last recorded answer."""
         end = self.recording.end
-        if any(not isinstance(self.events[at], Changed) for at in self.left()):
+        if any(not isinstance(self.events[index], ProgramChange) for index in self.unmatched()):
             return self.differs(self.next(), self.ended())
         if end is None:
             return None
@@ -229,10 +246,10 @@ class _Comparing:
         return _ended(self.execution, self.exact)
 
     def next(self) -> Item | None:
-        """What the record has next: a note, an effect or its end."""
-        for at in self.left():
-            event = self.events[at]
-            if not isinstance(event, Changed):
+        """The next unmatched event of the record: a note, an effect or its end."""
+        for index in self.unmatched():
+            event = self.events[index]
+            if not isinstance(event, ProgramChange):
                 return event
         return ending(self.recording.end, self.exact) if self.recording.end is not None else None
 
@@ -244,33 +261,35 @@ class _Comparing:
         return Difference(self.same + 1, recorded, now, progress.state, progress.iteration, span, endless)
 
     def place(self, now: Item | None) -> Span | None:
-        """Where the author's state stands that a note tells of, or else the program itself."""
+        """The source position of the state in a note, or else the current position of the program."""
         execution = self.execution
         if isinstance(now, Note):
             is_route = now.kind == Route.name
             name = Route.of(now.fields).from_ if is_route else StateNote.of(now.fields).state
-            found = place_of_state(execution.image, name)
-            if found is not None:
-                return found
+            state_place = place_of_state(execution.image, name)
+            if state_place is not None:
+                return state_place
         if execution.stop is not None:
             fault_place = getattr(execution.stop, "span", None)
             return Span(*fault_place) if fault_place else None
         return place_of_machine(execution.machine)
 
 
-def compare(recording: Recording, image: Image, exact: bool = False, most: int | None = None) -> Comparison:
-    """Tell a recording again with the program `image` and compare, up to the first difference.
+def compare(
+    recording: Recording, image: Image, exact: bool = False, max_ticks: int | None = None
+) -> Comparison:
+    """Re-execute a recording with the program `image`, up to the first difference.
 
-    exact: the place of an error counts too. most: ticks it may use. Raises UserError where what is on
-    record cannot be read.
+    exact: the position of an error counts too. max_ticks: the tick limit; None for no limit. Raises UserError
+    if a recorded value cannot be read.
     """
     with bounded(recording.about):
-        return _Comparing(recording, ReExecution(image, most, recording), exact).run()
+        return _Comparer(recording, ReExecution(image, max_ticks, recording), exact).run()
 
 
 def place_of_machine(machine: Machine) -> Span | None:
-    """Where in the author's source a machine stands: the innermost state that is not the library's."""
-    for frame in reversed(machine.frames(_NEAR)):
+    """The position of a machine in the author's source: the innermost frame outside the library."""
+    for frame in reversed(machine.frames(_MAX_SEARCHED_FRAMES)):
         place = frame.place or frame.origin
         if place is not None and not place[0].startswith(_LIBRARY):
             return Span(*place)
@@ -278,7 +297,7 @@ def place_of_machine(machine: Machine) -> Span | None:
 
 
 def place_of_state(image: Image, name: Any) -> Span | None:
-    """The place of the author's state of that name in the source."""
+    """The source position of the state `name`; None if there is no such state."""
     for function in image.functions:
         if name in function.states:
             place = image.place(function.state_spans[function.states.index(name)])
@@ -286,21 +305,21 @@ def place_of_state(image: Image, name: Any) -> Span | None:
     return None
 
 
-# --- the same ---------------------------------------------------------------------------------
+# --- equality ---------------------------------------------------------------------------------
 
 
-def asked(effect: Effect) -> Asked:
-    """An effect that the program asks for now, as a recording has it."""
-    return Asked(effect.seq, effect.kind, _packed(effect.args))
+def request_of(effect: Effect) -> EffectRequest:
+    """An effect of the machine in the form of a recording."""
+    return EffectRequest(effect.seq, effect.kind, _packed(effect.args))
 
 
-def note(kind: str, fields: Mapping[str, Any]) -> Note:
-    """A note that the program makes now, as a recording has it."""
+def note_of(kind: str, fields: Mapping[str, Any]) -> Note:
+    """A note of the machine in the form of a recording."""
     return Note(kind, _packed(fields, RESERVED))
 
 
 def is_same_end(end: Mapping[str, Any], execution: ReExecution, exact: bool) -> bool:
-    """Whether a program has ended as its `run_end` says it; `exact` as in `compare`."""
+    """Whether a re-execution ended like the recorded `run_end`; `exact` as in `compare`."""
     now = _ended(execution, exact)
     if now is None:
         return was_refused(end) or _is_stalled(end)
@@ -308,33 +327,33 @@ def is_same_end(end: Mapping[str, Any], execution: ReExecution, exact: bool) -> 
 
 
 def _ended(execution: ReExecution, exact: bool) -> dict[str, Any] | None:
-    """How the program has ended, as it is compared; None where it has not."""
+    """The compared fields of the end of a re-execution; None if it has not ended."""
     if execution.stop is None and execution.exit is None:
         return None
     return ending(_packed(execution.ending()), exact)
 
 
-def _packed(fields: Mapping[str, Any], but: frozenset[str] = frozenset()) -> dict[str, Any]:
-    found = {name: value for name, value in fields.items() if name not in but}
-    if not needs_packing(found):
-        return found
-    return {name: journals.pack(value, digest_only) for name, value in found.items()}
+def _packed(fields: Mapping[str, Any], excluded: frozenset[str] = frozenset()) -> dict[str, Any]:
+    remaining = {name: value for name, value in fields.items() if name not in excluded}
+    if not needs_packing(remaining):
+        return remaining
+    return {name: journals.pack(value, digest_only) for name, value in remaining.items()}
 
 
 def is_same(then: Item, now: Item) -> bool:
-    """Whether two events are the same; the order of names, and what was secret when, do not count."""
+    """Whether two events are equal; the order of names and the masking of secrets do not count."""
     if type(then) is not type(now):
         return False
-    (one, recorded), (other, fields) = _plain(then), _plain(now)
-    return one == other and (
-        journals.is_same(recorded, fields)
-        or journals.is_same(dict(sorted(recorded.items())), dict(sorted(fields.items())))
+    (kind_then, fields_then), (kind_now, fields_now) = _kind_and_fields(then), _kind_and_fields(now)
+    return kind_then == kind_now and (
+        journals.is_same(fields_then, fields_now)
+        or journals.is_same(dict(sorted(fields_then.items())), dict(sorted(fields_now.items())))
     )
 
 
-def _plain(item: Item) -> tuple[str, dict[str, Any]]:
+def _kind_and_fields(item: Item) -> tuple[str, dict[str, Any]]:
     match item:
-        case Asked():
+        case EffectRequest():
             return item.kind, item.args
         case Note():
             return item.kind, item.fields
@@ -342,24 +361,25 @@ def _plain(item: Item) -> tuple[str, dict[str, Any]]:
 
 
 def ending(end: Mapping[str, Any], exact: bool = False) -> dict[str, Any]:
-    found = {name: end[name] for name in ENDING if end.get(name) is not None}
-    error = found.get("error")
+    """The compared fields of a `run_end`; `exact` as in `compare`."""
+    fields = {name: end[name] for name in OUTCOME_FIELDS if end.get(name) is not None}
+    error = fields.get("error")
     if isinstance(error, dict) and not exact:
-        found["error"] = {name: error[name] for name in _ERROR if error.get(name)}
-    return found
+        fields["error"] = {name: error[name] for name in _ERROR_FIELDS if error.get(name)}
+    return fields
 
 
-def _was_left(end: Mapping[str, Any]) -> bool:
-    """Whether the run ended while calls side by side may have been doing something."""
+def _may_interrupt_calls(end: Mapping[str, Any]) -> bool:
+    """Whether the run may have ended during concurrent calls."""
     return end.get("terminated_by") == "exit" or was_refused(end) or _is_stalled(end)
 
 
 def _is_stalled(end: Mapping[str, Any]) -> bool:
-    """Whether its host ended the run because a loop repeated itself without change."""
+    """Whether the driver ended the run because a loop repeated itself without progress."""
     return end.get("terminated_by") == "stall" and end.get("status") == "limit"
 
 
 def was_refused(end: Mapping[str, Any]) -> bool:
-    """Whether the run ended because its world would not perform an effect."""
+    """Whether the run ended because its world refused to perform an effect."""
     error = end.get("error")
     return isinstance(error, dict) and error.get("kind") == "not-performed"

@@ -1,4 +1,4 @@
-"""Events of recorded runs, and the first difference between two runs, as text and as JSON."""
+"""Text and JSON of recorded events, and of the first difference between two runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..journal import journal as journals
 from ..journal.codec import KIND
 from ..journal.events import Evaluate, Log, Route, StateEnter, read_event
 from .diff import Comparison, Item
-from .recording import Asked, Note, unpacked
+from .recording import EffectRequest, Note, unpacked
 
-# A text or value longer than this is shown shortened.
-_SHOWN = 160
-_CHANGES = 8
+# Longer texts and values are shortened.
+_MAX_SHOWN_CHARACTERS = 160
+_MAX_SHOWN_CHANGES = 8
 
 
 def describe(item: Item | None) -> str:
     """An event on one line."""
     if item is None:
         return "nothing"
-    if isinstance(item, Asked):
+    if isinstance(item, EffectRequest):
         args = shown_map(item.args)
         subject = args.get(EFFECTS[item.kind].subject) if item.kind in EFFECTS else None
         return item.kind + ("" if subject is None else f" {_shown(subject)}")
@@ -53,14 +53,14 @@ def describe(item: Item | None) -> str:
 
 
 def changes(recorded: Item | None, now: Item | None) -> list[tuple[str, Any, Any]]:
-    """What is different between two events of one kind: (path, recorded, now); a missing value is None."""
+    """The differences between two events of one kind: (path, recorded, now); None for a missing value."""
     if recorded is None or now is None or type(recorded) is not type(now):
         return []
     if isinstance(recorded, dict):
         return list(_changes("", recorded, now))
     if recorded.kind != now.kind:  # type: ignore[union-attr]
         return []
-    if isinstance(recorded, Asked):
+    if isinstance(recorded, EffectRequest):
         return list(_changes("", recorded.args, now.args))  # type: ignore[union-attr]
     return list(_changes("", recorded.fields, now.fields))  # type: ignore[union-attr]
 
@@ -94,7 +94,7 @@ def _shown(value: Any) -> str:
 
 
 def _first_line(path: str, then: Any, now: Any) -> tuple[str, Any, Any]:
-    """Of two texts the first line that differs, and where that is; other values as they are."""
+    """Reduce two texts to their first different line, with its number in the path; other values unchanged."""
     if not (isinstance(then, str) and isinstance(now, str)):
         return path, then, now
     if "\n" not in then + now:
@@ -105,14 +105,14 @@ def _first_line(path: str, then: Any, now: Any) -> tuple[str, Any, Any]:
 
 
 def _around(then: str | None, now: str | None) -> tuple[str | None, str | None]:
-    """Of two long lines what stands around the place from which they differ."""
+    """Cut the equal beginning of two long lines."""
     if then is None or now is None:
         return then, now
     shorter = min(len(then), len(now))
     same = next((n for n, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), shorter)
-    if same <= _SHOWN // 2:
+    if same <= _MAX_SHOWN_CHARACTERS // 2:
         return then, now
-    begin = same - _SHOWN // 4
+    begin = same - _MAX_SHOWN_CHARACTERS // 4
     return f"… {then[begin:]}", f"… {now[begin:]}"
 
 
@@ -122,11 +122,15 @@ def _more_lines(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN // 2] + " … " + text[-_SHOWN // 2 :]
+    return (
+        text
+        if len(text) <= _MAX_SHOWN_CHARACTERS
+        else text[: _MAX_SHOWN_CHARACTERS // 2] + " … " + text[-_MAX_SHOWN_CHARACTERS // 2 :]
+    )
 
 
 def shown_value(packed: Any) -> Any:
-    """A recorded value for people and scripts: without secrets, long texts by their hash."""
+    """A recorded value for output: secrets are hidden, long texts are replaced by their hash."""
     try:
         return unpacked(packed, lambda name, size: f"<{size} bytes, {name[:12]}…>", secrets.hidden)
     except journals.BlobError:
@@ -134,7 +138,7 @@ def shown_value(packed: Any) -> Any:
 
 
 def shown_map(packed: dict[str, Any]) -> dict[str, Any]:
-    """As `shown_value`, of each field by itself."""
+    """Apply `shown_value` to each field."""
     return {name: shown_value(value) for name, value in packed.items()}
 
 
@@ -143,33 +147,33 @@ def as_text(comparison: Comparison, sources: Mapping[str, Source], color: bool =
     difference = comparison.difference
     if difference is None:
         return ""
-    item = difference.seq
-    what = f"effect {item}" if item is not None else f"event {difference.number}"
-    message = f"{what} is not as recorded"
+    seq = difference.seq
+    subject = f"effect {seq}" if seq is not None else f"event {difference.number}"
+    message = f"{subject} differs from the recording"
     if difference.endless:
-        message = "the program runs on without asking for anything"
+        message = "the program does not end and requests no further effect"
     elif difference.what == "outcome" and difference.now is not None and difference.recorded is not None:
-        message = "the run does not end as recorded"
+        message = "the end of the run differs from the recording"
     lines = [render(Diagnostic("differs", message, difference.place, "here"), sources, color)]
     lines.append(f"  recorded: {clean(describe(difference.recorded), 2000)}")
     lines.append(f"  now:      {clean(describe(difference.now), 2000)}")
     found = changes(difference.recorded, difference.now)
-    for path, then, now in found[:_CHANGES]:
+    for path, then, now in found[:_MAX_SHOWN_CHANGES]:
         where, then, now = _first_line(path, shown_value(then), shown_value(now))
         lines.append(clean(f"    {where}: {_shown(then)} → {_shown(now)}", 2000))
-    if len(found) > _CHANGES:
-        lines.append(f"    … {len(found) - _CHANGES} more")
-    before = f"  the same before: {comparison.same} of {comparison.total} events"
+    if len(found) > _MAX_SHOWN_CHANGES:
+        lines.append(f"    … {len(found) - _MAX_SHOWN_CHANGES} more")
+    same = f"  same up to there: {comparison.same} of {comparison.total} events"
     if difference.state is not None:
-        before += f", to `{clean(difference.state)}` in iteration {difference.iteration}"
-    lines.append(before)
+        same += f", until `{clean(difference.state)}` in iteration {difference.iteration}"
+    lines.append(same)
     return "\n".join(lines)
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison for scripts."""
+    """The comparison as plain data for `--json`."""
     difference = comparison.difference
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "identical": difference is None,
         "complete": comparison.is_ended,
         "same": comparison.same,
@@ -178,7 +182,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     }
     if difference is not None:
         span = difference.place
-        told["difference"] = {
+        data["difference"] = {
             "what": difference.what,
             "event": difference.number,
             "seq": difference.seq,
@@ -195,12 +199,12 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             "line": span.line if span else None,
             "column": span.column if span else None,
         }
-    return told
+    return data
 
 
 def item_json(item: Item | None) -> dict[str, Any] | None:
-    """An event as data."""
-    if isinstance(item, Asked):
+    """An event as plain data."""
+    if isinstance(item, EffectRequest):
         return {"effect": item.kind, "seq": item.seq, "args": shown_value(item.args)}
     if isinstance(item, Note):
         return {"note": item.kind, "fields": shown_value(item.fields)}
@@ -208,5 +212,5 @@ def item_json(item: Item | None) -> dict[str, Any] | None:
 
 
 def sources_of(image: Image) -> dict[str, Source]:
-    """The texts an image was compiled from, by path."""
+    """The sources of an image, by path."""
     return {source.path: Source(source.path, source.sha256, source.text) for source in image.sources}

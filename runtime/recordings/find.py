@@ -1,4 +1,4 @@
-"""Finding a recorded run by its id, the path of its folder, or its loop."""
+"""Search for a recorded run by id, path of its folder, or loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .recording import Recording, recording_of
 
 @frozen
 class RunFiles:
-    """Paths of a run's files, also in a folder that was copied elsewhere."""
+    """Paths of a run's files; the folder may be a copy in another place."""
 
     name: str
     folder: str
@@ -36,45 +36,47 @@ class RunFiles:
         return cls(run.id, run.path, run.journal)
 
     def load_image(self) -> Image:
-        """The program the run began with. Raises UserError and CompileError."""
+        """Load the program with which the run started. Raises UserError and CompileError."""
         return self.load_program(FIRST_IMAGE)
 
     def load_program(self, name: str) -> Image:
-        """A program that the run continued with. Raises UserError and CompileError."""
+        """Load a program of the run by the name of its file. Raises UserError and CompileError."""
         return run_programs.load(self.name, self.journal, name)
 
     def history(self) -> RunHistory:
-        """Its detailed history. Raises ReadError."""
+        """The detailed history of the run. Raises ReadError."""
         return run_history.load(self.journal)
 
     def recording(self) -> Recording:
-        """What is in its journal, up to where that is damaged. Raises ReadError and UserError."""
+        """The recording in the journal, up to the first damage. Raises ReadError and UserError."""
         entries = read(self.journal)
         file = EventFile(self.journal)
         recording, damage = recording_of(self.name, entries, file, Blobs(self.outputs).fetch)
         recording.programs = self.load_program
         if damage is not None:
-            # Events that follow from lost ones cannot be executed again.
+            # Events after lost events cannot be re-executed.
             after = sum(not isinstance(entry, Damage) for entry in entries)
-            more = f", and so {'is' if after == 1 else 'are'} the {after} after it" if after else ""
-            recording.left_out = f"{self.journal}: {damage} and left out{more}"
+            events = (
+                f"; the {after} event{'' if after == 1 else 's'} after it are left out too" if after else ""
+            )
+            recording.left_out = f"{self.journal}: {damage} and left out{events}"
         return recording
 
 
 def find_run(target: str) -> RunFiles:
-    """The run with that id or in that folder, else the last one of that loop that was no scripted one.
+    """The run with this id or folder, or the last run of this loop, preferably one without a script.
 
     Raises UserError.
     """
     path = os.path.join(ROOT, target)
     if os.path.sep in target and files.isdir(path):
         return run_at(path)
-    found = find_run_folder(target)
-    if found.id != target:
-        same = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
-        same = [run for run in same if not run.is_husk() and is_run_of(run, target)]
-        found = max(same, key=lambda run: (not run.is_scripted(), run.id[-20:]), default=found)
-    return RunFiles.of(found)
+    run = find_run_folder(target)
+    if run.id != target:
+        runs = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
+        of_loop = [run for run in runs if not run.is_husk() and is_run_of(run, target)]
+        run = max(of_loop, key=lambda run: (not run.is_scripted(), run.id[-20:]), default=run)
+    return RunFiles.of(run)
 
 
 def run_at(path: str) -> RunFiles:

@@ -1,8 +1,8 @@
-"""`llc fork`: a new run that shares the history of another up to a point.
+"""`llc fork`: a new run that shares the history of another run up to a point.
 
-Owns what is shared and how: the events up to the point as lines of the new run's own journal, and long texts
-as links to the same files, so that the new run remains whole when its parent is removed. The new run is then
-resumed like a run that crashed there (`launch.resume`).
+Owns the copy of the shared history: the events up to the point are copied to the journal of the new run, and
+long texts are linked, so that the new run stays complete when its parent is removed. Then the new run is
+resumed like a run that crashed at this point (`launch.resume`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .find import RunFiles, find_run
 from .re_execution import ReExecution
 from .recording import Note, Recording, bounded
 
-# Events of the driver that the new run needs for its active time and its programs.
-_KEPT = (kinds.RunInterrupted, kinds.RunResume, kinds.ProgramChanged)
+# Events of the driver that determine the active time and the programs of the new run.
+_COPIED_DRIVER_EVENTS = (kinds.RunInterrupted, kinds.RunResume, kinds.ProgramChanged)
 
 
 @frozen
 class Point:
-    """Where a run is forked. answers: how many results are shared. seq: the effect that comes next there."""
+    """The point of a fork. answers: number of shared results. seq: the first effect that is not shared."""
 
     answers: int
     seq: int
@@ -57,7 +57,7 @@ class Point:
 
 @frozen
 class Forked:
-    """The new run, its parent's name and where they part."""
+    """The new run, the name of its parent, and the point of the fork. left_out: as in `Recording`."""
 
     run: RunFolder
     parent: str
@@ -74,30 +74,36 @@ class Forked:
 def fork(
     target: str, at: int | None, state: str | None, iteration: int | None, changes: Values | None
 ) -> Forked:
-    """A new run from a point of the one that `target` means, ready to be resumed.
+    """Create a new run from a point of another run, ready to be resumed.
 
-    at: the effect before which they part; or else the state that is entered there, at that iteration.
-    changes: another program (`target`), or options over those of the run; the past must be the same under
-    them. Raises UserError, CompileError and JournalError; nothing of the new run is left then.
+    Args:
+        target: the id, folder or loop of the parent.
+        at: the effect before which the runs diverge; None to use `state`.
+        state: the state on whose entry the runs diverge.
+        iteration: the iteration of this entry; None for the first entry.
+        changes: another program (`target`), or options that override those of the parent; the shared history
+            must be the same with them.
+
+    Raises UserError, CompileError and JournalError, and removes the new run in this case.
     """
     run_files = find_run(target)
     recording, image = run_files.recording(), run_files.load_image()
     if (at is None) == (state is None):
         raise UserError(
             "bad-option",
-            "say where to fork: either --at N or --state NAME",
-            f"its effects and states: llc trace {target}",
+            "no point of the fork is given; use either --at N or --state NAME",
+            f"to see the effects and states: llc trace {target}",
         )
     if iteration is not None and state is None:
-        raise UserError("bad-option", "--iteration goes with --state")
+        raise UserError("bad-option", "--iteration requires --state")
     point = find_point(recording, image, at, state, iteration)
     about = dict(recording.about)
     if changes is not None:
         if recording.changes:
             raise Failure(
                 "several-programs",
-                f"{run_files.name} went on with another program, so nothing can be changed in its past",
-                "fork it as it is",
+                f"the program of {run_files.name} changed during the run, so a fork cannot change it again",
+                "fork without changes",
             )
         image = _changed(recording, point, changes, about)
     run = _create(run_files, image, point, about)
@@ -107,7 +113,7 @@ def fork(
 def find_point(
     recording: Recording, image: Image, at: int | None, state: str | None, iteration: int | None
 ) -> Point:
-    """The point of a run before effect `at`, or where `state` is entered. Raises UserError for none."""
+    """The point before effect `at`, or at the entry of `state`. Raises UserError if there is none."""
     with bounded(recording.about):
         execution = ReExecution(image, recording=recording)
         entered: Point | None = None
@@ -126,18 +132,20 @@ def find_point(
                 break
             execution.give(answer.seq, recording.result(answer))
     if at is not None:
-        asked = execution.machine.seq
-        count = f"{asked} effect{'' if asked == 1 else 's'}"
-        raise UserError("no-such-point", f"there is no effect {at} in {recording.name}", f"it has {count}")
+        total = execution.machine.seq
+        count = f"{total} effect{'' if total == 1 else 's'}"
+        raise UserError(
+            "no-such-point", f"there is no effect {at} in {recording.name}", f"the run has {count}"
+        )
     if entered is not None:
         raise UserError(
-            "no-such-point", f"nothing is performed from `{state}` on, so there is nothing to fork"
+            "no-such-point", f"no effect follows the entry of `{state}`, so there is nothing to fork"
         )
     raise _no_such_state(recording, state or "", iteration)
 
 
 def is_entry(kind: str, fields: dict[str, Any], state: str | None, iteration: int | None) -> bool:
-    """Whether a note is of entering a state, in that iteration if one is given."""
+    """Whether a note is the entry of a state, in the given iteration (None: any)."""
     if kind != kinds.StateEnter.name:
         return False
     entry = kinds.StateEnter.of(fields)
@@ -153,7 +161,7 @@ def _no_such_state(recording: Recording, state: str, iteration: int | None) -> U
     if state in entered:
         known = ", ".join(map(str, dict.fromkeys(entered[state])))
         return UserError(
-            "no-such-point", f"`{state}` was not entered in iteration {iteration}", f"it was in: {known}"
+            "no-such-point", f"`{state}` was not entered in iteration {iteration}", f"iterations: {known}"
         )
     return UserError(
         "no-such-point", f"the run entered no state `{state}`", suggest(state, entered, "it entered")
@@ -161,7 +169,7 @@ def _no_such_state(recording: Recording, state: str, iteration: int | None) -> U
 
 
 def _changed(recording: Recording, point: Point, changes: Values, about: dict[str, Any]) -> Image:
-    """The changed program, if the shared history is the same under it; `about` gets its options."""
+    """Compile the changed program and check that the shared history is the same; updates `about`."""
     overrides = recorded_options(recording.about.get("overrides"))
     for name, value in vars(changes).items():
         if name != "target" and value:
@@ -171,12 +179,12 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
     if not path or not files.exists(path):
         raise UserError(
             "no-source",
-            f"the source of {recording.name} is not there, so nothing in it can be changed",
-            "name a program with --with",
+            f"the source of {recording.name} does not exist, so it cannot be compiled with changes",
+            "give a program with --with",
         )
     image = load_program(path, Values(path, **overrides), lambda text: None)
-    shared = recording.given[: point.answers]
-    past = Recording(
+    shared = recording.events_before[: point.answers]
+    shared_part = Recording(
         recording.name,
         recording.about,
         recording.fetch,
@@ -184,17 +192,13 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
         recording.answers[: point.answers],
         shared,
     )
-    comparison = diff.compare(past, image)
-    if comparison.difference is not None:
-        shown = (
-            diff_text.describe(comparison.difference.recorded),
-            diff_text.describe(comparison.difference.now),
-        )
+    difference = diff.compare(shared_part, image).difference
+    if difference is not None:
         raise Failure(
             "incompatible-fork",
-            f"with these changes the run would not have come there: event {comparison.difference.number} "
-            f"was {shown[0]} and is {shown[1]}",
-            "fork earlier, or begin a new run",
+            f"with these changes the run does not reach this point: event {difference.number} "
+            f"was {diff_text.describe(difference.recorded)} and is now {diff_text.describe(difference.now)}",
+            "fork at an earlier point, or start a new run",
         )
     about["path"] = path
     about.pop("expression", None)
@@ -206,19 +210,19 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
 
 
 def _create(run_files: RunFiles, image: Image, point: Point, about: dict[str, Any]) -> RunFolder:
-    """The folder of the new run: its program, its journal and what that refers to."""
+    """Create the folder of the new run: its programs, its journal, and the long texts of the journal."""
     folder, lock = locks.start(ROOT, image.name, (), {"program": image.name, "path": about.get("path")})
     try:
-        shared = _Shared(run_files.journal, point.answers)
-        beginning = _beginning(folder, run_files, image, point, about)
-        texts = _texts_of(beginning)
+        shared = _SharedEvents(run_files.journal, point.answers)
+        start = _run_start(folder, run_files, image, point, about)
+        texts = _texts_of(start)
         for event in shared:
             texts |= _texts_of(event.wire)
             if isinstance(event, kinds.ProgramChanged):
                 folder.write(event.image, program_file.of(run_files.load_program(event.image)))
         _share_texts(texts, run_files.outputs, folder.outputs)
         folder.write(folder.image_name, program_file.of(image))
-        wires = chain((beginning,), (event.wire for event in shared))
+        wires = chain((start,), (event.wire for event in shared))
         journals.write_file(folder.journal, map(journals.seal, wires), mode=0o600)
         folder.sync()
     except BaseException:
@@ -229,10 +233,10 @@ def _create(run_files: RunFiles, image: Image, point: Point, about: dict[str, An
     return folder
 
 
-def _beginning(
+def _run_start(
     folder: RunFolder, run_files: RunFiles, image: Image, point: Point, about: dict[str, Any]
 ) -> dict[str, Any]:
-    """The `run_start` of the new run. Its time is its parent's: the past is its own too."""
+    """The `run_start` of the new run, with the time of its parent: the shared history belongs to both."""
     start = {name: value for name, value in about.items() if name not in RESERVED}
     start |= {
         "run": folder.id,
@@ -241,26 +245,25 @@ def _beginning(
         "llc": __version__,
         "forked_from": {"run": run_files.name, "at": point.seq, TIME: timestamp(clock.time())},
     }
-    # Values were unpacked when they were read, and options may hold secrets.
+    # `about` is unpacked, and its options may contain secrets.
     packed = {name: journals.pack(value, str) for name, value in start.items()}
     return {KIND: kinds.RunStart.name, **packed, TIME: about.get(TIME)}
 
 
-class _Shared:
-    """The events up to the last of the results that the new run shares, read again each time."""
+class _SharedEvents:
+    """The events up to the last shared result; each iteration reads the journal again."""
 
     def __init__(self, journal: str, answers: int) -> None:
         self._journal = journal
         self._finished: set[int] = set()
-        # Where the last one begins.
-        self._last = -1
+        self._last_offset = -1
         if not answers:
             return
         for event in read(journal):
             match event:
                 case kinds.EffectFinished(seq=seq, result=dict()) if seq not in self._finished:
                     self._finished.add(seq)
-                    self._last = event.offset
+                    self._last_offset = event.offset
             if len(self._finished) == answers:
                 break
 
@@ -268,13 +271,13 @@ class _Shared:
         for event in read(self._journal):
             if isinstance(event, Damage):
                 continue
-            if event.offset > self._last:
+            if event.offset > self._last_offset:
                 return
             if isinstance(event, kinds.EffectStarted | kinds.EffectFinished | kinds.AgentActed):
-                # Performed again, if it had no result there. Trees stay with the run that has them.
+                # The new run performs an effect without a shared result again. File trees are not shared.
                 if event.seq in self._finished:
                     yield event
-            elif isinstance(event, (kinds.NoteEvent, *_KEPT)):
+            elif isinstance(event, (kinds.NoteEvent, *_COPIED_DRIVER_EVENTS)):
                 yield event.of({name: value for name, value in event.wire.items() if name != "doubtful"})
 
 
@@ -294,18 +297,18 @@ def _texts_of(wire: dict[str, Any]) -> set[str]:
 
 
 def _share_texts(names: set[str], source: str, target: str) -> None:
-    """Link long texts; copies where links cannot be made."""
+    """Link long texts; copy them if the file system does not support links."""
     if not names:
         return
     files.mkdir(target, 0o700)
     for name in sorted(names):
-        there, here = os.path.join(source, name), os.path.join(target, name)
+        original, copy = os.path.join(source, name), os.path.join(target, name)
         try:
-            files.link(there, here)
+            files.link(original, copy)
         except OSError:
             try:
-                files.copyfile(there, here)
-                files.chmod(here, 0o600)
+                files.copyfile(original, copy)
+                files.chmod(copy, 0o600)
             except OSError:
-                raise Failure("damaged-record", f"a text that the run shares is lost: {there}") from None
+                raise Failure("damaged-record", f"a text of the shared history is lost: {original}") from None
     files.sync_names(target)

@@ -1,8 +1,8 @@
-"""Make a test case of a recorded run, with the same result on any machine.
+"""Conversion of a recorded run to a test case that gives the same result on any machine.
 
-Owns what is normalised (`spec/testing.md`): times, durations, the run's id, process ids, the paths of
-the project and of the home folder. The program is executed again with the normalised results, so that
-the expectations of a case follow from its contents; less is normalised where the run would differ.
+Owns the normalisation (`spec/testing.md`) of times, durations, the run's id, process ids, and the paths of
+the project and of the home folder. The program is re-executed with the normalised results, so that the
+expectations of a case follow from its contents. If the run would take another course, less is normalised.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from . import diff
 from .cases import Case, free_path, is_case
 from .find import RunFiles
 from .re_execution import Endless, ReExecution
-from .recording import Answer, Asked, Note, Recording, bounded, each_text, unpacked
+from .recording import Answer, EffectRequest, Note, Recording, bounded, map_texts, unpacked
 
-# When a normalised clock stands: the day of the seed's examples, as in scripted worlds.
+# The normalised time: the day of the seed's examples, as in scripted worlds.
 CLOCK = "2024-01-15T10:30:00.000Z"
 _TIMES = {"duration_ms": 0, "elapsed_ms": 0}
-# A process id that is as short as this may as well be any number.
-_LEAST_PID = 100
-# What of a note tells the course of a run; other fields may hold what was normalised.
-_COURSE = frozenset(
+# Smaller process ids are not normalised: short numbers also occur for other reasons.
+_MIN_PID = 100
+# Fields of notes that determine the course of a run; other fields may contain normalised texts.
+_COURSE_FIELDS = frozenset(
     (
         "loop",
         "state",
@@ -55,16 +55,16 @@ _COURSE = frozenset(
         "final_state",
     )
 )
-_END_OF_COURSE = ("status", "terminated_by", "final_state")
-# From this number of ticks on a case records them, to distinguish an endless program from a slow one.
-_MANY_TICKS = 1_000_000
+_COMPARED_END_FIELDS = ("status", "terminated_by", "final_state")
+# A case records larger numbers of ticks, to distinguish an endless program from a slow one.
+_MIN_RECORDED_TICKS = 1_000_000
 
 
 def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
-    """The case of a run, not written yet, and what there is to say of it.
+    """Make a case from a run, without writing it; returns the case and notices for the user.
 
-    path: where it is to stand; by default a free name in `.loops/tests/`. Raises UserError for a run
-    that cannot be told again, and what reading its record raises.
+    path: the file of the case; by default an unused name in `.loops/tests/`. Raises UserError if the run is
+    not repeatable, and the errors of reading its record.
     """
     history = run_files.history()
     recording, image = run_files.recording(), run_files.load_image()
@@ -72,18 +72,19 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
     if comparison.difference is not None:
         raise Failure(
             "not-repeatable",
-            f"{run_files.name} cannot become a case: told again it differs",
-            f"llc replay {run_files.name}",
+            f"{run_files.name} cannot become a case: a replay of it differs",
+            f"see: llc replay {run_files.name}",
         )
     if recording.changes:
         raise Failure(
-            "several-programs", f"{run_files.name} went on with another program, and a case is of one"
+            "several-programs",
+            f"{run_files.name} cannot become a case: its program was changed during the run",
         )
     notices = [recording.left_out] if recording.left_out else []
     if recording.end is None:
-        notices.append(f"{run_files.name} had not ended; the case ends where its record does")
+        notices.append(f"{run_files.name} is unfinished; the case ends at the end of its record")
     elif (recording.end.get("error") or {}).get("kind") == "not-performed":
-        notices.append(f"{run_files.name} ended where its script had no answer; so does the case")
+        notices.append(f"{run_files.name} ended because its script had no answer; the case ends there too")
     about = recording.about
     source = _source(about)
     case = Case(
@@ -92,51 +93,54 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
         image.sources[0].text if not source and image.sources else None,
         _options(about, recording),
         (),
-        comparison.ticks if comparison.ticks >= _MANY_TICKS else 0,
+        comparison.ticks if comparison.ticks >= _MIN_RECORDED_TICKS else 0,
         recording,
         _limits(about),
     )
     if not source and case.expression is None:
-        raise Failure("no-source", f"{run_files.name} does not say what it was compiled from")
+        raise Failure("no-source", f"{run_files.name} does not record its source")
     if any(secrets.known.occur_in(str(text)) for text in (case.expression, *case.options.values())):
         raise Failure(
             "secret-in-case",
-            f"{run_files.name} was given a secret as an option or in its expression; a case cannot hold one",
-            "let an action read it from its environment",
+            f"{run_files.name} has a secret in an option or its expression; a case cannot contain secrets",
+            "let an action read the secret from its environment",
         )
-    words = Words(run_files.name, about, history)
-    most = comparison.ticks * diff.PATIENCE + diff.LEAST_TICKS
-    for chosen in (("times", "texts"), ("texts",), ("times",), ()):
-        answers = [Answer(a.seq, _normalized(recording, a, chosen, words)) for a in recording.answers]
-        told = tell(recording, image, answers, most)
-        if told is not None and _is_same_course(recording, told):
-            case.normalized, case.recording = chosen, told
+    placeholders = Placeholders(run_files.name, about, history)
+    max_ticks = comparison.ticks * diff.TICK_FACTOR + diff.MIN_TICKS
+    for parts in (("times", "texts"), ("texts",), ("times",), ()):
+        answers = [Answer(a.seq, _normalized(recording, a, parts, placeholders)) for a in recording.answers]
+        replayed = re_execute(recording, image, answers, max_ticks)
+        if replayed is not None and _is_same_course(recording, replayed):
+            case.normalized, case.recording = parts, replayed
             break
     else:
         raise Failure(
-            "secret-in-case", f"what {run_files.name} does depends on a secret, and a case cannot hold one"
+            "secret-in-case",
+            f"the course of {run_files.name} depends on a secret; a case cannot contain secrets",
         )
-    left = [word for word in ("times", "texts") if word not in case.normalized]
-    if left:
-        notices.append(f"what the run does depends on its {' and '.join(left)}, which stay as they were")
+    unchanged = [part for part in ("times", "texts") if part not in case.normalized]
+    if unchanged:
+        notices.append(
+            f"the course of the run depends on its {' and '.join(unchanged)}; they are not normalised"
+        )
     notices += _changes_of_source(case, image)
     return case, notices
 
 
 def refuse_taken(path: str | None, is_forced: bool = False) -> None:
-    """Refuse to write a case over a file, unless it is a case and that is wanted."""
+    """Raise UserError if the file exists, unless it is a case and `is_forced`."""
     if path is None or not files.lexists(path):
         return
     if not is_case(path):
-        raise UserError("file-exists", f"`{path}` is there already and is no case")
+        raise UserError("file-exists", f"`{path}` exists and is not a case")
     if not is_forced:
         raise UserError(
-            "file-exists", f"`{path}` is there already", "`llc record RUN -o CASE --force` replaces it"
+            "file-exists", f"`{path}` exists already", "to replace it: llc record RUN -o CASE --force"
         )
 
 
 def _source(about: dict[str, Any]) -> str:
-    """The path of the source, from the project's folder where it is inside."""
+    """The path of the source, relative to the project's folder if it is inside."""
     path = str(about.get("path") or "")
     if not path or not os.path.isabs(path):
         return os.path.normpath(path) if path else ""
@@ -147,7 +151,7 @@ def _source(about: dict[str, Any]) -> str:
 def _options(about: dict[str, Any], recording: Recording) -> dict[str, Any]:
     options = recorded_options(about.get("overrides"))
     model = environment.environ.get("LLC_LLM_MODEL")
-    asked = {event.args.get("model") for event in recording.events if isinstance(event, Asked)}
+    asked = {event.args.get("model") for event in recording.events if isinstance(event, EffectRequest)}
     if model in asked and "llm_model" not in options:
         options["default_model"] = model
     return options
@@ -159,20 +163,20 @@ def _limits(about: dict[str, Any]) -> dict[str, int]:
 
 
 def _changes_of_source(case: Case, image: Image) -> Iterator[str]:
-    """Whether the case is of another program than its source is by now."""
+    """Notices about a source that has changed since the run."""
     try:
         now = compile_case(case)
     except (CompileError, UserError) as error:
-        yield f"{case.source or 'the expression'} cannot be compiled any more: {str(error).splitlines()[0]}"
+        yield f"{case.source or 'the expression'} does not compile any more: {str(error).splitlines()[0]}"
         return
     if now.program_hash != image.program_hash:
-        yield f"{case.source} is not what was run; `llc test` tells how it differs"
+        yield f"{case.source} has changed since the run; `llc test` shows the difference"
 
 
 def compile_case(case: Case) -> Image:
-    """The program of a case as its source is now. Raises UserError and CompileError.
+    """Compile the current source of a case. Raises UserError and CompileError.
 
-    Which model judges where nothing names one is part of the case, not of where it is tested.
+    The default model is taken from the case, not from the environment of the test.
     """
     values = case.values()
     model = case.options.get("default_model") or DEFAULT_LLM_MODEL
@@ -186,89 +190,92 @@ def compile_case(case: Case) -> Image:
 
 
 def _as_path(source: str) -> str:
-    """A source is always a path, even one that looks like a loop's name."""
+    """Make a source a path, because a plain name would be resolved as a loop."""
     return source if is_path(source) else os.path.join(".", source)
 
 
-# --- telling again ----------------------------------------------------------------------------
+# --- re-execution -----------------------------------------------------------------------------
 
 
-def tell(
-    recording: Recording, image: Image, answers: list[Answer], most: int | None = None
+def re_execute(
+    recording: Recording, image: Image, answers: list[Answer], max_ticks: int | None = None
 ) -> Recording | None:
-    """What the program does over these answers, in their order; None where they do not fit it.
+    """Execute a program with these answers, in this order; returns the new recording.
 
-    A recording of an unfinished run is executed as far as the answers go.
+    None if the program does not request an effect that has an answer. An unfinished run is executed up to the
+    last answer.
     """
-    told, keep = recording.anew()
-    execution = ReExecution(image, most)
+    replayed, keep = recording.empty_copy()
+    execution = ReExecution(image, max_ticks)
     with bounded(recording.about):
         try:
             for answer in (*answers, None):
-                for event in happened(execution, keep):
-                    told.add(event)
+                for event in recorded_events(execution, keep):
+                    replayed.add(event)
                 if answer is None:
                     break
                 if answer.seq not in execution.machine.waiting:
                     return None
-                told.give(answer)
-                execution.give(answer.seq, told.result(answer))
+                replayed.give(answer)
+                execution.give(answer.seq, replayed.result(answer))
         except Endless:
-            return None if recording.end is not None else told
+            return None if recording.end is not None else replayed
     if execution.stop is not None or execution.exit is not None:
-        told.end = diff.ending(pack_map(execution.ending(), keep))
+        replayed.end = diff.ending(pack_map(execution.ending(), keep))
     elif recording.end is not None:
-        told.end = recording.end if diff.was_refused(recording.end) else None
-        if told.end is None:
+        replayed.end = recording.end if diff.was_refused(recording.end) else None
+        if replayed.end is None:
             return None
-    return told
+    return replayed
 
 
-def happened(execution: ReExecution, keep: Callable[[str], dict[str, Any]]) -> Iterator[Note | Asked]:
+def recorded_events(
+    execution: ReExecution, keep: Callable[[str], dict[str, Any]]
+) -> Iterator[Note | EffectRequest]:
     """The events of an execution until no strand is ready, in the form of a recording."""
     for event in execution.events():
         if isinstance(event, tuple):
             yield Note(event[0], pack_map(event[1], keep))
         else:
-            yield Asked(event.seq, event.kind, pack_map(event.args, keep))
+            yield EffectRequest(event.seq, event.kind, pack_map(event.args, keep))
 
 
 def pack_map(fields: dict[str, Any], keep: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     return {name: journal.pack(value, keep) for name, value in fields.items() if name not in RESERVED}
 
 
-def _is_same_course(recording: Recording, told: Recording) -> bool:
-    """Whether both took the same course, whatever the values; an unfinished one may be shorter.
+def _is_same_course(recording: Recording, replayed: Recording) -> bool:
+    """Whether both runs took the same course, apart from values; an unfinished run may be shorter.
 
-    Side by side, when an effect begins depends on how many others do: notes have an order of their own.
+    Notes and effects are compared separately: the start of a concurrent effect depends on free slots.
     """
     is_cut = recording.end is None
-    for kind in (Note, Asked):
+    for kind in (Note, EffectRequest):
         then = [event for event in recording.events if isinstance(event, kind)]
-        now = [event for event in told.events if isinstance(event, kind)]
-        if kind is Asked:
-            then, now = (sorted(events, key=lambda asked: asked.seq) for events in (then, now))  # type: ignore[union-attr]
+        now = [event for event in replayed.events if isinstance(event, kind)]
+        if kind is EffectRequest:
+            then, now = (sorted(events, key=lambda effect: effect.seq) for events in (then, now))  # type: ignore[union-attr]
         if len(now) < len(then) or (len(now) > len(then) and not is_cut):
             return False
         if not all(map(_is_same_step, then, now)):
             return False
-    ends = [[(end or {}).get(name) for name in _END_OF_COURSE] for end in (recording.end, told.end)]
+    ends = [[(end or {}).get(name) for name in _COMPARED_END_FIELDS] for end in (recording.end, replayed.end)]
     return is_cut or ends[0] == ends[1]
 
 
-def _is_same_step(then: Note | Asked, now: Note | Asked) -> bool:
+def _is_same_step(then: Note | EffectRequest, now: Note | EffectRequest) -> bool:
     if then.kind != now.kind or type(then) is not type(now):
         return False
-    if isinstance(then, Asked) or isinstance(now, Asked):
+    if isinstance(then, EffectRequest) or isinstance(now, EffectRequest):
         return True
-    return all(then.fields.get(name) == now.fields.get(name) for name in _COURSE)
+    return all(then.fields.get(name) == now.fields.get(name) for name in _COURSE_FIELDS)
 
 
 # --- normalising ------------------------------------------------------------------------------
 
 
-class Words:
-    """The texts that differ between runs and machines, and their placeholders."""
+class Placeholders:
+    """The texts that differ between runs and machines, with their placeholders."""
 
     def __init__(self, name: str, about: dict[str, Any], history: RunHistory) -> None:
         pairs = [(str(about.get("run") or name), "<run>")]
@@ -280,49 +287,51 @@ class Words:
                 pairs.append((path, word))
         self.pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
         self.pids = _pids(history)
-        self.told: set[str] = set()
+        self.printed_pids: set[str] = set()
 
-    def put(self, text: str, seq: int) -> str:
-        """A text of the result of effect `seq` with them put in."""
+    def replace(self, text: str, seq: int) -> str:
+        """Replace secrets and machine-specific texts in a result of effect `seq`."""
         text = without_secrets(text)
         for word, placeholder in self.pairs:
             if word in text:
                 text = re.sub(rf"{re.escape(word)}(?![\w-])", placeholder, text)
-        # A process id that an effect has told may come back in the results of others.
-        for pid in (*self.pids.get(seq, ()), *self.told):
+        # Results of other effects may repeat a process id that an effect printed.
+        for pid in (*self.pids.get(seq, ()), *self.printed_pids):
             if pid in text:
                 text, count = re.subn(rf"(?<![\w.]){pid}(?![\w.])", "<pid>", text)
                 if count:
-                    self.told.add(pid)
+                    self.printed_pids.add(pid)
         return text
 
 
 def _pids(history: RunHistory) -> dict[int, list[str]]:
-    """The process ids of each effect, of all its attempts."""
+    """The process ids of all attempts of each effect."""
     found: dict[int, list[str]] = {}
     for event in history.events:
-        if isinstance(event, Process) and event.pid >= _LEAST_PID:
+        if isinstance(event, Process) and event.pid >= _MIN_PID:
             found.setdefault(event.seq, []).append(str(event.pid))
     return found
 
 
-def _normalized(recording: Recording, answer: Answer, chosen: tuple[str, ...], words: Words) -> Any:
-    """The result of an answer, as in a journal, with what is chosen normalised; secrets always are."""
+def _normalized(
+    recording: Recording, answer: Answer, parts: tuple[str, ...], placeholders: Placeholders
+) -> Any:
+    """The result of an answer, in the form of a journal, with `parts` normalised and without secrets."""
     try:
         result = unpacked(answer.result, recording.fetch, named_secrets)
     except journal.BlobError as error:
         raise Failure("damaged-record", f"{recording.name}: {error}") from None
-    if "times" in chosen:
+    if "times" in parts:
         result = {**result, **{name: zero for name, zero in _TIMES.items() if name in result}}
         if "time" in result and "elapsed_ms" in result:
             result["time"] = CLOCK
-    put = without_secrets if "texts" not in chosen else lambda text: words.put(text, answer.seq)
-    # Long texts are inline from here on; the writer stores them again.
-    return journal.pack(each_text(result, put), str)
+    replace = without_secrets if "texts" not in parts else lambda text: placeholders.replace(text, answer.seq)
+    # Long texts are inline from here on; the writer of the case extracts them again.
+    return journal.pack(map_texts(result, replace), str)
 
 
 def named_secrets(parts: list[str]) -> str:
-    """A text of parts, with the names of its secrets in their places."""
+    """Join the parts of a text, with secrets replaced by their names."""
     return "".join(f"<{part.partition('/')[0]}>" if index % 2 else part for index, part in enumerate(parts))
 
 

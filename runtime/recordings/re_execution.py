@@ -1,7 +1,7 @@
-"""Re-execution of a program over recorded answers; no effect is performed.
+"""Re-execution of a program with recorded answers; performs no effects.
 
-Owns the order in which that happens (the machine runs until nothing is ready, then gets one answer) and
-how the run ends. `diff` compares it, `trace_text` shows it, `fork` shares its beginning.
+Owns the order of execution (the machine runs until no strand is ready, then gets one answer) and the end of
+the run. Used by `diff`, `trace_text` and `fork`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from ...vm.code.image import Image
 from ...vm.machine.migration import RenewalError, renew
-from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
+from ...vm.machine.outcomes import NO_ANSWER, Done, Effect
 from ...vm.tiered import Machine
 from ...vm.values.faults import Fault
 from ..host.effect_context import exit_code
@@ -22,18 +22,20 @@ from .recording import Recording
 
 
 class Endless(Exception):
-    """The program runs on without asking for anything, beyond the bound it was given."""
+    """The program exceeded its tick limit without ending or requesting another effect."""
 
 
 class ReExecution:
-    """One execution of a program over given answers.
+    """One execution of a program with recorded answers.
 
-    image: its program now. most: how many ticks it may use in all; None is no bound. recording: whose
-    changes of the program are made too. answers: how many it was given. stop: how its program ended,
-    `exit` included; None before that.
+    image: the current program. max_ticks: the total tick limit; None for no limit. recording: the source of
+    changes of the program; None for none. answers: how many answers the program got. stop: the end of the
+    program, `exit` included; None before the end.
     """
 
-    def __init__(self, image: Image, most: int | None = None, recording: Recording | None = None) -> None:
+    def __init__(
+        self, image: Image, max_ticks: int | None = None, recording: Recording | None = None
+    ) -> None:
         self._recording = recording
         self._changes = list(recording.changes) if recording is not None else []
         self.image = image
@@ -41,11 +43,11 @@ class ReExecution:
         self.progress = Progress()
         self.answers = 0
         self.stop: Done | Fault | Effect | None = None
-        self._most = most
+        self._max_ticks = max_ticks
         self._result: tuple[Any, int | None] = (NO_ANSWER, None)
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]] | Effect]:
-        """Run until nothing is ready: its notes, as (kind, fields of the event), and the effects it asks for.
+        """Run until no strand is ready; yields notes, as (kind, fields of the event), and requested effects.
 
         Raises Endless.
         """
@@ -61,14 +63,14 @@ class ReExecution:
                 yield outcome
             elif isinstance(outcome, Done | Fault):
                 self.stop = outcome
-            elif isinstance(outcome, OutOfFuel) and self._most is not None and machine.ticks > self._most:
+            elif self._max_ticks is not None and machine.ticks > self._max_ticks:
                 raise Endless
             if not machine.is_ready:
                 yield from self._change()
                 return
 
     def _change(self) -> Iterator[Effect]:
-        """Continue with the next program of the run: pending effects are asked for again."""
+        """Continue with the next program of the run, which requests pending effects again."""
         is_changed = False
         while self._changes and self._changes[0].answers <= self.answers and self.machine.waiting:
             change = self._changes.pop(0)
@@ -78,8 +80,8 @@ class ReExecution:
         if is_changed:
             yield from list(self.machine.waiting.values())
 
-    def passed(self, answers: int) -> None:
-        """Continue after that number of answers, with the program of that time."""
+    def skip_to(self, answers: int) -> None:
+        """Treat this number of answers as given; earlier changes of the program have been applied."""
         self.answers = answers
         self._changes = [change for change in self._changes if change.answers > answers]
 
@@ -103,11 +105,11 @@ class ReExecution:
 
     @property
     def exit(self) -> Effect | None:
-        """The effect that asks to end the run, if one waits."""
+        """The waiting `exit` effect, which ends the run; None without one."""
         return next((effect for effect in self.machine.waiting.values() if effect.kind == "exit"), None)
 
     def ending(self) -> dict[str, Any]:
-        """How the run ends, as its `run_end` says it; `stop` must be there, or `exit`."""
+        """The fields of the `run_end`. The program must have ended, or `exit` must wait."""
         outcome = Outcome(None, None, self.image.meta["kind"], "error").reach(self.progress)
         if isinstance(self.stop, Done | Fault):
             outcome.take(self.stop)

@@ -1,7 +1,7 @@
-"""A recorded run: the notes, effects and answers of its program in the order in which they happened.
+"""A recorded run: the notes, effect requests and answers of its program, in their order.
 
-Owns how a journal becomes a `Recording`; a recorded case becomes one too. Replay, tests, forks and
-traces start from it.
+Owns the conversion of a journal to a `Recording`. A recorded case is converted to one too. Replay, tests,
+forks and traces use it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ..project.limits import Bounds, restoring_bounds
 
 @frozen
 class Note:
-    """Something the program noted; values as in a journal (`journal.pack`)."""
+    """A note of the program; values in the form of the journal (`journal.pack`)."""
 
     kind: str
     fields: dict[str, Any]
 
 
 @frozen
-class Asked:
-    """An effect the program asked for; its arguments as in a journal."""
+class EffectRequest:
+    """An effect that the program requested; arguments in the form of the journal."""
 
     seq: int
     kind: str
@@ -42,8 +42,8 @@ class Asked:
 
 
 @frozen
-class Changed:
-    """The run went on with another program, the file `image` of its folder. answers: given before."""
+class ProgramChange:
+    """A change of the program to the file `image` in the run's folder. answers: how many came before it."""
 
     image: str
     answers: int
@@ -52,7 +52,7 @@ class Changed:
 
 @frozen
 class Answer:
-    """The result of an effect, as in a journal."""
+    """The result of an effect, in the form of the journal."""
 
     seq: int
     result: Any
@@ -61,11 +61,12 @@ class Answer:
 T = TypeVar("T")
 
 
-class Stored(Sequence[T]):
-    """Events of a journal that are read when they are asked for: memory holds their offsets.
+class StoredEvents(Sequence[T]):
+    """Events of a journal, read on access; only their offsets are in memory.
 
-    make: what an event is in a recording. A change of the program is kept, as it depends on its place.
-    skipped: how many before the first one are not there; they must not be asked for.
+    make: converts an event to its form in a recording. Changes of the program are kept in memory, because
+    they depend on their position. skipped: the number of events before the first stored one; they must not be
+    accessed.
     """
 
     def __init__(self, file: EventFile, make: Callable[[Any], T], skipped: int = 0) -> None:
@@ -77,7 +78,7 @@ class Stored(Sequence[T]):
         self._latest: tuple[int, T] | None = None
 
     def add(self, event: kinds.Event, kept: T | None = None) -> None:
-        """Add an event of the journal, or what to keep in its place."""
+        """Add an event of the journal. kept: its converted form, if it stays in memory."""
         if kept is not None:
             self._kept[len(self)] = kept
         self._offsets.append(event.offset)
@@ -91,7 +92,7 @@ class Stored(Sequence[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
+            return [self[number] for number in range(*index.indices(len(self)))]
         if index in self._kept:
             return self._kept[index]
         if self._latest is None or self._latest[0] != index:
@@ -101,24 +102,31 @@ class Stored(Sequence[T]):
 
 @define
 class Recording:
-    """All that happened in a run, in order.
+    """The recorded events of a run, in order.
 
-    name: what to call it. about: its `run_start`. events: what the program did. answers: in the order
-    they were given, which determines all else; given[i] is how many events were there before answer i.
-    changes: those of the program. end: its `run_end`; None for a run that had not ended. fetch: a long text
-    by its hash and size. programs: the programs it went on with, by the names of their files. left_out: a
-    sentence on what is not in here because the journal is damaged, "" where it is sound. activity: by effect,
-    what an agent did and which files changed. asked_at: of each effect the index of the event that asked for
-    it last. answered_at: the index of its answer.
+    Args:
+        name: the name of the run in messages.
+        about: its `run_start`.
+        fetch: reads a long text by hash and size.
+        events: notes, effect requests and changes of the program.
+        answers: results in the order in which the program got them; this order determines everything else.
+        events_before: events_before[i] is the number of events before answer i.
+        changes: the changes of the program.
+        end: its `run_end`; None for an unfinished run.
+        programs: loads a later program of the run by the name of its file.
+        left_out: a sentence about events that are missing because of damage; "" for an intact journal.
+        activity: by effect, the actions of its agent and the changes of files.
+
+    asked_at and answered_at map an effect to the index of its last request, and to the index of its answer.
     """
 
     name: str
     about: dict[str, Any]
     fetch: Callable[[str, int], str]
-    events: Sequence[Note | Asked | Changed] = attrs.Factory(list)
+    events: Sequence[Note | EffectRequest | ProgramChange] = attrs.Factory(list)
     answers: Sequence[Answer] = attrs.Factory(list)
-    given: Sequence[int] = attrs.Factory(list)
-    changes: Sequence[Changed] = ()
+    events_before: Sequence[int] = attrs.Factory(list)
+    changes: Sequence[ProgramChange] = ()
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
@@ -127,43 +135,46 @@ class Recording:
     answered_at: dict[int, int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.asked_at = {event.seq: at for at, event in enumerate(self.events) if isinstance(event, Asked)}
+        self.asked_at = {
+            event.seq: at for at, event in enumerate(self.events) if isinstance(event, EffectRequest)
+        }
         self.answered_at = {answer.seq: at for at, answer in enumerate(self.answers)}
 
-    def as_one(self) -> Recording:
-        """As if it had had one program all the time: each effect as it was asked for last."""
+    def with_one_program(self) -> Recording:
+        """The recording without changes of the program: each effect as it was requested last."""
         if not self.changes:
             return self
         kept = [
             at
             for at, event in enumerate(self.events)
-            if not isinstance(event, Changed)
-            and (not isinstance(event, Asked) or self.asked_at[event.seq] == at)
+            if not isinstance(event, ProgramChange)
+            and (not isinstance(event, EffectRequest) or self.asked_at[event.seq] == at)
         ]
-        given = [bisect_left(kept, at) for at in self.given]
-        return attrs.evolve(self, events=[self.events[at] for at in kept], given=given, changes=())
+        events_before = [bisect_left(kept, at) for at in self.events_before]
+        events = [self.events[at] for at in kept]
+        return attrs.evolve(self, events=events, events_before=events_before, changes=())
 
-    def add(self, event: Note | Asked) -> None:
-        """Add what the program did; for a recording that is not in a journal."""
+    def add(self, event: Note | EffectRequest) -> None:
+        """Append an event, for a recording that is not read from a journal."""
         assert isinstance(self.events, list)
-        if isinstance(event, Asked):
+        if isinstance(event, EffectRequest):
             self.asked_at[event.seq] = len(self.events)
         self.events.append(event)
 
     def give(self, answer: Answer) -> None:
-        """Add an answer after what has happened so far."""
+        """Append an answer after the present events."""
         assert isinstance(self.answers, list)
-        assert isinstance(self.given, list)
+        assert isinstance(self.events_before, list)
         self.answered_at[answer.seq] = len(self.answers)
         self.answers.append(answer)
-        self.given.append(len(self.events))
+        self.events_before.append(len(self.events))
 
     def result(self, answer: Answer) -> Any:
-        """The value of an answer. Raises UserError where its text is lost."""
+        """The value of an answer. Raises UserError if a text of it is lost."""
         return self.value(answer.result, f"the result of effect {answer.seq}")
 
-    def anew(self) -> tuple[Recording, Callable[[str], dict[str, Any]]]:
-        """A recording of the same run with nothing in it yet, and what keeps a long text for it."""
+    def empty_copy(self) -> tuple[Recording, Callable[[str], dict[str, Any]]]:
+        """An empty recording of the same run, and the function that stores a long text for it."""
         texts: dict[str, str] = {}
 
         def keep(text: str) -> dict[str, Any]:
@@ -176,37 +187,37 @@ class Recording:
 
         return Recording(self.name, self.about, fetch), keep
 
-    def value(self, packed: Any, what: str) -> Any:
-        """A recorded value as the program has it. Raises UserError where a text of it is lost."""
+    def value(self, packed: Any, description: str) -> Any:
+        """Unpack a recorded value. Raises UserError with `description` if a text of the value is lost."""
         try:
             return unpacked(packed, self.fetch)
         except BlobError as error:
-            raise Failure("damaged-record", f"{self.name}: {what} is lost: {error}") from None
+            raise Failure("damaged-record", f"{self.name}: {description} is lost: {error}") from None
 
 
 class RecordingBuilder:
-    """Makes a recording of the entries of a journal, in order; the journal may grow meanwhile.
+    """Builds a recording from the entries of a journal, in order; the journal may grow in the meantime.
 
-    file: the journal, from which events are read when they are asked for. results: how many there were before
-    the first entry, if that is not the first of the journal. damage: the first one, after which nothing is
-    added; a torn end is none.
+    file: the journal, from which events are read on access. results: the number of results before the first
+    entry, if it is not the first of the journal. damage: the first damage, after which nothing is added; an
+    incomplete last line does not count.
     """
 
     def __init__(
         self, name: str, file: EventFile, fetch: Callable[[str, int], str], results: int = 0
     ) -> None:
         self._file = file
-        self._events: Stored[Note | Asked | Changed] = Stored(file, _as_recorded)
-        self._answers: Stored[Answer] = Stored(
+        self._events: StoredEvents[Note | EffectRequest | ProgramChange] = StoredEvents(file, _as_recorded)
+        self._answers: StoredEvents[Answer] = StoredEvents(
             file, lambda event: Answer(event.seq, event.result), skipped=results
         )
-        self._changes: list[Changed] = []
-        self._given = array("Q", bytes(8 * results))
-        self._activity: dict[int, Stored[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = {}
+        self._changes: list[ProgramChange] = []
+        self._events_before = array("Q", bytes(8 * results))
+        self._activity: dict[int, StoredEvents[kinds.AgentActed | kinds.Guarded | kinds.TreeTaken]] = {}
         self._asked: set[int] = set()
         self.damage: Damage | None = None
         self.recording = Recording(
-            *(name, {}, fetch, self._events, self._answers, self._given, self._changes),
+            *(name, {}, fetch, self._events, self._answers, self._events_before, self._changes),
             activity=self._activity,
         )
 
@@ -220,7 +231,7 @@ class RecordingBuilder:
                     self.damage = event
             case kinds.RunStart():
                 recording = self.recording
-                recording.about = recording.about or recording.value(event.wire, "how the run began")
+                recording.about = recording.about or recording.value(event.wire, "the start of the run")
             case kinds.EffectStarted(seq=seq) if not (
                 seq in self._asked or seq in self.recording.answered_at
             ):
@@ -230,16 +241,16 @@ class RecordingBuilder:
             case kinds.EffectFinished(seq=seq, result=dict()) if seq not in self.recording.answered_at:
                 self.recording.answered_at[seq] = len(self._answers)
                 self._asked.discard(seq)
-                self._given.append(len(self._events))
+                self._events_before.append(len(self._events))
                 self._answers.add(event)
             case kinds.AgentActed() | kinds.Guarded() | kinds.TreeTaken():
-                self._activity.setdefault(event.seq, Stored(self._file, _as_activity)).add(event)
+                self._activity.setdefault(event.seq, StoredEvents(self._file, _as_activity)).add(event)
             case kinds.RunEnd():
                 self.recording.end = event.wire
             case kinds.ProgramChanged():
-                self._changes.append(Changed(event.image, len(self._answers)))
+                self._changes.append(ProgramChange(event.image, len(self._answers)))
                 self._events.add(event, self._changes[-1])
-                self._asked.clear()  # pending effects are asked for again
+                self._asked.clear()  # the new program requests pending effects again
             case kinds.NoteEvent():
                 self._events.add(event)
 
@@ -247,9 +258,9 @@ class RecordingBuilder:
 def recording_of(
     name: str, entries: Iterable[kinds.Event | Damage], file: EventFile, fetch: Callable[[str, int], str]
 ) -> tuple[Recording, Damage | None]:
-    """The recording in the entries of a journal, up to its first damage, and that damage.
+    """The recording of the entries of a journal up to the first damage, and this damage (None without).
 
-    Raises UserError where the first event is lost.
+    Raises UserError if the first event is lost.
     """
     builder = RecordingBuilder(name, file, fetch)
     for entry in entries:
@@ -257,13 +268,13 @@ def recording_of(
         if builder.damage is not None:
             break
     if not builder.recording.about:
-        raise Failure("no-record", f"the journal of {name} has lost its beginning")
+        raise Failure("no-record", f"the beginning of the journal of {name} is lost")
     return builder.recording, builder.damage
 
 
-def _as_recorded(event: Any) -> Note | Asked:
+def _as_recorded(event: Any) -> Note | EffectRequest:
     if isinstance(event, kinds.EffectStarted):
-        return Asked(event.seq, event.kind, event.arguments)
+        return EffectRequest(event.seq, event.kind, event.arguments)
     return Note(event.kind_name, event.own_fields())
 
 
@@ -275,24 +286,24 @@ def _as_activity(event: Any) -> kinds.AgentActed | kinds.Guarded | kinds.TreeTak
 def unpacked(
     packed: Any, fetch: Callable[[str, int], str], secret: Callable[[list[str]], str] | None = None
 ) -> Any:
-    """As `journal.unpack`; BlobError for a value that no journal holds, too."""
+    """As `journal.unpack`, but malformed values raise BlobError too."""
     try:
         return unpack(packed, fetch, secret)
     except (ValueError, TypeError, AttributeError):
-        raise BlobError("it cannot be read as a value") from None
+        raise BlobError("not a valid value") from None
 
 
-def each_text(value: Any, put: Callable[[str], str]) -> Any:
-    """A value with each of its texts as `put` gives it. Iterative: it may be nested deep."""
+def map_texts(value: Any, convert: Callable[[str], str]) -> Any:
+    """A copy of a value with `convert` applied to each text. Iterative: values may be deeply nested."""
     if not isinstance(value, dict | list | tuple):
-        return put(value) if isinstance(value, str) else value
+        return convert(value) if isinstance(value, str) else value
     root: list[Any] = [value]
     stack: list[tuple[Any, Any]] = [(root, 0)]
     while stack:
         holder, key = stack.pop()
         item = holder[key]
         if isinstance(item, str):
-            holder[key] = put(item)
+            holder[key] = convert(item)
         elif isinstance(item, dict):
             holder[key] = copy = dict(item)
             stack.extend((copy, name) for name in copy)
@@ -304,7 +315,7 @@ def each_text(value: Any, put: Callable[[str], str]) -> Any:
 
 @contextlib.contextmanager
 def bounded(about: dict[str, Any]) -> Iterator[None]:
-    """Inside, a run's bounds hold, by its `run_start`: they are part of what its program does."""
+    """Context in which the bounds of a run's `run_start` apply: its program depends on them."""
     with restoring_bounds():
         Bounds.of_record(about).apply()
         yield

@@ -1,6 +1,6 @@
-"""`llc replay`: replay of a recorded run without executing anything, and the differences.
+"""`llc replay`: replay of a recorded run without performing effects, and the first difference.
 
-Owns which program is executed, and how the result is shown.
+Owns the choice of the program, and the output.
 """
 
 from __future__ import annotations
@@ -14,20 +14,27 @@ from ..project.options import Values, recorded_options
 from ..runs.loop_names import resolve_loop
 from . import case_reader, cases, diff, diff_text
 from .cases import Case, is_case
-from .diff import LEAST_TICKS, PATIENCE, Comparison
+from .diff import MIN_TICKS, TICK_FACTOR, Comparison
 from .excerpt import timeline_around
 from .find import find_run
-from .lockstep import follow
+from .lockstep import replay_in_lockstep
 from .make_case import compile_case
 from .recording import Recording
 from .timeline import Timeline
 
 
 @frozen
-class Replayed:
-    """What came of it. name: of the run. results: how many it got. end: its `run_end`, None without one.
+class ReplayResult:
+    """Result of a replay.
 
-    left_out: see `Recording`. against: the changed program's path, if it is one.
+    Args:
+        name: the name of the run.
+        results: the number of results that its program got.
+        end: its `run_end`; None for an unfinished run.
+        left_out: as in `Recording`.
+        comparison: the comparison with the recording.
+        image: the program of the replay.
+        against: the path of the changed program; None for the run's own program.
     """
 
     name: str
@@ -41,7 +48,7 @@ class Replayed:
     @classmethod
     def of(
         cls, recording: Recording, comparison: Comparison, image: Image, against: str | None = None
-    ) -> Replayed:
+    ) -> ReplayResult:
         results = len(recording.answers)
         return cls(recording.name, results, recording.end, recording.left_out, comparison, image, against)
 
@@ -62,26 +69,25 @@ class Replayed:
 
     def as_text(self, color: bool) -> str:
         name, comparison = self.name, self.comparison
-        whom = f"{self.against}, told {name}," if self.against else name
+        subject = f"{self.against} with the results of {name}" if self.against else name
         if comparison.difference is not None:
             shown = diff_text.as_text(comparison, diff_text.sources_of(self.image), color)
-            return f"{shown}\n{whom} differs\n"
+            return f"{shown}\n{subject} differs\n"
         effects = self.results
         events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
         count = f"{events}, {effects} result{'' if effects == 1 else 's'}"
         if self.left_out:
-            return f"{whom} is identical as far as its record is sound: {count}\n"
+            return f"{subject} is identical up to the damage: {count}\n"
         if not comparison.is_ended:
-            return f"{whom} is identical as far as it is recorded: {count}; it had not ended\n"
+            return f"{subject} is identical up to the end of its record: {count}; the run is unfinished\n"
         end = diff_text.describe(diff.ending(self.end or {}))
-        return f"{whom} is identical: {count}; {end}\n"
+        return f"{subject} is identical: {count}; {end}\n"
 
 
-def replay(target: str, against: str | None = None) -> Replayed:
-    """Tell the run that `target` means again, with its own program or the one in `against`.
+def replay(target: str, against: str | None = None) -> ReplayResult:
+    """Replay a run or a case, with its own program or with the program `against`.
 
-    A recorded case is executed with the program that its source is now. Raises UserError, CompileError and
-    JournalError.
+    A case is replayed with its current source. Raises UserError, CompileError and JournalError.
     """
     case = read_case(target)
     ticks = 0
@@ -92,26 +98,30 @@ def replay(target: str, against: str | None = None) -> Replayed:
         files = find_run(target)
         if against is None:
             image = files.load_image()
-            found = follow(files, image)
-            if found is not None:
-                return Replayed(files.name, found.results, found.end, "", found.comparison, image)
+            identical = replay_in_lockstep(files, image)
+            if identical is not None:
+                return ReplayResult(
+                    files.name, identical.results, identical.end, "", identical.comparison, image
+                )
         recording = files.recording()
         overrides = recording.about.get("overrides")
     if case is None or against is None:
         own = compile_case(case) if case is not None else files.load_image()
-        most = ticks * PATIENCE + LEAST_TICKS if case is not None else None
-        comparison = diff.compare(recording, own, case is None, most)
+        max_ticks = ticks * TICK_FACTOR + MIN_TICKS if case is not None else None
+        comparison = diff.compare(recording, own, case is None, max_ticks)
         if against is None or comparison.difference is not None:
-            return Replayed.of(recording, comparison, own)
+            return ReplayResult.of(recording, comparison, own)
         ticks = comparison.ticks
     path = resolve_loop(against)
     changed = load_program(path, Values(path, **recorded_options(overrides)), lambda text: None)
-    most = ticks * PATIENCE + LEAST_TICKS
-    return Replayed.of(recording, diff.compare(recording.as_one(), changed, most=most), changed, path)
+    max_ticks = ticks * TICK_FACTOR + MIN_TICKS
+    return ReplayResult.of(
+        recording, diff.compare(recording.with_one_program(), changed, max_ticks=max_ticks), changed, path
+    )
 
 
 def load(target: str) -> tuple[Recording, Image]:
-    """The record that `target` means, a run's or a case's, and its program."""
+    """The recording of a run or a case, and its program."""
     case = read_case(target)
     if case is not None:
         return case.recording, compile_case(case)
@@ -120,9 +130,9 @@ def load(target: str) -> tuple[Recording, Image]:
 
 
 def load_around(target: str, word: str) -> Timeline | None:
-    """A timeline of the run that `target` means with the effect that `word` is the number of.
+    """A timeline of a run around the effect with the number `word`.
 
-    None where that takes the whole record. Raises UserError and CompileError.
+    None if the whole record must be read. Raises UserError and CompileError.
     """
     if not (word.isascii() and word.isdigit()) or read_case(target) is not None:
         return None
@@ -130,5 +140,5 @@ def load_around(target: str, word: str) -> Timeline | None:
 
 
 def read_case(target: str) -> Case | None:
-    """The case that is meant by its path; None where `target` means a run. Raises CompileError."""
+    """The case at the path `target`; None if `target` is not the path of a case. Raises CompileError."""
     return case_reader.read(target) if target.endswith(cases.SUFFIXES) and is_case(target) else None

@@ -1,7 +1,7 @@
-"""`llc test`: replays recorded cases with the current text of their programs.
+"""`llc test`: replay of recorded cases with the current sources of their programs.
 
-Owns which cases pass, what `--update` rewrites, and the reports for people, scripts and CI (JUnit). Nothing
-is performed, and only the cases and the sources that they name are read.
+Owns the results of cases, the rewriting with `--update`, and the reports for people, scripts and CI (JUnit).
+Performs no effects, and reads only the cases and the sources that they name.
 """
 
 from __future__ import annotations
@@ -19,20 +19,28 @@ from ..host import clock
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from . import case_reader, case_writer, cases, diff, diff_text
 from .cases import Case
-from .diff import LEAST_TICKS, PATIENCE, Comparison
-from .make_case import compile_case, happened, pack_map
+from .diff import MIN_TICKS, TICK_FACTOR, Comparison
+from .make_case import compile_case, pack_map, recorded_events
 from .re_execution import Endless, ReExecution
-from .recording import Answer, Asked, Recording, bounded
+from .recording import Answer, EffectRequest, Recording, bounded
 
-# What XML cannot hold at all.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Characters that XML cannot represent.
+_INVALID_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @define
-class Tested:
-    """What came of one case: `pass`, `fail`, `error` or `updated`.
+class CaseResult:
+    """Result of one case.
 
-    error: why it could not be told at all. obstacle: why it could not be updated, in words.
+    Args:
+        path: the file of the case.
+        result: `pass`, `fail`, `error` or `updated`.
+        case: the case; None if it could not be read.
+        image: its program; None if it could not be compiled.
+        comparison: the comparison with the recording; None after an error.
+        error: the reason why the case could not be replayed.
+        obstacle: a sentence with the reason why the case could not be updated.
+        seconds: the duration of the replay.
     """
 
     path: str
@@ -49,7 +57,7 @@ class Tested:
         return self.result in ("pass", "updated")
 
     def detail(self, color: bool = False) -> str:
-        """Why it did not pass, without a final newline."""
+        """The reason why the case did not pass, without a final newline."""
         lines = []
         if isinstance(self.error, CompileError):
             lines.append(render_all(self.error.diagnostics, self.error.sources, color))
@@ -66,7 +74,7 @@ class Tested:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "case": self.path,
             "source": self.case.source if self.case is not None else None,
             "result": self.result,
@@ -75,204 +83,218 @@ class Tested:
         }
         if isinstance(self.error, CompileError):
             found = [to_json(diagnostic) for diagnostic in self.error.diagnostics]
-            told["error"] = {"kind": "invalid", "message": str(found[0]["message"]), "diagnostics": found}
+            data["error"] = {"kind": "invalid", "message": str(found[0]["message"]), "diagnostics": found}
         elif self.error is not None:
-            told["error"] = {"kind": self.error.id, "message": self.error.message, "diagnostics": []}
+            data["error"] = {"kind": self.error.id, "message": self.error.message, "diagnostics": []}
         if self.comparison is not None:
-            told |= diff_text.as_json(self.comparison)
-        return told
+            data |= diff_text.as_json(self.comparison)
+        return data
 
 
-def tell_cases(paths: list[str], wanted: str | None = None, update: bool = False) -> Iterator[Tested]:
-    """Tell each case again, in order. Raises UserError where there is none."""
+def run_cases(paths: list[str], pattern: str | None = None, update: bool = False) -> Iterator[CaseResult]:
+    """Replay cases, in order. Raises UserError if there are none.
+
+    paths: files and folders of cases. pattern: select cases by a part of their path. update: rewrite cases
+    that fail.
+    """
     found = cases.find_cases(paths)
     if not found:
         where = ", ".join(paths) or f"{cases.FOLDER}/"
         raise UserError(
-            "no-cases", f"there are no recorded cases in {where}", "`llc record RUN` makes one of a run"
+            "no-cases", f"there are no recorded cases in {where}", "to create one: llc record RUN"
         )
-    chosen = [path for path in found if wanted is None or wanted.lower() in path.lower()]
-    if not chosen:
+    selected = [path for path in found if pattern is None or pattern.lower() in path.lower()]
+    if not selected:
         count = f"{len(found)} case{'' if len(found) == 1 else 's'}"
-        raise UserError("no-cases", f"none of {count} has `{wanted}` in its path")
-    for path in chosen:
-        begun = clock.perf_counter()
-        tested = _test_one(path, update)
-        tested.seconds = clock.perf_counter() - begun
-        yield tested
+        raise UserError("no-cases", f"none of {count} has `{pattern}` in its path")
+    for path in selected:
+        started_at = clock.perf_counter()
+        result = _run_case(path, update)
+        result.seconds = clock.perf_counter() - started_at
+        yield result
 
 
-def _test_one(path: str, update: bool) -> Tested:
+def _run_case(path: str, update: bool) -> CaseResult:
     case = image = None
     try:
         case = case_reader.read(path)
         image = compile_case(case)
-        most = case.ticks * PATIENCE + LEAST_TICKS
-        comparison = diff.compare(case.recording, image, most=most)
+        max_ticks = case.ticks * TICK_FACTOR + MIN_TICKS
+        comparison = diff.compare(case.recording, image, max_ticks=max_ticks)
     except (CompileError, UserError) as error:
-        return Tested(path, "error", case, image, error=error)
+        return CaseResult(path, "error", case, image, error=error)
     except RecursionError:
-        return Tested(path, "error", case, image, error=UserError("too-deep", "a value is nested too deep"))
-    tested = Tested(path, "pass" if comparison.difference is None else "fail", case, image, comparison)
+        return CaseResult(
+            path, "error", case, image, error=UserError("too-deep", "a value is nested too deep")
+        )
+    result = CaseResult(path, "pass" if comparison.difference is None else "fail", case, image, comparison)
     if update and comparison.difference is not None:
-        _update(tested, case, image, most)
-    return tested
+        _update(result, case, image, max_ticks)
+    return result
 
 
 # --- updating ---------------------------------------------------------------------------------
 
 
-def _update(tested: Tested, case: Case, image: Image, most: int) -> None:
-    """Rewrite what a case expects, where the results it holds suffice for what the program does now."""
+def _update(result: CaseResult, case: Case, image: Image, max_ticks: int) -> None:
+    """Rewrite the expectations of a case, if its results suffice for the current program."""
     with bounded(case.recording.about):
-        told, obstacle = execute_again(case.recording, image, most)
-    if told is None:
-        tested.obstacle = obstacle
+        updated, obstacle = update_recording(case.recording, image, max_ticks)
+    if updated is None:
+        result.obstacle = obstacle
         return
-    case_writer.write(attrs.evolve(case, recording=told))
-    tested.result = "updated"
+    case_writer.write(attrs.evolve(case, recording=updated))
+    result.result = "updated"
 
 
-def execute_again(
-    recording: Recording, image: Image, most: int | None = None
+def update_recording(
+    recording: Recording, image: Image, max_ticks: int | None = None
 ) -> tuple[Recording | None, str]:
-    """What another program does over the results of a recording: each effect gets that of one like it.
+    """Execute another program with the results of a recording; returns the new recording.
 
-    Like it is the one with its number, else the first that is not used yet, if kind and arguments are
-    the same. None, and why, where the program asks for an effect that is not recorded.
+    Each effect gets the result of the recorded effect with the same number, or else of the first unused one,
+    if kind and arguments are the same. Returns None and the reason if the program requests an effect that is
+    not recorded.
     """
-    known = _Known(recording)
-    told, keep = recording.anew()
-    execution = ReExecution(image, most)
-    waiting: dict[int, Asked] = {}
+    known = _KnownResults(recording)
+    updated, keep = recording.empty_copy()
+    execution = ReExecution(image, max_ticks)
+    waiting: dict[int, EffectRequest] = {}
     try:
         while True:
-            events = list(happened(execution, keep))
+            events = list(recorded_events(execution, keep))
             for event in events:
-                told.add(event)
-            waiting |= {event.seq: event for event in events if isinstance(event, Asked)}
+                updated.add(event)
+            waiting |= {event.seq: event for event in events if isinstance(event, EffectRequest)}
             if execution.stop is not None or not any(asked.kind != "exit" for asked in waiting.values()):
                 break
             answer = known.take(waiting)
             if answer is None:
-                if recording.end is None and known.is_used_up:
-                    return told, ""
+                if recording.end is None and known.is_exhausted:
+                    return updated, ""
                 asked = next(asked for asked in waiting.values() if asked.kind != "exit")
                 return None, f"effect {asked.seq} is not recorded: {diff_text.describe(asked)}"
             del waiting[answer.seq]
-            told.give(answer)
-            execution.give(answer.seq, told.result(answer))
+            updated.give(answer)
+            execution.give(answer.seq, updated.result(answer))
     except Endless:
-        return None, "the program runs on without asking for anything"
-    told.end = diff.ending(pack_map(execution.ending(), keep))
-    return told, ""
+        return None, "the program does not end and requests no further effect"
+    updated.end = diff.ending(pack_map(execution.ending(), keep))
+    return updated, ""
 
 
-class _Known:
-    """The results that were recorded, each for the effect it is of, and each to be used once."""
+class _KnownResults:
+    """The recorded results by effect; each is used once."""
 
     def __init__(self, recording: Recording) -> None:
-        self.asked = {event.seq: event for event in recording.events if isinstance(event, Asked)}
-        self.answers = {answer.seq: (at, answer) for at, answer in enumerate(recording.answers)}
+        self.asked = {event.seq: event for event in recording.events if isinstance(event, EffectRequest)}
+        self.answers = {answer.seq: (index, answer) for index, answer in enumerate(recording.answers)}
         self.unused = {seq: None for seq in self.asked if seq in self.answers}
 
     @property
-    def is_used_up(self) -> bool:
+    def is_exhausted(self) -> bool:
         return not self.unused
 
-    def take(self, waiting: dict[int, Asked]) -> Answer | None:
-        """The result that comes first of those for effects that wait; None where there is none."""
-        found = [
-            (self.answers[seq][0], seq, asked) for asked in waiting.values() if (seq := self.like(asked))
+    def take(self, waiting: dict[int, EffectRequest]) -> Answer | None:
+        """The earliest recorded result for a waiting effect; None if there is none."""
+        candidates = [
+            (self.answers[seq][0], seq, asked)
+            for asked in waiting.values()
+            if (seq := self.find_match(asked))
         ]
-        if not found:
+        if not candidates:
             return None
-        _, seq, asked = min(found, key=lambda row: row[0])
+        _, seq, asked = min(candidates, key=lambda row: row[0])
         del self.unused[seq]
         return Answer(asked.seq, self.answers[seq][1].result)
 
-    def like(self, asked: Asked) -> int:
-        """The number of the recorded effect whose result this one may have; 0 for none."""
+    def find_match(self, asked: EffectRequest) -> int:
+        """The number of the recorded effect whose result this effect can use; 0 for none."""
         for seq in (asked.seq, *self.unused):
             if seq in self.unused and diff.is_same(attrs.evolve(self.asked[seq], seq=asked.seq), asked):
                 return seq
-        # What a model replied is an example, whatever it was asked; a command's output is not.
-        was = self.asked.get(asked.seq)
-        if was is not None and asked.seq in self.unused and was.kind == asked.kind and _asks_a_model(asked):
-            return asked.seq
-        return 0
+        # A model's reply is a valid example for another prompt; a command's output is not.
+        recorded = self.asked.get(asked.seq)
+        if recorded is None or asked.seq not in self.unused or recorded.kind != asked.kind:
+            return 0
+        return asked.seq if _is_model_call(asked) else 0
 
 
-def _asks_a_model(asked: Asked) -> bool:
-    """Whether an effect only asks a model: not an agent, which changes files."""
+def _is_model_call(asked: EffectRequest) -> bool:
+    """Whether an effect only calls a model, and no agent, which may change files."""
     return asked.kind in ("evaluate", "task") and not asked.args.get("agent")
 
 
 # --- reports ----------------------------------------------------------------------------------
 
 
-def exit_code(results: Iterable[Tested]) -> int:
-    return EXIT_OK if all(tested.is_good for tested in results) else EXIT_FAILURE
+def exit_code(results: Iterable[CaseResult]) -> int:
+    return EXIT_OK if all(result.is_good for result in results) else EXIT_FAILURE
 
 
-def line(tested: Tested, color: bool) -> str:
-    """One case for people, and why where it did not pass."""
+def line(result: CaseResult, color: bool) -> str:
+    """The result of a case for people, with the reason if it did not pass."""
     words = {"pass": "pass", "fail": "FAIL", "error": "ERROR", "updated": "updated"}
-    shown = f"{words[tested.result]} {clean(tested.path)}"
-    if tested.result == "pass" and tested.comparison is not None and not tested.comparison.is_ended:
-        shown += " (as far as it is recorded)"
-    detail = tested.detail(color) if not tested.is_good else ""
+    shown = f"{words[result.result]} {clean(result.path)}"
+    if result.result == "pass" and result.comparison is not None and not result.comparison.is_ended:
+        shown += " (up to the end of its record)"
+    detail = result.detail(color) if not result.is_good else ""
     return shown + "\n" + (f"{detail}\n\n" if detail else "")
 
 
-def summary(results: list[Tested]) -> str:
+def summary(results: list[CaseResult]) -> str:
     counts = {
-        word: sum(tested.result == word for tested in results)
+        word: sum(result.result == word for result in results)
         for word in ("pass", "fail", "error", "updated")
     }
-    said = {"pass": "passed", "fail": "failed", "error": "in error", "updated": "updated"}
-    parts = [f"{count} {said[word]}" for word, count in counts.items() if count]
+    labels = {
+        "pass": "passed",
+        "fail": "failed",
+        "error": "error" if counts["error"] == 1 else "errors",
+        "updated": "updated",
+    }
+    parts = [f"{count} {labels[word]}" for word, count in counts.items() if count]
     return f"{len(results)} case{'' if len(results) == 1 else 's'}: {', '.join(parts)}\n"
 
 
-def as_json(results: list[Tested]) -> dict[str, Any]:
+def as_json(results: list[CaseResult]) -> dict[str, Any]:
     return {
-        "passed": sum(tested.is_good for tested in results),
-        "failed": sum(tested.result == "fail" for tested in results),
-        "errors": sum(tested.result == "error" for tested in results),
-        "cases": [tested.to_json() for tested in results],
+        "passed": sum(result.is_good for result in results),
+        "failed": sum(result.result == "fail" for result in results),
+        "errors": sum(result.result == "error" for result in results),
+        "cases": [result.to_json() for result in results],
     }
 
 
-def junit(results: list[Tested]) -> bytes:
-    """The report in JUnit's XML, which CI systems read."""
+def junit(results: list[CaseResult]) -> bytes:
+    """The report in the XML format of JUnit, which CI systems read."""
     from xml.etree import ElementTree
 
-    failed = sum(tested.result == "fail" for tested in results)
-    errors = sum(tested.result == "error" for tested in results)
+    failed = sum(result.result == "fail" for result in results)
+    errors = sum(result.result == "error" for result in results)
     facts = {
         "name": "llc test",
         "tests": str(len(results)),
         "failures": str(failed),
         "errors": str(errors),
-        "time": f"{sum(tested.seconds for tested in results):.3f}",
+        "time": f"{sum(result.seconds for result in results):.3f}",
     }
     root = ElementTree.Element("testsuites", facts)
     suite = ElementTree.SubElement(root, "testsuite", {**facts, "skipped": "0"})
-    for tested in results:
-        folder, _, name = tested.path.rpartition("/")
+    for result in results:
+        folder, _, name = result.path.rpartition("/")
         about = {
             "classname": _xml(folder or "."),
             "name": _xml(name),
-            "file": _xml(tested.path),
-            "time": f"{tested.seconds:.3f}",
+            "file": _xml(result.path),
+            "time": f"{result.seconds:.3f}",
         }
         element = ElementTree.SubElement(suite, "testcase", about)
-        if tested.is_good:
+        if result.is_good:
             continue
-        detail = _xml(tested.detail())
-        kind = "failure" if tested.result == "fail" else "error"
-        words = {"message": detail.partition("\n")[0], "type": tested.result}
+        detail = _xml(result.detail())
+        kind = "failure" if result.result == "fail" else "error"
+        words = {"message": detail.partition("\n")[0], "type": result.result}
         ElementTree.SubElement(element, kind, words).text = detail
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
@@ -280,4 +302,4 @@ def junit(results: list[Tested]) -> bytes:
 
 
 def _xml(text: str) -> str:
-    return _NOT_XML.sub("�", text)
+    return _INVALID_XML.sub("�", text)

@@ -1,8 +1,8 @@
-"""Timeline of a recorded run: any point of it can be reached at once.
+"""Timeline of a recorded run with random access to its points.
 
-Owns the points of a run (after each of its recorded results) and how the machine comes to one: from the
-nearest snapshot before it, taken during re-execution. The events at a point are read from the recording;
-the machine is needed only for what was in its slots.
+Owns the points of a run (one after each recorded result) and the reconstruction of the machine at a point,
+from the nearest earlier snapshot that was taken during re-execution. The events at a point come from the
+recording; the machine provides only the slots.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from ..journal.events import AgentActed, Evaluate, Guarded, StateEnter, TreeTake
 from ..journal.position import Progress
 from . import diff, diff_text
 from .re_execution import ReExecution
-from .recording import Answer, Asked, Changed, Note, Recording, each_text, unpacked
+from .recording import Answer, EffectRequest, Note, ProgramChange, Recording, map_texts, unpacked
 
-# Points between two snapshots at first, and how many are kept: then every other one goes.
+# Initial number of points between two snapshots.
 _STRIDE = 64
-_MOST = 128
-# A text in a slot or a result that is longer is shown shortened.
-LONGEST = 4096
-# Active functions that are shown, and looked through for a place in the author's source.
-_FRAMES = 3
-_NEAR = 32
-# Ticks between two views from which on compiled code is faster.
-_LONG = 1000
+# At this number of snapshots every other one is removed, and the stride doubles.
+_MAX_SNAPSHOTS = 128
+# Longer texts in slots and results are shortened.
+MAX_TEXT_CHARACTERS = 4096
+# Number of innermost frames that are shown, and that are searched for a position in the author's source.
+_MAX_SHOWN_FRAMES = 3
+_MAX_SEARCHED_FRAMES = 32
+# Number of ticks between two views from which translated code is faster than the interpreter.
+_WARM_TICKS = 1000
 _LIBRARY = "stdlib/"
 _BAD_VERDICTS = ("failure", "error", "blocked")
 
 # A machine at a point: its program, its snapshot, and its progress as plain data.
-Kept = tuple[Image, dict[str, Any], list[Any]]
+SavedMachine = tuple[Image, dict[str, Any], list[Any]]
 
 
 @frozen
 class Frame:
-    """An active function: its name, its state's, and its slots in host form, for people."""
+    """An active function: its name, the name of its state, and its slots as plain data."""
 
     function: str
     state: str
@@ -55,10 +56,14 @@ class Frame:
 
 @frozen
 class View:
-    """The slots at a point: active functions, innermost last, those of the call of effect `seq`.
+    """The machine at a point.
 
-    items: for which item that call is, side by side with others. place: of the author's source. strands: of
-    each effect that is waited for, side by side with others, the items of its call.
+    Args:
+        seq: the effect that is shown; None without one.
+        frames: the active functions of its call, innermost last.
+        items: the indices of the item of its call, for concurrent calls.
+        place: the position in the author's source.
+        strands: for each waiting effect of concurrent calls, the indices of its item.
     """
 
     seq: int | None
@@ -72,20 +77,30 @@ class View:
 class Point:
     """A run after a number of results.
 
-    number: how many. notes: what the program noted since the point before. asked: the effect whose result
-    comes next, with that result, where it is on record. activity: what its agent did, and which files
-    changed. waiting: the others that wait. outcome: how the run ended, at its last point. frames: innermost
-    last, those of the effect's own call.
+    Args:
+        number: the number of results.
+        state: the current state; None before the first.
+        iteration: the current iteration.
+        notes: notes of the program since the previous point.
+        asked: the effect whose result comes next; None without one.
+        result: this result, if it is recorded.
+        activity: actions of the effect's agent, and changed files.
+        waiting: the other waiting effects.
+        frames: the active functions of the effect's call, innermost last.
+        items: as in `View`.
+        place: the position in the author's source.
+        outcome: the end of the run, at its last point.
+        is_failure: whether the point shows a failure.
     """
 
     number: int
     state: str | None
     iteration: int
     notes: list[Note]
-    asked: Asked | None
+    asked: EffectRequest | None
     result: dict[str, Any] | None
     activity: list[AgentActed | Guarded | TreeTaken]
-    waiting: list[Asked]
+    waiting: list[EffectRequest]
     frames: list[Frame]
     items: tuple[int, ...]
     place: Span | None
@@ -95,13 +110,16 @@ class Point:
     def to_json(self) -> dict[str, Any]:
         span = self.place
         asked = self.asked
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "point": self.number,
             "state": self.state,
             "iteration": self.iteration,
             "notes": [{"note": note.kind, "fields": shown(note.fields)} for note in self.notes],
             "effect": None,
-            "waiting": [{"seq": one.seq, "kind": one.kind, "args": shown(one.args)} for one in self.waiting],
+            "waiting": [
+                {"seq": effect.seq, "kind": effect.kind, "args": shown(effect.args)}
+                for effect in self.waiting
+            ],
             "frames": [
                 {"function": frame.function, "state": frame.state, "slots": frame.slots}
                 for frame in self.frames
@@ -114,47 +132,51 @@ class Point:
             "column": span.column if span else None,
         }
         if asked is not None:
-            told["effect"] = {
+            data["effect"] = {
                 "seq": asked.seq,
                 "kind": asked.kind,
                 "args": shown(asked.args),
                 "result": shown(self.result) if self.result is not None else None,
                 "activity": [{"event": event.name, **event.own_fields()} for event in self.activity],
             }
-        return told
+        return data
 
 
 def shown(packed: Any) -> Any:
-    """A recorded value for people: no secrets, long texts shortened."""
+    """A recorded value for output: secrets masked, long texts shortened."""
     return shortened(diff_text.shown_value(packed))
 
 
 def shortened(value: Any) -> Any:
-    """Plain data with its long texts cut, without secrets."""
-    return each_text(value, _shortened)
+    """Plain data with long texts shortened and secrets masked."""
+    return map_texts(value, _shortened)
 
 
 def _shortened(text: str) -> str:
     text = secrets.masked(text)
-    half = LONGEST // 2
-    if len(text) <= LONGEST:
+    half = MAX_TEXT_CHARACTERS // 2
+    if len(text) <= MAX_TEXT_CHARACTERS:
         return text
-    return f"{text[:half]}\n… {len(text) - LONGEST} characters …\n{text[-half:]}"
+    return f"{text[:half]}\n… {len(text) - MAX_TEXT_CHARACTERS} characters …\n{text[-half:]}"
 
 
 class Timeline:
-    """The points of a recorded run, numbered from 0; `count` is how many there are.
+    """The points of a recorded run, numbered from 0; `count` is their number.
 
-    image: the program of the run. start: the point at which the recording begins, if that is not the first,
-    and the machine there. is_part: the record continues after the recording. Raises UserError where the
-    program does not repeat the record.
+    Args:
+        recording: the recorded events.
+        image: the first program of the run.
+        start: the first point of the recording and its machine; None if the recording begins with the run.
+        is_part: whether the record continues after the recording.
+
+    Methods raise UserError if the program does not repeat the record.
     """
 
     def __init__(
         self,
         recording: Recording,
         image: Image,
-        start: tuple[int, Kept] | None = None,
+        start: tuple[int, SavedMachine] | None = None,
         is_part: bool = False,
     ) -> None:
         self.recording = recording
@@ -163,23 +185,23 @@ class Timeline:
         self._first = 0 if start is None else start[0]
         self._count_points()
         self._stride = _STRIDE
-        self._snapshots: dict[int, Kept] = {} if start is None else dict([start])
-        # The one of them that is not at the stride.
+        self._snapshots: dict[int, SavedMachine] = {} if start is None else dict([start])
+        # The point of the snapshot outside the stride; see `_keep_tail`.
         self._tail = 0
         self._execution = self._begin()
 
     def _count_points(self) -> None:
-        """Take the events and answers that are new into account."""
+        """Update the counts of events and points."""
         self._events = len(self.recording.events)
         self.count = len(self.recording.answers) + 1
 
     def extend(self) -> None:
-        """Continue with what was added to the recording of an unfinished run."""
+        """Include the events that were added to the recording of an unfinished run."""
         last = self.count - 1
         if self._events == len(self.recording.events) and last == len(self.recording.answers):
             return
         self._count_points()
-        # At the last point the machine may have been left while it was computing.
+        # The machine of the last point may be incomplete: it stopped at the last recorded event.
         self._snapshots.pop(last, None)
         if self._execution.answers >= last:
             near = max(self._snapshots, default=None)
@@ -192,35 +214,39 @@ class Timeline:
         self._run_on(execution)
         return execution
 
-    # --- by the record alone ------------------------------------------------------------------
+    # --- from the recording -------------------------------------------------------------------
 
-    def effect(self, seq: int | None) -> Asked | None:
-        """The effect of that number; None where it was not asked for."""
-        at = self.recording.asked_at.get(seq) if seq is not None else None
-        return self.recording.events[at] if at is not None else None  # type: ignore[return-value]
+    def effect(self, seq: int | None) -> EffectRequest | None:
+        """The effect with this number; None if it is not recorded."""
+        index = self.recording.asked_at.get(seq) if seq is not None else None
+        return self.recording.events[index] if index is not None else None  # type: ignore[return-value]
 
-    def _waiting(self, effect: Effect) -> Asked | None:
-        """An effect that waits, as it was asked for; None where that is not on record."""
+    def _waiting(self, effect: Effect) -> EffectRequest | None:
+        """The request of a waiting effect; None if it is not recorded."""
         found = self.effect(effect.seq)
-        return diff.asked(effect) if found is None and self._is_part else found
+        return diff.request_of(effect) if found is None and self._is_part else found
 
-    def events(self, number: int) -> Sequence[Note | Asked | Changed]:
-        """What was noted and asked for between the point before and this one."""
+    def events(self, number: int) -> Sequence[Note | EffectRequest | ProgramChange]:
+        """The events between the previous point and this one."""
         recording = self.recording
-        start = recording.given[number - 1] if number else 0
-        end = recording.given[number] if number < len(recording.given) else len(recording.events)
+        start = recording.events_before[number - 1] if number else 0
+        end = (
+            recording.events_before[number]
+            if number < len(recording.events_before)
+            else len(recording.events)
+        )
         return recording.events[start:end]
 
     def notes(self, number: int) -> list[Note]:
         return [event for event in self.events(number) if isinstance(event, Note)]
 
     def answer(self, number: int) -> Answer | None:
-        """The result that comes next at a point."""
+        """The next result at a point; None if none is recorded."""
         answers = self.recording.answers
         return answers[number] if number < len(answers) else None
 
     def is_failure(self, number: int) -> bool:
-        """Whether something went wrong there: the effect's result, a verdict, the end."""
+        """Whether a point has a failed result, a bad verdict or an unsuccessful end."""
         answer = self.answer(number)
         if answer is not None and _failed(answer.result):
             return True
@@ -233,16 +259,16 @@ class Timeline:
         return number == self.count - 1 and end is not None and end.get("status") != "success"
 
     def find_failure(self, number: int, step: int = 1) -> int | None:
-        """The next point after (or before) one where something went wrong."""
-        return next((at for at in self._others(number, step) if self.is_failure(at)), None)
+        """The nearest point with a failure after (step 1) or before (step -1) a point; None without one."""
+        return next((point for point in self._others(number, step) if self.is_failure(point)), None)
 
     def find_text(self, number: int, text: str) -> int | None:
-        """The next point after one that has a text in its notes, its effect or the result."""
+        """The next point after `number` that contains a text in its notes, its effect or the result."""
         wanted = text.lower()
-        return next((at for at in self._others(number, 1) if wanted in self._text(at).lower()), None)
+        return next((point for point in self._others(number, 1) if wanted in self._text(point).lower()), None)
 
     def find_place(self, word: str) -> int | None:
-        """The point that is meant by an effect's number, `iN` for an iteration, or a state's name."""
+        """The point of an effect (by number), an iteration (`iN`) or a state (by name); None without one."""
         if word.isascii() and word.isdigit():
             is_asked = int(word) in self.recording.asked_at
             return self.recording.answered_at.get(int(word), self.count - 1 if is_asked else None)
@@ -273,26 +299,30 @@ class Timeline:
             plain = diff_text.shown_value(parts)
         return "\n".join(_texts(plain))
 
-    # --- with the machine ---------------------------------------------------------------------
+    # --- from the machine ---------------------------------------------------------------------
 
     def view(self, number: int) -> View:
-        """What is in the slots at a point. Raises UserError."""
-        execution = self._wind(number)
+        """The frames and slots at a point. Raises UserError."""
+        execution = self._move_to(number)
         machine = execution.machine
         if machine.direct is None:
-            # To show frames of the compiled tier costs more than it saves where little is done between views.
-            machine.warm = machine.ticks + machine.seq + _LONG
+            # For few ticks between views, showing frames of translated code costs more than it saves.
+            machine.warm = machine.ticks + machine.seq + _WARM_TICKS
         answer = self.answer(number)
-        seq = answer.seq if answer is not None else _last_word(machine)
+        seq = answer.seq if answer is not None else _shown_effect(machine)
         strands = [] if machine.ended else machine.strands()
         frames, items = self._frames(machine, strands, seq)
         own = [frame for frame in frames if not _is_library(frame)] or frames
-        shown_frames = [_frame(frame) for frame in own[-_FRAMES:]]
-        beside = {one.effect.seq: one.items for one in strands if one.effect is not None and one.items}
-        return View(seq, shown_frames, items, self._place(execution, frames, seq), beside)
+        shown_frames = [_frame(frame) for frame in own[-_MAX_SHOWN_FRAMES:]]
+        concurrent = {
+            strand.effect.seq: strand.items
+            for strand in strands
+            if strand.effect is not None and strand.items
+        }
+        return View(seq, shown_frames, items, self._place(execution, frames, seq), concurrent)
 
     def at(self, number: int) -> Point:
-        """A point with all that is to be seen there. Raises UserError."""
+        """The complete data of a point. Raises UserError."""
         view = self.view(number)
         execution = self._execution
         answer = self.answer(number)
@@ -308,9 +338,9 @@ class Timeline:
             answer.result if answer is not None else None,
             [event.of(shown(event.wire)) for event in self.recording.activity.get(seq or 0, ())],
             [
-                found
-                for one in execution.machine.waiting.values()
-                if one.seq != seq and (found := self._waiting(one)) is not None
+                request
+                for effect in execution.machine.waiting.values()
+                if effect.seq != seq and (request := self._waiting(effect)) is not None
             ],
             view.frames,
             view.items,
@@ -322,13 +352,13 @@ class Timeline:
     def __iter__(self) -> Iterator[Point]:
         return map(self.at, range(self.count))
 
-    def _wind(self, number: int) -> ReExecution:
-        """The run at a point: told on from where it stands, or from the nearest snapshot before."""
+    def _move_to(self, number: int) -> ReExecution:
+        """Move the re-execution to a point, from its current point or from the nearest earlier snapshot."""
         if self._execution.answers > number:
-            near = max((at for at in self._snapshots if at <= number), default=None)
+            near = max((point for point in self._snapshots if point <= number), default=None)
             self._execution = self._begin() if near is None else self._restore(near)
         else:
-            near = max((at for at in self._snapshots if at <= number), default=0)
+            near = max((point for point in self._snapshots if point <= number), default=0)
             if near > self._execution.answers:
                 self._execution = self._restore(near)
         execution = self._execution
@@ -337,8 +367,8 @@ class Timeline:
             if answer.seq not in execution.machine.waiting:
                 raise Failure(
                     "not-repeatable",
-                    f"told again, {self.recording.name} does not come to its effect {answer.seq}",
-                    "`llc replay` tells how it differs",
+                    f"a replay of {self.recording.name} does not reach effect {answer.seq}",
+                    f"to see the difference: llc replay {self.recording.name}",
                 )
             execution.give(answer.seq, self.recording.result(answer))
             self._run_on(execution)
@@ -351,38 +381,41 @@ class Timeline:
         return execution
 
     def _run_on(self, execution: ReExecution) -> None:
-        """Run until no strand is ready; an unfinished run may have been computing then."""
-        is_past = self.recording.end is None and execution.answers == len(self.recording.answers)
-        left = len(self.events(execution.answers)) if is_past else -1
-        if left == 0:
+        """Run until no strand is ready, or until the last recorded event of an unfinished run."""
+        is_last = self.recording.end is None and execution.answers == len(self.recording.answers)
+        remaining = len(self.events(execution.answers)) if is_last else -1
+        if remaining == 0:
             return
         for _ in execution.events():
-            left -= 1
-            if left == 0:
+            remaining -= 1
+            if remaining == 0:
                 return
 
     def _keep(self, execution: ReExecution) -> None:
-        if execution.stop is not None:
+        # At the last event of an unfinished run the machine may have ended without `stop`.
+        if execution.machine.ended:
             return
-        if len(self._snapshots) >= _MOST:
+        if len(self._snapshots) >= _MAX_SNAPSHOTS:
             self._stride *= 2
-            self._snapshots = {at: kept for at, kept in self._snapshots.items() if at % self._stride == 0}
+            self._snapshots = {
+                point: saved for point, saved in self._snapshots.items() if point % self._stride == 0
+            }
             if execution.answers % self._stride:
                 return
-        self._snapshots[execution.answers] = _kept(execution)
+        self._snapshots[execution.answers] = _saved_machine(execution)
 
     def _keep_tail(self, execution: ReExecution) -> None:
-        """Keep the point before the last one, from which a run that continues is extended."""
+        """Keep a snapshot of the last point but one, from which `extend` continues an unfinished run."""
         if self._tail % self._stride:
             self._snapshots.pop(self._tail, None)
         self._tail = execution.answers
-        self._snapshots[self._tail] = _kept(execution)
+        self._snapshots[self._tail] = _saved_machine(execution)
 
     def _restore(self, number: int) -> ReExecution:
         image, snapshot, progress = self._snapshots[number]
         execution = ReExecution(image, recording=self.recording)
         execution.machine = Machine.restore(image, snapshot)
-        execution.passed(number)
+        execution.skip_to(number)
         execution.progress = Progress.from_data(progress)
         execution.answers = number
         return execution
@@ -390,17 +423,17 @@ class Timeline:
     def _frames(
         self, machine: Machine, strands: list[StrandView], seq: int | None
     ) -> tuple[list[FrameView], tuple[int, ...]]:
-        """The active functions around an effect, and for which item its call is, side by side with others."""
+        """The frames of an effect's call, and the indices of its item for concurrent calls."""
         if machine.ended:
             return [], ()
         if seq is not None:
             for strand in strands:
                 if strand.effect is not None and strand.effect.seq == seq:
                     return strand.frames, strand.items
-        return machine.frames()[-_NEAR:], ()
+        return machine.frames()[-_MAX_SEARCHED_FRAMES:], ()
 
     def _place(self, execution: ReExecution, frames: list[FrameView], seq: int | None) -> Span | None:
-        """Where the author's source is at: the effect, or else what is around it."""
+        """The position in the author's source: of the effect, or else of the innermost frame."""
         if execution.stop is not None:
             place = getattr(execution.stop, "span", None)
             return Span(*place) if place else diff.place_of_state(self.image, execution.progress.state)
@@ -412,12 +445,12 @@ class Timeline:
         return None
 
 
-def _kept(execution: ReExecution) -> Kept:
+def _saved_machine(execution: ReExecution) -> SavedMachine:
     return execution.image, execution.machine.snapshot(), execution.progress.to_data()
 
 
-def _last_word(machine: Machine) -> int | None:
-    """The effect that is shown where no result comes next: the one that ends the run, or the first."""
+def _shown_effect(machine: Machine) -> int | None:
+    """The effect to show if no result follows: `exit`, or else the first waiting effect."""
     waiting = machine.waiting.values()
     return next(
         (effect.seq for effect in waiting if effect.kind == "exit"), next(iter(machine.waiting), None)
@@ -434,7 +467,7 @@ def _frame(view: FrameView) -> Frame:
 
 
 def _host(value: Any) -> Any:
-    """A slot's value as plain data where it has such a form, else as it is shown."""
+    """A slot's value as plain data, or as text if it has no such form."""
     try:
         return shortened(to_host(value))
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""`llc trace` on one page: a point of a run as lines of text.
+"""`llc trace`: a point of a run as lines of text.
 
-Owns what is shown of a point and in which order; keys and the terminal belong to `trace_tui`.
+Owns content and order of the lines; `trace_tui` owns keys and the terminal.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from ..host.screen import printable
 from ..journal import agent_text
 from ..journal.events import Evaluate
 from . import diff_text
-from .recording import Asked
+from .recording import EffectRequest
 from .timeline import Point, Timeline, shown
 
-# Lines of source shown before and after the one the program is at.
-_AROUND = 2
-# Lines of one text, and characters of one value, that are shown.
-_TEXT_LINES = 40
-_VALUE = 400
+# Source lines before and after the current one.
+_CONTEXT_LINES = 2
+_MAX_TEXT_LINES = 40
+_MAX_VALUE_CHARACTERS = 400
 
-# A line and how it is painted; see `screen.STYLES`.
+# A line and its style; see `screen.STYLES`.
 Line = tuple[str, str]
 
 
 def page(point: Point, sources: Mapping[str, Source]) -> list[Line]:
-    """All that is to be seen at a point."""
+    """The lines of a point: source, notes, effect, outcome and slots."""
     lines: list[Line] = []
     if point.place is not None:
         lines += _source(point.place, sources.get(point.place.path))
@@ -52,7 +51,7 @@ def page(point: Point, sources: Mapping[str, Source]) -> list[Line]:
 
 
 def head(point: Point, timeline: Timeline) -> str:
-    """Where a point is, on one line."""
+    """The title of a point: run, number, effect, iteration and state."""
     words = [timeline.recording.name, f"point {point.number} of {timeline.count - 1}"]
     if point.asked is not None:
         words.append(f"effect {point.asked.seq}")
@@ -64,7 +63,7 @@ def head(point: Point, timeline: Timeline) -> str:
 
 
 def as_text(point: Point, timeline: Timeline) -> str:
-    """A point for a pipe or a file."""
+    """A point as plain text, for a pipe or a file."""
     lines = [
         head(point, timeline),
         *(text for text, _ in page(point, diff_text.sources_of(timeline.image))),
@@ -73,11 +72,11 @@ def as_text(point: Point, timeline: Timeline) -> str:
 
 
 def _source(place: Span, source: Source | None) -> Iterator[Line]:
-    """The source around a place, its line marked."""
+    """The source around a position, with its line marked."""
     yield str(place), "dim"
     text = source.text.split("\n") if source is not None and source.text is not None else []
-    last = min(len(text), place.line + _AROUND)
-    for number in range(max(1, place.line - _AROUND), last + 1):
+    last = min(len(text), place.line + _CONTEXT_LINES)
+    for number in range(max(1, place.line - _CONTEXT_LINES), last + 1):
         is_here = number == place.line
         line = text[number - 1].rstrip("\r").replace("\t", "    ")
         yield f"{'>' if is_here else ' '}{number:>5} | {line}", "bold" if is_here else "dim"
@@ -90,13 +89,13 @@ def _effect(point: Point) -> Iterator[Line]:
     yield f"effect {asked.seq}  {diff_text.describe(asked)}", "bold"
     for name, packed in asked.args.items():
         value = shown(packed)
-        if name not in ("schema",) and not _is_told(asked, name, value):
+        if name != "schema" and not _is_in_description(asked, name, value):
             yield from _value(name, value, "  ")
     for event in point.activity:
         if not agent_text.is_detail(event):
             yield from ((f"  {line}", "dim") for line in agent_text.describe(event))
     if point.result is None:
-        yield "no result on record", "yellow"
+        yield "no result is recorded", "yellow"
         return
     result = {name: shown(value) for name, value in point.result.items()}
     is_bad = point.is_failure and any(
@@ -108,8 +107,8 @@ def _effect(point: Point) -> Iterator[Line]:
             yield from _value(name, value, "  ")
 
 
-def _is_told(asked: Asked, name: str, value: Any) -> bool:
-    """Whether the line of an effect says an argument already."""
+def _is_in_description(asked: EffectRequest, name: str, value: Any) -> bool:
+    """Whether the description of an effect contains an argument already."""
     return name in ("command", "seconds") and str(value) in diff_text.describe(asked)
 
 
@@ -128,18 +127,18 @@ def _summary(result: dict[str, Any]) -> str:
 
 
 def _value(name: str, value: Any, indent: str) -> Iterator[Line]:
-    """A named value: on one line, or a text of several lines below its name."""
+    """A named value on one line; a multi-line text below its name."""
     if isinstance(value, str) and "\n" in value.rstrip("\n"):
         lines = value.rstrip("\n").split("\n")
         yield f"{indent}{name}:", ""
-        half = _TEXT_LINES // 2
-        if len(lines) > _TEXT_LINES:
-            lines = [*lines[:half], f"… {len(lines) - _TEXT_LINES} lines …", *lines[-half:]]
+        half = _MAX_TEXT_LINES // 2
+        if len(lines) > _MAX_TEXT_LINES:
+            lines = [*lines[:half], f"… {len(lines) - _MAX_TEXT_LINES} lines …", *lines[-half:]]
         for line in lines:
             yield f"{indent}│ {line}", "dim"
         return
     value = printable(value) if isinstance(value, str) else value
     text = json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) > _VALUE:
-        text = f"{text[: _VALUE // 2]} … {text[-_VALUE // 2 :]}"
+    if len(text) > _MAX_VALUE_CHARACTERS:
+        text = f"{text[: _MAX_VALUE_CHARACTERS // 2]} … {text[-_MAX_VALUE_CHARACTERS // 2 :]}"
     yield f"{indent}{name} = {text}", ""

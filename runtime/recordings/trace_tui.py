@@ -1,6 +1,6 @@
-"""`llc trace` on a terminal: keys move through a run, the screen shows the point it is at.
+"""`llc trace` on a terminal: an interactive view of the points of a run.
 
-Owns the terminal: its mode, its keys, drawing. It is put back as it was whatever ends the view.
+Owns the terminal: mode, keys, drawing. Restores the terminal when the view ends, also after an error.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from .timeline import Timeline
 
 _HELP = "n next  p back  g go to  f/F failure  / search  ↑↓ scroll  0/G ends  ? help  q quit"
 _LONG_HELP = (
-    ("n, →, space", "the next point: after the next result"),
-    ("p, ←", "the point before"),
+    ("n, →, space", "go to the next point: after the next result"),
+    ("p, ←", "go to the previous point"),
     ("g", "go to an effect (12), an iteration (i3) or a state (fix)"),
-    ("f, F", "the next failure, the one before: a result, a verdict, the end"),
-    ("/, ?text", "search for a text in notes, effects and results; empty: again"),
-    ("↑ ↓, k j", "scroll; PgUp, PgDn by a page"),
-    ("0, G", "the first point, the last one"),
+    ("f, F", "go to the next, previous failure: a result, a verdict, the end"),
+    ("/", "search for a text in notes, effects and results; empty: repeat the search"),
+    ("↑ ↓, k j", "scroll; PgUp, PgDn: by a page"),
+    ("0, G", "go to the first, last point"),
     ("q", "quit"),
 )
 _ARROWS = {"A": "up", "B": "down", "C": "n", "D": "p", "H": "0", "F": "G", "5~": "pageup", "6~": "pagedown"}
-# How long after Escape the rest of a key may come, in seconds.
-_ESCAPE = 0.05
+# Seconds to wait for the rest of an escape sequence.
+_ESCAPE_TIMEOUT = 0.05
 
 
 class TraceView:
-    """A look through a timeline, from its beginning on."""
+    """An interactive view of a timeline, starting at its first point."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.number = 0
         self.scroll = 0
         self.message = ""
-        self.searched = ""
-        self.is_helping = False
+        self.search_text = ""
+        self.is_help_shown = False
         self.screen = Screen(sys.stdout)
         self.sources = diff_text.sources_of(timeline.image)
-        self.room = 1
-        self.total = 0
+        self.visible_lines = 1
+        self.total_lines = 0
 
     def run(self) -> None:
-        """Until the person quits, or the terminal is gone. Raises UserError as `Timeline.at` does."""
+        """Show the view until the user quits or the terminal is closed. Raises UserError as `Timeline.at`."""
         with _terminal(self.screen, self.draw):
             self.draw()
             while True:
@@ -57,9 +57,9 @@ class TraceView:
                 self.draw()
 
     def press(self, key: str) -> None:
-        """Do what a key is for."""
+        """Handle a key."""
         self.message = ""
-        was_helping, self.is_helping = self.is_helping, False
+        was_help_shown, self.is_help_shown = self.is_help_shown, False
         match key:
             case "n" | " " | "\r" | "\n":
                 self.go(self.number + 1, "this is the last point")
@@ -70,9 +70,9 @@ class TraceView:
             case "G":
                 self.go(self.timeline.count - 1)
             case "f":
-                self.find(self.timeline.find_failure(self.number), "no failure after this point")
+                self.go_if_found(self.timeline.find_failure(self.number), "no failure after this point")
             case "F":
-                self.find(self.timeline.find_failure(self.number, -1), "no failure before this point")
+                self.go_if_found(self.timeline.find_failure(self.number, -1), "no failure before this point")
             case "g":
                 self.go_to(self.ask("go to (12, i3, state): "))
             case "/":
@@ -82,54 +82,58 @@ class TraceView:
             case "down" | "j":
                 self.scroll += 1
             case "pageup":
-                self.scroll -= self.room
+                self.scroll -= self.visible_lines
             case "pagedown":
-                self.scroll += self.room
+                self.scroll += self.visible_lines
             case "?":
-                self.is_helping = not was_helping
+                self.is_help_shown = not was_help_shown
             case _:
                 self.message = "press ? for the keys"
-        self.scroll = max(0, min(self.scroll, self.total - self.room))
+        self.scroll = max(0, min(self.scroll, self.total_lines - self.visible_lines))
 
-    def go(self, number: int, otherwise: str = "") -> None:
+    def go(self, number: int, message: str = "") -> None:
+        """Go to a point; show the message if there is no such point."""
         if not 0 <= number < self.timeline.count:
-            self.message = otherwise
+            self.message = message
         elif number != self.number:
             self.number, self.scroll = number, 0
 
-    def find(self, number: int | None, otherwise: str) -> None:
+    def go_if_found(self, number: int | None, message: str) -> None:
+        """Go to a point; show the message if it is None."""
         if number is None:
-            self.message = otherwise
+            self.message = message
         else:
             self.go(number)
 
     def go_to(self, word: str) -> None:
         if word:
-            self.find(self.timeline.find_place(word), f"there is no effect, iteration or state `{word}`")
+            self.go_if_found(
+                self.timeline.find_place(word), f"there is no effect, iteration or state `{word}`"
+            )
 
     def search(self, text: str) -> None:
-        self.searched = text or self.searched
-        if self.searched:
-            found = self.timeline.find_text(self.number, self.searched)
-            self.find(found, f"`{self.searched}` does not come after this point")
+        self.search_text = text or self.search_text
+        if self.search_text:
+            point = self.timeline.find_text(self.number, self.search_text)
+            self.go_if_found(point, f"`{self.search_text}` does not occur after this point")
 
     # --- the screen ---------------------------------------------------------------------------
 
     def draw(self) -> None:
         width, height = _size()
         point = self.timeline.at(self.number)
-        if self.is_helping:
-            lines: list[trace_text.Line] = [(f"  {keys:<12} {what}", "") for keys, what in _LONG_HELP]
+        if self.is_help_shown:
+            lines: list[trace_text.Line] = [(f"  {keys:<12} {meaning}", "") for keys, meaning in _LONG_HELP]
         else:
             lines = trace_text.page(point, self.sources)
-        self.room = max(1, height - 3)
-        self.total = len(lines)
-        self.scroll = max(0, min(self.scroll, self.total - self.room))
-        body = lines[self.scroll : self.scroll + self.room]
+        self.visible_lines = max(1, height - 3)
+        self.total_lines = len(lines)
+        self.scroll = max(0, min(self.scroll, self.total_lines - self.visible_lines))
+        body = lines[self.scroll : self.scroll + self.visible_lines]
         title = self.line(trace_text.head(point, self.timeline), "bold", width)
         rows = [title, *(self.line(text, style, width) for text, style in body)]
         rows += [""] * (height - 2 - len(rows))
-        below = self.total - self.scroll - len(body)
+        below = self.total_lines - self.scroll - len(body)
         more = f"… {below} more lines" if below > 0 else ""
         rows += [self.line(more, "dim", width), self.line(self.message or _HELP, "dim", width)]
         self.screen.write("\x1b[H" + "\r\n".join(f"{row}\x1b[K" for row in rows) + "\x1b[J")
@@ -139,7 +143,7 @@ class TraceView:
         return self.screen.paint(cut, style) if style in STYLES else cut
 
     def ask(self, prompt: str) -> str:
-        """A line typed at the bottom; empty where it is given up."""
+        """Read a line at the bottom of the screen; '' if the user cancels."""
         text = ""
         while True:
             width, height = _size()
@@ -171,7 +175,7 @@ def _size() -> tuple[int, int]:
 
 @contextlib.contextmanager
 def _terminal(screen: Screen, draw: Callable[[], None]) -> Iterator[None]:
-    """The terminal for a view: keys one by one, a screen of its own, drawn again when its size changes."""
+    """Context with the terminal in character mode, on the alternate screen, redrawn when its size changes."""
     fd = sys.stdin.fileno()
     before = terminal.tcgetattr(fd)
 
@@ -190,11 +194,11 @@ def _terminal(screen: Screen, draw: Callable[[], None]) -> Iterator[None]:
 
 
 def _read_key() -> str:
-    """The next key: a character, or the name of a special one; '' where the terminal is gone."""
+    """The next key: a character, or the name of a special key; '' if the terminal is closed."""
     fd = sys.stdin.fileno()
     first = _read(fd, 1)
     if first == b"\x1b":
-        if not pipes.select([fd], [], [], _ESCAPE)[0]:
+        if not pipes.select([fd], [], [], _ESCAPE_TIMEOUT)[0]:
             return "escape"
         if _read(fd, 1) not in (b"[", b"O"):
             return "escape"

@@ -21,7 +21,7 @@ from llc.runtime.host.errors import UserError
 from llc.runtime.journal import codec
 from llc.runtime.recordings import case_reader, case_writer, diff, find, make_case, run_cases
 from llc.runtime.recordings.cases import Case
-from llc.runtime.recordings.recording import Answer, Asked, Note, Recording
+from llc.runtime.recordings.recording import Answer, EffectRequest, Note, Recording
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -84,7 +84,7 @@ def test_a_finished_run_becomes_a_case_under_a_free_name(llc: Llc, tmp_path: Pat
     assert llc("record", "fix", "-o", "ci/fix.yaml", "--force").returncode == 0
     done = llc("record", "fix", "-o", ".loops/fix.yaml", "--force")
     assert done.returncode == 2
-    assert "is no case" in done.stderr
+    assert "is not a case" in done.stderr
     assert llc("test", ".loops/tests", "ci").stdout.endswith("3 cases: 3 passed\n")
 
 
@@ -141,7 +141,7 @@ def test_no_secret_stands_in_a_case(llc: Llc, tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "error[secret-in-case]" in done.stderr
-    assert "a case cannot hold one" in done.stderr
+    assert "a case cannot contain secrets" in done.stderr
 
 
 def test_a_run_that_turns_on_a_text_keeps_its_texts(llc: Llc, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_run_that_turns_on_a_text_keeps_its_texts(llc: Llc, tmp_path: Path) ->
     (tmp_path / ".loops" / "where.yaml").write_text(loop)
     llc("run", "where", "--quiet")
     done = llc("record", "where")
-    assert "what the run does depends on its texts" in done.stderr
+    assert "the course of the run depends on its texts" in done.stderr
     assert "normalized: [times]" in (tmp_path / ".loops/tests/where.yaml").read_text()
     assert llc("test").returncode == 0
 
@@ -203,9 +203,9 @@ def test_an_unfinished_run_becomes_a_case_as_far_as_it_goes(llc: Llc, tmp_path: 
     (journal,) = folder.glob("*.jsonl")
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:7]))
     done = llc("record", str(folder))
-    assert "had not ended" in done.stderr
+    assert "is unfinished; the case ends" in done.stderr
     assert "outcome" not in (tmp_path / ".loops/tests/fix.yaml").read_text()
-    assert llc("test").stdout.startswith("pass .loops/tests/fix.yaml (as far as it is recorded)\n")
+    assert llc("test").stdout.startswith("pass .loops/tests/fix.yaml (up to the end of its record)\n")
 
 
 def test_an_interrupted_run_records_nothing(llc: Llc, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_golden_runs_become_cases_that_pass(
     (folder,) = project.glob(".loops/.history/*-*")
     case, _ = make_case.make(find.run_at(str(folder)))
     case_writer.write(case)
-    (tested,) = run_cases.tell_cases([case.path])
+    (tested,) = run_cases.run_cases([case.path])
     assert tested.result == "pass", tested.detail()
 
 
@@ -266,7 +266,7 @@ def test_an_edited_source_fails_with_its_first_difference(llc: Llc, tmp_path: Pa
     (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "echo patched"))
     done = llc("test")
     assert done.returncode == 1
-    assert "FAIL .loops/tests/case.yaml\nerror[differs]: effect 2 is not as recorded\n" in done.stdout
+    assert "FAIL .loops/tests/case.yaml\nerror[differs]: effect 2 differs from the recording\n" in done.stdout
     assert " --> .loops/fix.yaml:8:" in done.stdout
     assert "now:      shell `touch fixed; echo patched`" in done.stdout
     assert done.stdout.endswith("1 case: 1 failed\n")
@@ -340,7 +340,7 @@ def test_a_source_that_is_gone_or_invalid_is_an_error(llc: Llc, tmp_path: Path) 
     done = llc("test")
     assert done.returncode == 1
     assert "ERROR .loops/tests/case.yaml\nerror[unknown-state]: no state named `chekc`" in done.stdout
-    assert done.stdout.endswith("2 cases: 1 passed, 1 in error\n")
+    assert done.stdout.endswith("2 cases: 1 passed, 1 error\n")
     os.unlink(tmp_path / ".loops/fix.yaml")
     assert "there is no file" in llc("test").stdout
 
@@ -389,7 +389,7 @@ HEAD = "llc_case: 1\nsource: x.yaml\n"
     [
         ("", "there is nothing in it", 1),
         ("[1, 2]", "a case is a mapping", 1),
-        ("name: fix\n", "this is no recorded case", 1),
+        ("name: fix\n", "this file is not a recorded case", 1),
         ("llc_case: 2\n", "a case of format 2 cannot be read", 1),
         ("llc_case: true\n", "a case of format true cannot be read", 1),
         ("llc_case: 1\ntrace: []\n", "either a `source` or an `expression`", 1),
@@ -409,18 +409,18 @@ HEAD = "llc_case: 1\nsource: x.yaml\n"
         (HEAD + "trace:\n  - {effect: shell, arg: {}}\n", "an effect has no key `arg`", 4),
         (HEAD + "trace:\n  - {effect: shell, args: [a]}\n", "`args` should be a mapping", 4),
         (HEAD + "trace:\n  - {effect: shell, result: done}\n", "`result` should be a mapping", 4),
-        (HEAD + "trace:\n  - {result_of: 1, result: {}}\n", "effect 1 has not been asked for here", 4),
+        (HEAD + "trace:\n  - {result_of: 1, result: {}}\n", "effect 1 is not requested before", 4),
         (
             HEAD + "trace:\n  - {effect: shell, result: {}}\n  - {result_of: 1, result: {}}\n",
-            "effect 1 has its result already",
+            "effect 1 has a result already",
             5,
         ),
         (HEAD + "trace: []\noutcome: {stauts: success}\n", "`outcome` has no key `stauts`", 4),
         (HEAD + "trace:\n  - {log: {message: {$blob: ../../../etc/passwd, size: 1}}}\n", "no usable name", 4),
         (HEAD + f"trace:\n  - {{log: {{message: {{$blob: {'a' * 64}, size: 1}}}}}}\n", "cannot be read", 4),
-        (HEAD + "trace:\n  - {log: {message: {$json: '{'}}}\n", "it cannot be read as a value", 4),
-        (HEAD + "trace:\n  - {log: {message: {$blob: 7, size: 1}}}\n", "it cannot be read as a value", 4),
-        (HEAD + "trace:\n  - {log: {message: {$float: 'x'}}}\n", "it cannot be read as a value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$json: '{'}}}\n", "not a valid value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$blob: 7, size: 1}}}\n", "not a valid value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$float: 'x'}}}\n", "not a valid value", 4),
         (HEAD + "trace: &a\n  - {log: {message: *a}}\n", "contain itself", 4),
         (HEAD + "trace:\n  - {effect: shell\n", "is expected here", 5),
         ("llc_case: 1\x00\n", "is not allowed in YAML", 1),
@@ -469,7 +469,7 @@ def test_whatever_is_recorded_reads_back(
     recording = Recording("any", {}, lambda name, size: texts[name])
     for seq, (args, result) in enumerate(rows, 1):
         recording.events.append(Note("log", make_case.pack_map(args, keep)))
-        recording.events.append(Asked(seq, "shell", make_case.pack_map(args, keep)))
+        recording.events.append(EffectRequest(seq, "shell", make_case.pack_map(args, keep)))
         recording.give(Answer(seq, make_case.pack_map(result, keep)))
     recording.end = make_case.pack_map({"status": "success", "value": value}, keep)
     with tempfile.TemporaryDirectory() as folder:
@@ -480,7 +480,7 @@ def test_whatever_is_recorded_reads_back(
         assert all(map(diff.is_same, recording.events, again.events))
         for then, now in zip(recording.answers, again.answers, strict=True):
             assert json_of(recording.result(then)) == json_of(again.result(now))
-        assert again.given == recording.given
+        assert again.events_before == recording.events_before
         assert again.end is not None
         assert diff.is_same(again.end, recording.end)
 
@@ -495,7 +495,7 @@ def test_a_case_of_deep_values_and_long_texts_reads_back(tmp_path: Path) -> None
     for _ in range(300):
         deep = [deep]
     recording = Recording("deep", {}, lambda name, size: "")
-    recording.events.append(Asked(1, "jq", {"program": ".", "input": "y" * 10_000}))
+    recording.events.append(EffectRequest(1, "jq", {"program": ".", "input": "y" * 10_000}))
     recording.give(Answer(1, {"value": deep}))
     path = tmp_path / "case.yaml"
     case = Case(str(path), "x.yaml", None, {}, (), 0, recording)
@@ -503,7 +503,7 @@ def test_a_case_of_deep_values_and_long_texts_reads_back(tmp_path: Path) -> None
     again = case_reader.read(str(path)).recording
     assert again.result(again.answers[0]) == {"value": deep}
     assert [len(file.read_text()) for file in (tmp_path / "case.outputs").iterdir()] == [10_000]
-    recording.events[0] = Asked(1, "jq", {"program": ".", "input": "y"})
+    recording.events[0] = EffectRequest(1, "jq", {"program": ".", "input": "y"})
     case_writer.write(case)
     assert not (tmp_path / "case.outputs").exists()
 
@@ -512,9 +512,9 @@ def test_a_case_that_could_not_be_read_again_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit of a file is the same for writing and for reading."""
-    monkeypatch.setattr(case_writer, "_LARGEST", 1000)
+    monkeypatch.setattr(case_writer, "_MAX_CASE_BYTES", 1000)
     recording = Recording("long", {}, lambda name, size: "")
-    recording.events += [Asked(number, "jq", {"program": "."}) for number in range(100)]
+    recording.events += [EffectRequest(number, "jq", {"program": "."}) for number in range(100)]
     case = Case(str(tmp_path / "case.yaml"), "x.yaml", None, {}, (), 0, recording)
     with pytest.raises(UserError) as refused:
         case_writer.write(case)

@@ -170,7 +170,7 @@ def test_a_fork_where_a_state_is_entered(project: Path) -> None:
     for given, message in (
         ((None, "atc", None), "the run entered no state `atc`"),
         ((None, "act", 7), "`act` was not entered in iteration 7"),
-        ((None, "done", None), "nothing is performed from `done` on"),
+        ((None, "done", None), "no effect follows the entry of `done`"),
         ((9, None, None), "there is no effect 9"),
         ((0, None, None), "there is no effect 0"),
     ):
@@ -192,8 +192,8 @@ def test_a_changed_program_goes_on_where_the_past_is_the_same(llc: Llc, project:
     before = {path.name for path in project.glob(".loops/.*/work-*")}
     done = llc("fork", "work", "--at", "6", "--with", "other.yaml")
     assert done.returncode == 1
-    assert "error[incompatible-fork]: with these changes the run would not have come there" in done.stderr
-    assert "is shell `echo other >> log; seq 9000`" in done.stderr
+    assert "error[incompatible-fork]: with these changes the run does not reach this point" in done.stderr
+    assert "is now shell `echo other >> log; seq 9000`" in done.stderr
     assert {path.name for path in project.glob(".loops/.*/work-*")} == before
 
 
@@ -264,7 +264,7 @@ def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fork, "_beginning", killed)
+        patch.setattr(fork, "_run_start", killed)
         patch.setattr(
             "llc.runtime.journal.run_folder.RunFolder.discard",
             lambda self: (Path(self.path) / "outputs").mkdir(),

@@ -130,7 +130,7 @@ def test_a_forged_case_is_told_or_refused(project: Path, data: st.DataObject) ->
         assert document.root is not None
         plain = mutate(data, document.plain(document.root))
         Path("forged.yaml").write_text(json.dumps(plain))
-        (tested,) = run_cases.tell_cases(["forged.yaml"], update=True)
+        (tested,) = run_cases.run_cases(["forged.yaml"], update=True)
         json.dumps(run_cases.as_json([tested]))
         assert run_cases.junit([tested])
         assert io.StringIO(run_cases.line(tested, True)).readline()

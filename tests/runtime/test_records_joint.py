@@ -73,7 +73,7 @@ def test_a_joint_program_is_told_again(llc: Llc, tmp_path: Path) -> None:
     assert llc("test").stdout == "pass .loops/tests/release.yaml\n1 case: 1 passed\n"
     (tmp_path / ".loops/fix-types.yaml").write_text(LOOP.replace('action: "mypy', 'action: "mypy --strict'))
     done = llc("test")
-    assert "effect 1 is not as recorded" in done.stdout
+    assert "effect 1 differs from the recording" in done.stdout
     assert "--> .loops/fix-types.yaml:5:" in done.stdout
     (tmp_path / ".loops/fix-types.yaml").write_text(LOOP)
     (tmp_path / ".loops/reports.sexp").write_text(REPORTS.replace(": error:", ": fatal:"))

@@ -17,7 +17,7 @@ from llc.runtime.journal import codec
 from llc.runtime.recordings import case_reader, case_writer, diff, diff_text, make_case, run_cases
 from llc.runtime.recordings.cases import Case
 from llc.runtime.recordings.re_execution import ReExecution
-from llc.runtime.recordings.recording import Answer, Asked, Recording
+from llc.runtime.recordings.recording import Answer, EffectRequest, Recording
 from llc.runtime.recordings.timeline import Timeline
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
@@ -47,14 +47,14 @@ def recorded(image: Image, chance: random.Random) -> Recording:
     """A run of a program whose effects were answered in any order, and began as there was room."""
     recording = Recording("generated", {}, no_blobs)
     execution = ReExecution(image)
-    waiting: list[Asked] = []
+    waiting: list[EffectRequest] = []
     for _ in range(60):
-        for event in make_case.happened(execution, codec.digest_only):
-            if isinstance(event, Asked):
+        for event in make_case.recorded_events(execution, codec.digest_only):
+            if isinstance(event, EffectRequest):
                 waiting.append(event)
             else:
                 recording.events.append(event)
-        begun = [event.seq for event in recording.events if isinstance(event, Asked)]
+        begun = [event.seq for event in recording.events if isinstance(event, EffectRequest)]
         new = [asked for asked in waiting if asked.seq not in begun]
         if execution.stop is not None:
             recording.end = make_case.pack_map(execution.ending(), codec.digest_only)
@@ -84,12 +84,12 @@ def test_whatever_was_recorded_is_identical(node: Core, order: int) -> None:
     chance = random.Random(order)
     recording = recorded(image, chance)
     assert diff.compare(recording, image, exact=True).difference is None
-    asked = [at for at, event in enumerate(recording.events) if isinstance(event, Asked)]
+    asked = [at for at, event in enumerate(recording.events) if isinstance(event, EffectRequest)]
     if asked:
         at = chance.choice(asked)
         event = recording.events[at]
-        assert isinstance(event, Asked)
-        recording.events[at] = Asked(event.seq, event.kind, {**event.args, "forged": 1})
+        assert isinstance(event, EffectRequest)
+        recording.events[at] = EffectRequest(event.seq, event.kind, {**event.args, "forged": 1})
         assert diff.compare(recording, image).difference is not None
 
 
@@ -99,7 +99,7 @@ def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: in
     """Written and read, it is told as it was; told over its own results, it gets them in the same order."""
     image = image_of(node)
     recording = recorded(image, random.Random(order))
-    told = make_case.tell(recording, image, recording.answers)
+    told = make_case.re_execute(recording, image, recording.answers)
     assert told is not None
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "case.yaml")
@@ -108,7 +108,7 @@ def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: in
     comparison = diff.compare(again, image)
     assert comparison.difference is None, diff_text.as_text(comparison, {})
     if told.end is not None:
-        updated, obstacle = run_cases.execute_again(again, image)
+        updated, obstacle = run_cases.update_recording(again, image)
         assert updated is not None, obstacle
         assert [answer.seq for answer in updated.answers] == [answer.seq for answer in told.answers]
         assert diff.compare(updated, image).difference is None

@@ -19,7 +19,7 @@ from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.runtime.recordings import diff, diff_text, find, lockstep, replay_command
 from llc.runtime.recordings.diff import Comparison
-from llc.runtime.recordings.recording import Asked, Note, Recording, Stored
+from llc.runtime.recordings.recording import EffectRequest, Note, Recording, StoredEvents
 from llc.vm.code.emit import emit
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -153,11 +153,11 @@ def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> N
     (tmp_path / "edited.yaml").write_text(LOOP.replace("touch fixed;", "touch mended;"))
     done = llc("replay", "fix", "--against", "edited.yaml")
     assert done.returncode == 1
-    assert "effect 2 is not as recorded" in done.stdout
+    assert "effect 2 differs from the recording" in done.stdout
     assert " --> edited.yaml:9:" in done.stdout
     assert "recorded: shell `touch fixed; echo '1'`" in done.stdout
     assert "now:      shell `touch mended; echo '1'`" in done.stdout
-    assert "the same before: 6 of 14 events, to `mend` in iteration 1" in done.stdout
+    assert "same up to there: 6 of 14 events, until `mend` in iteration 1" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> N
 )
 def test_of_long_commands_the_place_is_shown_where_they_differ(then: str, now: str, shown: str) -> None:
     """The line of several, the part of a long one; the commands themselves in a line each."""
-    recorded, asked = (Asked(1, "shell", {"command": command}) for command in (then, now))
+    recorded, asked = (EffectRequest(1, "shell", {"command": command}) for command in (then, now))
     found = diff.Difference(1, recorded, asked)
     text = diff_text.as_text(Comparison(0, 1, 0, found, True), {})
     assert f"    {shown}\n" in text
@@ -227,7 +227,7 @@ def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> Non
     (tmp_path / "endless.sexp").write_text("(define (f n) (f (+ n 1)))\n(f 1)\n")
     files = find.run_at(str(history(tmp_path)))
     image = emit(compile_text("(define (f n) (f (+ n 1)))\n(f 1)\n", "endless.sexp").program)
-    found = diff.compare(files.recording(), image, most=100_000).difference
+    found = diff.compare(files.recording(), image, max_ticks=100_000).difference
     assert found is not None
     assert found.endless
 
@@ -256,12 +256,13 @@ def test_a_damaged_journal_is_told_as_far_as_it_is_sound(
     number = number if number > 0 else len(lines)
     lines[number - 1] = lines[number - 1].replace(b"event", b"evemt")
     journal.write_bytes(b"".join(lines))
-    more = f", and so are the {len(lines) - number} after it" if after else ""
+    count = len(lines) - number
+    more = f"; the {count} event{'' if count == 1 else 's'} after it are left out too" if after else ""
     note = f"line {number} is damaged and left out{more}"
     done = llc("replay", "fix")
     assert done.returncode == 1
     assert done.stderr.rstrip("\n").endswith(note)
-    assert "is identical as far as its record is sound" in done.stdout
+    assert "is identical up to the damage" in done.stdout
     told = json.loads(llc("replay", "fix", "--json").stdout)
     assert not told["identical"]
     assert note in told["left_out"]
@@ -335,11 +336,11 @@ function work(n) locals(r)
 
     recording = Recording("side", {}, lambda name, size: "")
     for seq in (1, 2):
-        recording.events.append(Asked(seq, "sleep", {"seconds": seq}))
+        recording.events.append(EffectRequest(seq, "sleep", {"seconds": seq}))
     for seq in (2, 3, 1):
         recording.give(Answer(seq, {"elapsed_ms": 0}))
         recording.events.append(Note("log", {"message": seq}))
-    recording.events.insert(3, Asked(3, "sleep", {"seconds": 3}))
+    recording.events.insert(3, EffectRequest(3, "sleep", {"seconds": 3}))
     recording.end = {
         "status": "success",
         "terminated_by": "return",
@@ -348,7 +349,7 @@ function work(n) locals(r)
         "steps": 0,
     }
     assert diff.compare(recording, image).difference is None
-    recording.events[1] = Asked(2, "sleep", {"seconds": 5})
+    recording.events[1] = EffectRequest(2, "sleep", {"seconds": 5})
     found = diff.compare(recording, image).difference
     assert found is not None
     assert found.seq == 2
@@ -378,7 +379,7 @@ def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
     (place / "many.sexp").write_text("(map (lambda (n) (sleep 0)) (range 0 300))\n")
     launch_run.outcome(options.Values("many.sexp", quiet=True))
     recording = find.find_run("many").recording()
-    assert isinstance(recording.events, Stored)
+    assert isinstance(recording.events, StoredEvents)
     reads = 0
     at = EventFile.at
 
@@ -401,7 +402,7 @@ def test_lockstep_and_the_comparison_agree(place: Path, source: str) -> None:
     files = find.find_run("some")
     image = files.load_image()
     recording = files.recording()
-    found = lockstep.follow(files, image)
+    found = lockstep.replay_in_lockstep(files, image)
     assert found is not None
     assert found.comparison == diff.compare(recording, image, exact=True)
     assert (found.results, found.end) == (len(recording.answers), recording.end)
@@ -440,6 +441,6 @@ def test_lockstep_accepts_nothing_but_the_record(
     changed = edit(lines)
     assert changed != lines
     journal.write_bytes(b"".join(codec.seal_json(line[: -codec.CRC_TAIL - 1]) for line in changed))
-    assert lockstep.follow(files, files.load_image()) is None
+    assert lockstep.replay_in_lockstep(files, files.load_image()) is None
     journal.write_bytes(b"".join([*lines[:4], lines[4].replace(b"event", b"evemt"), *lines[5:]]))
-    assert lockstep.follow(files, files.load_image()) is None
+    assert lockstep.replay_in_lockstep(files, files.load_image()) is None

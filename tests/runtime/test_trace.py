@@ -119,7 +119,7 @@ def test_a_point_is_the_same_from_wherever_one_comes(
     fresh = [point.to_json() for point in tape_of(Path(target).stem)]
     patch = pytest.MonkeyPatch()
     patch.setattr(timelines, "_STRIDE", stride)
-    patch.setattr(timelines, "_MOST", 3)
+    patch.setattr(timelines, "_MAX_SNAPSHOTS", 3)
     try:
         timeline = tape_of(Path(target).stem)
         for visit in visits:
@@ -140,9 +140,12 @@ def test_calls_side_by_side_are_told_apart(project: Path) -> None:
     assert first.frames[-1].slots["n"] == {1: 3, 2: 1, 3: 2}[first.asked.seq]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 11])
-def test_a_run_that_was_cut_off_has_the_points_it_came_to(project: Path, count: int) -> None:
-    """At its last point an effect waits whose result is not on record."""
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 11, -1])
+def test_a_run_that_was_cut_off_has_the_points_it_came_to(
+    project: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """At its last point an effect waits whose result is not on record, or only the end is missing (-1)."""
+    monkeypatch.setattr(timelines, "_STRIDE", 1)
     run()
     (journal,) = project.glob(".loops/.history/fix-*/*.jsonl")
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:count]))
@@ -157,7 +160,7 @@ def test_an_endless_stretch_at_the_end_of_a_record_is_not_told(project: Path, ll
     """A run that was killed while it computed is shown to where it is recorded."""
     (project / "endless.sexp").write_text('(begin (sleep 0) (log-message "on") (loop () (recur)))\n')
     llc("run", "endless.sexp", "--quiet", "--fuel", "100000")
-    assert llc("replay", "endless").stdout.endswith("it had not ended\n")
+    assert llc("replay", "endless").stdout.endswith("the run is unfinished\n")
     points = [json.loads(line) for line in llc("trace", "endless", "--json").stdout.splitlines()]
     assert [note["note"] for point in points for note in point["notes"]] == ["log"]
 
@@ -257,10 +260,10 @@ def test_searching(screen: Screen) -> None:
     screen.child.send("/")
     screen.press("\r", "point 3 of 5")
     screen.child.send("/")
-    screen.press("xyz\x7f\x7f\x7fno such\r", "`no such` does not come after this point")
+    screen.press("xyz\x7f\x7f\x7fno such\r", "`no such` does not occur after this point")
     screen.child.send("/")
     screen.press("abc\x1b", "point 3 of 5")
-    rest = screen.press("?", "the next failure")
+    rest = screen.press("?", "the next, previous failure")
     assert "quit" in rest
 
 

@@ -36,7 +36,7 @@ def test(
         refuse_missing_folder(junit)
     screen = Screen(sys.stdout)
     results = []
-    for tested in run_cases.tell_cases(paths or [], wanted, update):
+    for tested in run_cases.run_cases(paths or [], wanted, update):
         results.append(tested)
         if not json:
             write(run_cases.line(tested, screen.color))
