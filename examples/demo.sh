@@ -1,6 +1,6 @@
 #!/bin/sh
-# The main job on a bundled project: copy it to a temporary folder, show that it is broken, let the
-# loop in its .loops/ repair it with a real linter and a real test runner, show what changed.
+# Demonstration: copies a broken project to a temporary folder, lets the loop in its .loops/ repair it
+# with a real linter and a real test runner, and shows the changes.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/llc-demo.XXXXXX")
@@ -12,5 +12,5 @@ printf '\n== the loop: .loops/repair.yaml\n\n'
 cat .loops/repair.yaml
 printf '\n== llc run repair\n\n'
 llc run repair
-printf '\n== what the loop changed in basket.py\n\n'
+printf '\n== changes in basket.py\n\n'
 diff -u "$here/repair/basket.py" basket.py || true
