@@ -1,6 +1,6 @@
-"""Actions to effects: a command, a slash command for an agent, a question; and handovers of an agent.
+"""Lowering of actions to effects: shell commands, slash commands for agents, questions; agent hand-overs.
 
-Must not contain: calls of functions (`calls`), the evaluation of a result (`evaluators`).
+Must not contain: function calls (`calls`), evaluation of results (`evaluators`).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
 
 _EFFECTS = {"shell": "shell", "slash": "agent", "ask": "ask"}
-# What an agent hands on when its context is full.
+# The text that an agent hands over when its context is full.
 HANDED = prim("get", Slot("last"), "handoff")
-# Whether the host did not start the agent because the loop stalls.
+# True if the host did not start the agent because the loop stalls.
 _KIND = prim("lookup_or", Slot("last"), ("error", "kind"), None)
 STALLS = prim("eq", _KIND, "stall")
-# Whether the quota of the agent's account is used up.
+# True if the quota of the agent's account is used up.
 NO_QUOTA = prim("or", prim("eq", _KIND, "quota"), prim("eq", _KIND, "rate-limit"))
-# The command of a check, where it holds variables.
+# The command of a check that contains variables.
 RAN = Slot("ran")
-# Arguments of an `agent` effect whose name differs from the key's.
+# Arguments of an `agent` effect whose names differ from the YAML keys.
 _ARGUMENTS = {"idle_timeout": "idle_timeout_s"}
 CARRIED = "\n\nThe session before this one ran out of context, and handed over with:\n\n"
 
 
 def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
-    """Perform the action; its result is in `last` and in the capture."""
+    """Perform the action and store its result in `last` and in the capture."""
     if state.calls:
         calls.act(context, chain, state)
         return
@@ -65,7 +65,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             own = getattr(state, key)
             args[_ARGUMENTS.get(key, key)] = own if own is not None else getattr(context.loop, key)
         if args["max_turns"] is None:
-            del args["max_turns"]  # programs without it keep their hash
+            del args["max_turns"]  # keeps the hash of programs without `max_turns`
         session = args.pop("session")
         if session in ("continue", "fork"):
             args["session"], args["thread"] = _session_slots(context, state)
@@ -88,7 +88,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         args["on_unknown"] = state.on_unknown
     chain.perform(kind, args, "last", f"{state.name}/acted")
     if kind == "agent":
-        # The session of which a copy was made stays the last one.
+        # A forked session does not replace the last session.
         if context.continues_sessions and session != "fork":
             session, thread = _session_slots(context, state)
             chain.add(store(session.name, prim("get", Slot("last"), "session")))
@@ -103,7 +103,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
 
 
 def agent_arguments(context: LoopContext, state: StateSpec) -> dict[str, Any]:
-    """The arguments of an effect that name the agent of a state."""
+    """Effect arguments that select the agent of a state."""
     agent = state.agent if state.agent is not None else context.loop.agent
     if isinstance(agent, str):
         return {"agent": agent}
@@ -113,7 +113,7 @@ def agent_arguments(context: LoopContext, state: StateSpec) -> dict[str, Any]:
 
 
 def _leave_stall(context: LoopContext, chain: Chain, state: StateSpec) -> None:
-    """To `on_stall` where the agent was not started because the loop stalls."""
+    """Route to `on_stall` if the host did not start the agent because the loop stalls."""
     target = context.loop.on_stall
     if target is None or not context.loop.stall_rounds:
         return
@@ -125,7 +125,7 @@ def _leave_stall(context: LoopContext, chain: Chain, state: StateSpec) -> None:
 
 
 def _quota(context: LoopContext, state: StateSpec) -> Expr | None:
-    """What an agent does without quota, as an argument of its effect; None where nothing is set."""
+    """The effect argument with the policy for a used-up quota; None if neither state nor loop sets one."""
     loop = context.loop
     word = state.on_quota if state.on_quota is not None else loop.on_quota
     seconds = state.max_quota_wait if state.max_quota_wait is not None else loop.max_quota_wait
@@ -136,7 +136,7 @@ def _quota(context: LoopContext, state: StateSpec) -> Expr | None:
 
 
 def _leave_quota(context: LoopContext, chain: Chain, state: StateSpec) -> None:
-    """To `on_quota` where the quota of the agent's account is used up."""
+    """Route to `on_quota` if the quota of the agent's account is used up."""
     target = context.loop.quota_target(state)
     if target is None:
         return
@@ -147,16 +147,16 @@ def _leave_quota(context: LoopContext, chain: Chain, state: StateSpec) -> None:
 
 
 def _session_slots(context: LoopContext, state: StateSpec) -> tuple[Slot, Slot]:
-    """The last session of a state's agent in this run, and what that session has used."""
+    """The slots for the last session of a state's agent in this run, and for the usage of that session."""
     agent = state.agent if state.agent is not None else context.loop.agent
     name = agent if isinstance(agent, str) else ""
     return Slot(f"session.{name}"), Slot(f"thread.{name}")
 
 
 def _hand_over(context: LoopContext, chain: Chain, state: StateSpec, args: dict[str, Any]) -> None:
-    """Handover of an agent whose context is full: the loop ends, or a new session continues.
+    """Handle the hand-over of an agent whose context is full: end the loop, or continue in a new session.
 
-    Sessions that follow are written out one by one, so that nothing has to prove that they end.
+    The follow-up sessions are unrolled, so the verifier needs no proof that their number is limited.
     """
     name, policy = state.name, context.loop.on_handoff
     context.ends.add("handoff")
@@ -187,7 +187,7 @@ def _note(context: LoopContext, name: str, policy: str) -> Note:
 
 
 def _default_answer(context: LoopContext, state: StateSpec, needs: Needs) -> Expr | None:
-    """The answer to a question that is not answered in time."""
+    """The answer to use if nobody answers a question in time; None without one."""
     if not state.asks or state.default is None:
         return None
     template = context.templates[state.name, "default"]

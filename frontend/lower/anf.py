@@ -1,12 +1,12 @@
-"""One function of a core program as states: its body in A-normal form.
+"""Lowering of one core function to states, in A-normal form.
 
-Calls, effects and jumps end states; what lives across one lives in a slot. Slots are called after
-the variables, temporaries `t1`, `t2` …; a state is called after what it does and its line
-(`validate-12`, `shell-14`, `loop-9`). Operands are evaluated left to right: what comes before a
-call is kept in a temporary unless nothing can change it.
+Calls, effects and jumps end a state; values that live across them are in slots. A slot has the name of its
+variable, a temporary is `t1`, `t2` …; a state is named after its operation and its line
+(`validate-12`, `shell-14`, `loop-9`). Operands are evaluated left to right: an operand that precedes a
+call is stored in a temporary unless its value cannot change.
 
-Methods that lower a node are generators that yield the lowering of a part and get what it gives
-(`work_off`), so that a program may be nested deeper than Python's stack.
+The methods that lower a node are generators: they yield the lowering of a child node and receive its result
+(`run_lowering`). Programs can therefore be nested deeper than Python's stack.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .closure_analysis import ClosureAnalysis
 from .constant_folding import fold
 from .state_writer import Label, StateWriter, is_true
 
-# The lowering of a node; what it gives is an expression, or nothing.
+# The lowering of a node; its result is an expression or None.
 Lowering = Generator[Any, Any, Any]
 
 
-def work_off(lowering: Lowering) -> Any:
-    """Run a lowering and those it yields, on a stack of our own; what it gives."""
+def run_lowering(lowering: Lowering) -> Any:
+    """Run a lowering, and the lowerings that it yields, on an explicit stack; return its result."""
     stack = [lowering]
     given: Any = None
     while stack:
@@ -45,32 +45,32 @@ def work_off(lowering: Lowering) -> Any:
 
 
 class Into:
-    """The value goes to a slot (None: nowhere), control to a state."""
+    """Destination of a value: store it in a slot (None: discard it), then jump to a state."""
 
     def __init__(self, slot: str | None, label: Label) -> None:
         self.slot = slot
         self.label = label
 
 
-# The value is what the function returns.
+# Destination: return the value from the function.
 RETURN: None = None
 Destination = Into | None
 
 
-class Surroundings(Protocol):
-    """What a function's body asks of the program it is in."""
+class ProgramContext(Protocol):
+    """The interface of the program to the lowering of a function body."""
 
     def function_name(self, function: Lambda, captures: ClosureAnalysis) -> str:
-        """The name of a function, which becomes part of the program."""
+        """The name of a function; adds the function to the program."""
 
     def library_value(self, name: str) -> ir.Closure:
-        """A library function as a value."""
+        """The closure of a library function."""
 
     def external(self, part: Any) -> ir.Closure:
-        """A part of the program that is not said in core, as a value."""
+        """The closure of a part of the program that is not core code."""
 
     def operation(self, name: str) -> str | None:
-        """The primitive that a library function is, if it is one."""
+        """The primitive that implements a library function; None if there is none."""
 
 
 def _is_library(span: Span | None) -> bool:
@@ -78,15 +78,17 @@ def _is_library(span: Span | None) -> bool:
 
 
 class Body(StateWriter):
-    """Lowers one function."""
+    """Lowering of one function."""
 
-    def __init__(self, name: str, function: Lambda, captures: ClosureAnalysis, around: Surroundings) -> None:
+    def __init__(
+        self, name: str, function: Lambda, captures: ClosureAnalysis, program: ProgramContext
+    ) -> None:
         self.function = function
         self.captures = captures
-        self.around = around
+        self.program = program
         super().__init__(name)
         self.slots: dict[Binding, str] = {}
-        # Slots of variables that are assigned without being in a box.
+        # Slots of variables that are assigned and not boxed.
         self.changing: set[str] = set()
         self.loops: list[tuple[Label, tuple[Binding, ...]]] = []
 
@@ -102,25 +104,25 @@ class Body(StateWriter):
         captured = self.captures.of(function)
         captures = [self.name_slot(binding) for binding in captured]
         self.begin(Label("start", span).use())
-        work_off(self.whole(more))
+        run_lowering(self.lower_function(more))
         return self.build(parameters, captures, more is not None, span)
 
-    def whole(self, more: str | None) -> Lowering:
-        """Give parameters their boxes and defaults, then the body."""
+    def lower_function(self, more: str | None) -> Lowering:
+        """Lower parameters (boxes, defaults), then the body."""
         function = self.function
         for binding in function.parameters:
-            self.enclose(binding)
+            self.box_if_needed(binding)
         if more is not None:
             for binding, default in function.optionals:
                 yield self.default(binding, default, more)
             if function.rest is None:
-                self.refuse_more(more, len(function.parameters) + len(function.optionals))
+                self.reject_extra_arguments(more, len(function.parameters) + len(function.optionals))
             else:
-                self.enclose(function.rest)
+                self.box_if_needed(function.rest)
         yield self.into(function.body, RETURN)
 
     def default(self, binding: Binding, default: Core, more: str) -> Lowering:
-        """An optional parameter: the next argument, else its default."""
+        """Lower an optional parameter: the next argument, or the default."""
         slot = self.name_slot(binding)
         given, absent, after = (Label(kind, default.span) for kind in ("given", "default", "body"))
         self.leave_by_branch(ir.Slot(more), given, absent, None)
@@ -131,10 +133,10 @@ class Body(StateWriter):
         self.begin(absent)
         yield self.into(default, Into(slot, after))
         self.begin(after)
-        self.enclose(binding)
+        self.box_if_needed(binding)
 
-    def refuse_more(self, more: str, most: int) -> None:
-        """Fault where arguments are left over."""
+    def reject_extra_arguments(self, more: str, most: int) -> None:
+        """Raise an arity fault if arguments remain."""
         too_many, body = Label("too-many", self.function.span), Label("body", self.function.span)
         self.leave_by_branch(ir.Slot(more), too_many, body, None)
         self.begin(too_many)
@@ -142,8 +144,8 @@ class Body(StateWriter):
         self.leave(lambda: ir.Fail(ir.Const({"kind": "arity", "message": message}), span=self.function.span))
         self.begin(body)
 
-    def enclose(self, binding: Binding) -> None:
-        """Put a variable whose slot has its value into a box, where it needs one."""
+    def box_if_needed(self, binding: Binding) -> None:
+        """Box a variable whose slot has its value, if the variable needs a box."""
         if binding in self.captures.boxed:
             slot = self.slots[binding]
             self.add(store(slot, prim("box", ir.Slot(slot))))
@@ -151,14 +153,14 @@ class Body(StateWriter):
     # --- slots --------------------------------------------------------------------------------
 
     def name_slot(self, binding: Binding) -> str:
-        """A slot for a variable, called after it."""
+        """Allocate a slot for a variable, named after it."""
         slot = self.slots[binding] = self.slot_names.give(binding.name or "unnamed")
         if binding in self.captures.assigned and binding not in self.captures.boxed:
             self.changing.add(slot)
         return slot
 
     def read(self, binding: Binding, span: Span | None) -> ir.Expr:
-        """What a variable holds."""
+        """The expression that reads a variable."""
         captures = self.captures
         constant = captures.constants.get(binding)
         if constant is not None:
@@ -173,27 +175,27 @@ class Body(StateWriter):
 
     def closure(self, function: Lambda, span: Span | None) -> ir.Closure:
         captured = tuple([ir.Slot(self.slots[binding]) for binding in self.captures.of(function)])
-        return ir.Closure(self.around.function_name(function, self.captures), captured, span=span)
+        return ir.Closure(self.program.function_name(function, self.captures), captured, span=span)
 
-    def is_steady(self, expr: ir.Expr) -> bool:
-        """Whether an expression gives the same whenever it is evaluated, without a fault."""
+    def is_stable(self, expr: ir.Expr) -> bool:
+        """Whether an expression has the same value at any later point and cannot fault."""
         if isinstance(expr, ir.Closure):
-            return True  # slots of captured variables hold their value or their box for good
+            return True  # the slot of a captured variable never changes its value or its box
         return isinstance(expr, ir.Const) or (isinstance(expr, ir.Slot) and expr.name not in self.changing)
 
     # --- values -------------------------------------------------------------------------------
 
     def value(self, node: Core) -> Lowering:
-        """An expression for a node's value, good until the next thing is evaluated."""
+        """An expression for a node's value, valid until the next evaluation."""
         while True:
             if node in self.captures.simple:
                 return self.simple(node)
             match node:
                 case core.Sequence() | core.Let() | core.Letrec():
-                    node = yield self.last_of(node)
+                    node = yield self.evaluate_all_but_last(node)
                 case core.Assign(binding=binding, value=value):
                     expr = yield self.value(value)
-                    if not self.is_steady(expr):
+                    if not self.is_stable(expr):
                         expr = self.keep(expr)
                     self.assign(binding, expr, node.span)
                     return expr
@@ -201,7 +203,7 @@ class Body(StateWriter):
                     mark = self.depth
                     expr = yield self.operate(node)
                     self.depth = mark
-                    # In a temporary, so that expressions stay shallow.
+                    # Store it in a temporary to keep expressions shallow.
                     return expr if isinstance(expr, ir.Const) else self.keep(expr)
                 case core.Note():
                     yield self.effect(node)
@@ -215,8 +217,8 @@ class Body(StateWriter):
                     self.depth = mark + 1
                     return ir.Slot(slot)
 
-    def last_of(self, node: core.Sequence | core.Let | core.Letrec) -> Lowering:
-        """Evaluate what comes before the last part of a node, which has the node's value; that part."""
+    def evaluate_all_but_last(self, node: core.Sequence | core.Let | core.Letrec) -> Lowering:
+        """Evaluate all parts of a node except the last, which determines its value; return the last part."""
         match node:
             case core.Sequence(items=(*items, last)):
                 for item in items:
@@ -231,17 +233,17 @@ class Body(StateWriter):
                 return body
 
     def operation(self, node: Core) -> str | None:
-        """The primitive that a node applies, if it does."""
+        """The primitive that a node applies; None if it applies none."""
         match node:
             case core.Operation(op=op):
                 return op
             case core.Apply(callee=core.Library(name=name), spread=None):
-                return self.around.operation(name)
+                return self.program.operation(name)
             case _:
                 return None
 
     def operate(self, node: Core) -> Lowering:
-        """The expression for an operation whose operands take more than an expression."""
+        """The expression for an operation with operands that are not simple."""
         op = self.operation(node)
         assert op is not None
         assert isinstance(node, core.Operation | core.Apply)
@@ -249,16 +251,16 @@ class Body(StateWriter):
         return fold(op, operands, node.span)
 
     def simple(self, node: Core) -> ir.Expr:
-        """The expression that a simple node is; these are not nested deep."""
+        """The expression for a simple node. Simple nodes have limited depth, so recursion is safe."""
         match node:
             case core.Literal(value=value):
                 return ir.Const(value, span=node.span)
             case core.Variable(binding=binding):
                 return self.read(binding, node.span)
             case core.Library(name=name):
-                return self.around.library_value(name)
+                return self.program.library_value(name)
             case core.External(part=part):
-                return self.around.external(part)
+                return self.program.external(part)
             case core.Lambda():
                 return self.closure(node, node.span)
             case core.Operation(args=args) | core.Apply(args=args):
@@ -280,13 +282,13 @@ class Body(StateWriter):
         found: list[ir.Expr] = []
         for index, node in enumerate(nodes):
             expr = yield self.value(node)
-            if index < last and not self.is_steady(expr):
+            if index < last and not self.is_stable(expr):
                 expr = self.keep(expr)
             found.append(expr)
         return found
 
     def fields(self, fields: Sequence[tuple[str, Core]]) -> Lowering:
-        """A map of fields, without those that are null."""
+        """A map of the fields that are not null."""
         values = yield self.operands([value for _, value in fields])
         entries = dict(zip((name for name, _ in fields), values, strict=True))
         given = {
@@ -301,7 +303,7 @@ class Body(StateWriter):
     # --- statements ---------------------------------------------------------------------------
 
     def effect(self, node: Core) -> Lowering:
-        """Evaluate a node for its effects."""
+        """Evaluate a node and discard its value."""
         mark = self.depth
         match node:
             case core.Note(kind=kind, fields=fields):
@@ -326,7 +328,7 @@ class Body(StateWriter):
             self.add(store(slot, expr, span=span))
 
     def bind(self, binding: Binding, value: Core) -> Lowering:
-        """Give a new variable its value."""
+        """Bind a new variable to a value."""
         captures = self.captures
         if binding in captures.known or binding in captures.constants:
             return
@@ -349,7 +351,7 @@ class Body(StateWriter):
         self.depth = mark
 
     def bind_all(self, bindings: Sequence[tuple[Binding, Core]]) -> Lowering:
-        """Bind as `letrec*` does: what may be looked at before it has its value begins as an unset box."""
+        """Bind like `letrec*`: a variable that can be read before its definition starts as an unset box."""
         early = [binding for binding, _ in bindings if binding in self.captures.early]
         for binding in early:
             self.add(store(self.name_slot(binding), prim("unset_box")))
@@ -365,13 +367,13 @@ class Body(StateWriter):
     # --- into a destination -------------------------------------------------------------------
 
     def into(self, node: Core, to: Destination) -> Lowering:
-        """Evaluate a node, put its value where it goes and leave the open state."""
+        """Evaluate a node, deliver its value to the destination, and end the open state."""
         mark = self.depth
         while node not in self.captures.simple:
             self.depth = mark
             match node:
                 case core.Sequence() | core.Let() | core.Letrec():
-                    node = yield self.last_of(node)
+                    node = yield self.evaluate_all_but_last(node)
                 case core.If(test=test, then=then, otherwise=otherwise):
                     yes, no = Label("then", then.span), Label("else", otherwise.span)
                     yield self.test(test, yes, no)
@@ -385,7 +387,7 @@ class Body(StateWriter):
                         yield self.bind(binding, value)
                     header = Label("loop", node.span)
                     self.jump(header)
-                    header.uses *= 2  # so that what comes before the loop stays outside of it
+                    header.uses *= 2  # prevents merging of the code before the loop into the header
                     self.begin(header)
                     self.loops.append((header, tuple(binding for binding, _ in bindings)))
                     yield self.into(body, to)
@@ -429,7 +431,7 @@ class Body(StateWriter):
     def leave_for(
         self, to: Destination, exit: Callable[[str, str], ir.Exit], kind: str, span: Span | None
     ) -> None:
-        """End the open state with a call or an effect whose answer goes to the destination."""
+        """End the open state with a call or an effect whose result goes to the destination."""
         if self.open is None:
             return
         mark = self.depth
@@ -448,11 +450,12 @@ class Body(StateWriter):
         nodes = [node.callee, *node.args] if spread is None else [node.callee, *node.args, spread]
         callee, *args = yield self.operands(nodes)
         if spread is not None:
-            # The list is evaluated within the callee's expression, yet after the arguments.
+            # `applied` evaluates the list within the callee's expression; the arguments must be evaluated
+            # before it.
             last = args.pop()
-            callee, *args = [expr if self.is_steady(expr) else self.keep(expr) for expr in (callee, *args)]
+            callee, *args = [expr if self.is_stable(expr) else self.keep(expr) for expr in (callee, *args)]
             callee = prim("applied", callee, last, span=span)
-        if to is RETURN and not self.stays(node):
+        if to is RETURN and not self.keeps_frame(node):
             self.leave(lambda: ir.TailCall(callee, tuple(args), span=span))
             return
         self.leave_for(
@@ -462,11 +465,13 @@ class Body(StateWriter):
             span,
         )
 
-    def stays(self, node: core.Apply) -> bool:
-        """Whether the author's function waits for the library's, so that a fault in there has its place.
+    def keeps_frame(self, node: core.Apply) -> bool:
+        """Whether the call must keep the caller's frame, so that a backtrace shows where the author called
+        the
+        library.
 
-        It uses up no memory: a function of the library, other than `apply`, calls none that it is given as
-        the last thing it does.
+        This does not affect constant-memory tail calls: library functions other than `apply` do not call a
+        function argument in tail position.
         """
         callee = node.callee
         if not isinstance(callee, core.Library) or isinstance(LIBRARY[callee.name], Spread):
@@ -493,7 +498,7 @@ class Body(StateWriter):
             case core.Variable(binding=binding):
                 return binding.name or "call"
             case core.Library(name=name):
-                return name.removeprefix("calls:")  # what the author wrote became a call of this
+                return name.removeprefix("calls:")  # the expander rewrote the author's call to this name
             case core.External(part=part):
                 return str(part.name)
             case _:
@@ -503,7 +508,7 @@ class Body(StateWriter):
         header, bindings = self.loops[-1]
         mark = self.depth
         exprs: list[ir.Expr] = yield self.operands(args)
-        # From left to right; what a later one reads is stored when all have been evaluated.
+        # Store left to right; delay a store to a slot that a later expression reads.
         later: list[set[str]] = []
         read: set[str] = set()
         for expr in reversed(exprs):
@@ -512,28 +517,28 @@ class Body(StateWriter):
         waiting: list[tuple[Binding, ir.Expr]] = []
         for binding, expr, read in zip(bindings, exprs, reversed(later), strict=True):
             slot = self.slots.get(binding)
-            if slot is None:  # nothing looks at it
+            if slot is None:  # the variable is never read
                 self.drop(expr)
             elif isinstance(expr, ir.Slot) and expr.name == slot and binding not in self.captures.boxed:
                 pass
             elif slot in read:
                 waiting.append((binding, self.keep(expr)))
             else:
-                self.renew(binding, expr)
+                self.set_loop_variable(binding, expr)
         for binding, expr in waiting:
-            self.renew(binding, expr)
+            self.set_loop_variable(binding, expr)
         self.depth = mark
         if self.open is not None:
             header.use()
             self.leave(lambda: ir.Goto(header.name))
 
-    def renew(self, binding: Binding, expr: ir.Expr) -> None:
-        """Give a variable of a loop its value for the next round."""
+    def set_loop_variable(self, binding: Binding, expr: ir.Expr) -> None:
+        """Assign a loop variable its value for the next iteration."""
         boxed = binding in self.captures.boxed
         self.add(store(self.slots[binding], prim("box", expr) if boxed else expr))
 
     def guard(self, node: core.Try, to: Destination) -> Lowering:
-        """A `try`: the states of its body have the handler's state and the slot for the fault."""
+        """Lower `try`: the states of its body get the handler's state and the slot of the fault."""
         slot = self.name_slot(node.binding)
         catch, inside = Label("catch", node.handler.span), Label("try", node.span)
         done = Label("after", node.span)
@@ -550,13 +555,13 @@ class Body(StateWriter):
             self.begin(done)
             self.leave(lambda: ir.Return(ir.Slot(body_to.slot or ""), span=node.span))
         self.begin(catch)
-        self.enclose(node.binding)
+        self.box_if_needed(node.binding)
         yield self.into(node.handler, to)
 
     # --- tests --------------------------------------------------------------------------------
 
     def test(self, node: Core, yes: Label, no: Label) -> Lowering:
-        """Go one of two ways by a node's truth."""
+        """Branch on the truth of a node."""
         while True:
             match node:
                 case core.Literal(value=value):
@@ -574,7 +579,7 @@ class Body(StateWriter):
                 case core.Operation(op="not", args=(inner,)):
                     node, yes, no = inner, no, yes
                 case core.Sequence() | core.Let():
-                    node = yield self.last_of(node)
+                    node = yield self.evaluate_all_but_last(node)
                 case _:
                     mark = self.depth
                     expr = yield self.value(node)

@@ -1,9 +1,9 @@
-"""`parallel:` of a state to two functions: one that calls a loop by the number of its branch, one that joins.
+"""Lowering of `parallel:` to two functions: one runs a single branch by its number, one joins all branches.
 
-    checks           a parallel over the branches, then the verdict of all of them
-    checks/branch    the call of one loop; a fault in it is an end with `error`
+    checks           a `parallel` exit over the branches, then their combined verdict
+    checks/branch    the call of one loop; a fault in it becomes the outcome `error`
 
-Must not contain: the states of the loop that calls (`calls`).
+Must not contain: the states of the calling loop (`calls`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _BROKEN = {"status": "error", "terminated_by": "error", "error": prim("get", _FA
 
 
 def functions_of(part: BranchesPart, callees: Sequence[Closure], names: tuple[str, str]) -> list[Function]:
-    """The functions of the branches, which `callees` run; `names`: of the whole, and of one of them."""
+    """The functions for the branches.
+
+    callees: the loop of each branch. names: the names of the joining function and of the branch function.
+    """
     return [_joined(part, names), _branch(part, callees, names[1])]
 
 

@@ -1,6 +1,6 @@
-"""Budgets to branches and sums: what is compared before a call that may spend, and added after it.
+"""Lowering of budgets: comparisons before a call that can use them, sums after it.
 
-Which slots there are is in `spec/lowering.md`; that no call gets past them is proved in `ir.limit_proof`.
+`spec/lowering.md` lists the slots; `ir.limit_proof` proves that no call bypasses the comparison.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .loop_context import LoopContext
 
 
 def _bounds(context: LoopContext, state: StateSpec) -> Iterator[tuple[str, str, float]]:
-    """What bounds the calls of a state: unit, the slot that counts it, bound."""
+    """The budget limits for calls of a state, as (unit, counter slot, limit)."""
     if context.loop.budget is not None:
         for unit, bound in context.loop.budget.bounds.items():
             yield unit, f"spent.{unit}", bound
@@ -27,7 +27,7 @@ def _bounds(context: LoopContext, state: StateSpec) -> Iterator[tuple[str, str, 
 
 
 def check_budget(context: LoopContext, chain: Chain, state: StateSpec, phase: str) -> None:
-    """Branch to the limit instead of starting a call over budget."""
+    """Branch to the limit state if the next call would start over budget."""
     for unit, slot, bound in _bounds(context, state):
         context.ends.add("budget")
         name = f"{state.name}/{phase}_{unit}"
@@ -36,7 +36,7 @@ def check_budget(context: LoopContext, chain: Chain, state: StateSpec, phase: st
 
 
 def remaining_usd(context: LoopContext, state: StateSpec) -> Expr | None:
-    """What a call of a state may spend at most, in USD; None without such a budget."""
+    """The remaining budget of a state in USD; None without a budget in USD."""
     rest = [prim("sub", bound, Slot(slot)) for unit, slot, bound in _bounds(context, state) if unit == "usd"]
     return prim("min", *rest) if len(rest) > 1 else rest[0] if rest else None
 
@@ -55,7 +55,10 @@ def spend(context: LoopContext, chain: Chain, state: StateSpec, reply: str) -> N
 
 
 def unbounded_calls(loop: Loop, callees: Mapping[str, str], references: References) -> Iterator[Diagnostic]:
-    """Calls of a loop with a budget to functions that may spend; `callees`: the function by state."""
+    """Errors for functions called by a loop with a budget that can use models or agents.
+
+    callees: the called function of each state.
+    """
     if not loop.has_budget:
         return
     for state, function in callees.items():

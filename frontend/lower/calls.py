@@ -1,12 +1,12 @@
-"""Calls of functions of a file in place of actions, as states of the loop.
+"""Lowering of function calls that replace actions, to states of the loop.
 
-    check/enter      the arguments, and what time it is
-    check/call       the call; a fault in it goes to check/failed
-    check/linked     where the name of a loop is computed: which of the loops of the program it is
-    check/returned   the value as an action's result: text as output, 0 or 1 as exit code
-    check/failed     a fault, as an action that could not be performed
+    check/enter      evaluates the arguments and reads the clock
+    check/call       calls the function; a fault leads to check/failed
+    check/linked     selects the loop, if its name is computed
+    check/returned   converts the value to an action result: text as output, 0 or 1 as exit code
+    check/failed     converts a fault to the result of an action that could not be performed
 
-The result is in `last` from `check/acted` on, as any action's is. See `spec/lowering.md`, Calls.
+From `check/acted` on, the result is in `last`, as for any action. See `spec/lowering.md`, Calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOW = prim("get", Slot("now"), "elapsed_ms")
 
 
 def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
-    """Call the function; its result is in `last` and in the capture."""
+    """Call the function and store its result in `last` and in the capture."""
     name = state.name
     callee = context.callees[name]
     needs = Needs()
@@ -104,7 +104,7 @@ def use_tool(context: LoopContext, chain: Chain, state: StateSpec) -> None:
 
 
 def _tool_result() -> Expr:
-    """The result of a tool as an action's: only what is no answer of a server is an error."""
+    """The result of a tool as an action result; it is an error only if the server did not answer."""
     used = Slot("used")
     error, kind = (prim("lookup_or", used, path, None) for path in (("error",), ("error", "kind")))
     codes = [(0, prim("is_null", error)), (124, prim("eq", kind, "timeout"))]
@@ -142,7 +142,7 @@ def _arguments(context: LoopContext, state: StateSpec, callee: Callee, needs: Ne
 
 
 def _stored(chain: Chain, args: list[Expr]) -> list[Expr]:
-    """The arguments as what they are until the call: constants, or slots."""
+    """Store the arguments until the call; constants and slots stay as they are."""
     for number, argument in enumerate(args):
         if not isinstance(argument, Const):
             slot = f"argument.{number + 1}"
@@ -165,9 +165,9 @@ def _call(
 def _call_late(
     context: LoopContext, chain: Chain, state: StateSpec, callee: LateCallee, needs: Needs
 ) -> None:
-    """Have the host link the loop with the computed name into the program, then call it.
+    """Let the host link the loop with the computed name into the program, then call the loop.
 
-    The host continues with a program that has one more case here, which its journal keeps.
+    The host continues with a new program that has one more case here; the journal records the change.
     """
     assert state.loop is not None
     name, routed = state.name, chain.handler
@@ -197,14 +197,14 @@ def _call_late(
 
 
 def _branch(context: LoopContext, state: StateSpec, needs: Needs) -> Expr | None:
-    """The branch in whose work tree the loop is to run; None where the state names none."""
+    """The branch in whose work tree the loop should run; None if the state names none."""
     if state.worktree is None:
         return None
     return prim("trim", prim("text", _argument(context, state, "worktree", state.worktree, needs)))
 
 
 def _refuse_branch(chain: Chain, state: StateSpec, branch: Expr | None) -> None:
-    """A loop that is to run in another work tree does not run: it would change this one instead."""
+    """Reject a loop that should run in another work tree: it would change the current one instead."""
     if branch is None:
         return
     name, routed = state.name, chain.handler
@@ -226,7 +226,9 @@ TIMED_OUT = prim("eq", prim("lookup_or", Slot("last"), ("timed_out",), None), "a
 
 
 def loop_result(state: StateSpec) -> Expr:
-    """How a state is judged that runs a loop: by its end; a limit is `timeout` where that has a route."""
+    """The evaluation of a state that runs a loop, from the loop's outcome; a limit is `timeout` if that has a
+    route.
+    """
     verdict = "timeout" if "timeout" in state.routes else "failure"
     limited = record({"verdict": verdict, "details": prim("map")})
     return prim(
@@ -235,7 +237,7 @@ def loop_result(state: StateSpec) -> Expr:
 
 
 def _keep_loop(chain: Chain, state: StateSpec) -> None:
-    """Keep what the loop of a state captured under the state's name, with how it ended."""
+    """Store the captures and the outcome of the state's loop under the state's name."""
     how = prim("lookup_or", ENDED, ("terminated_by",), prim("select", TIMED_OUT, "timeout", "error"))
     failed = prim("eq", prim("lookup_or", ENDED, ("status",), None), "failure")
     end = prim("lookup_or", ENDED, ("final_state",), None)
@@ -258,7 +260,7 @@ def _keep_loop(chain: Chain, state: StateSpec) -> None:
 
 
 def _until(context: LoopContext, chain: Chain, state: StateSpec) -> Expr | None:
-    """When the effects of the function are over: with the state's time, or the loop's."""
+    """The deadline of the function's effects: the time limit of the state or of the loop."""
     if state.timeout is None:
         return None if context.deadline is None else expr(context.deadline)
     until = prim("add", BEGAN, max(1, round(state.timeout * 1000)))
@@ -269,7 +271,7 @@ def _until(context: LoopContext, chain: Chain, state: StateSpec) -> Expr | None:
 
 
 def _argument(context: LoopContext, state: StateSpec, place: str, value: Any, needs: Needs) -> Expr:
-    """An argument with its variables filled in; one that is a whole variable keeps its type."""
+    """An argument with its variables expanded; an argument that is a single variable keeps its type."""
     if isinstance(value, str):
         template = context.templates.get((state.name, place))
         if template is None:
@@ -294,7 +296,7 @@ def _result(**fields: Any) -> Prim:
 
 
 def _failure(state: StateSpec, has_time: bool) -> Expr:
-    """The result of a call that ended in a fault, as of an action that could not be performed."""
+    """The result of a call that ended with a fault, like that of an action that could not be performed."""
     message = prim("get", Slot("fault"), "message")
     error = record({"kind": "fault", "message": message, "fault": Slot("fault")})
     failed = _result(stderr=message, error=error)

@@ -1,4 +1,4 @@
-"""A writer of consecutive states of a loop, and the states of a loop that are on a cycle.
+"""Writer of consecutive states of a loop, and detection of states on cycles.
 
 Must not contain: the meaning of the states.
 """
@@ -20,7 +20,7 @@ from ..loop.schema import CURRENT, Loop, StateSpec
 
 @define
 class Chain:
-    """States written one after the other: the one that is open takes instructions until its exit."""
+    """Writes consecutive states: the open state receives instructions until it gets its exit."""
 
     builder: FunctionBuilder
     handler: Handler | None = None
@@ -38,21 +38,21 @@ class Chain:
         self.builder.state(self.name, self.body, exit, handler=self.handler, span=self.span)
 
     def perform(self, kind: str, args: dict[str, Any], slot: str, then: str) -> None:
-        """End the open state with an effect and open the one that takes its answer."""
+        """End the open state with an effect and open the state that receives the result."""
         self.close(Perform(kind, record(args), slot, then, span=self.span))
         self.open(then)
 
     def unless(self, condition: Expr, away: str, then: str) -> None:
-        """End the open state: `away` if the condition holds, else on in a new state."""
+        """End the open state: go to `away` if the condition holds, otherwise continue in a new state."""
         self.close(Branch(condition, away, then, span=self.span))
         self.open(then)
 
 
 def states_on_cycles(loop: Loop, error_route: Callable[[StateSpec], str | None]) -> set[str]:
-    """The author's states that control can come back to within a cycle of the loop."""
+    """The author's states to which control can return within a cycle of the loop."""
     states = loop.states
     index = {name: number for number, name in enumerate(states)}
-    anywhere = len(states)  # where a target that is worked out at run time may lead
+    anywhere = len(states)  # the node for targets that are computed at run time
     ways: list[list[int]] = []
     for name, state in states.items():
         targets = [error_route(state)]

@@ -1,9 +1,9 @@
 """Closure analysis of a core program, before any of its functions is lowered.
 
-Owns the questions that need the whole program: which functions are *known* (bound once to a lambda,
-so that a call names it and its captures are filled in where it is called), what a function captures,
-which variables need a box, which are constants, and which expressions can stand inside one
-instruction. Nothing here recurses over a program: it may be nested deeper than Python's stack.
+Owns all questions about the whole program: which functions are *known* (bound once to a lambda, so
+that a call can name them and supply their captures), the captures of each function,
+the variables that need a box, the constant variables, and the expressions that fit into one
+instruction. Nothing here is recursive, because a program can be nested deeper than Python's stack.
 """
 
 from __future__ import annotations
@@ -13,24 +13,30 @@ from typing import Any
 
 from ..core import nodes as core
 
-# The nodes that name a variable.
+# The nodes that refer to a variable.
 _BINDING = frozenset({core.Variable, core.Assign, core.Let, core.Letrec, core.Loop, core.Try})
-# An expression nested deeper than this is taken apart over temporaries (`ir.constants.MAX_NESTING`).
+# Maximal nesting of an expression; deeper ones are split with temporaries (`ir.constants.MAX_NESTING`).
 _DEEPEST = 60
-# A literal text up to this length stands where the variable bound to it is used.
+# Maximal length of a string literal that replaces the uses of its variable.
 _SHORT_TEXT = 64
 
 
 class ClosureAnalysis:
-    """The answers for one closed function and all functions in it.
+    """The results for one closed function and all functions inside it.
 
-    known: variables that are functions, by their binding. constants: variables that are literals.
-    boxed: variables that live in a box, since a function captures them and they change or have
-    their value late; `early` are those of the latter kind. assigned, used: variables that are stored
-    to after they got their value, and those that anything looks at or stores to. simple: nodes that
-    become one expression. parents: the function around each function.
+    Args:
+        root: the closed function.
+        shared: parameters of the root that are boxes already, possibly without a value.
 
-    shared: parameters of the root that come in boxes of their own, which may have no value yet.
+    Attributes:
+        known: the function of each variable that is bound to a known function.
+        constants: the literal of each variable that is constant.
+        boxed: variables in boxes, because a function captures them and they are assigned or defined late.
+        early: the boxed variables that can be read before they are defined.
+        assigned: variables that are assigned after their definition.
+        used: variables that are read or assigned.
+        simple: nodes that become a single expression.
+        parents: the enclosing function of each function.
     """
 
     def __init__(
@@ -49,12 +55,12 @@ class ClosureAnalysis:
         self._known_functions: set[core.Lambda] = set()
         self.assigned = {node.binding for node in core.walk(root) if isinstance(node, core.Assign)}
         self.used = set(self.assigned)
-        # By function: the variables it names itself, and the functions whose captures it needs.
+        # By function: the variables that it refers to directly, and the functions whose captures it needs.
         self._named: dict[core.Lambda, dict[core.Binding, None]] = {}
         self._users: dict[core.Lambda, dict[core.Lambda, None]] = {}
-        # When, in the order of evaluation, a letrec's variable has its value; absent: from the start.
+        # Evaluation time at which a letrec variable gets its value; absent if it has it from the start.
         self._valued: dict[core.Binding, int] = {}
-        # (function, function it makes a closure of) → when it first does.
+        # (function, function whose closure it creates) → evaluation time of the first creation.
         self._made: dict[tuple[core.Lambda, core.Lambda], int] = {}
         self._time = 0
         nodes = self._survey(root)
@@ -63,17 +69,17 @@ class ClosureAnalysis:
         self._find_simple(nodes)
 
     def of(self, function: core.Lambda) -> tuple[core.Binding, ...]:
-        """The variables of enclosing functions that a function needs, in the order they are bound."""
+        """The variables of enclosing functions that a function captures, in the order of their bindings."""
         return tuple(sorted(self._captures[function], key=self._order.__getitem__))
 
     # --- the survey ---------------------------------------------------------------------------
 
     def _survey(self, root: core.Lambda) -> list[core.Core]:
-        """Visit everything in the order of evaluation; the nodes, outer before inner."""
+        """Visit all nodes in evaluation order; return them, outer before inner."""
         nodes: list[core.Core] = []
         pending: set[core.Binding] = set()
         late: set[core.Binding] = set()
-        # What is left to do, last first: visit a node inside a function, or note a variable's value.
+        # Work stack: visit a node inside a function, or record that a variable has its value.
         todo: list[tuple[Any, core.Lambda | None]] = [(root, None)]
         while todo:
             item, within = todo.pop()
@@ -163,7 +169,9 @@ class ClosureAnalysis:
     # --- what follows from it -----------------------------------------------------------------
 
     def _solve(self) -> None:
-        """Captures: what a function names, and what those need that it makes, but for its own."""
+        """Compute captures: the variables that a function refers to, and the captures of functions that it
+        creates.
+        """
         self._captures = {function: {} for function in self._named}
         todo = [
             (function, binding)
@@ -196,9 +204,9 @@ class ClosureAnalysis:
                 self.simple.add(node)
 
     def _depth(self, node: core.Core, depths: dict[core.Core, int]) -> int:
-        """How deep the expression for a node is, 0 where it takes more than an expression."""
+        """Depth of the expression for a node; 0 if the node is not a single expression."""
         if type(node) in core.LEAVES:
-            return 2  # a variable may be read from a box
+            return 2  # a variable may need a box read
         match node:
             case core.Lambda():
                 return 2
@@ -218,7 +226,7 @@ class ClosureAnalysis:
         return 0 if 0 in inner else 1 + max(inner, default=0)
 
     def _is_total(self, node: core.Core) -> bool:
-        """Whether evaluating a node costs next to nothing and never faults."""
+        """Whether evaluating a node is cheap and cannot fault."""
         return isinstance(node, core.Literal) or (
             isinstance(node, core.Variable) and node.binding not in self.early
         )

@@ -1,6 +1,6 @@
-"""Constant folding: operations on literals that mean the same whenever they are done.
+"""Constant folding of operations on literals whose result does not depend on when they are evaluated.
 
-Only what never faults and stays small; everything else is left to the machine.
+Folds only operations that cannot fault and whose results are small.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "is_boolean": (bool,),
     "is_null": (type(None),),
 }
-# Larger integers are worked out when the program runs.
+# Larger integers are computed at run time.
 _LARGEST = 1 << 63
 
 
 def fold(op: str, operands: Sequence[Expr], span: Span | None) -> Expr:
-    """A primitive applied to operands, or the literal that gives."""
+    """The application of a primitive to operands, or its value as a literal."""
     expr = Prim(op, tuple(operands), span=span)
     values = [operand.value for operand in operands if isinstance(operand, Const)]
     if len(values) != len(operands):

@@ -22,7 +22,7 @@ from ...ir.call_limits import DEADLINE, NEVER, OUTER, References, closures_of
 from ...ir.effects import EFFECTS
 from ...ir.records import frozen
 
-# The fault by which the end of a deadline leaves a function.
+# The fault with which a function ends at its deadline.
 KIND = "deadline"
 FAULT = {"kind": KIND, "message": "its time is over"}
 LATE, CLOCK, ANSWER = "/late", "/clock", "/answer"
@@ -31,10 +31,10 @@ ELAPSED = prim("get", ir.Slot(CLOCK), "elapsed_ms")
 
 @frozen
 class Calls:
-    """What a loop's function has to tell: when the functions are over that its states call.
+    """The calls of a loop's function, with their deadlines.
 
-    until: by the name of the state that calls; None: it has no time. has_time: whether the loop has
-    a time of its own. acted: the states that go on from a call's result, with the slot of the clock.
+    until: the deadline of the call, by state; None without a deadline. has_time: whether the loop has its
+    own time limit. acted: the states that follow the result of a call, each with the slot of the clock.
     """
 
     until: Mapping[str, ir.Expr]
@@ -43,7 +43,7 @@ class Calls:
 
 
 def pass_deadlines(functions: Sequence[ir.Function], loops: Mapping[str, Calls]) -> list[ir.Function]:
-    """The functions, with the deadlines of the states of `loops` passed to the functions they call."""
+    """Add deadline parameters to functions that states of `loops` call; return all functions."""
     if not any(calls.until for calls in loops.values()):
         return list(functions)
     references = References(functions)
@@ -56,7 +56,7 @@ def pass_deadlines(functions: Sequence[ir.Function], loops: Mapping[str, Calls])
         and isinstance(state.exit, ir.Call)
         and isinstance(state.exit.callee, ir.Closure)
     }
-    # Those that they call, and so on; what cannot wait needs no time.
+    # Transitive callees; functions that cannot wait need no deadline.
     within: dict[str, list[str]] = {name: [*made] for name, made in references.made.items()}
     todo, found = list(called), set()
     while todo:
@@ -74,7 +74,7 @@ def pass_deadlines(functions: Sequence[ir.Function], loops: Mapping[str, Calls])
 
 
 class _Pass:
-    """One function. `timed`: the functions that are given a deadline."""
+    """Rewriting of one function. timed: the functions that receive a deadline."""
 
     def __init__(self, function: ir.Function, timed: set[str], loops: Mapping[str, Calls]) -> None:
         self.old = function
@@ -125,7 +125,7 @@ class _Pass:
             return [attrs.evolve(state, body=body, exit=exit_)]
         made = attrs.evolve(state, body=body, exit=exit_, handler=self._guarded(state))
         if self.calls is not None and state.name in self.calls.acted:
-            # The loop around this one may be over, whatever came of the call.
+            # The enclosing loop may have reached its deadline, whatever the result of the call.
             proper = attrs.evolve(made, name=f"{state.name}/proper")
             late = _is_late(prim("get", ir.Slot("now"), "elapsed_ms"))
             gate = ir.State(state.name, (), ir.Branch(late, LATE, proper.name), span=state.span)
@@ -133,7 +133,7 @@ class _Pass:
         return self._leaving(made)
 
     def _until(self, state: ir.State) -> ir.Expr:
-        """When the functions that a state names are over."""
+        """The deadline of the functions that a state refers to."""
         until = self.calls.until.get(state.name) if self.calls is not None else None
         if until is None:
             return ir.Slot(DEADLINE) if self.is_timed or self.has_own else ir.Const(None)
@@ -142,7 +142,7 @@ class _Pass:
         return until
 
     def _guarded(self, state: ir.State) -> ir.Handler | None:
-        """The handler of a state, which passes the fault of a deadline outwards."""
+        """The handler of a state, extended to pass the deadline fault outwards."""
         handler = state.handler
         if handler is None or self.calls is not None:
             return handler
@@ -156,7 +156,7 @@ class _Pass:
         return ir.Handler(name, handler.slot)
 
     def _leaving(self, state: ir.State) -> list[ir.State]:
-        """A state, and what asks behind it whether the time is over."""
+        """A state, with the following check of its deadline."""
         exit_ = state.exit
         if isinstance(exit_, ir.Perform) and EFFECTS[exit_.kind].waits:
             then = f"{state.name}/in-time"
@@ -169,7 +169,7 @@ class _Pass:
             return [state]
         if not self.loops[callee.function].has_time:
             return [state]
-        # A loop with a time of its own ends with a value when that around it is over.
+        # A loop with its own time limit returns a value when the deadline of the enclosing loop is reached.
         back, then = f"{state.name}/back", f"{state.name}/in-time"
         if isinstance(exit_, ir.Call):
             asks = attrs.evolve(exit_, next=back)
@@ -194,7 +194,7 @@ def _goes_to(state: ir.State, name: str) -> bool:
 
 
 def _bounded(args: ir.Expr) -> ir.Expr:
-    """The arguments of an effect with the deadline among them, where there is one."""
+    """The arguments of an effect with the earlier of its deadline and the enclosing one."""
     if isinstance(args, ir.Prim) and args.op == "without_nulls":
         args = args.args[0]
     if isinstance(args, ir.Const):
@@ -206,14 +206,14 @@ def _bounded(args: ir.Expr) -> ir.Expr:
 
 
 def _within_outer(instruction: ir.Instruction) -> ir.Instruction:
-    """Where a loop works out when it is over: no later than what is around it."""
+    """Limit the deadline that a loop computes to that of the enclosing loop."""
     if isinstance(instruction, ir.Set) and instruction.slot == DEADLINE:
         return store(DEADLINE, _sooner(OUTER, instruction.value))
     return instruction
 
 
 def _sooner(slot: str, until: ir.Expr) -> ir.Expr:
-    """The deadline in a slot, where there is one, or `until`, whichever is sooner."""
+    """The earlier of `until` and the deadline in a slot, if it has one."""
     return prim("min", prim("or", ir.Slot(slot), until), until)
 
 
@@ -223,7 +223,7 @@ Change = Callable[[ir.Expr], ir.Expr]
 
 
 def _with_deadline(value: ir.Expr, timed: set[str], until: ir.Expr) -> ir.Expr:
-    """An expression whose closures of timed functions are given `until`."""
+    """An expression in which closures of timed functions capture `until`."""
     if isinstance(value, ir.Closure):
         captures = tuple(_with_deadline(capture, timed, until) for capture in value.captures)
         more = (expr(until),) if value.function in timed else ()

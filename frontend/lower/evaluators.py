@@ -1,7 +1,7 @@
-"""Evaluators to expressions: the verdict on the result of an action.
+"""Lowering of evaluators to expressions that compute a verdict from an action result.
 
-One method for each evaluator of the schema. The deterministic ones are primitives; `output_json`
-performs a jq effect and `llm_structured` a model effect, whose reply a primitive evaluates.
+One method for each evaluator of the schema. The deterministic evaluators are primitives; `output_json`
+performs a jq effect and `llm_structured` a model effect, and a primitive evaluates the reply.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from .chain import Chain
 from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
 
-# Prints a digest of the commit, of the changes since, and of new files.
+# Prints a digest of the commit, the changes since the commit, and the new files.
 FINGERPRINT = (
     "{{ git rev-parse HEAD; git diff HEAD --binary -- {paths}; "
     "git ls-files --others --exclude-standard -z -- {paths} | xargs -0 git hash-object --; }} 2>&1 | "
     "git hash-object --stdin"
 )
-# What the model is shown of an output, from its end: the seed's bound.
+# Characters from the end of an output that the model sees; the limit of the seed.
 SHOWN_CHARACTERS = 4000
 
 
@@ -53,7 +53,7 @@ def as_text(value: Expr) -> Expr:
 
 
 class Evaluation:
-    """Writes the states in which `result` comes about, from `last` or from the evaluator's source."""
+    """Writes the states that compute `result` from `last` or from the evaluator's source."""
 
     def __init__(self, context: LoopContext, chain: Chain, state: StateSpec) -> None:
         self.context = context
@@ -104,7 +104,7 @@ class Evaluation:
     # --- operands ---------------------------------------------------------------------------
 
     def field(self, name: str, *, lenient: bool = False) -> Expr:
-        """The value of an evaluator's field, interpolated where it is a text."""
+        """The value of a field of the evaluator, with its variables expanded if it is a string."""
         value = getattr(self.evaluator, name)
         if not isinstance(value, str):
             return expr(freeze(value))
@@ -114,17 +114,17 @@ class Evaluation:
         return fill(template, place, self.needs)
 
     def subject(self) -> Expr:
-        """What is evaluated: the source, else what the action printed."""
+        """The text to evaluate: the `source`, or the output of the action."""
         if self.evaluator.source is not None:
             return self.field("source")
         return prim("get", Slot("last"), "output")
 
     def stderr(self) -> list[Expr]:
-        """What the command said whose output is evaluated, for the message where the output is no number."""
+        """The standard error of the evaluated command, for the message if the output is not a number."""
         return [prim("get", Slot("last"), "stderr")] if self.sees_exit and not self.evaluator.source else []
 
     def prepared(self, *operands: Expr) -> None:
-        """Ask the host for what the operands read, before the judging state uses them."""
+        """Request the host data that the operands need, before the evaluating state."""
         self.context.prepare(self.chain, self.state, "judge", self.needs)
 
     @property
@@ -132,7 +132,7 @@ class Evaluation:
         return self.state.acts and not getattr(self.evaluator, "ignore_exit", False)
 
     def unless_crashed(self, result: Expr) -> Expr:
-        """The verdict on an output, but `error` where the action that printed it crashed."""
+        """The verdict on an output; `error` if the action that printed it crashed."""
         if self.state.acts and self.context.loop.nonzero_exit == "error":
             return prim("or", prim("judge_failed_exit", Slot("last")), result)
         return prim("or", prim("judge_crash", Slot("last")), result) if self.sees_exit else result
@@ -140,7 +140,7 @@ class Evaluation:
     # --- evaluators -------------------------------------------------------------------------
 
     def answer(self) -> Expr:
-        """The choice that was made; `success` where any text is an answer."""
+        """The chosen answer; `success` if any text is allowed."""
         answer = prim("get", Slot("last"), "output")
         details = record({"answer": answer, "by": prim("get", Slot("last"), "by")})
         verdict = answer if self.state.choices else expr("success")
@@ -160,7 +160,7 @@ class Evaluation:
         return prim("select", abstains, abstention, result)
 
     def score(self) -> Expr:
-        """Whether the command gave a number; it says itself by its exit code that there is none."""
+        """Evaluate the number that a command prints; its exit code can state that there is none."""
         subject, code = self.subject(), prim("lookup_or", Slot("last"), ("exit_code",), 0)
         self.prepared(subject)
         number = prim("judge_numeric", subject, "ge", 0, *self.stderr())
@@ -172,7 +172,7 @@ class Evaluation:
         return prim("or", prim("judge_crash", Slot("last")), judged) if self.sees_exit else judged
 
     def tool(self) -> Expr:
-        """What the exit code of a call of a tool says; one that could not be made is an error."""
+        """Evaluate the exit code of a tool call; a call that could not be made is an error."""
         last = Slot("last")
         code = prim("lookup_or", last, ("exit_code",), None)
         timed_out = prim("eq", prim("lookup_or", last, ("timed_out",), None), "action")
@@ -207,7 +207,7 @@ class Evaluation:
         return self.unless_crashed(prim("judge_line", as_text(subject), evaluator.line))
 
     def work_tree(self, evaluator: DiffStall) -> Expr:
-        """`failure` where the same state of the work tree is seen again and again."""
+        """`failure` if the same state of the work tree occurs repeatedly."""
         self.prepared()
         paths = " ".join(shlex.quote(path) for path in evaluator.scope or (".",))
         tree = self.command(expr(FINGERPRINT.format(paths=paths)))
@@ -218,14 +218,14 @@ class Evaluation:
         return self.stall(prim("ge", stalled, evaluator.max_stall), stalled, evaluator.max_stall)
 
     def history(self, evaluator: ScoreStall) -> Expr:
-        """`failure` where the last numbers of a file are no better than those before."""
+        """`failure` if the last numbers in a file do not improve on the earlier ones."""
         file = self.field("history_file")
         self.prepared(file)
         numbers = self.command(prim("concat", "cat -- ", prim("shell_word", file)))
         return prim("judge_history", numbers, evaluator.max_stall, evaluator.epsilon, evaluator.is_falling)
 
     def command(self, command: Expr) -> Expr:
-        """What a command of llc's own prints; nothing where it fails."""
+        """The output of one of llc's own commands; empty if the command fails."""
         args = {"command": command, "timeout_s": None, "deadline_ms": self.context.deadline}
         self.chain.perform("shell", {**args, "on_unknown": None}, "reply", f"{self.state.name}/judge")
         self.context.in_time(self.chain, "reply", f"{self.state.name}/judge_in_time")
@@ -236,7 +236,7 @@ class Evaluation:
         return record({"verdict": prim("select", is_stalled, "failure", "success"), "details": details})
 
     def truncated(self) -> Expr:
-        """The number of bytes missing from the subject; null if it is whole or the number is unknown."""
+        """The number of bytes missing from the subject; null if it is complete or the number is unknown."""
         if self.evaluator.source is None:
             return prim("lookup_or", Slot("last"), ("truncated", "output"), None)
         template = self.context.templates[self.state.name, "evaluate.source"]
@@ -257,8 +257,8 @@ class Evaluation:
 
     def convergence(self, evaluator: Convergence) -> Expr:
         subject, target, tolerance = self.subject(), self.field("target"), self.field("tolerance")
-        # The convergence paradigm shows the seed's `previous: ${prev.output}`, which would read
-        # the output of the *apply* action; what it means is the last value this state measured.
+        # The seed shows `previous: ${prev.output}` here, which would read the output of the *apply* action.
+        # The intended value is the last value that this state measured.
         if self.context.loop.paradigm == "convergence":
             previous = expr(None)
         else:
@@ -289,7 +289,7 @@ class Evaluation:
             chain.unless(prim("judge_crash", Slot("last")), f"{state.name}/crashed", f"{state.name}/ask")
             context.crashed(state)
         is_by_evidence = state.name in context.judged
-        # A slash command may be a check, whose answer is its work.
+        # A slash command can be a check whose answer is its work.
         is_strict = context.loop.llm.sees == "evidence" or state.action_type == "prompt"
         is_answer_seen = not (is_by_evidence and is_strict)
         subject = self.subject() if is_answer_seen else expr("")
@@ -313,7 +313,7 @@ class Evaluation:
                 {
                     "task": ASKED,
                     "exit_code": prim("get", Slot("last"), "exit_code"),
-                    # A prompt that has the check in it need not have it twice.
+                    # A prompt that already contains the check need not repeat it.
                     "checked": expr("") if state.feedback else prim("check_report", CHECKED),
                 }
             )

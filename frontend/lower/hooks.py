@@ -1,7 +1,7 @@
-"""Hooks to effects: commands around the action of a state, and at the beginning and the end of a loop.
+"""Lowering of hooks: commands before and after the action of a state, and at the start and end of a loop.
 
-A hook of a state is bounded by the loop's time, one at the end of the loop by its own `timeout` only.
-Must not contain: where a state or a loop begins and ends (`loop`).
+A hook of a state ends with the loop's deadline; a hook at the end of the loop only has its own `timeout`.
+Must not contain: the start and end of states and loops (`loop`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .chain import Chain
 from .loop_context import LoopContext
 from .templates import Needs, Place
 
-# The result of the last hook, and what is said of its failure.
+# The result of the last hook, and the message of its failure.
 HOOKED = Slot("hooked")
 FAILURE = Slot("hook_failure")
 _CODE = prim("lookup_or", HOOKED, ("exit_code",), None)
@@ -28,7 +28,7 @@ _PASSED = prim("select", _BROKEN, False, prim("eq", _CODE, 0))
 _LATE = prim("get", HOOKED, "timed_out")
 _HOW = prim("select", _LATE, "its time was over", prim("concat", "exit code ", prim("text", _CODE)))
 FAULT = record({"kind": "hook-failed", "message": FAILURE})
-# Where a fault leads that no state takes, and the part of a name that says that the loop is over.
+# The target of faults that no state handles, and the name suffix of states at the end of a loop.
 FAILED, END = "/failed", "end"
 
 
@@ -39,19 +39,19 @@ def of_state(context: LoopContext, chain: Chain, state: StateSpec, when: str) ->
 
 
 def on_error(context: LoopContext, chain: Chain, state: StateSpec) -> None:
-    """Run the loop's hook for an error that the state routes."""
+    """Run the loop's `on_error` hook for an error that the state routes."""
     for key, hook in hooks_in(context.loop.hooks, "on_error"):
         _run(context, chain, key, hook, state, None)
 
 
 def of_loop(context: LoopContext, chain: Chain, *keys: str) -> None:
-    """Run hooks of the loop where no state is entered; a failure that counts ends the run."""
+    """Run hooks of the loop outside of its states; a failure that is not ignored ends the run."""
     for key, hook in hooks_in(context.loop.hooks, *keys):
         _run(context, chain, key, hook, None, None)
 
 
 def at_end(context: LoopContext, chain: Chain, *keys: str) -> None:
-    """The same where the loop is over, so that no state takes an error any more."""
+    """Run hooks of the loop after its end; no state handles their errors."""
     if hooks_in(context.loop.hooks, *keys):
         name = f"{chain.name}/{END}"
         chain.close(Goto(name))
@@ -63,9 +63,11 @@ def at_end(context: LoopContext, chain: Chain, *keys: str) -> None:
 def _run(
     context: LoopContext, chain: Chain, key: str, hook: HookSpec, state: StateSpec | None, failed: str | None
 ) -> None:
-    """Run a hook. failed: where a failure leads; None: the run ends.
+    """Run a hook.
 
-    state: whose hook, or error, it is; without one it has only its own time, unless the loop begins.
+    state: the state of the hook or of the error; None for a hook of the loop, which only has its own time
+    limit
+        unless it runs at the start. failed: the target of a failure; None to end the run.
     """
     owner = state.name if state is not None else ""
     template = context.templates.get((owner, f"hooks.{key}")) or context.templates["", f"hooks.{key}"]
@@ -101,7 +103,7 @@ def _run(
 
 
 def catch_faults(context: LoopContext) -> None:
-    """Send every fault that no state of the loop takes through the hooks `on_error` and `after`."""
+    """Route every fault that no state handles through the hooks `on_error` and `after`."""
     loop = context.loop
     if not hooks_in(loop.hooks, "on_error", "after"):
         return

@@ -1,16 +1,16 @@
-"""Loops to states and jumps: slots, instructions and exits.
+"""Lowering of loops to states and jumps.
 
 Each state `check` of the author becomes several IR states:
 
-    check            has it run in this iteration already?
-    check/again      is another iteration allowed?      check/next       count it, back off
-    check/enter      note it, fill in the action        check/act        perform it
-    check/judge      the verdict                        check/route      go where it leads
-    check/error      a fault or a crash, where something routes errors
+    check            tests whether the state was entered in this iteration
+    check/again      tests the iteration limit          check/next       counts the iteration, backs off
+    check/enter      notes the entry, expands the text  check/act        performs the action
+    check/judge      evaluates the result               check/route      jumps to the target
+    check/error      handles a fault or a crash, if errors have a route
 
-What belongs to the whole program begins with a slash: `/start`, `/max_iterations`, `/timeout`, ….
-The slots and the proof that no limit can be bypassed are in `spec/lowering.md`. Takes a loop
-that `check` found no errors in; knows nothing of YAML.
+States of the whole program begin with a slash: `/start`, `/max_iterations`, `/timeout`, ….
+`spec/lowering.md` describes the slots and why no limit can be bypassed. The input is a loop
+without errors (`check`); this module knows nothing of YAML.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from .chain import Chain
 from .evaluators import Evaluation
 from .loop_context import CHECKED, DEADLINE, VERDICT, LoopContext
 
-# Nodes that occur in every state are created once.
+# Shared nodes that occur in every state.
 ITERATION, LAP, STEPS = ir.Slot("iteration"), ir.Slot("lap"), ir.Slot("steps")
 COUNT_ITERATION = store("iteration", prim("add", ITERATION, 1))
 COUNT_LAP = store("lap", prim("add", LAP, 1))
 COUNT_STEP = store("steps", prim("add", STEPS, 1))
 BROKEN = prim("or", prim("get", ir.Slot("last"), "timed_out"), prim("get", ir.Slot("last"), "error"))
-# By 126 and 127 a shell says that it could not run the command.
+# A shell exits with 126 or 127 if it could not run the command.
 NOT_RUN = prim("or", *BROKEN.args, prim("contains", (126, 127), prim("get", ir.Slot("last"), "exit_code")))
 FORGET_LAST = store("last", None)
 FAULT = ir.Slot("fault")
 
-# The limit that is reached when the loop's time ends between two iterations.
+# The limit for a loop whose time ends between two iterations.
 AT_REST = "timeout_at_rest"
 
 
 def scope_of(loop: Loop) -> tuple[str, ...]:
-    """The paths that a loop works on: an empty scope is none, a missing one everything."""
+    """The paths that a loop works on: none for an empty scope, the whole project without a scope."""
     return (".",) if loop.scope is None else tuple(loop.scope)
 
 
 def entries_of(state: StateSpec) -> ir.Slot:
-    """How often a state was entered in a row, after the first time."""
+    """The slot that counts consecutive entries of a state after the first."""
     return ir.Slot(f"entries.{state.name}")
 
 
 def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> ir.Program:
-    """The program of a checked loop.
+    """Lower a checked loop to a program.
 
-    `within(span, text, start, end)` finds the place of a part of a text (`Document.within`).
+    within: `within(span, text, start, end)` returns the span of a part of a text (`Document.within`).
     """
     lowering = Lowering(loop, within, default_model)
     function = lowering.function()
@@ -67,7 +67,7 @@ def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model
 
 
 class Lowering(LoopContext):
-    """The states of one loop, written to the builder of its context."""
+    """Lowering of one loop; writes its states to the builder of the context."""
 
     def function(self) -> ir.Function:
         loop = self.loop
@@ -130,19 +130,19 @@ class Lowering(LoopContext):
     def end_at_limit(self, reason: str) -> None:
         chain = Chain(self.builder, span=self.loop.span)
         chain.open(f"/{reason}")
-        if reason == AT_REST:  # the iteration is counted, but nothing of it has run
+        if reason == AT_REST:  # the new iteration was counted, but nothing of it has run
             self.finish(chain, ir.Slot("state"), "limit", "timeout", prim("sub", ITERATION, 1))
         else:
             self.finish(chain, ir.Slot("state"), "limit", reason)
 
     @property
     def last_states(self) -> dict[str, str]:
-        """The states that run once when a limit is reached, by the limit."""
+        """The state that runs once when a limit is reached, by limit."""
         last = {"max_steps": self.loop.on_max_steps, "max_iterations": self.loop.on_max_iterations}
         return {reason: name for reason, name in last.items() if name in self.loop.states}
 
     def run_at_limit(self, reason: str, state: StateSpec) -> None:
-        """Run the action of a state once, then end the loop at the limit that led there."""
+        """Run the action of a state once, then end the loop because of the limit."""
         again = state.evolve(name=f"{state.name}/{reason}")
         for (name, field), template in list(self.templates.items()):
             if name == state.name:
@@ -155,7 +155,7 @@ class Lowering(LoopContext):
         if again.acts:
             actions.act(self, chain, again)
         self.finish(chain, state.name, "limit", reason)
-        if handler is not None:  # the limit is how the loop ends, whatever happens here
+        if handler is not None:  # the loop ends because of the limit, even if this action fails
             broken = Chain(self.builder, span=state.span)
             broken.open(handler.target)
             self.finish(broken, state.name, "limit", reason)
@@ -163,7 +163,7 @@ class Lowering(LoopContext):
     def finish(
         self, chain: Chain, final_state: Any, status: str, terminated_by: str, iterations: ir.Expr = ITERATION
     ) -> None:
-        """Note that the loop is over and return its outcome."""
+        """Note the end of the loop and return its outcome."""
         common = {"final_state": final_state, "iterations": iterations, "status": status}
         if self.maintains:
             common["cycles"] = ir.Slot("cycle")
@@ -176,7 +176,7 @@ class Lowering(LoopContext):
         chain.close(ir.Return(record(common)))
 
     def captured(self) -> ir.Expr:
-        """What was captured, as the text that `${captured.<name>.output}` is, or as it is."""
+        """The captures: as results, or as the strings that `${captured.<name>.output}` gives."""
         names = dict.fromkeys(state.capture for state in self.loop.states.values() if state.capture)
         if self.gives_results:
             loops = (state.name for state in self.loop.states.values() if state.loop is not None)
@@ -191,7 +191,7 @@ class Lowering(LoopContext):
         return prim("without_nulls", record(texts))
 
     def dispatch(self) -> None:
-        """Where a target worked out at run time is looked up among the author's states."""
+        """Write the state that looks up a target computed at run time."""
         names = list(self.loop.states)
         cases = tuple((name, name) for name in names)
         self.builder.state("/dispatch", (), ir.Switch(ir.Slot("goal"), cases, "/unknown_state"))
@@ -205,10 +205,10 @@ class Lowering(LoopContext):
     # --- the author's states ----------------------------------------------------------------
 
     def gate(self, state: StateSpec) -> str:
-        """Count the step and the iteration before a state is entered; see `spec/lowering.md`.
+        """Write the gate of a state, which counts steps and iterations; see `spec/lowering.md`.
 
-        Gives the name of the state that is to follow. A state that no way leads back to needs no
-        iteration counted, and where there is nothing to count there is no gate.
+        Returns the name of the following state. A state that is not on a cycle counts no iterations; if
+        nothing is counted there is no gate.
         """
         name, enter = state.name, f"{state.name}/enter"
         counts_visits = name in self.looping
@@ -245,25 +245,25 @@ class Lowering(LoopContext):
         return enter
 
     def counts_entries(self, state: StateSpec) -> bool:
-        """Whether it matters how often the state is entered in a row."""
+        """Whether consecutive entries of the state are counted."""
         return state.max_retries is not None or self.most_in_a_row(state) is not None
 
     def most_in_a_row(self, state: StateSpec) -> int | None:
-        """How often the action of a state may run in a row."""
+        """Limit of consecutive runs of the state's action; None for no limit."""
         if not state.acts or state.runs_loops:
             return None
         given = state.throttle.hard_max if state.throttle is not None else None
         return self.loop.max_in_a_row if given is None else given
 
     def exhausted(self, state: StateSpec, target: str) -> None:
-        """Leave a state that was entered too often in a row, without running it."""
+        """Write the exit of a state that was entered too often in a row; its action does not run."""
         chain = self.chain(state)
         chain.open(f"{state.name}/exhausted")
         chain.add(store(entries_of(state).name, 0))
         super().go(chain, state, target, verdict=False, remember=[])
 
     def throttle(self, chain: Chain, state: StateSpec) -> None:
-        """Leave a state whose action ran too often in a row."""
+        """Write the exit of a state whose action ran too often in a row."""
         most = self.most_in_a_row(state)
         if most is None or state.name not in self.looping:
             return
@@ -282,7 +282,7 @@ class Lowering(LoopContext):
         throttled.close(ir.Fail(record({"kind": "throttled", "message": message}), span=state.span))
 
     def enter(self, chain: Chain, state: StateSpec) -> None:
-        """Open the state proper: what is true from here on is that the state has been entered."""
+        """Open the state that follows the gate and record the entry."""
         chain.open(self.gate(state))
         if state.name in self.looping:
             chain.add(store(f"seen.{state.name}", LAP))
@@ -291,7 +291,7 @@ class Lowering(LoopContext):
         chain.add(store("state", state.name))
         chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
         if state.acts and self.reads_prev and chain.handler is not None:
-            chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
+            chain.add(FORGET_LAST)  # lets `…/error` determine whether the action ran
         hooks.of_state(self, chain, state, "before")
 
     def go(
@@ -302,12 +302,12 @@ class Lowering(LoopContext):
         verdict: bool = True,
         remember: list[ir.Instruction] | None = None,
     ) -> None:
-        """Leave a state by a route, its hooks run."""
+        """Run the hooks after the state, then leave it by a route."""
         hooks.of_state(self, chain, state, "after")
         super().go(chain, state, target, verdict, remember)
 
     def working(self, state: StateSpec) -> None:
-        """A state that is left again."""
+        """Lower a state that is not terminal."""
         chain = self.chain(state)
         self.enter(chain, state)
         if state.acts:
@@ -330,7 +330,7 @@ class Lowering(LoopContext):
         self.hook_failed(state)
 
     def evaluate(self, chain: Chain, state: StateSpec) -> None:
-        """The verdict on what the action gave, and where it leads."""
+        """Evaluate the result of the action and route the verdict."""
         evaluation = Evaluation(self, chain, state)
         evaluation.lower()
         if state.capture is not None and ("captured", state.capture, "verdict") in self.read_fields:
@@ -353,7 +353,7 @@ class Lowering(LoopContext):
         self.route(chain, state)
 
     def route(self, chain: Chain, state: StateSpec) -> None:
-        """The verdict's target: an exact entry, for errors the error route, else the default."""
+        """Route the verdict: by its own entry, by the error route for errors, otherwise by the default."""
         name = state.name
         table = {verdict: target for verdict, target in state.routes.items() if verdict[0] != "_"}
         error = self.error_route(state)
@@ -374,7 +374,7 @@ class Lowering(LoopContext):
         if is_picky:
             cases = [(key, f"{name}/which_error" if key == "error" else way) for key, way in cases]
         if default is not None and "error" not in table:
-            cases.append(("error", unrouted))  # an error is never an "other verdict"
+            cases.append(("error", unrouted))  # the default `_` does not match errors
         chain.close(ir.Switch(verdict, tuple(cases), go[default] if default else unrouted))
         if is_picky:
             chain.open(f"{name}/which_error")
@@ -396,7 +396,7 @@ class Lowering(LoopContext):
     def error(
         self, state: StateSpec, name: str = "error", fault: ir.Expr = FAULT, phase: str = "error_"
     ) -> None:
-        """A fault in the state, taken as the verdict `error`."""
+        """Write the state that treats a fault as the verdict `error`."""
         target = self.error_route(state)
         assert target is not None
         chain = Chain(self.builder, span=state.span)
@@ -413,7 +413,7 @@ class Lowering(LoopContext):
         go(chain, state, target, remember=remember)
 
     def hook_failed(self, state: StateSpec) -> None:
-        """A failing hook of the state: an error of the state, which runs no further hook of it."""
+        """Write the state for a failed hook: an error of the state, without further hooks of the state."""
         own = [hook for when in ("before", "after") for _, hook in self.loop.hooks_of(state, when)]
         if all(hook.on_failure == IGNORE for hook in own):
             return

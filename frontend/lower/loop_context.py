@@ -1,8 +1,8 @@
-"""What all lowering of a loop shares: its limits, its parsed texts, its notes, errors, time and jumps.
+"""Shared context of the lowering of one loop: limits, parsed texts, notes, errors, time and jumps.
 
-The parts of a state (`actions`, `calls`, `evaluators`, `budgets`) are written with a `LoopContext` and
-a `Chain`, and import nothing else of the loop's lowering. Must not contain: which states a state of the
-author becomes (`loop`).
+The modules for parts of a state (`actions`, `calls`, `evaluators`, `budgets`) use a `LoopContext` and
+a `Chain` and import nothing else of the lowering of loops. Must not contain: the IR states of an
+author's state (`loop`).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 # The result of the last check with its command, for prompts that include it.
 CHECKED = Slot("checked")
-# What an agent was asked to do.
+# The prompt of the agent.
 ASKED = Slot("asked")
-# The active time of the run at which the time of a loop inside it is over.
+# The deadline of a nested loop, as active time of the run.
 DEADLINE = Slot(call_limits.DEADLINE)
 
 
 @frozen
 class Callee:
-    """A function that a state calls, with its arguments as (place, value) in order."""
+    """A function that a state calls, with its arguments in order as (place, value)."""
 
     function: Closure
     arguments: tuple[tuple[str, Any], ...]
@@ -46,7 +46,7 @@ class Callee:
 
 @frozen
 class LateCallee:
-    """The functions that a state may call, by the names of loops; the file that has the state."""
+    """The functions that a state may call, by the names of their loops; and the file of the state."""
 
     file: str
     linked: tuple[tuple[str, Callee], ...]
@@ -60,12 +60,16 @@ def milliseconds(seconds: float | None) -> int | None:
 
 
 class LoopContext:
-    """A loop that is being lowered to one function.
+    """A loop that is lowered to one function.
 
-    inner: the name of the loop in its notes where a flow runs it; None for a program that is the loop.
-    callees: the called function by state. gives_results: what it captured is returned as results, not as
-    texts. ends: the limits that some state can reach. until, acted: see
-    `deadlines.Calls`; both are complete once the function has been built.
+    Args:
+        inner: the name of the loop in notes if a flow runs it; None if the program is the loop.
+        callees: the called function of each state.
+        gives_results: whether captures are returned as results instead of strings.
+
+    Attributes:
+        ends: the limits that can be reached.
+        until, acted: see `deadlines.Calls`; complete when the function has been built.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class LoopContext:
         self.acted: list[str] = []
         self.model = model_name(loop, default_model)
         timeout = milliseconds(loop.timeout)
-        # A loop that does not begin with the program works out when its time is over.
+        # A nested loop computes its deadline at run time.
         self.deadline: int | Slot | None = timeout if inner is None or timeout is None else DEADLINE
         budget = loop.budget or Budget()
         self.limits = Limits(
@@ -132,7 +136,7 @@ class LoopContext:
             (state.session if state.session is not None else loop.session) in ("continue", "fork")
             for state in loop.states.values()
         )
-        # The commands of states that are judged, for prompts that include the last check.
+        # The commands of evaluated states, for prompts that include the last check.
         self.commands: dict[str, Expr] = {}
         read = {variable.path[0] for variable in used if variable.namespace == "loop"}
         self.reads_start = "started_at" in read
@@ -140,7 +144,7 @@ class LoopContext:
         self.reads_elapsed = inner is not None and not read.isdisjoint({"elapsed", "elapsed_ms"})
 
     def note(self, kind: str, fields: dict[str, Any]) -> Note:
-        """A note, which says whose it is where the loop is one among others."""
+        """A note; it names the loop if the program has several."""
         return Note(kind, record({"loop": self.inner, **fields}))
 
     def place(self, state: StateSpec, field: str, text: str) -> Place:
@@ -153,9 +157,9 @@ class LoopContext:
         return Place(state.name, self.loop.name, within, self.inner is not None)
 
     def error_route(self, state: StateSpec) -> str | None:
-        """Where errors of a state go: its own route, then the loop's `on_error`.
+        """The route for errors of a state: its own, or the loop's `on_error`.
 
-        The state that takes the loop's errors does not take its own: it would fail again and again.
+        The target of the loop's `on_error` does not use it for itself, which could repeat forever.
         """
         target = state.routes.get("_error")
         if target is None and self.loop.on_error != state.name:
@@ -168,12 +172,12 @@ class LoopContext:
         return Chain(self.builder, handler, span=state.span)
 
     def is_check(self, state: StateSpec) -> bool:
-        """Whether what the state runs is judged, and no agent, which would report of itself."""
+        """Whether the state is a check: its result is evaluated, and it is not the report of an agent."""
         is_judged = state.acts and state.next is None and not state.is_terminal
         return is_judged and self.loop.kind_of(state) != "slash"
 
     def remember(self, state: StateSpec) -> list[Instruction]:
-        """Make the action that ran the `prev` of the states to come."""
+        """Store the action that ran as `prev` for the following states."""
         if not self.reads_prev or not state.acts:
             return []
         return [store("prev", prim("put", Slot("last"), "state", state.name))]
@@ -186,7 +190,7 @@ class LoopContext:
         verdict: bool = True,
         remember: list[Instruction] | None = None,
     ) -> None:
-        """Note the way taken and take it; what ran here becomes `prev` once the target is known."""
+        """Note the route and jump; the action that ran becomes `prev` after the target is computed."""
         fields: dict[str, Any] = {"from": state.name, "to": target}
         if target == CURRENT:
             fields["to"] = target = state.name
@@ -208,7 +212,7 @@ class LoopContext:
         chain.close(exit)
 
     def target(self, state: StateSpec, text: str) -> tuple[Template, str]:
-        """The parsed template of a target that is worked out at run time, and its field."""
+        """The parsed template of a target that is computed at run time, and its field."""
         for field in (*(f"route.{verdict}" for verdict in state.routes), "next"):
             template = self.templates.get((state.name, field))
             if template is not None and template.text == text:
@@ -227,7 +231,7 @@ class LoopContext:
         chain.add(note)
 
     def crashed(self, state: StateSpec) -> None:
-        """The action was ended or could not start, where no evaluator says what that means."""
+        """Write the state for an action that was ended or could not start, if no evaluator handles this."""
         chain = self.chain(state)
         chain.open(f"{state.name}/crashed")
         chain.add(store("result", prim("judge_crash", Slot("last"))))
@@ -239,7 +243,7 @@ class LoopContext:
             self.go(chain, state, target)
 
     def unrouted_fault(self, state: StateSpec) -> Expr:
-        """The fault of a state whose error has no route: the fault of its call, if that had one."""
+        """The fault for an error without a route: the fault of the state's call, if there was one."""
         unrouted = prim("unrouted", state.name, Slot("result"))
         if not state.calls:
             return unrouted
@@ -247,7 +251,7 @@ class LoopContext:
         return prim("select", prim("is_null", fault), unrouted, fault)
 
     def prepare(self, chain: Chain, state: StateSpec, phase: str, needs: Needs) -> None:
-        """Ask for the environment and the clock where the texts of a phase name them."""
+        """Read the environment and the clock if the texts of a phase need them."""
         if needs.env:
             chain.perform("env", {"names": tuple(needs.env)}, "env", f"{state.name}/{phase}_env")
         if needs.clock:
@@ -261,7 +265,7 @@ class LoopContext:
             chain.unless(late, f"/{limit}", f"{then}/in_time")
 
     def watch_deadline(self, chain: Chain, state: StateSpec, phase: str = "") -> None:
-        """A way that waits for nothing still sees that the loop's time is over."""
+        """Check the loop's deadline on a path that does not wait."""
         if self.deadline is None:
             return
         self.ends.add("timeout")
@@ -270,7 +274,7 @@ class LoopContext:
         chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
 
     def in_time(self, chain: Chain, slot: str, then: str) -> None:
-        """To `/timeout` where an effect was ended because the loop's time was over."""
+        """Branch to `/timeout` if the loop's deadline ended the effect."""
         if self.deadline is not None:
             self.ends.add("timeout")
             late = prim("eq", prim("get", Slot(slot), "timed_out"), "loop")

@@ -1,8 +1,8 @@
-"""Flows to programs: the functions of a program, their names, and its metadata.
+"""Lowering of flows to programs: functions, their names, and metadata.
 
-Every function that is reached from the program's body becomes one of the IR: the author's, those
-of the library that are written in the language, and wrappers for primitives used as values. What
-one function becomes is decided in `anf`, what functions share in `closure_analysis`.
+Every function that is reachable from the program's body becomes an IR function: the author's functions,
+library functions that are written in the language, and wrappers for primitives used as values.
+`anf` lowers a single function; `closure_analysis` answers questions about all of them.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .loop import Lowering, scope_of
 from .loop_context import Callee, LateCallee
 from .state_writer import Names
 
-# The function for the program's own body.
+# The function of the program's body.
 ENTRY = "program"
-# A longer name of a function inside another does not say where it stands.
+# Maximal length of a qualified name `outer/inner`; otherwise the name is `inner`.
 _LONGEST_NAME = 60
 
 
 def lower_flow(
     root: Core, name: str, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
 ) -> Program:
-    """The program of a core program and the loops it runs: what the core's value is, it returns.
+    """Lower a core program and the loops that it runs; the IR program returns the value of `root`.
 
-    `definition(name)` is the function of the library that is `Defined` under a name.
+    definition: returns the core function of a library function that is `Defined`, by name.
     """
     return _ProgramLowering(definition, FunctionNames()).program(root, name, sources)
 
@@ -48,19 +48,19 @@ def lower_flow(
 def lower_calling_loop(
     part: LoopPart, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
 ) -> Program:
-    """The program of a loop and of the functions that it calls."""
+    """Lower a loop and the functions that it calls."""
     return _ProgramLowering(definition, FunctionNames()).loop_program(part, sources)
 
 
 class FunctionNames:
-    """The names that functions were given, and what functions of the library are called."""
+    """Allocator of function names; knows the names of lowered library functions."""
 
     def __init__(self) -> None:
         self.names = Names()
         self.from_library: dict[str, str] = {}
 
     def apart(self) -> FunctionNames:
-        """The same names, for functions that share none of the library's."""
+        """A copy for functions that do not share the lowered library functions."""
         apart = FunctionNames()
         apart.names = self.names
         return apart
@@ -75,13 +75,13 @@ class FunctionNames:
 def lower_input(
     function: Lambda, shared: Sequence[Binding], definition: Callable[[str], Lambda], names: FunctionNames
 ) -> tuple[tuple[Function, ...], tuple[Binding, ...]]:
-    """The functions for one form of a session, and which of the `shared` variables it captures.
+    """Lower one form of a session; return its functions, and which of the `shared` variables it captures.
 
-    The first is the function itself; those of the library are there if `names` has none of them yet.
+    The first function is the form itself. Library functions are included unless `names` has them already.
     """
     around = Lambda(tuple(shared), (), None, function, span=function.span)
     runs_loops = any(isinstance(node, External) for node in walk(function))
-    # What a loop calls may be given the loop's time, which what is there already does not take.
+    # Functions called by a loop may get a deadline parameter, which the existing ones do not have.
     flow = _ProgramLowering(definition, names.apart() if runs_loops else names)
     captures = ClosureAnalysis(around, flow.is_operation, shared)
     functions = pass_deadlines(flow.lower(function, captures), flow.calls)
@@ -89,17 +89,17 @@ def lower_input(
 
 
 class _ProgramLowering:
-    """Functions are lowered one after the other; those they reach are put in line."""
+    """Lowers functions one after another; functions that they reach are added to a queue."""
 
     def __init__(self, definition: Callable[[str], Lambda], names: FunctionNames) -> None:
         self.definition = definition
         self.names = names.names
         self.from_library = names.from_library
         self.main: Lambda | None = None
-        # How each function that is put in line will be made, in order.
-        self.waiting: list[Callable[[], Function]] = []
-        # Loops with computed names, by their number. They come last, in the order in which a run met them:
-        # the names of all functions before stay what they were.
+        # Queue of functions to lower, in order.
+        self.queue: list[Callable[[], Function]] = []
+        # Loops with computed names, by number. They come last, in the order in which a run entered them, so
+        # that the names of all earlier functions do not change.
         self.late: dict[int, tuple[LoopPart, str]] = {}
         self.functions: list[Function] = []
         self.known: dict[Lambda, str] = {}
@@ -109,13 +109,13 @@ class _ProgramLowering:
         self.loop_names = Names()
         self.functions_called: dict[FunctionPart, Closure] = {}
         self.branches: dict[BranchesPart, Closure] = {}
-        # By the function of each loop.
+        # By the name of the loop's function.
         self.calls: dict[str, Calls] = {}
 
     def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
         main = Lambda((), (), None, root, ENTRY, span=root.span)
         self.lower(main, ClosureAnalysis(main, self.is_operation))
-        self.refuse_spending(self.functions, sources)
+        self.reject_spending(self.functions, sources)
         meta = Meta(kind="flow", scope=self.scope(), loops=tuple(self.inner))
         return Program(name, ENTRY, tuple(pass_deadlines(self.functions, self.calls)), meta, sources=sources)
 
@@ -126,17 +126,17 @@ class _ProgramLowering:
         function = lowering.function()
         self.calls[name] = _calls_of(lowering)
         self.loops[part] = name
-        functions = [function, *self.work_off()]
-        self.refuse_spending(functions, sources)
+        functions = [function, *self.lower_queue()]
+        self.reject_spending(functions, sources)
         functions = pass_deadlines(functions, self.calls)
         scope = _union(self.paths())
         meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
         return Program(loop.name, name, tuple(functions), meta, sources=sources)
 
     def scope(self) -> tuple[str, ...]:
-        """What the program's loops work on, and everything where it acts outside of them.
+        """The paths of the program's loops, or the whole project if the program acts outside of loops.
 
-        What touches nothing needs no lock.
+        A program without actions needs no lock.
         """
         inner = set(self.loops.values())
         own = {function.name for function in self.functions}
@@ -151,12 +151,12 @@ class _ProgramLowering:
         return (".",) if acts else _union(self.paths())
 
     def paths(self) -> list[str]:
-        """What the loops of the program work on: everything where one of them is not known yet."""
+        """The paths of the program's loops; the whole project if a loop is not known yet."""
         is_open = any(isinstance(call, LateCallPart) for part in self.loops for call in part.calls.values())
         return ["."] if is_open else [path for part in self.loops for path in scope_of(part.loop)]
 
-    def refuse_spending(self, functions: Sequence[Function], sources: tuple[Source, ...]) -> None:
-        """CompileError where a loop with a budget calls what may spend."""
+    def reject_spending(self, functions: Sequence[Function], sources: tuple[Source, ...]) -> None:
+        """Raise CompileError if a loop with a budget calls a function that can use models or agents."""
         if any(part.loop.has_budget and part.calls for part in self.loops):
             references = References(functions)
             found: list[Diagnostic] = []
@@ -174,7 +174,7 @@ class _ProgramLowering:
         name = self.loops.get(part)
         if name is None:
             name = self.loops[part] = self.names.give(part.name)
-            self.waiting.append(lambda: self.loop(part, name))
+            self.queue.append(lambda: self.loop(part, name))
         return Closure(name)
 
     def loop(self, part: LoopPart, name: str) -> Function:
@@ -204,21 +204,21 @@ class _ProgramLowering:
 
     def callee(self, part: FunctionPart | LoopPart | BranchesPart) -> Closure:
         if isinstance(part, BranchesPart):
-            return self.at_once(part)
+            return self.parallel_function(part)
         return self.external(part) if isinstance(part, LoopPart) else self.called(part)
 
-    def at_once(self, part: BranchesPart) -> Closure:
-        """The function that runs loops at once."""
+    def parallel_function(self, part: BranchesPart) -> Closure:
+        """The function that runs loops concurrently."""
         if part not in self.branches:
             loops = [self.external(loop) for _, loop in part.branches]
             whole = self.names.give(part.name)
             functions = functions_of(part, loops, (whole, self.names.give(f"{whole}/branch")))
-            self.waiting += [lambda made=made: made for made in functions]  # type: ignore[misc]
+            self.queue += [lambda made=made: made for made in functions]  # type: ignore[misc]
             self.branches[part] = Closure(whole)
         return self.branches[part]
 
     def called(self, part: FunctionPart) -> Closure:
-        """A function that a loop calls: as it is, or with what the file has to define for it first."""
+        """A function that a loop calls, with the definitions of its file that must be evaluated first."""
         if part not in self.functions_called:
             parameters = tuple(Binding(f"argument{number + 1}") for number in range(part.count))
             call = Apply(Variable(part.binding), tuple(map(Variable, parameters)))
@@ -232,20 +232,20 @@ class _ProgramLowering:
         return self.functions_called[part]
 
     def lower(self, main: Lambda, captures: ClosureAnalysis) -> list[Function]:
-        """The functions of `main` and all that it reaches, itself first."""
+        """`main` and all functions that it reaches; `main` is first."""
         self.main = main
         self.function_name(main, captures)
-        return self.work_off()
+        return self.lower_queue()
 
-    def work_off(self) -> list[Function]:
-        """The functions that are in line, and those they reach."""
+    def lower_queue(self) -> list[Function]:
+        """Lower the queued functions and all that they reach."""
         done = 0
-        while done < len(self.waiting) or self.late:
-            if done == len(self.waiting):
+        while done < len(self.queue) or self.late:
+            if done == len(self.queue):
                 part, name = self.late.pop(min(self.late))
                 self.functions.append(self.loop(part, name))
                 continue
-            self.functions.append(self.waiting[done]())
+            self.functions.append(self.queue[done]())
             done += 1
         self.functions += self.wrappers
         return self.functions
@@ -257,11 +257,11 @@ class _ProgramLowering:
         if known is None:
             known = self.known[function] = self.names.give(self._full_name(function, captures))
             name = known
-            self.waiting.append(lambda: Body(name, function, captures, self).lower())
+            self.queue.append(lambda: Body(name, function, captures, self).lower())
         return known
 
     def _full_name(self, function: Lambda, captures: ClosureAnalysis) -> str:
-        """`outer/inner` for a function inside another."""
+        """`outer/inner` for a nested function."""
         line = f"-{function.span.line}" if function.span is not None else ""
         name = function.name or f"lambda{line}"
         parent = captures.parents.get(function)
@@ -303,7 +303,7 @@ def _union(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _wrapper(name: str, entry: Primitive | Spread) -> Function:
-    """A function that does what a name of the library does that is no function itself."""
+    """A function that wraps a primitive or a spread operation of the library."""
     if isinstance(entry, Spread):
         others = Slot("others")
         front = prim("take", prim("sub", prim("length", others), 1), others)

@@ -1,4 +1,4 @@
-"""Findings about successes of a loop that no check proves (`success_proof`)."""
+"""Diagnostics for successes of a loop that no check proves (`success_proof`)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from ...ir.nodes import Program
 from ...ir.python_internals import late_pattern
 from .success_proof import ALL, NOTHING, OUTPUT, Unproven, unproven_successes
 
-# A last command that succeeds whatever was before it, and commands that tell nothing about the project.
+# A last command that always succeeds, and commands that say nothing about the project.
 _ALWAYS = late_pattern(
     r"(?:^|;|\|\||(?<!&)&(?!&)|\n)\s*(?:true|:|exit\s+0|(?:echo|printf)\b[^;&|\n]*)\s*;?\s*$"
 )
 _CONSTANT = late_pattern(r"\s*(?:true|:|false|exit\s+\d+|(?:echo|printf)\b[^;&|\n$`<]*)\s*;?\s*")
 
 
-def told_by(command: str) -> int:
-    """What the result of a shell command can tell about the project."""
+def information_in(command: str) -> int:
+    """How much the result of a shell command says about the project: NOTHING, OUTPUT or ALL."""
     if _CONSTANT.fullmatch(command):
         return NOTHING
     return OUTPUT if _ALWAYS.search(command) else ALL
 
 
 def proof_findings(program: Program, severity: str) -> Iterator[Diagnostic]:
-    """A finding for each success of a loop that follows an agent's work without a check."""
-    for found in unproven_successes(program, told_by):
+    """A diagnostic for each success of a loop that follows an agent's work without a check."""
+    for found in unproven_successes(program, information_in):
         yield _finding(found, severity)
 
 

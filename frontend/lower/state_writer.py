@@ -1,7 +1,7 @@
-"""Writing the states of a function: names, labels, temporaries, one open state at a time.
+"""Writer of the states of a function: names, labels, temporaries, one open state at a time.
 
-Owns the names of states and their beginnings: a state that nothing jumps to is not written, and one with
-a single plain jump to it is merged into the state of the jump. Must not contain: the language.
+Owns the names of states. A state without jumps to it is dropped; a state with
+a single plain jump to it is merged into the jumping state. Must not contain: the core language.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...ir.spans import Span
 
 
 class Names:
-    """Names given once each: the second `x` is `x.2`."""
+    """Allocator of unique names: the second `x` becomes `x.2`."""
 
     def __init__(self) -> None:
         self._count: dict[str, int] = {}
@@ -35,7 +35,7 @@ class Names:
 
 
 class Label:
-    """A state that will be: jumps go to it before it is written. `uses` counts them."""
+    """A jump target, which may be used before its state is written. `uses` counts the jumps."""
 
     def __init__(self, kind: str, span: Span | None) -> None:
         self.kind = kind
@@ -49,22 +49,22 @@ class Label:
 
 
 class _State:
-    """A state being written: its instructions, and in the end its exit, made once names are known."""
+    """A state under construction; its exit is created when all names are known."""
 
     def __init__(self, label: Label, handler: tuple[Label, str] | None) -> None:
         self.label = label
         self.handler = handler
         self.body: list[Instruction] = []
         self.exit: Callable[[], Exit] | None = None
-        # Where a plain jump leads: what follows may go on in this state if nothing else leads there.
+        # Target of a plain jump; its state can be merged into this one if no other jump leads there.
         self.goes_to: Label | None = None
 
 
 class StateWriter:
-    """The states of one function, in the order they are begun.
+    """The states of one function, in order of their beginning.
 
-    While nothing is open, whatever is added cannot be reached and is left out. `handler` is for the
-    states begun from now on: its label and the slot for the fault.
+    While no state is open, added instructions are unreachable and are discarded. `handler` applies to the
+    states that begin from now on: the label of the handler and the slot of the fault.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,10 +74,10 @@ class StateWriter:
         self.handler: tuple[Label, str] | None = None
         self.slot_names = Names()
         self.temporaries: list[str] = []
-        self.depth = 0  # how many of them are in use
+        self.depth = 0  # temporaries in use
 
     def begin(self, label: Label) -> None:
-        """Go on in the state of a label; where nothing leads to it, what follows is not written."""
+        """Open the state of a label; if no jump leads to it, the following code is discarded."""
         assert self.open is None
         if not label.uses:
             return
@@ -94,7 +94,7 @@ class StateWriter:
             self.open.body.append(instruction)
 
     def leave(self, exit: Callable[[], Exit], kind: str | None = None) -> None:
-        """End the open state; `kind` is a better name for it than why it was begun."""
+        """End the open state. kind: a better name for the state than that of its label."""
         if self.open is not None:
             self.open.exit = exit
             if kind is not None and self.open.label.kind not in ("loop", "catch"):
@@ -123,7 +123,7 @@ class StateWriter:
     def build(
         self, parameters: Iterable[str], captures: Iterable[str], rest: bool, span: Span | None
     ) -> Function:
-        """The function, once every state has its exit."""
+        """The function; every state must have its exit."""
         names = Names()
         passed = self._passed()
         for state in self.states:
@@ -148,7 +148,7 @@ class StateWriter:
         return builder.build(span, rest)
 
     def _passed(self) -> dict[_State, Label]:
-        """The states that do nothing but jump on, each with where that leads in the end."""
+        """Empty states that only jump, each with its final target."""
         onward = {
             state.label: state.goes_to
             for state in self.states[1:]
@@ -161,7 +161,7 @@ class StateWriter:
             while target in onward and target not in path and target not in ends:
                 path[target] = None
                 target = onward[target]
-            if target not in path:  # else they jump in a circle, and stay
+            if target not in path:  # a cycle of empty states stays
                 ends |= dict.fromkeys(path, ends.get(target, target))
         return {state: ends[state.label] for state in self.states if state.label in ends}
 
@@ -172,13 +172,13 @@ class StateWriter:
         return self.temporaries[self.depth - 1]
 
     def keep(self, expr: Expr) -> Slot:
-        """A value put aside in a temporary."""
+        """Store a value in a temporary."""
         slot = self.temporary()
         self.add(store(slot, expr))
         return Slot(slot)
 
     def drop(self, expr: Expr) -> None:
-        """Evaluate an expression for the fault it may be."""
+        """Evaluate an expression only for a possible fault."""
         if may_fault(expr):
             mark = self.depth
             self.keep(expr)
@@ -186,5 +186,5 @@ class StateWriter:
 
 
 def is_true(value: Any) -> bool:
-    """Truth as the machine has it (`spec/ir.md`, Truth), for a constant."""
+    """Truth of a constant (`spec/ir.md`, Truth)."""
     return bool(value)

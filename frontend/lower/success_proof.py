@@ -1,9 +1,10 @@
-"""Proof of success: is each success of a loop preceded by a check that ran after the agent's last work?
+"""Proof of success: each success of a loop follows a check that ran after the last work of an agent.
 
 A forward data-flow analysis over the states of a loop (`spec/ir.md`, Proof of success). A check is a command
-or tool whose result decides, by a deterministic evaluator, where control goes; on the edges of a good verdict
-it has passed. An agent, a task, a model's verdict and the verdict about an older output prove nothing.
-Must not contain: what a command means (`Tells` is given), YAML.
+or tool whose result decides, through a deterministic evaluator, where control goes; it has passed on the
+edges of
+a good verdict. An agent, a task, a model's verdict, and a verdict on an older output prove nothing.
+Must not contain: the meaning of commands (`Tells` is a parameter), YAML.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from ...ir.analysis import exit_targets, functions_named, slots_read
 from ...ir.call_limits import References
 from ...ir.records import frozen
 
-# What the result of a command can tell: nothing, its output, or its output and exit code.
+# How much the result of a command says: nothing, its output, or its output and exit code.
 NOTHING, OUTPUT, ALL = range(3)
 Tells = Callable[[str], int]
-# Verdicts with which a check has passed.
+# Verdicts of a passed check.
 GOOD = frozenset({"success", "target", "yes"})
-# Effects whose work is only claimed, and effects whose result a deterministic evaluator can judge.
+# Effects whose work is unproven, and effects whose result a deterministic evaluator can judge.
 _CLAIMS = frozenset({"agent", "task"})
 _CHECKS = frozenset({"shell", "tool"})
-# Evaluators that say `success` or `failure`, or `error`.
+# Evaluators with the verdicts `success`, `failure` and `error` only.
 _TWO_VERDICTS = frozenset({"judge_exit", "judge_numeric", "judge_contains", "judge_json"})
 
 
 @frozen
 class Unproven:
-    """A success that no check precedes: the state that ends the loop, and an agent's state it may follow."""
+    """A success without a check: the state that ends the loop, and an agent's state that can precede it."""
 
     function: str
     end: nodes.State
@@ -38,11 +39,11 @@ class Unproven:
 
 @frozen
 class _Facts:
-    """What holds on every way to a state.
+    """Data-flow facts that hold on every path to a state.
 
-    work: a state of an agent's work on some way; None on none. is_checked: a check has passed since.
-    fresh: the slots that hold the result of a command that ran after all other work, or values computed from
-    it. has_exit_code: whether the exit code in them can tell a failure.
+    work: a state of an agent's work on some path, or None. is_checked: a check has passed since.
+    fresh: the slots with the result of a command that ran after all other work, or with values computed from
+    it. has_exit_code: whether the exit code in them can show a failure.
     """
 
     work: str | None = None
@@ -72,7 +73,7 @@ class _Facts:
 def unproven_successes(program: nodes.Program, tells: Tells) -> list[Unproven]:
     """The successes of the program's loops that follow an agent's work without a check.
 
-    tells: what the result of a command can tell; the exit code of `pytest || true` tells nothing.
+    tells: how much the result of a command says; the exit code of `pytest || true` says nothing.
     """
     names = [loop.function for loop in program.meta.loops]
     if program.meta.kind == "loop":
@@ -89,7 +90,7 @@ def unproven_successes(program: nodes.Program, tells: Tells) -> list[Unproven]:
 
 
 def _effects(program: nodes.Program) -> dict[str, frozenset[str]]:
-    """The kinds of effects that each function performs, itself or in what it may call."""
+    """The kinds of effects that each function performs, directly or in functions that it may call."""
     references = References(program.functions)
     own = {function.name: {*references.performed(function.name)} for function in program.functions}
     return {
@@ -130,9 +131,9 @@ class _Loop:
         return facts
 
     def _flow(self, state: nodes.State, facts: _Facts) -> Iterator[tuple[str, _Facts]]:
-        """The states that control can go to from a state, each with the facts on that edge."""
+        """The successors of a state, each with the facts on that edge."""
         if state.handler is not None:
-            yield state.handler.target, facts.with_fresh(frozenset())  # a fault skips what would be stored
+            yield state.handler.target, facts.with_fresh(frozenset())  # a fault skips the stores
         fresh = set(facts.fresh)
         if fresh:
             for part in state.body:
@@ -161,8 +162,8 @@ class _Loop:
             if exit.kind in _CLAIMS:
                 return facts.after_claim(state.name)
             if exit.kind in _CHECKS:
-                told = self._told(exit)
-                return facts.after_work(frozenset({exit.slot} if told else ()), told == ALL)
+                information = self._information(exit)
+                return facts.after_work(frozenset({exit.slot} if information else ()), information == ALL)
             is_fresh = exit.kind == "jq" and not facts.fresh.isdisjoint(slots_read(exit.args))
             return facts.with_fresh(facts.fresh | {exit.slot} if is_fresh else facts.fresh - {exit.slot})
         if isinstance(exit, nodes.Call | nodes.TailCall | nodes.Parallel):
@@ -176,8 +177,8 @@ class _Loop:
             return facts.with_fresh(facts.fresh - slot)
         return facts
 
-    def _told(self, exit: nodes.Perform) -> int:
-        """What the result of a command or tool can tell."""
+    def _information(self, exit: nodes.Perform) -> int:
+        """How much the result of a command or tool says."""
         command = _field(exit.args, "command")
         is_text = isinstance(command, nodes.Const) and isinstance(command.value, str)
         return self.tells(command.value) if is_text else ALL  # type: ignore[union-attr]
@@ -185,13 +186,13 @@ class _Loop:
     def _kinds_of(self, callee: nodes.Expr) -> frozenset[str]:
         """The kinds of effects that a call may perform."""
         names = functions_named(callee)
-        if not names:  # a value from elsewhere may be any function
+        if not names:  # an unknown value may be any function
             names = [name for name in self.effects if name != self.function.name]
         return frozenset().union(*(self.effects[name] for name in names))
 
 
 def _only_fails(state: nodes.State, exit: nodes.Switch) -> bool:
-    """Whether all verdicts but the good ones have a case of their own, so that the default is a good one."""
+    """Whether all bad verdicts have their own case, so that the default is a good verdict."""
     judges = {
         part.value.op
         for part in state.body
@@ -212,7 +213,7 @@ def _succeeds(state: nodes.State) -> bool:
 
 
 def _field(fields: nodes.Expr, name: str) -> nodes.Expr | None:
-    """The value of a field of a map that is written out."""
+    """The value of a field of a map expression with literal keys."""
     if isinstance(fields, nodes.Const) and isinstance(fields.value, dict) and name in fields.value:
         return nodes.Const(fields.value[name])
     if isinstance(fields, nodes.Prim) and fields.op == "map":

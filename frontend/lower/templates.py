@@ -1,6 +1,7 @@
-"""Templates to expressions: the slots that `${namespace.path}` reads, and the effects needed before.
+"""Lowering of templates to expressions: the slots that `${namespace.path}` reads, and the effects needed
+first.
 
-Must not contain: the parts of a template (`template`). Namespaces are in `spec/interpolation.md`.
+Must not contain: the parser of templates (`template`). `spec/interpolation.md` lists the namespaces.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from ...ir.records import define, frozen
 from ...ir.spans import Span
 from ..template.nodes import QUOTING_PRIMITIVES, Constant, Literal, Template, Variable
 
-# `$(…)` in a shell drops the final newline of what a command printed; so do these fields.
+# Like `$(…)` in a shell, these fields drop the final newline of an output.
 PRINTED = ("output", "stderr")
 
 
-# The active time of the run at which a loop within it began.
+# The active time of the run at the start of a nested loop.
 BEGUN = Slot("begun_ms")
 
 
 @define
 class Needs:
-    """What the host must be asked for before a template can be filled in."""
+    """The host data that a template needs before it can be expanded."""
 
     env: dict[str, None] = attrs.Factory(dict)
     clock: bool = False
@@ -36,9 +37,9 @@ class Needs:
 
 @frozen
 class Place:
-    """Where a template stands: the state it belongs to, and how offsets in it become spans.
+    """Context of a template: its state, and the mapping of offsets to spans.
 
-    is_inner: the loop does not begin with the program, but at `BEGUN`.
+    is_inner: whether the loop is nested and starts at `BEGUN`.
     """
 
     state: str
@@ -48,7 +49,7 @@ class Place:
 
 
 def text_of(template: Template, place: Place, needs: Needs) -> Expr:
-    """The filled-in text: a literal where nothing varies, else a `concat`."""
+    """The expanded text: a literal if it is constant, otherwise a `concat`."""
     parts: list[Expr] = []
     for part in template.parts:
         match part:
@@ -70,7 +71,7 @@ def text_of(template: Template, place: Place, needs: Needs) -> Expr:
 
 
 def value_of(template: Template, place: Place, needs: Needs) -> Expr:
-    """Like `text_of`, but a template that is one variable keeps the type of its value."""
+    """Like `text_of`, but a template that is a single variable keeps the type of its value."""
     match template.single:
         case Variable() as variable:
             return read(variable, place, needs)
@@ -80,7 +81,7 @@ def value_of(template: Template, place: Place, needs: Needs) -> Expr:
 
 
 def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple[str, ...]]:
-    """The value a variable's path starts from, and the path from there on."""
+    """The value at which a variable's path starts, and the remaining path."""
     head, *rest = variable.path
     match variable.namespace:
         case "captured":
@@ -88,7 +89,7 @@ def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple
         case "prev" | "result":
             return Slot(variable.namespace), variable.path
         case "context":
-            if not variable.is_given:  # it has no value, which is a fault when it is used
+            if not variable.is_given:  # a variable without a value faults when it is used
                 return expr(freeze({})), variable.path
             return Slot(f"context.{head}"), tuple(rest)
         case "env":
@@ -110,7 +111,7 @@ def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple
 
 
 def read(variable: Variable, place: Place, needs: Needs) -> Expr:
-    """The value of a variable; a fault that names it where it is undefined and has no default."""
+    """The value of a variable; a fault that names the variable if it is undefined and has no default."""
     base, path = base_of(variable, place, needs)
     span = place.within(variable.start, variable.end)
     if variable.default is not None:
@@ -125,14 +126,14 @@ def read(variable: Variable, place: Place, needs: Needs) -> Expr:
 
 
 def filtered(variable: Variable, value: Expr) -> Expr:
-    """The part of a value that the variable's filters take."""
+    """Apply the filters of a variable to its value."""
     for part, count in variable.filters:
         value = prim(part, value, count)
     return value
 
 
 def lenient(template: Template, place: Place, needs: Needs) -> Expr:
-    """Like `value_of`, but empty where a variable without a default is undefined: for `previous`."""
+    """Like `value_of`, but empty if a variable without a default is undefined; for `previous`."""
     variable = template.single
     if isinstance(variable, Variable):
         base, path = base_of(variable, place, needs)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_file, compile_text
-from llc.frontend.lower.proof import proof_findings, told_by
+from llc.frontend.lower.proof import proof_findings, information_in
 from llc.frontend.lower.success_proof import ALL, GOOD, NOTHING, OUTPUT
 from llc.ir.diagnostics import CompileError
 from llc.ir.nodes import Program
@@ -170,7 +170,7 @@ class Run:
         done |= {"duration_ms": 1, "elapsed_ms": 1}
         if effect.kind == "shell":
             self.is_dirty, self.judges = self.works, True
-            self.tells = told_by(effect.args["command"])
+            self.tells = information_in(effect.args["command"])
         elif effect.kind == "agent":
             self.works, self.is_dirty, self.judges = True, True, False
         elif effect.kind == "evaluate":
@@ -231,7 +231,7 @@ def test_a_check_that_is_kept_is_a_proof(name: str) -> None:
 
 @pytest.mark.parametrize("command", SHELLS)
 def test_what_a_command_tells(command: str) -> None:
-    assert told_by(command) == SHELLS[command]
+    assert information_in(command) == SHELLS[command]
 
 
 def test_a_loop_can_require_its_proof() -> None:
