@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_file, compile_text
-from llc.frontend.lower.proof import proof_findings, information_in
+from llc.frontend.lower.proof import information_in, proof_findings
 from llc.frontend.lower.success_proof import ALL, GOOD, NOTHING, OUTPUT
 from llc.ir.diagnostics import CompileError
 from llc.ir.nodes import Program
