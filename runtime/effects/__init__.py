@@ -1,1 +1,1 @@
-"""What a run asks of the world, done: shells, agents, models, tools, people, timers."""
+"""Performers of effects: shells, agents, models, tools, people, timers."""

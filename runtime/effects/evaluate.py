@@ -1,4 +1,4 @@
-"""The `evaluate` effect: asks a model, or the agent itself where there is no key for the model."""
+"""Performer of the `evaluate` effect: calls a model, or the agent itself if there is no key for the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .shell import shell_of
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
-    """Perform an `evaluate` effect. Without `judge`, the agent is asked if only it can answer."""
+    """Perform an `evaluate` effect. Without `judge`, the agent judges if there is no key for the model."""
     evidence = args.get("evidence")
     if (
         evidence is not None
@@ -24,9 +24,9 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
         return {**result, "duration_ms": 0, "elapsed_ms": context.elapsed_ms()}
     judge = args.get("judge")
     if judge == "agent" or (judge is None and not judge_of(parts).has_key(args["model"])):
-        from .agents import judge as by_agent  # an agent that judges has been started before
+        from .agents import judge as agent_judge  # already imported by the `agent` effect that is judged
 
         runner = shell_of(parts).runner
-        if judge == "agent" or by_agent.can_judge(args, runner):
-            return by_agent.judge(args, context, runner)
+        if judge == "agent" or agent_judge.can_judge(args, runner):
+            return agent_judge.judge(args, context, runner)
     return judge_of(parts).perform(args, context)

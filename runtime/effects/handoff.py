@@ -1,6 +1,6 @@
-"""Hand-off of an agent whose context is full (`loops.md` 10): how it says so, and what it hands on.
+"""Detection of the hand-off of an agent whose context is full (`loops.md` 10).
 
-Light, because scripted worlds use it too, and they start no agent.
+A separate module with few imports, because scripted worlds use it without starting an agent.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import re
 
 _HANDOFF = re.compile(r"^[ \t>*#`_-]*CONTEXT_HANDOFF:[*`_]*[ \t]*", re.MULTILINE)
-# Characters of a hand-off that are carried on.
-LONGEST_HANDOFF = 64 * 1024
+# Maximum number of characters of a hand-off.
+MAX_HANDOFF = 64 * 1024
 
 
 def handoff_of(output: str) -> str | None:
-    """What an agent whose context is full hands on: all after `CONTEXT_HANDOFF:` at the start of a line.
+    """The hand-off text in an agent's output; None if there is no hand-off.
 
-    Where nothing follows, what it said before; None where it does not hand over.
+    The text after `CONTEXT_HANDOFF:` at the start of a line, or the text before it if nothing follows.
     """
     if "CONTEXT_HANDOFF:" not in output:
         return None
-    found = _HANDOFF.search(output)
-    if found is None:
+    match = _HANDOFF.search(output)
+    if match is None:
         return None
-    after, before = output[found.end() :].strip(), output[: found.start()].strip()
-    return after[:LONGEST_HANDOFF] or before[-LONGEST_HANDOFF:] or "(it said nothing more)"
+    after, before = output[match.end() :].strip(), output[: match.start()].strip()
+    return after[:MAX_HANDOFF] or before[-MAX_HANDOFF:] or "(it said nothing more)"

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def perform_sleep(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
-    seconds, is_cut = sleep_time(args, context)
+    seconds, is_shortened = sleep_time(args, context)
     context.interrupt.wait(seconds, context.on_tick)
-    return slept(context, is_cut)
+    return slept(context, is_shortened)
 
 
 def perform_clock(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def perform_env(args: dict[str, Any], context: Context, parts: Parts) -> dict[st
 
 
 def perform_link(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
-    """Name the loop, which the host has linked by now where it can."""
+    """Return the name of the loop, which the driver has linked before; an error if it could not link it."""
     if args["name"] in args["linked"]:
         return {"name": args["name"]}
     message = f"loop `{args['name'][:200]}` is not part of the program, and only a recorded run can add it"

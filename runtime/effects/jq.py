@@ -1,4 +1,4 @@
-"""jq programs: run by libjq in a helper process, bounded in time and memory (`loops.md`, evaluators)."""
+"""Performer of the `jq` effect: libjq in a helper process with limits of time and memory (`loops.md`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Seconds one jq program may run.
+# Timeout of a jq program, in seconds.
 LIMIT = 5.0
 
 
@@ -22,17 +22,17 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
 
 
 class JqWorker:
-    """Answers `jq` effects for one run."""
+    """Performs the `jq` effects of one run."""
 
     def __init__(self, limit: float = LIMIT) -> None:
         self._limit = limit
-        # jq shall see its input and nothing else; what Python needs to start stays.
-        kept = {
+        # jq programs must not read the environment; only the variables that Python needs to start remain.
+        env = {
             name: value
             for name, value in environment.environb.items()
             if name.startswith((b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_"))
         }
-        self._worker = Worker("effects.jq_worker", kept)
+        self._worker = Worker("effects.jq_worker", env)
 
     def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         """{"value"}: the first value of `args["program"]` on the text `args["input"]`, or {"error"}."""
@@ -43,7 +43,7 @@ class JqWorker:
             message = f"the jq program ran for more than {self._limit:g} s"
             return {"error": {"kind": "timeout", "message": message}}
         except WorkerEnded as error:
-            message = f"the jq program was too much for its helper process: {error}"
+            message = f"the helper process of the jq program ended without a result: {error}"
             return {"error": {"kind": "memory", "message": message}}
 
     def close(self) -> None:

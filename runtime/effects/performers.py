@@ -1,9 +1,9 @@
-"""Table of performers, the function that performs each kind of effect in the real world, and what they keep.
+"""Table of performers, the functions that perform each kind of effect in the real world, and their parts.
 
-A performer is a function `(args, context, parts) -> result`. Its module is loaded when the first effect
-of its kind is performed, because a run needs few of them and some load much. `tests/runtime/test_world.py`
-compares the table with `ir.effects`. A performer gets the parts of its world, such as helper processes, which
-last from one effect to the next, and makes its own on first use:
+A performer is a function `(args, context, parts) -> result`. Its module is imported for the first effect of
+its kind, because a run needs few performers and some import much. `tests/runtime/test_world.py` compares the
+table with `ir.effects`. A performer receives the parts of its world, such as helper processes, which persist
+between effects, and creates its own part on first use:
 
     def perform(args, context, parts):
         return parts.keep("shell", Shell).perform(args, context)
@@ -46,9 +46,9 @@ PERFORMERS = {
     "pause": "effects.immediate:perform_pause",
     "exit": "effects.immediate:perform_exit",
 }
-# Functions `(args, result, parts)` that note a result which a resumed run takes from the journal.
+# Functions `(args, result, parts)` that observe a result which a resumed run takes from the journal.
 OBSERVERS = {"task": "effects.performers:observe_task"}
-# Functions `args -> bool` that tell whether an interrupted effect can be continued.
+# Functions `args -> bool`: whether an interrupted effect can be continued.
 CONTINUABLE = {"agent": "effects.agents.agent:can_continue"}
 # The part of a world that checkpoints contain, and its class.
 TURNS, _TURNS_CLASS = "turns", "models.conversation:Turns"
@@ -58,50 +58,52 @@ _loaded: dict[str, Any] = {}
 
 
 def performer_of(kind: str) -> Perform:
-    """The performer of a kind. Raises ValueError if there is no such kind."""
+    """The performer of a kind. Raises ValueError for an unknown kind."""
     if kind not in PERFORMERS:
         raise ValueError(f"no effect of kind `{kind}`")
     return _function(PERFORMERS[kind])  # type: ignore[no-any-return]
 
 
 def observer_of(kind: str) -> Observe | None:
-    """The observer of a kind, None if it has none."""
+    """The observer of a kind; None if it has none."""
     return _function(OBSERVERS[kind]) if kind in OBSERVERS else None
 
 
 def can_continue(kind: str, args: dict[str, Any]) -> bool:
-    """Whether an effect that was interrupted can be continued, not only performed again."""
+    """Whether an interrupted effect can be continued instead of repeated."""
     return kind in CONTINUABLE and _function(CONTINUABLE[kind])(args)
 
 
 def turns_of(parts: Parts) -> Turns:
-    """The turns of the tasks of the run that a world belongs to."""
+    """The turns of the run's tasks."""
     turns: Turns = parts.keep_common(TURNS, _function(_TURNS_CLASS))
     return turns
 
 
 def observe_task(args: dict[str, Any], result: dict[str, Any], parts: Parts) -> None:
-    """Note the result of a `task` effect that is on record."""
+    """Observe the recorded result of a `task` effect."""
     turns_of(parts).observe(args, result)
 
 
 def _function(entry: str) -> Any:
-    found = _loaded.get(entry)
-    if found is None:
+    function = _loaded.get(entry)
+    if function is None:
         module, _, name = entry.partition(":")
-        found = _loaded[entry] = getattr(import_module(f"{_ROOT}.{module}"), name)
-    return found
+        function = _loaded[entry] = getattr(import_module(f"{_ROOT}.{module}"), name)
+    return function
 
 
-# --- what performers keep ------------------------------------------------------------------------
+# --- parts of a world ----------------------------------------------------------------------------
 
 
 class Parts:
     """The parts of one world, by name.
 
-    kinds: the effect kinds that the program can request, empty if that is not known. workers: model
-    clients that many runs share, None if the run has its own. common: parts that worlds which perform
-    effects of one run at the same time have in common; the world that creates the map closes them.
+    Args:
+        kinds: effect kinds that the program can request; empty if unknown.
+        workers: model clients that many runs share; None if the run has its own.
+        common: parts that the worlds of concurrent effects of one run share; None to create this map. The
+            world that creates the map closes its parts.
     """
 
     def __init__(
@@ -118,19 +120,19 @@ class Parts:
         self._of_run: dict[str, Part] = {}
 
     def perform_kind(self, kind: str, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Perform an effect as a part of another one."""
-        raise NotImplementedError  # `World` performs
+        """Perform an effect as a part of another effect."""
+        raise NotImplementedError  # `World` implements it
 
     def keep(self, name: str, make: Callable[[], P]) -> P:
-        """A part that can serve a later run too."""
-        return self._kept(self._lasting, name, make)
+        """Get or create a part that a later run can also use."""
+        return self._get_or_create(self._lasting, name, make)
 
     def keep_for_run(self, name: str, make: Callable[[], P]) -> P:
-        """A part that ends with the run."""
-        return self._kept(self._of_run, name, make)
+        """Get or create a part that is closed at the end of the run."""
+        return self._get_or_create(self._of_run, name, make)
 
     def keep_common(self, name: str, make: Callable[[], P]) -> P:
-        """A part that exists once in a run, whichever thread asks for it."""
+        """Get or create a part that all threads of a run share."""
         part: Any = self._common.get(name) or self._common.setdefault(name, make())
         return part  # type: ignore[no-any-return]
 
@@ -138,7 +140,7 @@ class Parts:
         return any(name in parts for parts in (self._lasting, self._of_run, self._common))
 
     def take_over(self, used: Parts) -> None:
-        """Adopt the lasting parts of a world that no run uses any more."""
+        """Take over the lasting parts of a world that no run uses any more, and close the world."""
         used.end_run()
         for name in list(used._lasting):
             if name not in self._lasting:
@@ -146,7 +148,7 @@ class Parts:
         used.close()
 
     def end_run(self) -> None:
-        """Close the parts that belong to the run."""
+        """Close the parts of the run."""
         _close(self._of_run)
 
     def close(self) -> None:
@@ -156,7 +158,7 @@ class Parts:
             _close(self._common)
 
     @staticmethod
-    def _kept(parts: dict[str, Part], name: str, make: Callable[[], P]) -> P:
+    def _get_or_create(parts: dict[str, Part], name: str, make: Callable[[], P]) -> P:
         part: Any = parts.get(name)
         if part is None:
             part = parts[name] = make()

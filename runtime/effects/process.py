@@ -1,8 +1,8 @@
-"""One process group at a time: started, read, bounded in time, ended.
+"""Process runner: starts a process group, captures its output, enforces its time limits, ends it.
 
-Owns spawning, output capture and signals; knows nothing of shells or agents. A process gets its own
-session, an empty standard input and pipes for its output. The run's hot path is here: posix_spawn
-(vfork whatever the heap), one poll() over pipes, exit and interrupt, no threads, no per-line work.
+Owns spawning, output capture and signals. Must not contain: shells, agents. A process has its own session, an
+empty standard input and pipes for its output. This is the run's hot path: posix_spawn (vfork for any heap
+size), one poll() over pipes, exit and interrupt, no threads, no work per line.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
 
 # Seconds between TERM and KILL.
 GRACE = 2.0
-# Seconds a background child that holds the pipe may still write to it after the step's own process
-# has ended; the end of `cmd > >(tee log)` comes that late.
+# Seconds in which a background child that holds the pipe may still write to it after the step's own process
+# has ended; the end of `cmd > >(tee log)` arrives this late.
 LINGER = 0.1
-# How often the exit is asked for where the system has no pidfd, and whether a group is empty.
-POLL_EXIT = 0.01
-_CHUNK = 1 << 16
-# An action that took less than `_SHORT` seconds `_TIMES` times is not given to the keeper of actions, which
-# costs a tenth of a short step. `_MANY`: the number of actions whose times are remembered.
-_SHORT = 0.01
-_TIMES = 3
-_MANY = 1000
-# How often the files of an action are looked at that has survived its driver, in seconds.
-_LOOK = 0.02
-# Pipes of background children that outlive their step, kept open and drained so that they do not
-# die of SIGPIPE; the oldest are closed beyond this many.
+# Seconds between two checks for the exit of a process without a pidfd, and for the end of a group.
+EXIT_POLL_INTERVAL = 0.01
+_CHUNK_BYTES = 1 << 16
+# An action that took less than `_SHORT_SECONDS` at least `_SHORT_COUNT` times runs without the keeper, which
+# costs a tenth of a short step.
+_SHORT_SECONDS = 0.01
+_SHORT_COUNT = 3
+# Maximum number of actions whose short runs are counted.
+_MAX_COUNTED_ACTIONS = 1000
+# Seconds between two reads of the output files of an action that has survived its driver.
+_KEPT_POLL_INTERVAL = 0.02
+# Maximum number of open pipes of background children that outlive their step. The pipes are drained so that
+# the children do not die of SIGPIPE; beyond this limit the oldest pipe is closed.
 MAX_LEFT_BEHIND = 64
 
 
 class NotStarted(Exception):
-    """The system refused to start a program: why is the exception's text; `errno` 0 if it was not asked."""
+    """A program could not be started; the message states the reason. errno: 0 without a system call."""
 
     def __init__(self, program: str, error: OSError | ValueError) -> None:
         self.errno = 0
@@ -51,9 +52,9 @@ class NotStarted(Exception):
             self.errno = error.errno or 0
             reason = error.strerror or type(error).__name__
             if self.errno == errno.E2BIG:
-                reason += "; the command or the environment is longer than the system takes"
+                reason += "; the command or the environment is longer than the system permits"
         elif isinstance(error, UnicodeError):
-            reason = "the command has a character that UTF-8 cannot say"
+            reason = "the command has a character that UTF-8 cannot encode"
         else:
             reason = "the command has a NUL character"
         super().__init__(f"`{program}` could not be started: {reason}")
@@ -64,16 +65,21 @@ class NotStarted(Exception):
 
 
 class ProcessOptions:
-    """How a process is started and ended where that differs from a shell action.
+    """Options for starting and ending a process; the defaults are those of a shell action.
 
-    given: the text of its standard input, None: empty. env: more environment variables. stop_signals: sent to
-    the group before KILL, `grace` seconds apart. idle_s: seconds without output after which it is ended.
-    must_stop(): whether to end it now, asked after each output.
+    Args:
+        stdin: text of the standard input; None for an empty one.
+        env: additional environment variables.
+        stop_signals: signals for the group before KILL.
+        grace: seconds between two signals.
+        idle_s: seconds without output after which the process is ended; None for no limit.
+        must_stop: called after each output; ends the process if it returns True.
+        about: facts about the action for the keeper.
     """
 
     def __init__(
         self,
-        given: str | None = None,
+        stdin: str | None = None,
         env: Mapping[bytes, bytes] | None = None,
         stop_signals: Sequence[int] = (signals.SIGTERM,),
         grace: float = GRACE,
@@ -82,7 +88,7 @@ class ProcessOptions:
         about: dict[str, Any] | None = None,
     ) -> None:
         self.about = about or {}
-        self.given = given
+        self.stdin = stdin
         self.env = env or {}
         self.stop_signals = stop_signals
         self.grace = grace
@@ -94,7 +100,7 @@ _SHELL_OPTIONS = ProcessOptions()
 
 
 class Runner:
-    """Starts processes for one run, with the environment as it was when the runner was made."""
+    """Starts processes for one run, with a copy of the environment at the creation of the runner."""
 
     def __init__(self) -> None:
         self.env = dict(environment.environb)
@@ -102,15 +108,15 @@ class Runner:
         path = self.env.get(b"PATH") or environment.defpath.encode()
         self._path = [os.path.join(directory or b".", b"") for directory in path.split(b":")]
         self._null = files.open_handle(files.devnull, files.O_RDWR)
-        # Where llc itself was started with closed standard descriptors, pipes must not take their
-        # places: they are overwritten in the child.
+        # If llc was started with closed standard descriptors, pipes must not get their numbers, because the
+        # child overwrites them.
         while self._null <= 2:
             self._null = pipes.dup(self._null)
         self._left_behind: list[int] = []
-        # How often an action was short, by state or program.
-        self._short: dict[str, int] = {}
+        # Number of short runs, by state or program.
+        self._short_runs: dict[str, int] = {}
         if signals.getsignal(signals.SIGCHLD) == signals.SIG_IGN:
-            # Inherited from a careless parent; with it the system throws exit codes away.
+            # Inherited from the parent process; the system would discard exit codes.
             with suppress(ValueError):  # only the main thread may change it
                 signals.signal(signals.SIGCHLD, signals.SIG_DFL)
 
@@ -121,7 +127,7 @@ class Runner:
         self._null = -1
 
     def find(self, program: str) -> str | None:
-        """The file that `program` names: itself if it has a slash, else the first on PATH."""
+        """The path of a program: itself if it has a slash, otherwise the first on PATH; None if not found."""
         try:
             name = program.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
@@ -142,41 +148,47 @@ class Runner:
         context: Context,
         options: ProcessOptions = _SHELL_OPTIONS,
     ) -> dict[str, Any]:
-        """Run the program at `path` to its end; the result of a `shell` effect.
+        """Run a program and return the result of a `shell` effect.
 
-        A path without a slash is looked for on PATH as this process has it. `args` give `timeout_s` and
-        `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait was cut short (the group has
-        been ended then; with `Left` its keeper has it); what a callback raises ends the group, too.
+        Raises `NotStarted`; `Interrupted` after an interrupt (the group has been ended); `Left` if the keeper
+        continues the action. An exception of a callback also ends the group.
+
+        Args:
+            path: path of the program; without a slash it is searched on PATH of this process.
+            argv: name and arguments of the program.
+            args: arguments of the effect, with `timeout_s` and `deadline_ms`.
+            context: context of the effect.
+            options: options for starting and ending the process.
         """
         kept = context.kept.take() if context.kept is not None else None
         if kept is not None:
-            started, limited_by = kept.facts["begun"], kept.facts["limited_by"]
-            limit = None if kept.facts["end"] is None else kept.facts["end"] - started
+            started_at, limited_by = kept.facts["begun"], kept.facts["limited_by"]
+            limit = None if kept.facts["end"] is None else kept.facts["end"] - started_at
             child: _Child = _KeptChild(self, kept, context, options)
         else:
-            started = clock.monotonic()
+            started_at = clock.monotonic()
             limit, limited_by = context.limit(args, own="action")
             if limit is not None and limit <= 0:
                 return failure(context, 124, timed_out=limited_by)
-            times = (started, None if limit is None else started + limit, limited_by)
+            times = (started_at, None if limit is None else started_at + limit, limited_by)
             try:
-                if options.given is None:
+                if options.stdin is None:
                     child = _Child(self, path, argv, context, self._null, options, times)
                 else:
-                    # A file, not a pipe: a program that does not read its input is not waited for.
+                    # A file instead of a pipe, so that a program that does not read its input blocks nothing.
                     with files.TemporaryFile() as source:
-                        source.write(options.given.encode("utf-8", "surrogateescape"))
+                        source.write(options.stdin.encode("utf-8", "surrogateescape"))
                         source.seek(0)
                         child = _Child(self, path, argv, context, source.fileno(), options, times)
             except keeper.KeeperDied:
-                # It may run, and its pid is not known.
-                from ..host import leftovers  # no run without such a death needs it
+                # The process may be running, and its pid is unknown.
+                from ..host import leftovers  # imported on demand, because this error is rare
 
                 leftovers.end_effect(context.effect_id, (), ())
-                return failure(context, 1, kind="unknown-outcome", message=_LOST)
+                return failure(context, 1, kind="unknown-outcome", message=_KEEPER_DIED)
         try:
-            end = None if limit is None else started + limit
-            timed_out = child.watch(end, limited_by, self._left_behind)
+            deadline = None if limit is None else started_at + limit
+            timed_out = child.watch(deadline, limited_by, self._left_behind)
         except Left:
             child.close()
             raise
@@ -184,19 +196,19 @@ class Runner:
             child.abandon()
             raise
         if child.is_lost:
-            return failure(context, 1, kind="unknown-outcome", message=_LOST)
-        took = clock.monotonic() - started if kept is None else kept.took()
+            return failure(context, 1, kind="unknown-outcome", message=_KEEPER_DIED)
+        duration = clock.monotonic() - started_at if kept is None else kept.took()
         key = context.state or argv[-1]
-        if took < _SHORT and len(self._short) < _MANY:
-            self._short[key] = self._short.get(key, 0) + 1
+        if duration < _SHORT_SECONDS and len(self._short_runs) < _MAX_COUNTED_ACTIONS:
+            self._short_runs[key] = self._short_runs.get(key, 0) + 1
         else:
-            self._short.pop(key, None)
+            self._short_runs.pop(key, None)
         exit_code = processes.waitstatus_to_exitcode(child.status or 0)
         result: dict[str, Any] = {
             "output": child.output.finish(),
             "stderr": child.stderr.finish(),
             "exit_code": exit_code if exit_code >= 0 else 128 - exit_code,
-            "duration_ms": round(took * 1000),
+            "duration_ms": round(duration * 1000),
             "elapsed_ms": context.elapsed_ms(),
         }
         if exit_code < 0:
@@ -214,23 +226,23 @@ class Runner:
         return result
 
     def is_short(self, context: Context, argv: Sequence[str]) -> bool:
-        """Whether an action has been short as often as it takes."""
-        return self._short.get(context.state or argv[-1], 0) >= _TIMES
+        """Whether an action has been short often enough to run without the keeper."""
+        return self._short_runs.get(context.state or argv[-1], 0) >= _SHORT_COUNT
 
-    def environment(self, context: Context, more: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    def environment(self, context: Context, additional: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """The environment variables of an action."""
-        env = {**self.env, **more} if more else self.env
+        env = {**self.env, **additional} if additional else self.env
         for name, value in context.variables.items():
             if value is None:
-                env.pop(name.encode(), None)  # an outer run's value must not show through
+                env.pop(name.encode(), None)  # the value of an outer run must not be inherited
             else:
                 env[name.encode()] = value.encode("utf-8", "replace")
         return env
 
     def drain(self, descriptor: int) -> bool:
-        """Drop what a background child wrote; whether its pipe is still open."""
+        """Discard the output of a background child; return whether its pipe is still open."""
         try:
-            if files.read(descriptor, _CHUNK):
+            if files.read(descriptor, _CHUNK_BYTES):
                 return True
         except BlockingIOError:
             return True
@@ -238,8 +250,8 @@ class Runner:
         files.close(descriptor)
         return False
 
-    def keep(self, descriptor: int) -> None:
-        """Hold the pipe of a background child open, to be drained during later steps."""
+    def keep_open(self, descriptor: int) -> None:
+        """Keep the pipe of a background child open, to be drained during later steps."""
         pipes.set_blocking(descriptor, False)
         self._left_behind.append(descriptor)
         if len(self._left_behind) > MAX_LEFT_BEHIND:
@@ -247,12 +259,9 @@ class Runner:
 
 
 class _Child:
-    """A running process group and its two pipes.
+    """A running process group and its two pipes. is_lost: its outcome is unknown."""
 
-    is_lost: its outcome is unknown.
-    """
-
-    # An action of the keeper's, which tells how it ends; None for a child of this process.
+    # The action in the keeper, which reports its end; None for a child of this process.
     _kept: keeper.Action | keeper.Kept | None = None
     status: int | None = None
     is_lost = False
@@ -275,7 +284,7 @@ class _Child:
             ends += pipes.pipe()
             output, output_end, errors, errors_end = ends
             self._since = processes.tick_now()
-            # In UTF-8 whatever the locale says: that is what the loop's text is.
+            # Always UTF-8, the encoding of the loop, regardless of the locale.
             words = [word.encode("utf-8", "surrogateescape") for word in argv]
             env = runner.environment(context, options.env)
             if keeper.is_guarded(context.folder) and not runner.is_short(context, argv):
@@ -316,11 +325,14 @@ class _Child:
         self.output = Capture("output", context)
         self.stderr = Capture("stderr", context)
 
-    def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
-        """Read until the process has ended; what ended it early (`limited_by`, "idle", "stopped") or None."""
+    def watch(self, deadline: float | None, limited_by: str, left_behind: list[int]) -> str | None:
+        """Read output until the process has ended.
+
+        Return the cause of an early end (`limited_by`, "idle", "stopped"); None if it ended by itself.
+        """
         context, poller = self._context, self._poller
         idle_s, must_stop = self._options.idle_s, self._options.must_stop
-        self._heard = clock.monotonic()
+        self._last_output_at = clock.monotonic()
         if context.on_process is not None:
             context.on_process(self.pid, processes.new_start_time(self.pid, self._since))
         if self._kept is None:
@@ -331,7 +343,7 @@ class _Child:
         poller.register(interrupt, pipes.POLLIN)
         for descriptor in left_behind:
             poller.register(descriptor, pipes.POLLIN)
-        longest = self._longest_wait(on_tick is not None)
+        max_wait = self._max_wait(on_tick is not None)
         next_tick = clock.monotonic() + TICK
         stopped_by: str | None = None
         while self.status is None:
@@ -340,11 +352,11 @@ class _Child:
                 if interrupt.is_hangup and self._kept is not None and self._kept.is_whole:
                     raise Left
                 stopped_by = "interrupt"
-            elif end is not None and now >= end:
+            elif deadline is not None and now >= deadline:
                 stopped_by = limited_by
             elif must_stop is not None and must_stop():
                 stopped_by = "stopped"
-            elif idle_s is not None and now >= self._heard + idle_s:
+            elif idle_s is not None and now >= self._last_output_at + idle_s:
                 stopped_by = "idle"
             if stopped_by is not None:
                 self._end_group(interrupt)
@@ -352,15 +364,15 @@ class _Child:
             if on_tick is not None and now >= next_tick:
                 on_tick()
                 next_tick = now + TICK
-            wait = longest
-            if end is not None and (wait is None or end - now < wait):
-                wait = end - now
-            if idle_s is not None and (wait is None or self._heard + idle_s - now < wait):
-                wait = self._heard + idle_s - now
-            self._turn(wait)
+            wait = max_wait
+            if deadline is not None and (wait is None or deadline - now < wait):
+                wait = deadline - now
+            if idle_s is not None and (wait is None or self._last_output_at + idle_s - now < wait):
+                wait = self._last_output_at + idle_s - now
+            self._process_events(wait)
         self._read_rest()
         for descriptor in self._streams:
-            self._runner.keep(descriptor)
+            self._runner.keep_open(descriptor)
         self._streams.clear()
         self.close()
         if stopped_by == "interrupt":
@@ -368,7 +380,7 @@ class _Child:
         return stopped_by
 
     def abandon(self) -> None:
-        """End everything at once: the caller cannot go on."""
+        """Kill the group at once, because the caller failed."""
         if self.status is None:
             _signal_group(self.pid, signals.SIGKILL)
             if self._kept is None:
@@ -376,18 +388,18 @@ class _Child:
         self.close()
         keeper.release(self._context.effect_id)
 
-    def _longest_wait(self, ticks: bool) -> float | None:
-        """For how many seconds to wait for an event at most."""
-        return POLL_EXIT if self._exit < 0 else TICK if ticks else None
+    def _max_wait(self, ticks: bool) -> float | None:
+        """The maximum time to wait for an event, in seconds; None for no limit."""
+        return EXIT_POLL_INTERVAL if self._exit < 0 else TICK if ticks else None
 
     def _read(self, descriptor: int, stream: str) -> bytes:
         if self._kept is None:
-            return files.read(descriptor, _CHUNK)
+            return files.read(descriptor, _CHUNK_BYTES)
         assert isinstance(self._kept, keeper.Action)
-        return self._kept.read(descriptor, stream, _CHUNK)
+        return self._kept.read(descriptor, stream, _CHUNK_BYTES)
 
-    def _turn(self, wait: float | None) -> bool:
-        """Wait for one round of events and take them; whether there were any."""
+    def _process_events(self, wait: float | None) -> bool:
+        """Wait for events and process them; return whether there were any. wait: seconds, None: no limit."""
         events = self._poller.poll(None if wait is None else milliseconds(wait))
         for descriptor, _ in events:
             capture = self._streams.get(descriptor)
@@ -395,7 +407,7 @@ class _Child:
                 data = self._read(descriptor, capture.stream)
                 if data:
                     if self._options.idle_s is not None:
-                        self._heard = clock.monotonic()
+                        self._last_output_at = clock.monotonic()
                     capture.feed(data)
                 else:
                     del self._streams[descriptor]
@@ -404,7 +416,7 @@ class _Child:
             elif descriptor == self._exit:
                 self._reap()
             elif descriptor == self._context.interrupt.fileno():
-                self._poller.unregister(descriptor)  # its count is looked at, and it stays readable
+                self._poller.unregister(descriptor)  # it stays readable; `watch` checks its count
             elif not self._runner.drain(descriptor):
                 self._poller.unregister(descriptor)
         if self._exit < 0 and self._kept is None:
@@ -430,32 +442,32 @@ class _Child:
                     self._exit = -1
 
     def _end_group(self, interrupt: Interrupt) -> None:
-        """Send the stop signals, with time to clean up, then KILL; a further request cuts that short."""
-        # Nothing was reaped so far, so the group is ours; afterwards a group that has members keeps
-        # its number from being used again.
+        """Send the stop signals with time to clean up, then KILL; a further interrupt skips to KILL."""
+        # The process is not reaped yet, so the group id is still valid; afterwards the id is not reused as
+        # long as the group has members.
         requests = interrupt.count
         for number in self._options.stop_signals:
-            end = clock.monotonic() + self._options.grace
+            deadline = clock.monotonic() + self._options.grace
             _signal_group(self.pid, number)
             while self.status is None or _group_exists(self.pid):
-                if clock.monotonic() >= end or interrupt.count > requests:
+                if clock.monotonic() >= deadline or interrupt.count > requests:
                     break
-                self._turn(POLL_EXIT)
+                self._process_events(EXIT_POLL_INTERVAL)
             else:
                 return
             if interrupt.count > requests:
                 break
         _signal_group(self.pid, signals.SIGKILL)
         while self.status is None:
-            self._turn(POLL_EXIT)
+            self._process_events(EXIT_POLL_INTERVAL)
 
     def _read_rest(self) -> None:
-        """Take what is in the pipes; a background child that holds them gets LINGER, not more."""
-        end = clock.monotonic() + LINGER
+        """Read the rest of the output; wait at most `LINGER` for a background child that holds the pipes."""
+        deadline = clock.monotonic() + LINGER
         while self._streams:
-            left = end - clock.monotonic()
-            self._turn(max(left, 0))
-            if left <= 0:
+            remaining = deadline - clock.monotonic()
+            self._process_events(max(remaining, 0))
+            if remaining <= 0:
                 break
 
     def close(self) -> None:
@@ -470,7 +482,7 @@ class _Child:
 
 
 class _KeptChild(_Child):
-    """A process group that has survived the driver that had started it."""
+    """A process group that has survived the driver that started it."""
 
     _kept: keeper.Kept
 
@@ -483,55 +495,52 @@ class _KeptChild(_Child):
         self._exit = kept.fileno()
         self._poller = pipes.poll()
         if kept.status is not None:
-            self._take_rest()
+            self._read_rest()
             self.status = kept.status
 
-    def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
+    def watch(self, deadline: float | None, limited_by: str, left_behind: list[int]) -> str | None:
         if self.status is not None:
             self.close()
             return self._kept.facts.get("timed_out")
-        return super().watch(end, limited_by, left_behind) or self._kept.facts.get("timed_out")
+        return super().watch(deadline, limited_by, left_behind) or self._kept.facts.get("timed_out")
 
-    def _longest_wait(self, ticks: bool) -> float | None:
-        return _LOOK
+    def _max_wait(self, ticks: bool) -> float | None:
+        return _KEPT_POLL_INTERVAL
 
-    def _turn(self, wait: float | None) -> bool:
-        found = self._take()
-        return super()._turn(0 if found else wait) or found
+    def _process_events(self, wait: float | None) -> bool:
+        has_output = self._read_output()
+        return super()._process_events(0 if has_output else wait) or has_output
 
     def _read_rest(self) -> None:
-        self._take_rest()
-
-    def _take(self) -> bool:
-        """Take what has been written since the last time; whether there was anything."""
-        found = False
-        for capture in (self.output, self.stderr):
-            data = self._kept.read(capture.stream, _CHUNK)
-            if data:
-                found = True
-                self._heard = clock.monotonic()
-                capture.feed(data)
-        return found
-
-    def _take_rest(self) -> None:
-        while self._take():
+        while self._read_output():
             pass
 
+    def _read_output(self) -> bool:
+        """Read the new output; return whether there was any."""
+        has_output = False
+        for capture in (self.output, self.stderr):
+            data = self._kept.read(capture.stream, _CHUNK_BYTES)
+            if data:
+                has_output = True
+                self._last_output_at = clock.monotonic()
+                capture.feed(data)
+        return has_output
 
-_LOST = "what became of it is not known: the process was killed that keeps the actions of llc"
+
+_KEEPER_DIED = "the outcome of the action is unknown: the keeper process of llc was killed"
 
 
 def end_process_group(pid: int) -> int:
-    """End a child and its group: TERM, time to clean up, KILL; the status it ended with."""
-    end = clock.monotonic() + GRACE
+    """End a child and its group with TERM, time to clean up and KILL; return the wait status of the child."""
+    deadline = clock.monotonic() + GRACE
     _signal_group(pid, signals.SIGTERM)
     _signal_group(pid, signals.SIGCONT)
-    while clock.monotonic() < end:
-        found, status = processes.waitpid(pid, processes.WNOHANG)
-        if found:
+    while clock.monotonic() < deadline:
+        reaped, status = processes.waitpid(pid, processes.WNOHANG)
+        if reaped:
             _signal_group(pid, signals.SIGKILL)
             return status
-        clock.sleep(POLL_EXIT)
+        clock.sleep(EXIT_POLL_INTERVAL)
     _signal_group(pid, signals.SIGKILL)
     return processes.waitpid(pid, 0)[1]
 
@@ -539,7 +548,7 @@ def end_process_group(pid: int) -> int:
 def failure(
     context: Context, exit_code: int, *, timed_out: str | None = None, kind: str = "", message: str = ""
 ) -> dict[str, Any]:
-    """The result of an action that was never started."""
+    """The result of an action that was not started."""
     result: dict[str, Any] = {
         "output": "",
         "stderr": message,
@@ -554,14 +563,14 @@ def failure(
     return result
 
 
-def _working_folder(named: bytes | None) -> bytes:
-    """PWD as a shell would have it: as it was named if that still leads here."""
+def _working_folder(inherited: bytes | None) -> bytes:
+    """The value of PWD, as a shell sets it: the inherited value if it still names the working directory."""
     try:
-        if named is not None and os.path.isabs(named) and files.samefile(named, b"."):
-            return named
+        if inherited is not None and os.path.isabs(inherited) and files.samefile(inherited, b"."):
+            return inherited
         return environment.getcwdb()
     except OSError:
-        return named or b"/"  # the folder is gone; every command will say so
+        return inherited or b"/"  # the folder is gone, which every command reports
 
 
 def _is_program(path: bytes) -> bool:
@@ -572,7 +581,7 @@ def _is_program(path: bytes) -> bool:
 
 
 def _exit_descriptor(pid: int) -> int:
-    """A descriptor that becomes readable when the process ends, -1 where the system has none."""
+    """A descriptor that becomes readable when the process ends; -1 if the system has no pidfd."""
     try:
         return processes.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -592,5 +601,5 @@ def _group_exists(group: int) -> bool:
         return False
     except PermissionError:
         pass
-    # If process 1 reaps no children, as in many containers, a group of zombies remains.
+    # A group may consist of zombies, if process 1 does not reap children, as in many containers.
     return processes.has_living(group)

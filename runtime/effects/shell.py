@@ -1,4 +1,4 @@
-"""Shell actions: which shell, and when none is needed (`loops.md` 10)."""
+"""Performer of the `shell` effect: selects the shell, and runs plain commands without one (`loops.md` 10)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Removes what means the same to a program as to a shell: nothing in it expands, and only blanks separate. An
-# expression would take longer to compile than a short run's other steps.
+# Removes the characters that have no special meaning to a shell, except that blanks separate words. Compiling
+# a regular expression would take longer than the other steps of a short run.
 _PLAIN = str.maketrans("", "", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:,@%+=- \t")
-# What bash or sh would not look up on PATH. `true` and `false` are left out: the programs of these
-# names do the same.
+# Words that bash or sh does not look up on PATH, except `true` and `false`, whose programs do the same.
 _SHELL_WORDS = (
     " ! . : [ [[ ]] alias bg bind break builtin caller case cd command compgen complete compopt continue "
     "coproc declare dirs disown do done echo elif else enable esac eval exec exit export fc fg fi for "
@@ -27,7 +26,7 @@ _SHELL_WORDS = (
     "read readarray readonly return select set shift shopt source suspend test then time times trap "
     "type typeset ulimit umask unalias unset until wait while { } "
 )
-# Variables through which an environment changes what a shell does with a plain command.
+# Environment variables that change the behaviour of a shell for a plain command.
 _SHELL_SETTINGS = (b"BASH_ENV", b"BASHOPTS", b"SHELLOPTS", b"POSIXLY_CORRECT")
 
 
@@ -41,7 +40,7 @@ def shell_of(parts: Parts) -> Shell:
 
 
 class Shell:
-    """Runs commands in `bash` where there is one, else in `sh`."""
+    """Runs commands in `bash` if it is installed, otherwise in `sh`."""
 
     def __init__(self, runner: Runner | None = None) -> None:
         self.runner = runner or Runner()
@@ -55,7 +54,7 @@ class Shell:
         self.runner.close()
 
     def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        """The `shell` effect: the result of `args["command"]`."""
+        """Run `args["command"]`; return the result of the effect."""
         command = args["command"]
         folder = args.get("cwd")
         if folder is not None:
@@ -66,7 +65,7 @@ class Shell:
                 try:
                     return self.runner.run(argv[0], argv, args, context)
                 except NotStarted as error:
-                    # No such program, no `#!` line: the shell knows what to do or to say.
+                    # The shell handles a missing program and a missing `#!` line, or reports the error.
                     if error.errno not in (errno.ENOEXEC, errno.ENOENT, errno.EACCES):
                         raise
             return self.runner.run(self._path, [os.path.basename(self._path), "-c", command], args, context)
@@ -76,13 +75,13 @@ class Shell:
     def _perform_in(
         self, folder: str, command: str, args: dict[str, Any], context: Context
     ) -> dict[str, Any]:
-        """The same in another folder, which a shell enters: the process of the run stays where it is."""
-        place = os.path.abspath(folder) if "\0" not in folder else ""
-        if not files.isdir(place):
-            message = f"`{folder}` is no folder to run a command in"
+        """Run a command in another folder; a shell changes to it, so the run's own folder stays the same."""
+        path = os.path.abspath(folder) if "\0" not in folder else ""
+        if not files.isdir(path):
+            message = f"cannot run a command in `{folder}`: it is not a folder"
             return failure(context, 126, kind="no-folder", message=message)
         name = os.path.basename(self._path)
-        argv = [name, "-c", 'cd -- "$1" && shift && exec "$@"', name, place, self._path, "-c", command]
+        argv = [name, "-c", 'cd -- "$1" && shift && exec "$@"', name, path, self._path, "-c", command]
         try:
             return self.runner.run(self._path, argv, args, context)
         except NotStarted as error:
@@ -90,11 +89,11 @@ class Shell:
 
 
 def plain_words(command: str) -> list[str]:
-    """The command as a list of words where it is one program with plain arguments, else [].
+    """The words of a command that is one program with plain arguments; [] for any other command.
 
-    A shell would do nothing with such a command but find the program and run it, and starting bash
-    takes as long again as a short step (`benchmarks/`). Anything a shell might read differently
-    (an assignment, a builtin, an expansion) is none.
+    A shell would only find and run the program, and starting bash doubles the time of a short step
+    (`benchmarks/`). A command with anything that a shell may treat specially (an assignment, a builtin, an
+    expansion) is not plain.
     """
     text = command.strip(" \t\n")
     if not text or text.translate(_PLAIN):

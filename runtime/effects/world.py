@@ -1,7 +1,8 @@
 """The real world: performs the effects that a run requests.
 
-Owns which parts of a world several effects share; what performs a kind is listed in `performers`.
-`scripted_world.ScriptedWorld` follows the same protocol and performs nothing. See `spec/effects.md`.
+Owns the parts that several effects share; `performers` has the table of functions that perform each kind.
+`scripted_world.ScriptedWorld` implements the same protocol without performing anything. See
+`spec/effects.md`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The parts of a world that record trees, and that detect stalls.
+# Names of the parts that record trees and detect stalls.
 TREES, STALLS = "trees", "stalls"
 
 
 class World(Parts):
-    """Performs effects for one run; the arguments are those of `Parts`."""
+    """Performs the effects of one run. The arguments are those of `Parts`."""
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
@@ -34,7 +35,7 @@ class World(Parts):
     def _perform(self, effect: EffectLike, context: Context, tree: str | None) -> dict[str, Any]:
         kind, args = effect.kind, effect.args
         if kind == "agent":
-            return self._stalls.perform(args, context, tree, lambda: self._act(args, context, tree))
+            return self._stalls.perform(args, context, tree, lambda: self._perform_agent(args, context, tree))
         if kind == "evaluate" and args.get("evidence"):
             recorder: TreeRecorder = self.keep_common(TREES, TreeRecorder)
             args = {**args, "evidence": {**args["evidence"], **recorder.changes(context)}}
@@ -43,8 +44,8 @@ class World(Parts):
             self._stalls.add(kind, result, context.state)
         return result
 
-    def _act(self, args: dict[str, Any], context: Context, tree: str | None) -> dict[str, Any]:
-        """Perform an `agent` effect, with the paths guarded that it names."""
+    def _perform_agent(self, args: dict[str, Any], context: Context, tree: str | None) -> dict[str, Any]:
+        """Perform an `agent` effect and guard the paths that it names."""
         perform = performer_of("agent")
         if not args.get("guard"):
             return perform(args, context, self)
@@ -56,18 +57,18 @@ class World(Parts):
         return self.keep_common(STALLS, StallDetector)
 
     def detect_stalls(self, rounds: int) -> None:
-        """After how many rounds a loop stalls that does not set it; 0: it does not."""
+        """Set the default number of rounds after which a loop stalls; 0 for never."""
         self.keep_common(STALLS, lambda: StallDetector(rounds))
 
     def record_files(self, mode: str, are_tasks_agents: bool) -> None:
-        """How the files of the project are recorded; the arguments are those of `TreeRecorder`."""
+        """Set the recording of the project's files; the arguments are those of `TreeRecorder`."""
         self.keep_common(TREES, lambda: TreeRecorder(mode, are_tasks_agents))
 
     def perform_kind(self, kind: str, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return performer_of(kind)(args, context, self)
 
     def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
-        """Note a result that is on record; only some kinds have something to remember."""
+        """Observe a recorded result; some kinds keep state between effects."""
         observe = observer_of(effect.kind)
         if observe is not None:
             observe(effect.args, result, self)
@@ -81,17 +82,17 @@ class World(Parts):
         return clock.monotonic()
 
     def beside(self) -> World:
-        """A world for an effect of the same run that is performed at the same time."""
+        """A world for a concurrent effect of the same run."""
         return World(self.kinds, self.workers, self._common)
 
     def save(self) -> Any:
-        """What a checkpoint contains of it: the turns of tasks and the rounds of loops, None without."""
+        """State for a checkpoint: turns of tasks and rounds of loops; None if there are none."""
         turns = turns_of(self).save() if self.has(TURNS) else None
         rounds = self._stalls.save()
         return turns if rounds is None else {"turns": turns, "rounds": rounds}
 
     def restore(self, saved: Any) -> bool:
-        """Restore what `save` returned; whether that is possible."""
+        """Restore the state that `save` returned; return False if it is invalid."""
         rounds = None
         if isinstance(saved, dict):
             saved, rounds = saved.get("turns"), saved.get("rounds")

@@ -23,7 +23,7 @@ from ..runs.follower import Follower
 from ..runs.locks import unfinished
 from ..runs.lookup import find_run_folder
 from ..runs.runs import HOW_TO_BEGIN, runs_in
-from ..trees.git_trees import present_tree
+from ..trees.git_trees import current_tree
 from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded, unpack
 from ..trees.tree import GIT, NoTree
@@ -156,7 +156,7 @@ class Changes:
             if self._is_unfinished and self.first.store == GIT and not is_elsewhere:
                 # The effect is still running: compare with the current files.
                 self._scratch = os.path.join(path, f"now-{processes.getpid()}")
-                self.store, self.new = present_tree(path, self._scratch, ROOT)
+                self.store, self.new = current_tree(path, self._scratch, ROOT)
         except NoTree as error:
             self.close()
             raise self._lost(error) from None

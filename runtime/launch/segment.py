@@ -31,7 +31,7 @@ from ..journal.run_folder import RunFolder
 from ..ledger import database as ledgers
 from ..models.helper_process import command_of
 from ..project.options import Values
-from ..trees.kept import KeptTrees
+from ..trees.kept import TreeUploader
 from ..trees.workspace import Workspace
 from .command import Command
 from .report import Report
@@ -72,7 +72,7 @@ def begin(
             # The queue gave it out twice; for the database both would be this owner.
             raise Failure("run-is-live", f"{run_id} is running here")
         folder = store.cached(run_id)
-        folder.trees = KeptTrees(folder)
+        folder.trees = TreeUploader(folder)
         scheduler.ours.add(run_id)
         scheduled.steps = take_up(command, folder, scheduled.interrupt)
     except Exception as error:

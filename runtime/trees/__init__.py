@@ -1,1 +1,1 @@
-"""File trees of a run: what the project's files were before and after an effect."""
+"""File trees of a run: snapshots of the project's files before and after effects."""

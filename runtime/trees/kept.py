@@ -1,8 +1,8 @@
-"""Trees of a run in its database: what a difference between any two of them reads, for other machines.
+"""Storage of a run's trees in the database, so that other machines can compare any two of them.
 
-A tree is kept by its difference from the one before, with the contents of both sides; so the differences that
-lead from one tree to another have all that a difference between these two reads. The first tree of a
-segment is compared with the commit that is checked out, which connects the segments of a run.
+The database stores an excerpt for each pair of consecutive trees: their difference, with the contents of both
+sides. The excerpts between two trees therefore contain everything that a comparison of these trees needs. The
+first tree of a segment is compared with the commit that is checked out, which connects the segments of a run.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from .recorder import FOLDER
 from .stores import open_recorded
 from .tree import GIT, NoTree
 
-# Larger differences are not kept, in bytes.
-_MOST_BYTES = 64 << 20
+# Larger excerpts are not stored.
+_MAX_EXCERPT_BYTES = 64 << 20
 
 
-class KeptTrees:
-    """Keeps the trees of a run that this process drives."""
+class TreeUploader:
+    """Stores the trees of a run that this process drives in the database."""
 
     def __init__(self, run: DatabaseRun) -> None:
         self._run = run
         self._last: dict[str, str | None] = {}
 
     def keep(self, event: TreeTaken) -> None:
-        """Keep a tree that was taken just now. Raises JournalError."""
+        """Store the tree of an event. Raises JournalError."""
         store, new = event.store, event.tree
         if new is None:
             return
@@ -39,5 +39,5 @@ class KeptTrees:
             data = open_recorded(self._run.place(FOLDER), store).excerpt(old, new)
         except NoTree:
             return  # `llc diff` reports that the tree cannot be read
-        if len(data) <= _MOST_BYTES:
+        if len(data) <= _MAX_EXCERPT_BYTES:
             self._run.put(f"{TREES}{store}-{old}-{new}", data)

@@ -1,7 +1,7 @@
-"""Trees of a run without git: manifests of path, mode, size, time and SHA-256, contents by their hash.
+"""Trees of a run without git: manifests of path, mode, size, time and SHA-256; contents by hash.
 
-Used outside of a repository, and where git is not installed. Which files belong to the project is decided
-as for its search index (`memory.ignore`). A difference is printed as `git diff` prints it.
+Used outside a repository and if git is not installed. The listed files are those of the search index
+(`memory.ignore`). A difference has the format of `git diff`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from ..host.errors import reason
 from ..host.paths import read_regular
 from ..memory.ignore import list_files
 from .guard import Difference
-from .tree import MANIFEST, MOST_BYTES, Change, NoTree, Tree, placeholder, text_of
+from .tree import MANIFEST, MAX_TREE_BYTES, Change, NoTree, Tree, placeholder, text_of
 
-# Lines around a change, and lines of one file that are compared.
-_CONTEXT = 3
-_MOST_LINES = 50_000
-_BINARY = 8000
-_WIDEST_BAR = 40
-# The files of an excerpt.
-_NAME = re.compile(r"[0-9a-f]{64}\.json|objects/[0-9a-f]{64}")
+_CONTEXT_LINES = 3
+# Maximum number of lines of a file that is compared line by line.
+_MAX_COMPARED_LINES = 50_000
+# Bytes at the start of a file that are searched for a NUL byte to detect a binary file.
+_BINARY_CHECK_BYTES = 8000
+_MAX_BAR_WIDTH = 40
+# Names of the files in an excerpt.
+_EXCERPT_NAME = re.compile(r"[0-9a-f]{64}\.json|objects/[0-9a-f]{64}")
 
 
 class _File(NamedTuple):
@@ -44,7 +45,7 @@ class _File(NamedTuple):
 
 
 class ManifestTrees:
-    """The trees of one run. path: of their folder; base: of the project's."""
+    """The trees of one run. path: folder of the store. base: folder of the project."""
 
     def __init__(self, path: str, base: bytes) -> None:
         self.path = path
@@ -53,89 +54,93 @@ class ManifestTrees:
 
     @classmethod
     def create(cls, path: str, folder: str) -> ManifestTrees:
-        """The store at `path`, made if missing, for the files in `folder`. Raises NoTree."""
+        """Open or create the store at `path` for the files in `folder`. Raises NoTree."""
         try:
             files.makedirs(os.path.join(path, "objects"), mode=0o700, exist_ok=True)
         except OSError as error:
             raise NoTree(f"cannot write {path}: {reason(error)}") from None
         return cls(path, files.fsencode(os.path.abspath(folder)))
 
-    # --- taking -----------------------------------------------------------------------------------
+    # --- taking trees -----------------------------------------------------------------------------
 
     def take(self) -> Tree:
-        """The tree of the files as they are now. Raises NoTree."""
-        known = self._last[1] if self._last is not None else {}
+        """Record the current files as a tree. Raises NoTree."""
+        last = self._last[1] if self._last is not None else {}
         try:
             listing = list_files(text_of(self._base), lambda: None)
-            found: dict[bytes, _File] = {}
+            manifest: dict[bytes, _File] = {}
             left_out: list[tuple[str, str]] = []
-            room = MOST_BYTES
+            remaining_bytes = MAX_TREE_BYTES
             for entry in listing.entries:
-                room -= entry.size
-                file = self._record(entry.path, known.get(entry.path), "" if room > 0 else "further")
+                remaining_bytes -= entry.size
+                why = "" if remaining_bytes > 0 else "further"
+                file = self._record(entry.path, last.get(entry.path), why)
                 if file is not None:
-                    found[entry.path] = file
-                    if room <= 0:
+                    manifest[entry.path] = file
+                    if remaining_bytes <= 0:
                         left_out.append((text_of(entry.path), "much"))
             for path, why in listing.left_out:
-                file = None if why == "special" else self._record(path, known.get(path), why)
+                file = None if why == "special" else self._record(path, last.get(path), why)
                 if file is not None:
-                    found[path] = file
+                    manifest[path] = file
                     if why != "link":
                         left_out.append((text_of(path), why))
-            id = self._write_manifest(found)
+            id = self._write_manifest(manifest)
         except OSError as error:
             raise NoTree(f"the files cannot be recorded: {reason(error)}") from None
         changes = None
         if self._last is not None:
-            changes = tuple(Change(letter, text_of(path)) for letter, path in _compare(known, found))
-        self._last = id, found
+            changes = tuple(Change(letter, text_of(path)) for letter, path in _compare(last, manifest))
+        self._last = id, manifest
         return Tree(MANIFEST, id, changes, tuple(left_out))
 
-    def _record(self, path: bytes, known: _File | None, why: str) -> _File | None:
-        """The entry of a file, None if it is gone; `why` its content is not stored, "" if it is."""
-        place = os.path.join(self._base, path)
+    def _record(self, path: bytes, previous: _File | None, why: str) -> _File | None:
+        """Record a file; None if it does not exist any more.
+
+        previous: its entry in the last tree. why: why its content is not stored; "" to store it.
+        """
+        full_path = os.path.join(self._base, path)
         try:
-            state = files.lstat(place)
+            state = files.lstat(full_path)
             facts = state.st_size, state.st_mtime_ns
             if stat.S_ISLNK(state.st_mode):
-                return _File("120000", *facts, self._store(files.readlink(place)))
+                return _File("120000", *facts, self._store(files.readlink(full_path)))
             mode = "100755" if state.st_mode & 0o100 else "100644"
-            if known is not None and known[:3] == (mode, *facts):
-                return known
+            if previous is not None and previous[:3] == (mode, *facts):
+                return previous
             if why:
                 return _File(mode, *facts, self._store(placeholder(why, *facts)))
-            with files.open(place, "rb") as file:
+            with files.open(full_path, "rb") as file:
                 return _File(mode, *facts, self._store(file.read()))
         except OSError:
             return None
 
     def _store(self, content: bytes) -> str:
         id = hashlib.sha256(content).hexdigest()
-        place = os.path.join(self.path, "objects", id)
-        if not files.exists(place):
-            with files.open(place + ".new", "wb") as file:
+        path = os.path.join(self.path, "objects", id)
+        if not files.exists(path):
+            with files.open(path + ".new", "wb") as file:
                 file.write(content)
-            files.rename(place + ".new", place)
+            files.rename(path + ".new", path)
         return id
 
-    def _write_manifest(self, found: dict[bytes, _File]) -> str:
-        """Store a manifest; its id, which depends on paths, modes and contents."""
+    def _write_manifest(self, manifest: dict[bytes, _File]) -> str:
+        """Store a manifest; return its id, a digest of paths, modes and contents."""
         digest = hashlib.sha256()
-        for path, file in sorted(found.items()):
+        for path, file in sorted(manifest.items()):
             digest.update(b"%b\0%b %b\n" % (path, file.mode.encode(), file.id.encode()))
-        place = os.path.join(self.path, digest.hexdigest() + ".json")
-        if not files.exists(place):
-            rows = [[text_of(path), *file] for path, file in sorted(found.items())]
-            with files.open(place + ".new", "w", encoding="ascii") as out:
+        target = os.path.join(self.path, digest.hexdigest() + ".json")
+        if not files.exists(target):
+            rows = [[text_of(path), *file] for path, file in sorted(manifest.items())]
+            with files.open(target + ".new", "w", encoding="ascii") as out:
                 json.dump(rows, out)
-            files.rename(place + ".new", place)
+            files.rename(target + ".new", target)
         return digest.hexdigest()
 
     # --- excerpts ---------------------------------------------------------------------------------
 
     def excerpt(self, old: str, new: str) -> bytes:
-        """What a difference of two trees reads, for `add`. Raises NoTree."""
+        """The data that a comparison of two trees needs, for `add`. Raises NoTree."""
         before, after = self._read(old), self._read(new)
         paths = [path for _, path in _compare(before, after)]
         ids = {file.id for path in paths for file in (before.get(path), after.get(path)) if file is not None}
@@ -153,10 +158,10 @@ class ManifestTrees:
         try:
             with zipfile.ZipFile(io.BytesIO(excerpt)) as packed:
                 entries = packed.infolist()
-                if sum(entry.file_size for entry in entries) > MOST_BYTES:
+                if sum(entry.file_size for entry in entries) > MAX_TREE_BYTES:
                     raise NoTree("an excerpt is too large")
                 for entry in entries:
-                    if _NAME.fullmatch(entry.filename):
+                    if _EXCERPT_NAME.fullmatch(entry.filename):
                         with files.open(os.path.join(self.path, entry.filename), "wb") as file:
                             file.write(packed.read(entry))
         except OSError as error:
@@ -164,28 +169,28 @@ class ManifestTrees:
         except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError):
             raise NoTree("an excerpt is damaged") from None
 
-    # --- reading ----------------------------------------------------------------------------------
+    # --- reading trees ----------------------------------------------------------------------------
 
     def diff(self, old: str, new: str, *options: str) -> bytes:
-        """What `git diff` prints for two trees, with the options of `llc diff`. Raises NoTree."""
+        """The output of `git diff` for two trees. options: those of `llc diff`. Raises NoTree."""
         if old == new:
             return b""
         before, after = self._read(old), self._read(new)
         changes = _renamed(_compare(before, after), before, after)
-        shown = [_Shown(self, change, before, after) for change in changes]
+        diffs = [_FileDiff(self, change, before, after) for change in changes]
         if "--name-only" in options:
-            return b"".join(_quoted(one.path) + b"\n" for one in shown)
+            return b"".join(_quoted(diff.path) + b"\n" for diff in diffs)
         if "--name-status" in options:
-            return b"".join(b"%b\0" % b"\0".join(one.names) for one in shown)
+            return b"".join(b"%b\0" % b"\0".join(diff.names) for diff in diffs)
         if "--numstat" in options:
-            return b"".join(one.counted() for one in shown)
+            return b"".join(diff.numstat() for diff in diffs)
         if "--stat" in options:
-            return _stat(shown)
-        return b"".join(line for one in shown for line in one.patch())
+            return _stat(diffs)
+        return b"".join(line for diff in diffs for line in diff.patch())
 
     def _read(self, id: str) -> dict[bytes, _File]:
         if len(id) != 64 or not id.isalnum():
-            raise NoTree("the journal names a tree by no usable id")
+            raise NoTree("the journal names a tree by an invalid id")
         try:
             rows = json.loads(read_regular(os.path.join(self.path, id + ".json")))
             return {
@@ -202,7 +207,7 @@ class ManifestTrees:
         return self._base
 
     def between(self, old: str, new: str) -> list[Difference]:
-        """The files that differ, with what they were in the tree `old`. Raises NoTree."""
+        """The files that differ, with their mode and content id in the tree `old`. Raises NoTree."""
         before = self._read(old)
         return [
             Difference(letter, path, was.mode if was else "", was.id if was else "")
@@ -211,7 +216,7 @@ class ManifestTrees:
         ]
 
     def content(self, id: str) -> bytes:
-        """A recorded content. Raises NoTree."""
+        """The recorded content with an id. Raises NoTree."""
         if len(id) != 64 or not id.isalnum():
             raise NoTree("a manifest is damaged")
         try:
@@ -221,7 +226,7 @@ class ManifestTrees:
 
 
 def _compare(before: dict[bytes, _File], after: dict[bytes, _File]) -> Iterator[tuple[str, bytes]]:
-    """The letter and the path of each file that differs, by path."""
+    """Yield letter and path of each file that differs, in the order of the paths."""
     for path in sorted(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
         if old is None or new is None:
@@ -235,21 +240,21 @@ def _compare(before: dict[bytes, _File], after: dict[bytes, _File]) -> Iterator[
 def _renamed(
     changes: Iterator[tuple[str, bytes]], before: dict[bytes, _File], after: dict[bytes, _File]
 ) -> list[tuple[str, bytes, bytes]]:
-    """The changes with old and new path; a deleted and an added file of the same content are one renamed."""
-    found = list(changes)
-    gone = {before[path].id: path for letter, path in found if letter == "D" and before[path].size}
-    added = [path for letter, path in found if letter == "A"]
-    pairs = {path: gone.pop(after[path].id) for path in added if after[path].id in gone}
+    """(letter, old path, new path) of each change; a deletion and an addition of equal content become "R"."""
+    all_changes = list(changes)
+    deleted = {before[path].id: path for letter, path in all_changes if letter == "D" and before[path].size}
+    added = [path for letter, path in all_changes if letter == "A"]
+    pairs = {path: deleted.pop(after[path].id) for path in added if after[path].id in deleted}
     old_paths = set(pairs.values())
     return [
         ("R", pairs[path], path) if path in pairs else (letter, path, path)
-        for letter, path in found
+        for letter, path in all_changes
         if not (letter == "D" and path in old_paths)
     ]
 
 
-class _Shown:
-    """A change with its contents. names: the fields of `--name-status`."""
+class _FileDiff:
+    """The difference of one file. names: the fields of `--name-status`."""
 
     def __init__(
         self,
@@ -261,10 +266,10 @@ class _Shown:
         self.letter, self.old_path, self.path = change
         self.old, self.new = before.get(self.old_path), after.get(self.path)
         self._contents = [trees.content(file.id) if file else b"" for file in (self.old, self.new)]
-        self.is_binary = any(b"\0" in content[:_BINARY] for content in self._contents)
+        self.is_binary = any(b"\0" in content[:_BINARY_CHECK_BYTES] for content in self._contents)
         self.lines = [content.splitlines(keepends=True) for content in self._contents]
-        # A comparison of very long files takes minutes: all of their lines count as changed.
-        self.is_long = any(len(lines) > _MOST_LINES for lines in self.lines)
+        # Comparing very long files takes minutes, so all their lines count as changed.
+        self.is_long = any(len(lines) > _MAX_COMPARED_LINES for lines in self.lines)
 
     @property
     def names(self) -> list[bytes]:
@@ -273,26 +278,26 @@ class _Shown:
         return [self.letter.encode(), self.path]
 
     def hunks(self) -> Iterator[bytes]:
-        """The lines of the patch after its head."""
+        """Yield the lines of the patch after its header."""
         old, new = self.lines
         if self.is_long and old != new:
             yield b"@@ -1,%d +1,%d @@\n" % (len(old), len(new))
             yield from (_line(b"-", line) for line in old)
             yield from (_line(b"+", line) for line in new)
             return
-        made = difflib.diff_bytes(difflib.unified_diff, old, new, n=_CONTEXT)
-        for number, line in enumerate(made):
+        lines = difflib.diff_bytes(difflib.unified_diff, old, new, n=_CONTEXT_LINES)
+        for number, line in enumerate(lines):
             if number > 1:
                 yield line if line.startswith(b"@@") else _line(line[:1], line[1:])
 
     def counts(self) -> tuple[int, int] | None:
-        """Lines added and removed; None for binary files."""
+        """The number of added and removed lines; None for binary files."""
         if self.is_binary:
             return None
-        heads = [line[:1] for line in self.hunks()]
-        return heads.count(b"+"), heads.count(b"-")
+        prefixes = [line[:1] for line in self.hunks()]
+        return prefixes.count(b"+"), prefixes.count(b"-")
 
-    def counted(self) -> bytes:
+    def numstat(self) -> bytes:
         """The entry of `--numstat -z`."""
         counts = self.counts()
         head = b"-\t-\t" if counts is None else b"%d\t%d\t" % counts
@@ -322,12 +327,12 @@ class _Shown:
         yield from self.hunks()
 
 
-def _line(head: bytes, line: bytes) -> bytes:
-    return head + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")
+def _line(prefix: bytes, line: bytes) -> bytes:
+    return prefix + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")
 
 
 def _quoted(path: bytes) -> bytes:
-    """A path as git prints it: quoted where it has control characters, quotes or backslashes."""
+    """A path as git prints it: quoted if it has control characters, quotes or backslashes."""
     if not any(byte < 32 or byte in b'"\\\x7f' for byte in path):
         return path
     escapes: dict[int, Any] = {9: b"\\t", 10: b"\\n", 34: b'\\"', 92: b"\\\\"}
@@ -337,17 +342,17 @@ def _quoted(path: bytes) -> bytes:
     return b'"' + b"".join(parts) + b'"'
 
 
-def _stat(shown: list[_Shown]) -> bytes:
-    """What `--stat` prints."""
-    if not shown:
+def _stat(diffs: list[_FileDiff]) -> bytes:
+    """The output of `--stat`."""
+    if not diffs:
         return b""
     names = [
-        b" => ".join(map(_quoted, (one.old_path, one.path))) if one.letter == "R" else _quoted(one.path)
-        for one in shown
+        b" => ".join(map(_quoted, (diff.old_path, diff.path))) if diff.letter == "R" else _quoted(diff.path)
+        for diff in diffs
     ]
     width = max(map(len, names))
-    counts = [one.counts() for one in shown]
-    most = max((sum(count) for count in counts if count), default=1)
+    counts = [diff.counts() for diff in diffs]
+    largest = max((sum(count) for count in counts if count), default=1)
     lines = []
     added = removed = 0
     for name, count in zip(names, counts, strict=True):
@@ -355,10 +360,10 @@ def _stat(shown: list[_Shown]) -> bytes:
             lines.append(b" %b | Bin\n" % name.ljust(width))
             continue
         added, removed = added + count[0], removed + count[1]
-        scale = min(1.0, _WIDEST_BAR / max(most, 1))
+        scale = min(1.0, _MAX_BAR_WIDTH / max(largest, 1))
         plus, minus = (-(-round(part * scale * 100) // 100) for part in count)
         lines.append(b" %b | %d %b\n" % (name.ljust(width), sum(count), b"+" * plus + b"-" * minus))
-    facts = [b"%d file%b changed" % (len(shown), b"" if len(shown) == 1 else b"s")]
+    facts = [b"%d file%b changed" % (len(diffs), b"" if len(diffs) == 1 else b"s")]
     facts += [b"%d insertion%b(+)" % (added, b"" if added == 1 else b"s")] if added else []
     facts += [b"%d deletion%b(-)" % (removed, b"" if removed == 1 else b"s")] if removed else []
     return b"".join(lines) + b" " + b", ".join(facts) + b"\n"

@@ -1,7 +1,7 @@
-"""When trees are taken: before and after each effect that may change files; and their journal events.
+"""Recorder of trees: takes a tree before and after each effect that may change files; creates journal events.
 
-Owns the rule of `record_files`, and the order with effects that are performed at the same time. The stores
-are loaded with the first tree, because most runs need none.
+Owns the rules of `record_files` and the handling of concurrent effects. The stores are imported with the
+first tree, because most runs need none.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Seconds for which a tree is that of the next effect too.
-_FRESH = 0.05
-# Changes that an event names at most.
-MOST_CHANGES = 200
+# Seconds for which the next effect can reuse a tree.
+_REUSE_TIME = 0.05
+# Maximum number of changes in an event.
+MAX_CHANGES = 200
 FOLDER = "trees"
 
 
 class TreeRecorder:
     """Takes the trees of one run.
 
-    mode: of `ir.effects.RECORD_FILES`. are_tasks_agents: whether an agent performs tasks that do not say who.
+    mode: one of `ir.effects.RECORD_FILES`. are_tasks_agents: whether tasks run by an agent by default.
     """
 
     def __init__(self, mode: str = "agents", are_tasks_agents: bool = False) -> None:
@@ -40,28 +40,29 @@ class TreeRecorder:
         self._is_active: bool | None = None
         self._store: Any = None
         self._problem: str | None = None
-        # Held while a tree is taken, and while `_concurrent` changes.
+        # Held while a tree is taken.
         self._lock = threads.Lock()
-        self._names = threads.Lock()
+        # Held while `_concurrent` changes.
+        self._concurrent_lock = threads.Lock()
         self._taken: TreeTaken | None = None
-        self._fresh_until = 0.0
-        # The effect whose last tree its guard has taken.
+        self._reusable_until = 0.0
+        # The effect whose guard has already taken the tree after it.
         self._guarded: int | None = None
-        # Effects that are performed now, each with those performed at the same time.
+        # Running effects, each with the effects that have run concurrently.
         self._concurrent: dict[int, set[int]] = {}
 
     def close(self) -> None:
-        """There is nothing to close: it is a part of a world."""
+        """Release nothing; required of each part of a world."""
 
     def wants(self, kind: str, args: dict[str, Any], context: Context) -> bool:
-        """Whether trees are taken around this effect."""
+        """Whether to take trees before and after this effect."""
         if args.get("guard") and context.folder is not None:
             self._is_active = True
             return True
         if self._mode == "off" or context.folder is None or not EFFECTS[kind].changes_files:
             return False
         if self._is_active is None:
-            # A resumed run continues with what it recorded before.
+            # A resumed run that has recorded trees continues to record them.
             self._is_active = self._mode == "all" or files.exists(os.path.join(context.folder, FOLDER))
         self._is_active = self._is_active or self._is_agent(kind, args)
         return self._is_active
@@ -76,12 +77,12 @@ class TreeRecorder:
         return kind == "agent"
 
     def around(self, context: Context, perform: Callable[[str | None], dict[str, Any]]) -> dict[str, Any]:
-        """Perform an effect; its trees are taken and recorded, also where it is interrupted.
+        """Perform an effect and take the trees before and after it, even if it is interrupted.
 
-        perform: takes the id of the tree before, None where there is none.
+        perform: receives the id of the tree before the effect, None if there is none.
         """
         seq = context.seq
-        with self._names:
+        with self._concurrent_lock:
             for others in self._concurrent.values():
                 others.add(seq)
             self._concurrent[seq] = set(self._concurrent)
@@ -92,15 +93,15 @@ class TreeRecorder:
             if self._guarded != seq:
                 self._take("after", seq, context)
             self._guarded = None
-            with self._names:
+            with self._concurrent_lock:
                 del self._concurrent[seq]
 
     def guarded(
-        self, given: dict[str, Any], context: Context, tree: str | None, perform: Callable[[], dict[str, Any]]
+        self, spec: dict[str, Any], context: Context, tree: str | None, perform: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Perform an effect during which paths are guarded; its result, with an error where that fails.
+        """Perform an effect with guarded paths; the result has `error` if the guard fails.
 
-        given: `paths` and `on` of the loop's `guard`. tree: the one before.
+        spec: `paths` and `on` of the loop's `guard`. tree: the tree before the effect.
         """
         guard = import_module(f"{__package__}.guard")
         if tree is None or context.folder is None:
@@ -115,31 +116,29 @@ class TreeRecorder:
         try:
             if now is None:
                 raise guard.NoTree(self._problem)
-            found = guard.changed(self._store, before, now, given["paths"], ROOT)
-            if found and given["on"] == "revert":
-                guard.restore(self._store, found)
+            differences = guard.changed(self._store, before, now, spec["paths"], ROOT)
+            if differences and spec["on"] == "revert":
+                guard.restore(self._store, differences)
         except guard.NoTree as error:
-            return {
-                **result,
-                "error": _error(f"what the agent changed of guarded paths is not undone: {error}"),
-            }
-        guard.forget(folder, seq)
-        if not found:
+            message = f"the agent's changes to guarded paths could not be undone: {error}"
+            return {**result, "error": _error(message)}
+        guard.delete_baseline(folder, seq)
+        if not differences:
             self._guarded = seq
             return result
-        changes = [[one.letter, guard.text_of(one.path)] for one in found[:MOST_CHANGES]]
-        event = Guarded(seq=seq, on=given["on"], changes=changes, changed=len(found))
+        changes = [[one.letter, guard.text_of(one.path)] for one in differences[:MAX_CHANGES]]
+        event = Guarded(seq=seq, on=spec["on"], changes=changes, changed=len(differences))
         if context.on_event is not None:
             context.on_event(event)
-        if given["on"] == "revert":
+        if spec["on"] == "revert":
             return result
-        names = ", ".join(path for _, path in changes[:5]) + (" …" if len(found) > 5 else "")
+        names = ", ".join(path for _, path in changes[:5]) + (" …" if len(differences) > 5 else "")
         return {**result, "error": _error(f"the agent changed guarded paths: {names}")}
 
     def changes(self, context: Context) -> dict[str, str]:
-        """Patches: what the last `step` of the state's agent changed, and what the run had changed `before`.
+        """Patches of the last `step` of the state's agent and of the changes `before` it; see `patches`.
 
-        `missing`: why there is none.
+        If there are none, the result has `missing`, the reason.
         """
         if self._problem is not None:
             return {"missing": self._problem}
@@ -150,39 +149,41 @@ class TreeRecorder:
             try:
                 store = self._open(context)
                 now = (self._taken and self._taken.tree) or store.take().id
-                found: dict[str, str] = patches.patches(store, context.folder, context.state, now)
+                result: dict[str, str] = patches.patches(store, context.folder, context.state, now)
             except Exception as error:
                 return {"missing": f"{error}" or type(error).__name__}
-        return found
+        return result
 
     def _take(self, when: str, seq: int, context: Context) -> None:
         if context.on_event is None:
             return
         with self._lock:
             taken = self._taken
-            if when == "before" and taken is not None and clock.monotonic() < self._fresh_until:
+            if when == "before" and taken is not None and clock.monotonic() < self._reusable_until:
                 event = TreeTaken(seq=seq, when=when, store=taken.store, tree=taken.tree, duration_ms=0)
             else:
-                event = self._taken = self._event(when, seq, context)
-                self._fresh_until = clock.monotonic() + _FRESH
+                event = self._taken = self._take_tree(when, seq, context)
+                self._reusable_until = clock.monotonic() + _REUSE_TIME
             context.on_event(event)
 
-    def _event(self, when: str, seq: int, context: Context) -> TreeTaken:
-        begun = clock.monotonic()
+    def _take_tree(self, when: str, seq: int, context: Context) -> TreeTaken:
+        started_at = clock.monotonic()
         tree = None
         try:
             if self._problem is None:
                 tree = self._open(context).take()
         except Exception as error:
-            # Whatever is wrong with the files or with git, the effect is performed.
+            # The effect is performed even if no tree can be taken.
             self._problem = f"{error}" or type(error).__name__
-        took = round((clock.monotonic() - begun) * 1000)
+        duration = round((clock.monotonic() - started_at) * 1000)
         if tree is None:
-            return TreeTaken(seq=seq, when=when, store="", tree=None, reason=self._problem, duration_ms=took)
+            return TreeTaken(
+                seq=seq, when=when, store="", tree=None, reason=self._problem, duration_ms=duration
+            )
         changes: Any = ABSENT
         is_after = when == "after"
         if is_after and tree.changes is not None:
-            changes = [[change.letter, change.path] for change in tree.changes[:MOST_CHANGES]]
+            changes = [[change.letter, change.path] for change in tree.changes[:MAX_CHANGES]]
         return TreeTaken(
             seq=seq,
             when=when,
@@ -192,8 +193,8 @@ class TreeRecorder:
             changed=ABSENT if changes is ABSENT else len(tree.changes or ()),
             concurrent=(is_after and sorted(self._concurrent[seq])) or ABSENT,
             runs=(is_after and self._other_runs(context)) or ABSENT,
-            left_out=[list(entry) for entry in tree.left_out[:MOST_CHANGES]] or ABSENT,
-            duration_ms=took,
+            left_out=[list(entry) for entry in tree.left_out[:MAX_CHANGES]] or ABSENT,
+            duration_ms=duration,
         )
 
     def _open(self, context: Context) -> Any:
@@ -204,7 +205,7 @@ class TreeRecorder:
         return self._store
 
     def _other_runs(self, context: Context) -> list[str]:
-        """Other runs that are active in the project, whose changes are in the trees too."""
+        """Other active runs in the project; the trees also contain their changes."""
         locks = import_module(f"{__package__.rpartition('.')[0]}.runs.locks")
         return [run.id for run in locks.unfinished(ROOT) if run.id != context.run_id and locks.is_live(run)]
 

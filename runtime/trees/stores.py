@@ -1,4 +1,4 @@
-"""The store of a run's trees: git objects in a repository, else manifests."""
+"""Selection of the store of a run's trees: git objects inside a repository, otherwise manifests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .manifest_trees import ManifestTrees
 from .recorder import FOLDER
 from .tree import GIT, MANIFEST, NoTree
 
-# A resumed run continues with manifests, if it has them.
+# Folder of the manifests; a resumed run that has it continues with manifests.
 _MANIFESTS = "manifests"
-# The folder of a view with what the database keeps of a run's trees.
-_KEPT = "kept-trees"
-_NAME = re.compile(r"(git|manifest)-([0-9a-f]{40}|[0-9a-f]{64})-([0-9a-f]{40}|[0-9a-f]{64})")
+# Folder of a view with the excerpts of a run's trees from the database.
+_EXCERPTS = "kept-trees"
+_EXCERPT_NAME = re.compile(r"(git|manifest)-([0-9a-f]{40}|[0-9a-f]{64})-([0-9a-f]{40}|[0-9a-f]{64})")
 
 
 def open_store(path: str, folder: str) -> GitTrees | ManifestTrees:
-    """The store at `path` for the files in `folder`. Raises NoTree."""
+    """Open or create the store at `path` for the files in `folder`. Raises NoTree."""
     if not files.exists(os.path.join(path, _MANIFESTS)):
         try:
             return GitTrees.create(path, folder)
@@ -31,14 +31,14 @@ def open_store(path: str, folder: str) -> GitTrees | ManifestTrees:
 
 
 def _make_empty(path: str, store: str, id: str) -> GitTrees | ManifestTrees:
-    """An empty store at `path` for excerpts of trees with ids like this. Raises NoTree."""
+    """Create an empty store at `path` for excerpts. id: a tree id of the right length. Raises NoTree."""
     if store == GIT:
         return git_trees.make_empty(path, id)
     return ManifestTrees.create(os.path.join(path, _MANIFESTS), path)
 
 
 def open_recorded(path: str, store: str) -> GitTrees | ManifestTrees:
-    """The store of recorded trees at `path`, to read. Raises NoTree."""
+    """Open the store of recorded trees at `path` for reading. Raises NoTree."""
     if store == MANIFEST:
         return ManifestTrees(os.path.join(path, _MANIFESTS), b"")
     if store != GIT:
@@ -47,21 +47,21 @@ def open_recorded(path: str, store: str) -> GitTrees | ManifestTrees:
 
 
 def unpack(folder: str, store: str, tree: str) -> bool:
-    """Make the trees of a run in a view from what the database keeps of them; False where it is no view.
+    """Rebuild the trees of a run in a view from the excerpts in the database; return False if it is no view.
 
-    store, tree: one of them. Raises NoTree.
+    store, tree: the store and the id of one of the trees. Raises NoTree.
     """
-    source = os.path.join(folder, _KEPT)
+    source = os.path.join(folder, _EXCERPTS)
     if not files.isdir(source):
         return False
-    place = os.path.join(folder, FOLDER)
-    made = {store: _make_empty(place, store, tree)}
+    target = os.path.join(folder, FOLDER)
+    opened = {store: _make_empty(target, store, tree)}
     for name in sorted(files.listdir(source)):
-        found = _NAME.fullmatch(name)
-        if found is None:
+        match = _EXCERPT_NAME.fullmatch(name)
+        if match is None:
             continue  # written by another program
-        if found[1] not in made:
-            made[found[1]] = _make_empty(place, found[1], found[2])
+        if match[1] not in opened:
+            opened[match[1]] = _make_empty(target, match[1], match[2])
         with files.open(os.path.join(source, name), "rb") as file:
-            made[found[1]].add(file.read())
+            opened[match[1]].add(file.read())
     return True

@@ -1,6 +1,6 @@
-"""A recorded tree: the files of a project at one moment, by an id that a store resolves.
+"""Recorded tree: the files of a project at one moment, with an id that a store resolves.
 
-Owns what both stores (`git_trees`, `manifest_trees`) have in common.
+Owns the types and limits that both stores (`git_trees`, `manifest_trees`) share.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from ..host import files
 
-# Larger files are recorded by size and time, without their content.
-LARGEST_FILE = 16 << 20
-# Content that one tree adds at most, in bytes; further files are recorded as larger ones are.
-MOST_BYTES = 256 << 20
+# Larger files are recorded by size and modification time, without their content.
+MAX_FILE_BYTES = 16 << 20
+# Maximum content that one tree adds; further files are recorded without their content.
+MAX_TREE_BYTES = 256 << 20
 GIT, MANIFEST = "git", "manifest"
 
 
 class NoTree(Exception):
-    """The files cannot be recorded, or a recorded tree cannot be read; the text states why."""
+    """The files cannot be recorded, or a recorded tree cannot be read; the message states the reason."""
 
 
 class Change(NamedTuple):
@@ -30,9 +30,9 @@ class Change(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A tree. store: `git` or `manifest`. changes: against the tree taken before it; None for the first one.
+    """A tree. store: `git` or `manifest`. changes: since the previous tree; None for the first tree.
 
-    left_out: (path, reason) of what the tree has no content of.
+    left_out: (path, reason) of each file without content.
     """
 
     store: str
@@ -42,9 +42,10 @@ class Tree(NamedTuple):
 
 
 def look(path: bytes) -> tuple[str, int, int]:
-    """How a file is recorded, with its size and its time of change in nanoseconds.
+    """The kind of a file, its size in bytes and its modification time in nanoseconds.
 
-    `gone`, `folder`, `special`, `link`, `file`; `large` and `unreadable` files have no content in a tree.
+    Kinds: `gone`, `folder`, `special`, `link`, `file`; `large` and `unreadable` files have no content in a
+    tree.
     """
     try:
         state = files.lstat(path)
@@ -57,13 +58,13 @@ def look(path: bytes) -> tuple[str, int, int]:
         return "folder", *facts
     if not stat.S_ISREG(state.st_mode):
         return "special", *facts
-    if state.st_size > LARGEST_FILE:
+    if state.st_size > MAX_FILE_BYTES:
         return "large", *facts
     return "file" if files.access(path, files.R_OK) else "unreadable", *facts
 
 
 def placeholder(kind: str, size: int, mtime_ns: int) -> bytes:
-    """Content recorded in place of that of a file that is too large or cannot be read."""
+    """Content that replaces the content of a file that is too large or cannot be read."""
     return b"[llc: %s file, content not recorded: %d bytes, changed at %d ns]\n" % (
         kind.encode(),
         size,
@@ -72,19 +73,19 @@ def placeholder(kind: str, size: int, mtime_ns: int) -> bytes:
 
 
 def is_placeholder(content: bytes) -> bool:
-    """Whether it represents a content that is not recorded."""
+    """Whether a content is a `placeholder`."""
     return content.startswith(b"[llc: ") and b" file, content not recorded: " in content[:100]
 
 
 class Links:
-    """Which folders below `base` are reached through a symbolic link."""
+    """Detects paths below `base` that lead through a symbolic link; caches the results by folder."""
 
     def __init__(self, base: bytes) -> None:
         self._base = base
         self._known = {b"": False}
 
     def lead_to(self, path: bytes) -> bool:
-        """Whether a folder of the path is a link, so that the path is not in the project."""
+        """Whether a folder of the path is a link, so that the file is not in the project."""
         folder = os.path.dirname(path)
         known = self._known.get(folder)
         if known is None:
@@ -94,5 +95,5 @@ class Links:
 
 
 def text_of(path: bytes) -> str:
-    """A path as text; bytes that are not UTF-8 become replacement characters in JSON and on terminals."""
+    """A path as text with surrogate escapes, which JSON and terminals show as replacement characters."""
     return path.decode("utf-8", "surrogateescape")

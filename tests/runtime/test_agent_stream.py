@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.runtime.effects.agents.event_stream import EventStream
-from llc.runtime.effects.handoff import LONGEST_HANDOFF, handoff_of
+from llc.runtime.effects.handoff import MAX_HANDOFF, handoff_of
 from llc.runtime.project import agents
 
 Perform = Callable[..., dict[str, Any]]
@@ -333,7 +333,7 @@ def test_a_handoff_begins_a_line(output: str, handed: str | None) -> None:
 
 def test_a_handoff_has_its_bounds() -> None:
     """A prompt of a megabyte helps nobody."""
-    assert len(handoff_of("CONTEXT_HANDOFF: " + "x" * (1 << 20)) or "") == LONGEST_HANDOFF
+    assert len(handoff_of("CONTEXT_HANDOFF: " + "x" * (1 << 20)) or "") == MAX_HANDOFF
 
 
 LOOP = """

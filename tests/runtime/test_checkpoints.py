@@ -383,7 +383,7 @@ def test_changes_of_a_program_are_found_wherever_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """Their lines are searched for block by block; a damaged or too long one is none."""
-    monkeypatch.setattr(run_programs, "_BLOCK", block)
+    monkeypatch.setattr(run_programs, "_BLOCK_BYTES", block)
     path = tmp_path / "x.events.jsonl"
     links = [["a.yaml", "s", str(number)] for number in range(3)]
     changed = [

@@ -48,7 +48,7 @@ echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"resul
 LLC = """
 from llc import __main__
 from llc.runtime.models import quota
-quota._LOOK = 0.5
+quota._CHECK_INTERVAL = 0.5
 exit(__main__.main())
 """
 LOOP = """

@@ -456,4 +456,4 @@ def test_a_task_of_which_only_the_name_is_known_fails(perform: Use) -> None:
     """A TaskResult that says so, as a value: `--declare` is for scripted worlds."""
     result = perform("task", name="user:x", inputs={})["result"]
     assert result["status"] == "FAILED"
-    assert result["notes"]["error"]["message"] == "nothing here says how `user:x` is done"
+    assert result["notes"]["error"]["message"] == "the task `user:x` has no instructions"

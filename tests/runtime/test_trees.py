@@ -15,7 +15,7 @@ import pytest
 from llc.runtime.journal import codec
 from llc.runtime.trees.git_trees import GitTrees
 from llc.runtime.trees.manifest_trees import ManifestTrees
-from llc.runtime.trees.tree import LARGEST_FILE, NoTree
+from llc.runtime.trees.tree import MAX_FILE_BYTES, NoTree
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Git = Callable[..., str]
@@ -130,7 +130,7 @@ def test_errors_name_the_remedy(llc: Run, git: Git, place: Path) -> None:
     assert "exclude each other" in llc("diff", "--stat", "--json").stderr
     (run,) = (place / ".loops/.history").glob("l-*")
     subprocess.run(["rm", "-r", str(run / "trees")], check=True)
-    assert "are not there any more" in llc("diff").stderr
+    assert "do not exist any more" in llc("diff").stderr
 
 
 @pytest.mark.parametrize(("mode", "count"), [("off", 0), ("agents", 4), ("all", 6)])
@@ -363,7 +363,7 @@ def test_a_large_file_is_recorded_by_size_and_time(trees: GitTrees, place: Path)
     assert first.left_out == (("large", "large"),)
     assert changes(trees) == {}
     with (place / "large").open("r+b") as file:
-        file.truncate(LARGEST_FILE + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     last = trees.take()
     assert [tuple(change) for change in last.changes or ()] == [("M", "large")]
     assert b"-[llc: large file, content not recorded: 200000000 bytes" in trees.diff(first.id, last.id)

@@ -144,7 +144,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
         context.on_output("stderr", command.note)
     stream, listening = _listen(agent, args, context)
     options = ProcessOptions(
-        given=args["command"] if agent.prompt.by == "stdin" or agent.protocol is not None else None,
+        stdin=args["command"] if agent.prompt.by == "stdin" or agent.protocol is not None else None,
         env={key.encode(): value.encode() for key, value in command.env.items()},
         stop_signals=tuple(_SIGNALS[name] for name in agent.stop.signals),
         grace=agent.stop.grace,
