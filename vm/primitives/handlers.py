@@ -1,9 +1,10 @@
-"""The code of the pure primitives, one function for each row of `ir.primitives`.
+"""Handlers of the pure primitives, one function for each row of `ir.primitives`.
 
-Here are those over values of any kind, functions and words of a shell; `numbers`, `sequences`, `maps`,
-`texts` and `judges` have the others. Import fails where a row and its code do not pair up. A primitive
-takes values and gives a value; it touches nothing else, changes no operand and raises `PrimitiveFault`
-for the program's errors. Nothing recurses over a value, and nothing grows beyond `bounds`.
+This module has the primitives over values of any type, functions and shell words; `numbers`, `sequences`,
+`maps`, `strings` and `verdicts` have the others. The import fails if rows and handlers do not match. A
+primitive
+maps values to a value; it has no side effects, does not change its operands, and raises `PrimitiveFault`
+for errors of the program. No handler recurses over a value, and no result exceeds `bounds`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def unbox(box: Value) -> Value:
 
 
 def unset_box() -> Value:
-    # No value of a program is a box that contains itself.
+    # No other value of a program is a box that contains itself.
     box = Box()
     box.value = box
     return box
@@ -99,7 +100,7 @@ def are_equal(first: Value, *others: Value) -> bool:
 
 def operate(name: Value, values: Value) -> Value:
     signature = PRIMITIVES.get(string(name))
-    if signature is None or name == "operate":  # on itself it could recurse without end
+    if signature is None or name == "operate":  # `operate` applied to itself could recurse without limit
         raise PrimitiveFault("type-error", f"there is no primitive {show(name)}")
     operands = items(values)
     if len(operands) < signature.least or (signature.most is not None and len(operands) > signature.most):

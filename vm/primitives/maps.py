@@ -1,4 +1,4 @@
-"""Map functions, and fields of whatever has fields: the code of the primitives over maps.
+"""Primitives over maps, and field access.
 
 A key is a string; a symbol counts as its name. null counts as the empty map.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Value = Any
 
 _TEXT = frozenset({str})
-# How many fields a message names.
+# Limit of field names in a message.
 _SHOWN = 12
 
 
@@ -67,9 +67,10 @@ def without_nulls(map: Value) -> Value:
 
 
 def get_field(value: Value, path: Value) -> Value:
-    """A field by its name, or by names with dots between; null where there is none.
+    """The field with a name or a dotted path; null if there is none.
 
-    A map or an association list that has a field of the whole name gives that one. A whole number is an item
+    In a map or an association list, a field with the whole dotted name has precedence. An integer selects an
+    item
     of a list.
     """
     if type(path) is int:
@@ -96,14 +97,14 @@ def _field(value: Value, name: str | int) -> Value:
     if isinstance(name, int) or (name.isdecimal() and name.isascii() and len(name) < 10):
         index = int(name)
         return item(value, index) if 0 <= index < length(value) else None
-    for entry in iterate(value):  # all of them, so that the order does not matter
+    for entry in iterate(value):  # all entries are checked, so that the result does not depend on their order
         if not _is_entry(entry):
             raise expected("an association list, of lists of a key and a value", entry)
     return next((content for label, content in map(to_tuple, iterate(value)) if _is_label(label, name)), None)
 
 
 def _is_entry(entry: Value) -> bool:
-    """Whether it can be an entry of an association list."""
+    """Whether a value can be an entry of an association list."""
     return is_list(entry) and length(entry) == 2
 
 
@@ -112,7 +113,7 @@ def _is_label(label: Value, name: str) -> bool:
 
 
 class _Undefined(Exception):
-    """Why a path leads nowhere."""
+    """A path that cannot be followed, with the reason."""
 
 
 def _walk(value: Value, path: Value) -> Value:

@@ -1,7 +1,7 @@
-"""Arithmetic and order: the code of the primitives over numbers.
+"""Primitives over numbers: arithmetic and comparison.
 
-Integers are exact and bounded (`bounds`), floats are IEEE doubles; a boolean is no number. Where
-R7RS has the operation, it is R7RS's, but for rationals: a quotient that is not whole is a float.
+Integers are exact and bounded (`bounds`), floats are IEEE doubles, and a boolean is not a number. The
+operations follow R7RS, except for rationals: an inexact quotient of integers is a float.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def mul(*numbers: Value) -> Number:
     product: Number = 1
     for item in numbers:
         if type(product) is int is type(item):
-            # Beforehand: the product itself would be the harm.
+            # Checked in advance: computing an oversized product would already be the harm.
             bounds.check_bits(product.bit_length() + item.bit_length() - 1)
         try:
             product = _bounded(product * number(item))
@@ -98,7 +98,7 @@ def _over(left: Number, right: Value) -> Number:
 
 
 def _wholly(left: Value, right: Value, divide: Callable[[int, int], int]) -> Number:
-    """A division of whole numbers; a float where an operand is one, as in R7RS."""
+    """An integer division; the result is a float if an operand is one (R7RS)."""
     dividend, divisor = whole(number(left)), whole(number(right))
     if divisor == 0:
         raise _by_zero(left)
@@ -151,7 +151,7 @@ def maximum(first: Value, *others: Value) -> Number:
 
 
 def _contagious(chosen: Number, first: Value, others: tuple[Value, ...]) -> Number:
-    """As R7RS has it, a float among the operands makes the result one, here where that is exact."""
+    """Convert the result to a float if an operand is one (R7RS), provided that the conversion is exact."""
     if type(chosen) is int and (type(first) is float or float in map(type, others)):
         try:
             inexact_ = float(chosen)
@@ -162,10 +162,10 @@ def _contagious(chosen: Number, first: Value, others: tuple[Value, ...]) -> Numb
 
 
 def _rounded(value: Value, how: Callable[[float], int]) -> Number:
-    """A whole number of the operand's own kind; infinities and NaN stay what they are."""
+    """Round to an integral number of the operand's own type; infinities and NaN are unchanged."""
     if type(number(value)) is int or not math.isfinite(value):
         return value  # type: ignore[no-any-return]
-    # `copysign` for the zero that a small negative number is rounded to.
+    # `copysign` preserves the sign of a negative number that rounds to zero.
     return math.copysign(float(how(value)), value)
 
 
@@ -199,7 +199,9 @@ def expt(base: Value, exponent: Value) -> Number:
             bounds.check_bits((size.bit_length() - 1) * abs(exponent))
             power = base ** abs(exponent)
         else:
-            power = base if exponent % 2 else size  # of 0, 1 and -1, however large the exponent
+            power = (
+                base if exponent % 2 else size
+            )  # bases 0, 1 and -1 need no multiplication, however large the exponent
             power = 1 if exponent == 0 else power
         return _bounded(power) if exponent >= 0 else _over(1, power)
     try:
@@ -233,7 +235,7 @@ def sqrt(value: Value) -> Number:
 
 
 def _ascending(first: Value, others: tuple[Value, ...], holds: Callable[[Any, Any], bool]) -> bool:
-    """Whether each operand and the next stand so to each other. All must be numbers."""
+    """Whether a relation holds between all neighbouring operands. All operands must be numbers."""
     result = True
     previous = number(first)
     for other in others:

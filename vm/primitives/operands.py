@@ -1,6 +1,6 @@
-"""What primitives expect of their operands: each function gives the operand or faults.
+"""Operand checks of primitives: each function returns the operand or raises a fault.
 
-Messages are short whatever the operand: it is shown in at most 200 characters.
+Messages show at most 200 characters of an operand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def expected(what: str, value: Value, help: str = "") -> PrimitiveFault:
-    """The fault for an operand of a wrong kind; `help` says what to do about it."""
+    """The fault for an operand of the wrong type. help: what to do instead."""
     message = f"expected {what}, not {show(value)} ({type_name(value)})"
     return PrimitiveFault("type-error", f"{message}; {help}" if help else message)
 
@@ -31,7 +31,7 @@ def number(value: Value) -> int | float:
 
 
 def whole(value: Value) -> int:
-    """An exact integer; also a float that is whole, as that integer."""
+    """An integer; an integral float is converted."""
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer():
@@ -40,7 +40,7 @@ def whole(value: Value) -> int:
 
 
 def count(value: Value) -> int:
-    """How many, or an index: a whole number from 0."""
+    """A count or an index: an integer ≥ 0."""
     if type(value) is int and value >= 0:
         return value
     raise expected("a whole number from 0", value)
@@ -54,7 +54,7 @@ def string(value: Value) -> str:
 
 
 def key(value: Value) -> str:
-    """A map's key: a string, or the name of a symbol."""
+    """A map key: a string, or the name of a symbol."""
     if type(value) is str:
         return value
     if type(value) is Symbol:
@@ -63,7 +63,7 @@ def key(value: Value) -> str:
 
 
 def any_list(value: Value) -> Value:
-    """A list in either form; null counts as the empty one."""
+    """A list in any of its forms; null counts as the empty list."""
     if type(value) is tuple or is_list(value):
         return value
     if value is None:
@@ -72,7 +72,7 @@ def any_list(value: Value) -> Value:
 
 
 def items(value: Value) -> tuple[Value, ...]:
-    """The items of a list; none for null."""
+    """The items of a list; empty for null."""
     if type(value) is tuple:
         return value
     return to_tuple(any_list(value))
@@ -90,5 +90,5 @@ def map_or_null(value: Value) -> Map:
 
 
 def entries(value: Value) -> dict[str, Value]:
-    """The entries of a map, none for null: to be read, and neither changed nor kept."""
+    """The entries of a map, empty for null. The caller must not change or store the dict."""
     return value if type(value) is dict else read(map_or_null(value))

@@ -1,7 +1,8 @@
-"""Report of a check for the prompt of an agent: bounded, and marked as data line by line.
+"""Reports of checks for agent prompts: bounded, with every line marked as data.
 
-What a program printed may hold anything: instructions to the agent, control characters, escape sequences
-of terminals, megabytes. No line of a report can be taken for the author's words, as each begins with `| `.
+The output of a program can contain anything: instructions to the agent, control characters, terminal escape
+sequences, megabytes of text. Every line of a report begins with `| `, so it cannot pass for text of the
+author.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
 
     Value = Any
 
-# The most of an output that a report has, from its end.
+# Limits of the end of an output that a report contains.
 MAX_LINES, MAX_CHARACTERS = 200, 16_000
-# A line that is longer is shortened in the middle; so is a command.
+# Longer lines and commands are shortened in the middle.
 MAX_LINE, MAX_COMMAND = 2_000, 2_000
 _ESCAPES = (
     r"\x1b[P\]X^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # strings: titles, links, device control
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
 )
-# Controls, characters that reorder or hide text, halves of characters, and those of private use.
+# Control characters, characters that reorder or hide text, surrogates, and private-use characters.
 _HIDDEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\ue000-\uf8ff\U000e0000-\U000e0fff]"
@@ -51,7 +52,7 @@ def check_report(action: Value) -> str:
 
 
 def data_lines(value: str, most: int) -> list[str]:
-    """The first lines of a text, of `most` characters, marked as data; the last one says what is cut."""
+    """The first lines of a text, up to `most` characters, marked as data; the last line names the cut."""
     lines = _lines(value)
     shown: list[str] = []
     for line in lines:
@@ -74,7 +75,7 @@ def _ending(action: dict[str, Value]) -> str:
 
 
 def _lines(value: str) -> list[str]:
-    """The lines of a text without escape sequences and characters that are not shown."""
+    """The lines of a text without escape sequences and hidden characters."""
     plain = re.sub(_ESCAPES, "", value) if "\x1b" in value or "\x9b" in value else value
     lines = plain.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n")
     return [] if lines == [""] else lines

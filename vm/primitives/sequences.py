@@ -1,7 +1,7 @@
-"""List functions: the code of the primitives over lists that call no function.
+"""Primitives over lists that call no function.
 
-null counts as the empty list. Whatever is made is bounded (`bounds`). Must not contain: how a list
-is kept (`lists`); functions that call functions, which are written in the language (`stdlib/`).
+null counts as the empty list. Results are bounded (`bounds`). Must not contain: the representation
+of lists (`lists`); functions that call functions, which are written in the language (`stdlib/`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _filled(values: Value) -> Value:
 
 
 def _list_and_count(left: Value, right: Value) -> tuple[Value, int]:
-    """A list and a number, whichever comes first: both orders have their Lisps."""
+    """A list and a number in either order; Lisps differ in the order."""
     if type(left) is int or is_list(right):
         left, right = right, left
     return any_list(left), count(right)
@@ -114,7 +114,7 @@ def append(*parts: Value) -> Value:
 
 
 def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:
-    """From `start`, 0 where only the end is given, up to `end`, which is left out."""
+    """The range from `start` to `end` (exclusive); a single argument is the end of a range from 0."""
     if end is None:
         start, end = 0, start
     if type(start) is int is type(end) and step == 1 and type(step) is int:
@@ -150,7 +150,7 @@ def member(item: Value, values: Value) -> Value:
 
 
 def index_of(item: Value, values: Value) -> Value:
-    if type(item) is str:  # equal to no value of another type, as Python has it too
+    if type(item) is str:  # in Python too, a string equals no value of another type
         try:
             return indexOf(values if type(values) is tuple else lists.iterate(any_list(values)), item)
         except ValueError:
@@ -171,11 +171,11 @@ def assoc(key: Value, entries: Value) -> Value:
 
 
 class _Keys:
-    """Hashable keys that are equal where values are, by `equal`."""
+    """Hashable keys that are equal exactly if the values are (`equal`)."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        # By identity; what is in it is held by the value at hand.
+        # Keys by `id`; the current value keeps its parts alive.
         self._known: dict[int, Any] = {}
 
     def of(self, value: Value) -> Any:
@@ -200,7 +200,7 @@ class _Keys:
                 key = frozenset(zip(read(node), keys, strict=True))
             else:
                 key = ("object", id(node))
-            # A part is known by a number, so that no key is deep.
+            # A container is represented by a number, so that keys are never nested deeply.
             self._known[id(node)] = ("part", self._numbers.setdefault(key, len(self._numbers)))
         return self._known[id(value)]
 
@@ -223,8 +223,8 @@ def unique(values: Value) -> Value:
 
 
 def flatten(values: Value) -> Value:
-    # How many items a list has when it is flat: known before one is made, and 0 for what can be
-    # left out however often it stands.
+    # Length of each list after flattening, computed before any list is built; 0 for empty parts, which may be
+    # shared many times.
     sizes: dict[int, int] = {}
     stack = [any_list(values)]
     while stack:

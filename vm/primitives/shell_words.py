@@ -1,13 +1,14 @@
-"""Values as text that a shell reads back unchanged.
+"""Quoting of values so that a shell reads them back unchanged.
 
-One idea carries three of the places: between single quotes a shell gives no character a meaning but
-the single quote itself, so a value is always in single quotes and every `'` in it leaves them
-for one escaped quote. A bare word is quoted even where it need not be, because what is harmless
-alone may be a reserved word, a tilde, an assignment or a file descriptor where it stands; a place
-inside double quotes is left and entered again, because behind a `$` or `$NAME` backslashes would not
-do, and in some character sets the byte of a backslash is the end of another character.
+Within single quotes a shell gives no character a special meaning except
+the single quote itself. A value is therefore always placed in single quotes, and each `'` in it ends the
+quotes,
+adds one escaped quote, and starts them again. A bare word is always quoted, because text that is harmless
+alone can be a reserved word, a tilde, an assignment or a file descriptor in its context. A place
+inside double quotes ends and restarts them: backslashes do not protect text after `$` or `$NAME`,
+and in some character sets the byte of a backslash is the end of another character.
 
-Must not contain: the place of a value in a command (`frontend/shell/contexts.py`).
+Must not contain: the classification of places in a command (`frontend/shell/contexts.py`).
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ if TYPE_CHECKING:
 
 
 def shell_single(text: str) -> str:
-    """For a place inside `'…'`."""
+    """Quote for a place inside `'…'`."""
     return _sendable(text).replace("'", "'\\''")
 
 
 def shell_word(text: str) -> str:
-    """For a place outside quotes; always exactly one word, or part of one."""
+    """Quote for a place outside quotes; the result is always exactly one word, or part of one."""
     return f"'{shell_single(text)}'"
 
 
 def shell_double(text: str) -> str:
-    """For a place inside `"…"`."""
+    """Quote for a place inside `"…"`."""
     return f"\"'{shell_single(text)}'\""
 
 
 def shell_heredoc(text: str) -> str:
-    """For the text of a here-document whose delimiter is not quoted.
+    """Quote for the text of a here-document with an unquoted delimiter.
 
-    `${0+}` expands to nothing. At the start of each line it keeps a value from being the line that
-    ends the document, and its tabs from being stripped by `<<-`.
+    `${0+}` expands to nothing. At the start of each line it prevents the line from being the
+    delimiter, and prevents `<<-` from stripping its tabs.
     """
     text = _sendable(text)
     for special in ("\\", "$", "`"):
@@ -53,11 +54,12 @@ def shell_heredoc(text: str) -> str:
 
 
 def shell_quoted_heredoc(text: str, delimiter: str, before: str | None, after: str | None) -> str:
-    """For the text of a here-document whose delimiter is quoted: as it is, for nothing can be escaped.
+    """Check a value for a here-document with a quoted delimiter; the text is used as it is, without escapes.
 
-    before, after: the rest of its first and last line; None where another value is, which may be anything.
-    Raises `PrimitiveFault` if a line could be the delimiter, or is one of which dash 0.5.12 loses a byte:
-    it reads a line as far as it is like the delimiter, and forgets the byte after that if it is not ASCII.
+    before, after: the rest of the first and of the last line; None if another, unknown value is there.
+    Raises `PrimitiveFault` if a line could be the delimiter, or if dash 0.5.12 would lose a byte of a line:
+    it
+    reads a line as long as it equals the delimiter, and drops the next byte if it is not ASCII.
     """
     lines = _sendable(text).split("\n")
     last = len(lines) - 1
@@ -76,7 +78,7 @@ def shell_quoted_heredoc(text: str, delimiter: str, before: str | None, after: s
 
 
 def shell_number(value: Value) -> str:
-    """For a place where nothing can be quoted: a whole number's digits. Raises `PrimitiveFault`."""
+    """The digits of an integer, for a place where quoting is impossible. Raises `PrimitiveFault`."""
     digits = text_of(value) if type(value) is int or type(value) is str else ""
     if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
         message = f"only a whole number can stand here in a shell action, not {show(value)}"
@@ -88,7 +90,7 @@ _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 def shell_plain(value: Value, blanks: Value) -> str:
-    """For a place that is code: a text that means nothing in it. Raises `PrimitiveFault`."""
+    """Check a text for a place that is code: it must have no meaning there. Raises `PrimitiveFault`."""
     text = text_of(value)
     other = next((char for char in text if char not in _PLAIN and char not in string(blanks)), None)
     if other is not None:
@@ -98,12 +100,13 @@ def shell_plain(value: Value, blanks: Value) -> str:
 
 
 def _sendable(text: str) -> str:
-    """The text, if a program can be given it: no NUL, and every character has bytes."""
+    """The text, if it can be passed to a program: without NUL, and encodable."""
     if "\0" in text:
         raise PrimitiveFault("unsendable-text", "a text with a NUL character cannot be given to a program")
     if not text.isascii():
         try:
-            # A surrogate of an undecodable byte becomes that byte again; other surrogates have none.
+            # `surrogateescape` turns the surrogate of an undecodable byte back into the byte; other
+            # surrogates have no encoding.
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             message = "a text with half a surrogate pair cannot be given to a program"
@@ -112,7 +115,7 @@ def _sendable(text: str) -> str:
 
 
 def _of_text(quote: Callable[[str], str]) -> Callable[[Value], str]:
-    """The primitive that quotes the text of a value."""
+    """A primitive that quotes the text of a value."""
     return lambda value: quote(text_of(value))
 
 

@@ -1,6 +1,6 @@
-"""Text functions: the code of the primitives over strings, but for those that build shell words.
+"""Primitives over strings, except for shell words.
 
-Regular expressions are RE2's, whose searches take linear time whatever the expression (`ir/regex.py`).
+Regular expressions are RE2 expressions, whose matching time is linear in the text (`ir/regex.py`).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
     Value = Any
 
-# The longest duration that is shown, in milliseconds.
+# Longest duration to format, in milliseconds.
 MAX_DURATION = 1 << 60
 MAX_INDENT = 16
-# Brackets inside one another in JSON that is read: what can be read can leave again.
+# Nesting limit of JSON input; a value within it can leave the machine again.
 MAX_JSON_DEPTH = MAX_HOST_DEPTH
-# Compiled when they are first used: most runs use none of them. The first is a decimal number.
+# Patterns are compiled on first use, because most runs use none. NUMBER matches a decimal number.
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-# Fewer digits than this are within Python's own limit and quickly read.
+# Shorter numbers are within Python's digit limit and fast to parse.
 _FEW_DIGITS = 10
 _DIRECTIVE = r"(?s)~(.?)"
 _REFERENCE = rb"\\([0-9\\])"
-# Digits that Python reads at once, and the decimal digits that a bit is worth.
+# Digits that Python parses in one call, and decimal digits per bit.
 _CHUNK = 4000
 _DIGITS_A_BIT = 0.30103
 
 
-# Python writes an integer below this at once, however its digits are limited.
+# Python formats smaller integers directly, whatever its digit limit.
 _PLAIN = 1 << 64
 
 
@@ -70,7 +70,7 @@ def to_string(value: Value) -> str:
 
 
 def _piece(value: Value) -> str:
-    """What `string-append` makes of an operand."""
+    """The text of an operand of `string-append`."""
     if type(value) is str:
         return value
     if value is None:
@@ -83,14 +83,14 @@ def _piece(value: Value) -> str:
 
 
 def join(left: Value, right: Value = " ") -> str:
-    """The list and the separator may stand in either order."""
+    """Join a list with a separator; the two may be in either order."""
     if type(left) is str and type(right) is not str:
         left, right = right, left
     return _joined([_piece(item) for item in iterate(any_list(left))], string(right))
 
 
 def format_(template: Value, *values: Value) -> str:
-    """SRFI 28: `~a` as `to-string` writes it, `~s` with strings in quotes, `~%` a line end, `~~` a tilde."""
+    """SRFI 28: `~a` like `to-string`, `~s` with strings in quotes, `~%` a line end, `~~` a tilde."""
     given = iter(values)
     parts = []
     end = 0
@@ -125,7 +125,7 @@ def tail(value: Value, size: Value) -> str:
 
 
 def duration(milliseconds: Value) -> str:
-    """As the progress display writes it."""
+    """A duration in the format of the progress display."""
     if not -MAX_DURATION < number(milliseconds) < MAX_DURATION:
         raise PrimitiveFault("too-large", f"{show(milliseconds)} ms is no duration")
     return duration_text(milliseconds)
@@ -167,7 +167,7 @@ def tail_bytes(value: Value, size: Value) -> str:
 
 
 def trim_newline(value: Value) -> Value:
-    """Values that are no strings stay as they are: what was never captured, an exit code."""
+    """Values that are not strings are unchanged: null of an unset capture, an exit code."""
     return value.removesuffix("\n") if type(value) is str else value
 
 
@@ -186,7 +186,7 @@ def substring(value: Value, start: Value, end: Value = None) -> str:
 
 
 def split(value: Value, separator: Value = None) -> Value:
-    """At white space where there is no separator; into characters where it is empty."""
+    """Split at white space without a separator; into characters with an empty one."""
     if separator is None:
         parts = string(value).split()
     elif string(separator):
@@ -241,7 +241,7 @@ def symbol_name(value: Value) -> str:
 
 
 def parse_number(value: Value) -> Value:
-    """The number that a string spells, white space around it; null where it spells none."""
+    """Parse a number with surrounding white space; null if the string is not a number."""
     if type(value) is str and len(value) < _FEW_DIGITS and value.isdigit() and value.isascii():
         return _integer(value)
     spelled = string(value).strip()
@@ -252,7 +252,7 @@ def parse_number(value: Value) -> Value:
 
 
 def _integer(spelled: str) -> int:
-    """Also where Python's own limit on digits refuses it."""
+    """Parse an integer, including those beyond Python's digit limit."""
     if len(spelled) < _FEW_DIGITS:
         number = int(spelled)
         if number.bit_length() > bounds.MAX_BITS:
@@ -275,7 +275,7 @@ def _no_constant(name: str) -> Value:
 def json_parse(value: Value) -> Value:
     from json import loads
 
-    # Bounded here: how deep Python's own reader can go depends on the version and on who calls.
+    # Checked here: the limit of Python's own parser depends on the version and on the stack depth.
     _check_json_depth(string(value))
     try:
         data = loads(string(value), parse_int=_integer, parse_constant=_no_constant)
@@ -318,7 +318,8 @@ def _expression(pattern: Value) -> Expression:
         raise PrimitiveFault("bad-pattern", message) from None
 
 
-# RE2 counts in bytes: text goes in and out of it encoded, and offsets never need to be translated.
+# RE2 works on bytes: text is encoded on the way in and decoded on the way out, so no offsets need
+# translation.
 
 
 def _decoded(value: bytes | None) -> str | None:
@@ -326,7 +327,7 @@ def _decoded(value: bytes | None) -> str | None:
 
 
 def regex_match(pattern: Value, value: Value) -> Value:
-    """The first match, then its groups; null where there is none."""
+    """The first match followed by its groups; null without a match."""
     expression = _expression(pattern)
     try:
         found = expression.search(encoded(string(value)))
@@ -338,13 +339,13 @@ def regex_match(pattern: Value, value: Value) -> Value:
 
 
 def _matches(pattern: Value, data: bytes) -> Iterator[Match]:
-    """All matches from left to right; an empty one only between characters, and once at a place."""
+    """All matches from left to right; an empty match is only between characters, and once per position."""
     expression = _expression(pattern)
     try:
         matches = expression.finditer(data)
     except ValueError as error:
         raise PrimitiveFault("too-large", str(error)) from None
-    last = -1  # RE2's binding gives an empty match at the end twice
+    last = -1  # the RE2 binding reports an empty match at the end twice
     for number_, found in enumerate(matches, 1):
         bounds.check_items(number_)
         at = found.start()

@@ -1,7 +1,7 @@
-"""Verdicts: the deterministic evaluators, and the reading of a model's reply.
+"""Deterministic evaluators, and parsing of a model's reply.
 
-Each gives a result map `{"verdict", "details"}` (seed, Evaluator Types; loops.md, rules 4 and 8). What
-cannot be judged is the verdict `error` with `details.message`; only a wrong use of a primitive is a
+Each returns a result map `{"verdict", "details"}` (seed, Evaluator Types; loops.md, rules 4 and 8). Input
+that cannot be evaluated gives the verdict `error` with `details.message`; only wrong use of a primitive is a
 fault.
 """
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     Value = Any
     Result = dict[str, Any]
 
-# Exit codes by which a shell says that it could not run the command it was given.
+# Exit codes of a shell that could not run its command.
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
-# From 129 to this one an exit code says which signal ended the command.
+# Exit codes from 129 to this one name the signal that ended the command.
 LAST_SIGNAL_CODE = 128 + 64
 
 _SIGNALS = {
@@ -42,9 +42,9 @@ _SIGNALS = {
     14: "SIGALRM",
     15: "SIGTERM",
 }
-# A longer text is no measurement, and reading it would take long.
+# A longer text is not a measurement, and parsing it would be slow.
 MAX_DIGITS = 1000
-# Below this every whole float is exactly the integer it looks like.
+# Integral floats below this bound represent their integer exactly.
 _EXACT = 2.0**53
 
 
@@ -53,9 +53,10 @@ def _result(verdict: str, **details: Value) -> Result:
 
 
 def number_in(value: Value) -> int | float | None:
-    """The number that a value is or that a text spells: decimal, finite, white space around it.
+    """The number that a value is, or that a text spells: decimal, finite, with optional surrounding white
+    space.
 
-    None where there is none. A whole float is given as an integer.
+    None if there is none. An integral float is returned as an integer.
     """
     if type(value) is int:
         return value
@@ -78,7 +79,7 @@ def number_in(value: Value) -> int | float | None:
 
 
 def measured_in(output: Value) -> int | float | None:
-    """The number that an output is, or its last line that is not blank; None where that is none."""
+    """The number that an output is, or its last non-blank line; None if neither is a number."""
     value = number_in(output)
     if value is not None or not isinstance(output, str):
         return value
@@ -118,14 +119,14 @@ def _fields(value: Value, what: str) -> dict[str, Value]:
 
 
 def _inner(value: Value) -> dict[str, Value] | None:
-    """The fields of what may be a map."""
+    """The fields of a value if it is a map; None otherwise."""
     return read(value) if is_map(value) else None
 
 
 # --- actions ----------------------------------------------------------------------------------
 
 
-# Errors of an action whose kind is shown.
+# Action errors whose kind is shown.
 _ERRORS = (
     *("not-found", "not-executable", "fault", "nobody", "unknown-choice"),
     *("agent-failed", "no-result", "invalid-json", "unknown-agent", "bad-configuration"),
@@ -134,7 +135,7 @@ _ERRORS = (
 
 
 def _crash(action: dict[str, Value]) -> tuple[str, str] | None:
-    """Why an action has no result of its own: reason and message; None where it ran to its end."""
+    """The reason and the message for an action without a result of its own; None if it ran to its end."""
     error = _inner(action.get("error"))
     if error is not None:
         kind = error.get("kind")
@@ -171,7 +172,7 @@ def _last_line(text: Value) -> str:
 
 
 def judge_crash(action: Value) -> Result | None:
-    """The `error` result of an action that crashed or never ran; null for one that ended by itself.
+    """The `error` result of an action that crashed or never ran; null for one that ended normally.
 
     details: exit_code, reason ("timeout", "signal", "not-found", "not-executable",
     "failed-to-start", "fault", and others of `_ERRORS`), message.
@@ -195,14 +196,14 @@ def judge_failed_exit(action: Value) -> Result | None:
 
 
 def number_after(text: Value, key: Value) -> str | None:
-    """The last number that follows `key=` in a text, as text; None where there is none."""
+    """The last number that follows `key=` in a text, as text; None without one."""
     pattern = re.escape(_text(key)) + r"\s*=\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)"
     found = re.findall(pattern, _text(text))
     return found[-1] if found else None
 
 
 def judge_error_text(result: Value, text: Value, texts: Value) -> Result:
-    """`error` instead of `failure` where a text contains one of some texts."""
+    """Change `failure` to `error` if the text contains one of the given texts."""
     fields = _fields(result, "a result")
     found = next((part for part in _codes(texts) if _text(part) in _text(text)), None)
     if fields.get("verdict") != "failure" or found is None:
@@ -212,7 +213,7 @@ def judge_error_text(result: Value, text: Value, texts: Value) -> Result:
 
 
 def judge_line(text: Value, line: Value) -> Result:
-    """A line of a text that is not blank is the verdict; '' where there is none."""
+    """The verdict is the given non-blank line of a text; '' if there is none."""
     lines = [part.strip() for part in _text(text).splitlines() if part.strip()]
     at = line if isinstance(line, int) else 0 if line == "first" else -1
     token = lines[at] if -len(lines) <= at < len(lines) else ""
@@ -220,7 +221,7 @@ def judge_line(text: Value, line: Value) -> Result:
 
 
 def judge_history(text: Value, most: Value, epsilon: Value, is_falling: Value) -> Result:
-    """`failure` where the last `most` numbers of a text are no better than the best before by `epsilon`."""
+    """`failure` if none of the last `most` numbers of a text improves the best earlier one by `epsilon`."""
     found = [number_in(part) for part in _text(text).splitlines()]
     values = [number for number in found if number is not None]
     best, stalled = (values[0] if values else None), 0
@@ -239,13 +240,13 @@ def _text(value: Value) -> str:
 
 
 def judge_exit(action: Value, success: Value, failure: Value) -> Result:
-    """`exit_code`: 0 is success, 1 failure, all else error; lists of codes say otherwise."""
+    """`exit_code`: 0 is success, 1 failure, any other code error, unless lists of codes are given."""
     if type(action) is not dict:
         action = _fields(action, "an action's result")
     given = action.get("exit_code")
     code = given if type(given) is int else number_in(given)
     error = _inner(action.get("error"))
-    # What an exit code means is said here; where none is judged, one that is not 0 is an agent's error.
+    # This evaluator interprets the exit code; without an evaluator, a code other than 0 is an agent's error.
     is_ended = error is None or error.get("kind") == "failed-exit"
     never_ended = action.get("timed_out") or not is_ended
     if not never_ended and isinstance(code, int):
@@ -269,9 +270,9 @@ def _codes(value: Value) -> tuple[Value, ...]:
 
 
 def judge_numeric(text: Value, operator: Value, target: Value, stderr: Value = None) -> Result:
-    """`output_numeric`: the number of an output, compared with a number or a text that spells one.
+    """`output_numeric`: compare the number in an output with a number, or with a text that spells one.
 
-    stderr: what the command said, for the message where there is no number.
+    stderr: standard error of the command, for the message if the output has no number.
     """
     value, bound = measured_in(text), number_in(target)
     if value is None or bound is None:
@@ -284,10 +285,10 @@ def judge_numeric(text: Value, operator: Value, target: Value, stderr: Value = N
 
 
 def judge_contains(text: Value, pattern: Value, match: Value, negate: Value, truncated: Value) -> Result:
-    """`output_contains`: a substring or an RE2 expression searched in a text.
+    """`output_contains`: search a substring or an RE2 expression in a text.
 
-    match: "substring", "regex", or "auto" for either. In a text that was cut (`truncated`) only
-    finding the pattern says anything.
+    match: "substring", "regex", or "auto" for either. If the text was truncated (`truncated`), only
+    a match is conclusive.
     """
     text, pattern = strings.text(text), strings.text(pattern)
     if match not in ("auto", "substring", "regex"):
@@ -305,9 +306,10 @@ def judge_contains(text: Value, pattern: Value, match: Value, negate: Value, tru
 
 
 def _search(pattern: str, text: str) -> bool:
-    """Whether RE2 finds `pattern`; `$` also holds before a final newline.
+    """Whether RE2 finds `pattern`; `$` also matches before a final newline.
 
-    Raises ValueError with a message for people: it is no expression, or the match took too much without RE2.
+    Raises ValueError with a message for users if the pattern is invalid, or, without RE2, if matching exceeds
+    its limits.
     """
     try:
         expression = compiled(pattern)
@@ -320,11 +322,11 @@ def _search(pattern: str, text: str) -> bool:
 
 
 def judge_json(reply: Value, path: Value, operator: Value, target: Value) -> Result:
-    """`output_json`: what jq found, compared with a target.
+    """`output_json`: compare the value that jq found with a target.
 
-    `eq` and `ne` compare any two values, a number also with a text that spells one in the target;
-    the other operators need numbers. A path that does not exist gives null, which is an error for `ne`:
-    every target would be different from it. An operator other than `eq` is among the details.
+    `eq` and `ne` compare any two values; a number also equals a text in the target that spells it.
+    The other operators need numbers. A path that does not exist gives null, which is an error for `ne`,
+    because null differs from every target. `details` contain the operator unless it is `eq`.
     """
     reply = _fields(reply, "a jq reply")
     if "value" not in reply:
@@ -367,11 +369,11 @@ def judge_convergence(
     direction: Value,
     stderr: Value = None,
 ) -> Result:
-    """`convergence`: a measurement against its target and the one before (loops.md, rule 4).
+    """`convergence`: compare a measurement with its target and with the previous one (loops.md, rule 4).
 
-    previous: what the author says to compare with, null if nothing; where it is no number, `last`
-    is used, which is what this state measured before, null the first time. Progress is a step in the
-    direction that ends nearer to the target: one that passes it by more is a stall. stderr: as in
+    previous: the value to compare with, as the author gives it, or null; if it is not a number, `last`
+    is used: the previous measurement of this state, null the first time. Progress is a step in the
+    right direction that ends nearer to the target; a step that overshoots by more is a stall. stderr: as in
     `judge_numeric`.
     """
     if direction not in ("minimize", "maximize"):
@@ -419,7 +421,10 @@ def _tidy(number: int | float) -> int | float:
 
 
 def judge_model(reply: Value, min_confidence: Value, uncertain_suffix: Value) -> Result:
-    """`llm_structured`: a model's reply, with the flag `confident` and perhaps the suffix `_uncertain`."""
+    """`llm_structured`: the verdict of a model's reply, with the flag `confident` and the suffix
+    `_uncertain` if
+    set.
+    """
     reply = _fields(reply, "a model's reply")
     answer = _inner(raw := reply.get("reply"))
     if answer is None:
@@ -444,7 +449,7 @@ def judge_model(reply: Value, min_confidence: Value, uncertain_suffix: Value) ->
 
 
 def unrouted(state: Value, result: Value) -> dict[str, Value]:
-    """The fault where nothing routes the verdict of `result`: which, why, what would route it."""
+    """The fault for a verdict without a route: the verdict, its reason, and the key that would route it."""
     result = _fields(result, "a result")
     verdict, details = result.get("verdict"), _inner(result.get("details")) or {}
     shown = verdict if isinstance(verdict, str) else show(verdict)

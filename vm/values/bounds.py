@@ -1,10 +1,10 @@
-"""How large a value may become, and how deep calls go: bounds that hold by default and that a host may set.
+"""Size limits of values and depth limits of calls, with defaults that a host can change.
 
-A program that doubles something in a loop faults here before it fills the machine's memory. Code
-that makes a text, an integer or a list checks first.
+A program that doubles something in a loop faults at these limits before it fills the memory. Code
+that creates a text, an integer or a list checks its size first.
 
-The bounds belong to the process. They are part of what a program does: a run that is resumed under
-lower bounds may fault where it did not.
+The limits apply to the process. They are part of the behaviour of a program: a run that is resumed with
+lower limits can fault where it did not before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 from .faults import PrimitiveFault
 
-# Characters of a text, bits of an integer, items of a list, calls inside one another.
+# Characters of a text, bits of an integer, items of a list, nested calls.
 MAX_TEXT = 1 << 27
 MAX_BITS = 1 << 17
 MAX_ITEMS = 1 << 23
@@ -21,9 +21,9 @@ MAX_CALLS = 1 << 20
 
 
 def allow_digits() -> None:
-    """Let Python read and write every integer that a program may have in decimal.
+    """Raise Python's limit for decimal conversion to the largest integer of a program.
 
-    Its own limit, 4,300 digits, is for integers from outside without a bound; `MAX_BITS` is the bound here.
+    Python's default limit, 4,300 digits, protects against unbounded input; here `MAX_BITS` is the limit.
     """
     digits = MAX_BITS * 30103 // 100_000 + 2
     if 0 < sys.get_int_max_str_digits() < digits:
@@ -36,7 +36,7 @@ allow_digits()
 def set_bounds(
     text: int | None = None, bits: int | None = None, items: int | None = None, calls: int | None = None
 ) -> None:
-    """Other bounds from now on; None leaves one as it is. ValueError below 1."""
+    """Set limits; None leaves a limit unchanged. Raises ValueError for values below 1."""
     global MAX_TEXT, MAX_BITS, MAX_ITEMS, MAX_CALLS
     if any(bound is not None and bound < 1 for bound in (text, bits, items, calls)):
         raise ValueError("a bound is at least 1")

@@ -1,7 +1,7 @@
-"""How a program fails: faults, their maps and their backtraces.
+"""Faults of a program, their maps and their backtraces.
 
-A fault is the program's error and is data; a Python exception that leaves the machine is ours.
-Must not contain: anything that finds or unwinds frames (`machine`).
+A fault is an error of the program and is data; a Python exception that leaves the machine is a defect of llc.
+Must not contain: unwinding of frames (`machine`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Place: TypeAlias = tuple[str, int, int, int, int]
 # function, state, place
 TraceFrame: TypeAlias = "tuple[str, str, Place | None]"
 
-# How many frames a backtrace keeps at each end.
+# Number of frames that a backtrace keeps at each end.
 TRACE_ENDS = 8
 
 
 class PrimitiveFault(Exception):
-    """Raised by a primitive for the program's error; the machine turns it into a fault.
+    """Raised by a primitive for an error of the program; the machine converts it to a fault.
 
-    `kind` is kebab-case and stable, `message` one lower-case sentence, `details` extra facts as a
-    map of values. `place` is given for a fault that is raised again (`is_again`): where it first
-    happened, as its map says it; a primitive leaves it out.
+    kind: a stable kebab-case name. message: one lower-case sentence. details: further facts as a
+    map of values. place: the original place of a fault that is raised again (`is_again`), as its map states
+    it; primitives omit it.
     """
 
     def __init__(self, kind: str, message: str, details: Map | None = None, place: str | None = None) -> None:
@@ -39,12 +39,12 @@ class PrimitiveFault(Exception):
 
 
 class Fault:
-    """A program ended by its own error.
+    """The end of a program by its own error.
 
-    `span` is the innermost place known, None where the program was compiled without spans.
-    `backtrace` goes from the entry function to where it happened; where more than sixteen frames
-    were active it keeps the first and the last eight, and `omitted` says how many stood between.
-    `details` is plain data.
+    span: the innermost known span, None if the program was compiled without spans.
+    backtrace: frames from the entry function to the place of the fault; of more than sixteen frames the
+    first and the last eight, and `omitted` is the number of the others.
+    details: plain data.
     """
 
     __slots__ = ("backtrace", "details", "kind", "message", "omitted", "span")
@@ -85,7 +85,7 @@ def show_place(place: Place | None) -> str | None:
 
 
 def fault_map(kind: str, message: str, place: str | None, details: Map) -> dict[str, Any]:
-    """The value a handler's slot gets: {kind, message, span, details?}."""
+    """The value for a handler's slot: {kind, message, span, details?}."""
     fault: dict[str, Any] = {"kind": kind, "message": message, "span": place}
     if details:
         fault["details"] = details

@@ -1,18 +1,19 @@
-"""Values as a flat table of JSON-like nodes, and back: how images and snapshots store them.
+"""Values as a flat table of JSON-like nodes, the storage form of images and snapshots.
 
-A *reference* is a scalar that JSON keeps exactly (standing for itself), `{"int": hex}` or
-`{"float": "inf" | "-inf" | "nan"}` for numbers it does not keep, `{"symbol": name}` with a reference
-to the name, `[i]` for node `i`, or `[i, k]` for the list from item `k` of a "cons" node. Nodes:
+A *reference* is a scalar that JSON represents exactly (it stands for itself), `{"int": hex}` or
+`{"float": "inf" | "-inf" | "nan"}` for other numbers, `{"symbol": name}` with a reference
+to the name, `[i]` for node `i`, or `[i, k]` for the list that starts at item `k` of a "cons" node. Nodes:
 
     ["list", item…]  ["map", key, value, …]  ["function", name, capture…]  ["box", content]
     ["dynamic", content]                      a box with a value for each strand
-    ["cons", item…, tail]                     a list made of pairs, before the list `tail`
-    ["queue", front, back]                    the items of two lists, of which the second is a "list" node
-    ["text", string]  ["utf8", hex]           strings that are long, or hold lone surrogates
+    ["cons", item…, tail]                     a list of pairs, followed by the list `tail`
+    ["queue", front, back]                    the items of two lists; the second is a "list" node
+    ["text", string]  ["utf8", hex]           strings that are long, or contain lone surrogates
 
-All items are references. A node refers to earlier nodes only, except that a box may be referred to,
-and refer, anywhere: values are immutable, so boxes are the only way to a cycle. What is shared in
-memory is one node; depth never becomes nesting. Same values, same sharing: same table.
+All items are references. A node refers only to earlier nodes, except that references to and from boxes
+are unrestricted: values are immutable, so cycles are possible only through boxes. A value that is shared in
+memory is one node, and nesting depth does not become nesting of JSON. Equal values with equal sharing give
+equal tables.
 """
 
 from __future__ import annotations
@@ -29,32 +30,32 @@ if TYPE_CHECKING:
 
     Reference = Any
 
-# JSON readers need not keep integers beyond this (and Python's refuses very long ones).
+# JSON readers need not represent larger integers (and Python's rejects very long ones).
 _PLAIN_INT = 1 << 63
-# From this length a string is a node, so that one that many slots hold is stored once.
+# Strings of at least this length become nodes, so that a string in many slots is stored once.
 _LONG_TEXT = 64
-# How many pairs one node holds at most, so that lists that share their ends are walked once.
+# Maximal number of pairs in a node; lists that share their ends are traversed once.
 _RUN = 256
 
 
 class HeapError(ValueError):
-    """A table or a reference is malformed."""
+    """A malformed table or reference."""
 
 
 class HeapWriter:
-    """Collects values into one table, `nodes`."""
+    """Adds values to one table, `nodes`."""
 
     def __init__(self, function_name: Callable[[int], str] | None = None) -> None:
         self.nodes: list[list[Any]] = []
         self._function_name = function_name
         self._texts: dict[str, Reference] = {}
-        # By identity; `_held` keeps what was seen alive, so that no identity is used twice.
+        # References by `id`; `_held` keeps the objects alive, so that no id is reused.
         self._containers: dict[int, Reference] = {}
         self._held: list[Value] = []
         self._open: list[Box] = []
 
     def write(self, value: Value) -> Reference:
-        """The reference for a value; its nodes are added to the table."""
+        """The reference of a value; adds its nodes to the table."""
         reference = self._write(value)
         while self._open:
             box = self._open.pop()
@@ -63,7 +64,7 @@ class HeapWriter:
         return reference
 
     def _write(self, value: Value) -> Reference:
-        """Post-order over lists, maps and captures; boxes met are left open."""
+        """Write lists, maps and captures in post-order; the contents of boxes are written later."""
         if type(value) in ATOMS:
             return self._atom(value)
         stack = [value]
@@ -80,7 +81,7 @@ class HeapWriter:
             parts = self._run(node) if type(node) is Pair else _parts(node)
             waiting = [part for part in parts if type(part) not in ATOMS and id(part) not in self._containers]
             if waiting:
-                # The first part's nodes come first.
+                # Reversed, so that the nodes of the first part come first.
                 stack.extend(reversed(waiting))
                 continue
             stack.pop()
@@ -107,7 +108,7 @@ class HeapWriter:
         self.nodes.append(row)
 
     def _run(self, pair: Pair) -> list[Value]:
-        """The items of pairs that are not yet stored, then the list that follows them."""
+        """The items of the pairs that are not stored yet, then the list that follows them."""
         parts: list[Value] = []
         tail: Value = pair
         while type(tail) is Pair and len(parts) < _RUN and id(tail) not in self._containers:
@@ -116,7 +117,7 @@ class HeapWriter:
         return [*parts, tail]
 
     def _add_tails(self, pair: Pair, count: int) -> None:
-        """Lets the other pairs of a run of `count`, now the last node, be referred to."""
+        """Register references to the other pairs of the last node, a run of `count` pairs."""
         for offset in range(1, count):
             pair = pair.tail
             self._containers[id(pair)] = [len(self.nodes) - 1, offset]
@@ -146,7 +147,7 @@ class HeapWriter:
             value.encode("utf-8")
             row = ["text", value]
         except UnicodeEncodeError:
-            # JSON would join two lone surrogates into one character.
+            # JSON would combine two lone surrogates into one character.
             row = ["utf8", value.encode("utf-8", "surrogatepass").hex()]
         if row[0] == "text" and len(value) < _LONG_TEXT:
             return value
@@ -166,19 +167,19 @@ def _parts(node: Value) -> Sequence[Value]:
 
 
 class HeapReader:
-    """The values of a table. HeapError for whatever `HeapWriter` does not write.
+    """Reads the values of a table. Raises HeapError for anything that `HeapWriter` does not write.
 
-    `find_function` gives a function value's index for its name and number of captures; it raises
-    HeapError for what does not exist. Without it the table must hold plain data only.
+    find_function: returns the index of a function by its name and number of captures, and raises
+    HeapError if there is none. Without it the table may contain only plain data.
     """
 
     def __init__(self, nodes: Any, find_function: Callable[[Any, int], int] | None = None) -> None:
         if type(nodes) is not list:
             raise HeapError("the table is not a list")
         self._find_function = find_function
-        # A node not yet read is missing; boxes exist from the start, to be referred to from anywhere.
+        # Nodes that are read already; boxes are created first, because references to them are unrestricted.
         self._values: dict[int, Value] = {}
-        # How many pairs each "cons" node holds, and its pairs once one of them is referred to.
+        # The number of pairs in each "cons" node, and its pairs after the first reference to one of them.
         self._runs: dict[int, int] = {}
         self._tails: dict[int, dict[int, Value]] = {}
         boxes: list[tuple[Box, Reference]] = []
@@ -221,7 +222,7 @@ class HeapReader:
         raise HeapError("malformed reference")
 
     def _pairs(self, index: int) -> dict[int, Value]:
-        """The pairs of a "cons" node after its first, by the number of the item each begins with."""
+        """The pairs of a "cons" node after its first, by item number."""
         pairs = self._tails.get(index)
         if pairs is None:
             pairs = self._tails[index] = {}

@@ -1,12 +1,14 @@
-"""The four forms of a list, and the only code that knows them apart.
+"""The four representations of lists; no other module distinguishes them.
 
 A list is a tuple, a `Pair` whose tail is a list, a `Slice` of an array, or a `Queue`. Host data, JSON and
-`list` make tuples; `cons` makes pairs, and `rest` of a long tuple turns a part of what is left into pairs, so
-that walking a list is linear however it was made; `append` to a list of some length makes slices, so that
-building one at its end is linear too, and to one of pairs a queue, so that a list may be taken from at one
-end and added to at the other. Programs cannot tell the forms apart: they are equal, shown and counted alike.
+`list` create tuples. `cons` creates pairs, and `rest` of a long tuple converts a part of the remainder to
+pairs, so
+that walking a list takes linear time however it was built. `append` to a long list creates slices, so that
+building a list at its end is linear too; `append` to a list of pairs creates a queue, so that items can be
+removed at
+one end and added at the other. Programs cannot distinguish the representations.
 
-Must not contain: what a list function means to a program (`sequences`).
+Must not contain: the semantics of list functions (`sequences`).
 """
 
 from __future__ import annotations
@@ -22,23 +24,26 @@ if TYPE_CHECKING:
     Value = Any
     List = Any
 
-# From this length the rest of a tuple begins with pairs; a shorter one is copied quicker than walked.
+# The rest of a tuple of at least this length begins with pairs; copying a shorter one is faster than walking
+# pairs.
 _SHORT = 8
-# Such a part of a long one is made into pairs: iteration copies that many times its length, which
-# is cheap compared with the pairs, and a reader that looks ahead does not pay for them all.
+# The fraction of a long list that is converted to pairs at once. An iteration copies the list this many
+# times, which is cheap compared with creating the pairs, and a reader of the first items does not pay for all
+# pairs.
 _PART = 8
-# From this length a list is shared by what is made of it with `append`, and `take`; a shorter one is copied.
+# Lists of at least this length are shared with the results of `append` and `take`; shorter ones are copied.
 _LONG = 128
-# Of two lists that are appended, one this many times shorter than the other is added to it; otherwise copying
-# both costs little for each item that is added.
+# If one of two appended lists is at least this many times shorter, it is added to the other; otherwise
+# copying both is cheap per added item.
 _SHORTER = 16
 
 
 class Pair:
-    """A list that begins with `head`; `tail` is a list. It is immutable.
+    """A list that consists of `head` and the list `tail`. Immutable.
 
-    `length` counts the items of the whole list: the maker of a pair knows it (`pair`). Truth is Python's:
-    a pair is true.
+    `length` is the number of items of the whole list; the function that creates a pair supplies it (`pair`).
+    A pair is
+    always true in Python's sense.
     """
 
     __slots__ = ("head", "length", "tail")
@@ -53,10 +58,10 @@ class Pair:
 
 
 class Slice:
-    """The first `length` items of an array, which only grows: longer lists share it.
+    """The first `length` items of an array that only grows; longer lists share the array.
 
-    most: how long the array may become. It is twice the length that the array began with, so that a list
-    keeps no more than as many items of others alive as it has itself.
+    most: the maximal length of the array, twice its initial length, so that a list
+    keeps at most as many foreign items alive as it has itself.
     """
 
     __slots__ = ("array", "length", "most")
@@ -77,10 +82,10 @@ class Slice:
 
 
 class Queue:
-    """The items of `front`, then those of `back`, an array; neither is empty or a queue.
+    """The items of `front` followed by those of the array `back`; neither is empty or a queue.
 
-    Its rest shares the rest of the front, and what is appended to it goes to the back. No pair's tail is a
-    queue: what is put before one goes to its front.
+    `rest` shares the rest of the front; `append` adds to the back. The tail of a pair is never a
+    queue: prepending to a queue adds to its front.
     """
 
     __slots__ = ("back", "front", "length")
@@ -140,9 +145,12 @@ def to_tuple(items: List) -> tuple[Value, ...]:
 
 
 def append(items: List, tail: List) -> List:
-    """The items of both. A tail of pairs is shared unless it is much shorter, any tail where it is much
-    longer; of items with a much shorter tail the array or the pairs are shared. How the result is stored
-    (`heap`) depends on lengths, pairs and queues alone.
+    """The concatenation of two lists.
+
+    A tail of pairs is shared unless it is much shorter; any tail is shared if it is much
+    longer. If the tail is much shorter, the array or the pairs of `items` are shared. The stored form of the
+    result
+    (`heap`) depends only on lengths, pairs and queues.
     """
     count, others = length(items), length(tail)
     if not count or not others:
@@ -176,7 +184,7 @@ _ALONE = _references(Slice([], 0, 0))
 
 
 def _is_alone(items: Slice) -> bool:
-    """Whether no other list shares the array, as after `take`, when the longer list is gone."""
+    """Whether no other list shares the array; the case after `take` if the longer list is gone."""
     return _references(items) == _ALONE
 
 
@@ -195,19 +203,19 @@ def pairs(items: Sequence[Value], tail: List) -> List:
     """A pair for each item, before `tail`."""
     if type(tail) is Queue:
         return Queue(pairs(items, tail.front), tail.back, len(items) + tail.length)
-    made = Pair  # a local name, for the loop that walking a list of some length is made of
+    made = Pair  # a local name is faster in this loop
     for count, item in enumerate(reversed(items), length(tail) + 1):
         tail = made(item, tail, count)
     return tail
 
 
 def first(items: List) -> Value:
-    """The first item of a list that is not empty."""
+    """The first item of a non-empty list."""
     return items.head if type(items) is Pair else item(items, 0)
 
 
 def item(items: List, index: int) -> Value:
-    """The item at an index, which is in the list."""
+    """The item at a valid index."""
     if type(items) is Queue:
         before = length(items.front)
         items, index = (items.front, index) if index < before else (items.back, index - before)
@@ -219,7 +227,7 @@ def item(items: List, index: int) -> Value:
 
 
 def rest(items: List) -> List:
-    """All but the first item of a list that is not empty."""
+    """All but the first item of a non-empty list."""
     if type(items) is Pair:
         return items.tail
     if type(items) is Queue and type(items.front) is Pair and items.front.length > 1:
@@ -228,15 +236,16 @@ def rest(items: List) -> List:
 
 
 def drop(items: List, count: int) -> List:
-    """All but the first `count` items; shared where it can be."""
+    """All but the first `count` items; shared if possible."""
     while count > 0 and type(items) is Pair:
         items, count = items.tail, count - 1
     return _end(items, count) if count > 0 else items
 
 
 def _end(items: tuple[Value, ...] | Slice | Queue, start: int) -> List:
-    """The items from an index on: of an array a part of them as pairs, so that most steps from here copy
-    nothing, before a tuple of the others."""
+    """The items from an index on. A part of an array becomes pairs, so that most following steps copy
+    nothing; a tuple with the other items follows.
+    """
     if isinstance(items, Queue):
         before = length(items.front)
         if start >= before:

@@ -1,14 +1,14 @@
-"""The two forms of a map, and the only code that knows them apart.
+"""The two representations of maps; no other module distinguishes them.
 
-A map is a dict that is never changed, or a `MapVersion`. Host data, JSON and `map` make dicts; changing a
-map of some size makes versions, so that a map is built in time proportional to the changes. Programs
-cannot tell the forms apart: they are equal, shown, stored and ordered alike.
+A map is a dict that is never changed, or a `MapVersion`. Host data, JSON and `map` create dicts; changing a
+large map creates versions, so that building a map takes time proportional to the number of changes. Programs
+cannot distinguish the representations.
 
-The versions are rerooted (Baker, "Shallow binding makes functional arrays fast", 1991): the newest owns
-a dict, which a further change alters in place; an older version holds what differs from the next newer
-one. One that is read takes a copy of its own, once, and keeps it from then on.
+Versions use rerooting (Baker, "Shallow binding makes functional arrays fast", 1991): the newest version owns
+a dict that the next change updates in place; an older version stores its difference to the next newer
+version. When an older version is read, it takes its own copy, once.
 
-Must not contain: what a map function means to a program (`primitives.maps`).
+Must not contain: the semantics of map functions (`primitives.maps`).
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ if TYPE_CHECKING:
 
 Map: TypeAlias = "Entries | MapVersion"
 
-# A smaller map is copied quicker than it is versioned.
+# Copying a smaller map is faster than versioning it.
 SHORT = 256
-# From this part of a map on, merging entries into it copies it, which is quicker than as many versions.
+# If the merged entries are at least this fraction of the map, copying is faster than creating as many
+# versions.
 _PART = 32
-# The old value of a key that a map did not have.
+# Old value of a key that the map did not have.
 _NONE = object()
 
 
 class MapVersion:
-    """A map that is made of another by a change.
+    """A map derived from another map by one change.
 
-    entries: what it holds, None in an older version. left: how many changes may follow in place. An older
-    version is at most that many changes away from a dict, and `begin` starts with half the size of the
-    map: so reading it costs no more than copying it when it was changed, and copies cost as much as changes.
-    undo: in an older version the next newer one, the key that differs, its value here and its rank.
-    ranks: numbers that give the order of the keys, from the first removal on, so that a removed
-    key gets its place back.
+    Attributes:
+        entries: the contents; None in an older version.
+        left: number of further changes that may be made in place; `begin` starts with half the size of the
+            map. An older version is therefore at most that many changes away from a dict, so that
+            reading it costs no more than copying the map at the time of its change.
+        undo: in an older version, the next newer version, the changed key, its old value and its old rank.
+        ranks: the order of the keys as numbers, from the first removal on, so that a removed key can be
+            restored to its position.
     """
 
     __slots__ = ("entries", "left", "ranks", "undo")
@@ -59,7 +62,9 @@ class MapVersion:
         return self.read().get(key, default)
 
     def __setitem__(self, key: str, value: Value) -> None:
-        """Change this version itself, which nothing else may hold: so there are no older versions."""
+        """Change this version itself. The caller must hold the only reference, so there are no older
+        versions.
+        """
         self.read()[key] = value
         self.ranks = None
 
@@ -67,11 +72,11 @@ class MapVersion:
         return f"<map of {len(self)}>"
 
     def read(self) -> Entries:
-        """What it holds: to be read at once and neither changed nor kept."""
+        """The contents. The caller must not change or store them."""
         return self.restored() if self.entries is None else self.entries
 
     def restored(self) -> Entries:
-        """What an older version holds, which it owns from now on."""
+        """Compute the contents of an older version, which owns them from now on."""
         undone = []
         version = self
         while version.undo is not None:
@@ -91,7 +96,7 @@ class MapVersion:
                     ranks[key] = rank
         if ranks is not None and any(rank is not None for _, _, _, rank in undone):
             entries = {key: entries[key] for key in sorted(entries, key=ranks.__getitem__)}
-        # With no changes left the next one copies, and this version keeps what it has.
+        # No changes left: the next change copies, so this version keeps its dict.
         self.entries, self.left, self.ranks, self.undo = entries, 0, ranks, None
         return entries
 
@@ -101,7 +106,7 @@ def is_map(value: Value) -> TypeGuard[Map]:
 
 
 def read(map: Map) -> Entries:
-    """The entries of a map: to be read at once and neither changed nor kept."""
+    """The entries of a map. The caller must not change or store them."""
     return map if isinstance(map, dict) else map.read()
 
 
@@ -121,7 +126,7 @@ def put(map: Map, key: str, value: Value) -> Map:
     left = map.left - 1
     ranks = map.ranks
     if ranks is not None and old is _NONE:
-        # It falls with each change, so the newest key comes last.
+        # Ranks decrease with each change, so the newest key comes last.
         ranks[key] = -left
     newer = MapVersion(entries, left, ranks)
     map.entries = map.ranks = None
@@ -147,7 +152,7 @@ def remove(map: Map, key: str) -> Map:
 
 
 def merge(map: Map, other: Map) -> Map:
-    """The entries of both; those of the other win."""
+    """The entries of both maps; those of `other` take precedence."""
     entries, added = read(map), read(other)
     if not entries or not added:
         return map if entries else other

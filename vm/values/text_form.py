@@ -1,4 +1,4 @@
-"""Values as text: as JSON, and as the language writes them. Bounded, and without recursion."""
+"""Text forms of values: JSON, and the syntax of the language. Bounded, without recursion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Value = Any
 
-# Scalars whose JSON is no longer than this may be written before their length is looked at.
+# Scalars with JSON up to this length are written before the length is checked.
 _SHORT = 64
 _PLAIN = 1 << 64
 _NAMES = {None: "null", True: "true", False: "false"}
@@ -37,7 +37,7 @@ def duration_text(milliseconds: float) -> str:
 
 
 def digits(number: int) -> str:
-    """The decimal digits of an integer, also where Python's own limit refuses them."""
+    """The decimal digits of an integer, including those beyond Python's digit limit."""
     if number.bit_length() < 10_000:
         return str(number)
     sign, number = ("-", -number) if number < 0 else ("", number)
@@ -50,7 +50,7 @@ def digits(number: int) -> str:
 
 
 class _Out:
-    """Pieces of text, bounded."""
+    """A bounded buffer of text parts."""
 
     __slots__ = ("parts", "size")
 
@@ -75,7 +75,7 @@ def _json() -> ModuleType:
 
 
 def json_scalar(value: Value, strict: bool = False) -> str:
-    """What is neither list nor map; a symbol is its name. With `strict`, JSON's numbers only."""
+    """A scalar as JSON; a symbol becomes its name. strict: reject numbers that JSON does not have."""
     kind = type(value)
     if kind is bool:
         return "true" if value else "false"
@@ -93,7 +93,7 @@ def json_scalar(value: Value, strict: bool = False) -> str:
 
 
 def _short_json(value: Value, spell: Callable[[str], str]) -> str | None:
-    """A scalar as JSON, if that is short; else None."""
+    """A scalar as JSON if the result is short; None otherwise."""
     kind = type(value)
     if kind is str:
         return spell(value) if len(value) < _SHORT else None
@@ -103,9 +103,9 @@ def _short_json(value: Value, spell: Callable[[str], str]) -> str | None:
 
 
 def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
-    """A value as JSON, in one line or with `indent` spaces for each level."""
+    """A value as JSON, on one line or with `indent` spaces per level."""
     out, spell = _Out(), _json().encoder.encode_basestring
-    # What is still to come, last first: a text, or a value in a list of one, and its level.
+    # Work stack: a text, or a value in a one-item list, with its level.
     todo: list[tuple[str | list[Value], int]] = [([value], 0)]
     while todo:
         piece, level = todo.pop()
@@ -148,11 +148,11 @@ def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
 
 
 def written(value: Value, limit: int | None = None, function_name: Callable[[int], str] | None = None) -> str:
-    """A value as the language writes it: `(1 "a" b)`, `(dict ("k" 1))`, `null`, `#<function>`.
+    """A value in the syntax of the language: `(1 "a" b)`, `(dict ("k" 1))`, `null`, `#<function>`.
 
-    What holds no function, quoted where it is a list or a symbol, reads back as an equal value. Of what
-    is longer than `limit` characters the beginning, and `…`. Functions are called by name where
-    `function_name` is given: `#<function area>`.
+    A value without functions, quoted if it is a list or a symbol, reads back as an equal value. Text
+    longer than `limit` characters is cut and ends with `…`. function_name: gives the name of a function by
+    its index, for `#<function area>`.
     """
     out = _Out()
     todo: list[str | list[Value]] = [[value]]
@@ -190,7 +190,7 @@ def written(value: Value, limit: int | None = None, function_name: Callable[[int
 
 
 def _spell(value: str | float | Symbol) -> str:
-    from ...ir import spelling  # only where a value is written as text
+    from ...ir import spelling  # imported only when a value is written
 
     if isinstance(value, str):
         return spelling.spell_string(value)

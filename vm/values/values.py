@@ -1,14 +1,15 @@
-"""The values programs compute with, and their host (JSON-like) form.
+"""The values of programs, and their conversion from and to host data (JSON-like).
 
 null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is
-a tuple, a `Pair` or a `Slice` (`lists`); a map is a dict with string keys or a `MapVersion` (`maps`); a
-function is a `FunctionValue`; a box is a `Box`, the only value that can change and so the only way to
-a cycle. Values share structure freely and may be deep: nothing here recurses over one.
+a tuple, a `Pair`, a `Slice` or a `Queue` (`lists`); a map is a dict with string keys or a `MapVersion`
+(`maps`); a
+function is a `FunctionValue`; a box is a `Box`, the only mutable value and so the only way to
+a cycle. Values share structure and may be deep: nothing here recurses over a value.
 
-Truth is Python's: false are null, false, 0, 0.0, "", the empty list and the empty map.
+Truth is Python's: null, false, 0, 0.0, "", the empty list and the empty map are false.
 
-Must not contain: the forms of lists and maps (`lists`, `maps`), arithmetic and text (`primitives`), storing
-(`heap`).
+Must not contain: the representations of lists and maps (`lists`, `maps`), arithmetic and text (`primitives`),
+storage (`heap`).
 """
 
 from __future__ import annotations
@@ -23,16 +24,15 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = "Any"
 
-# What `to_host` writes out at most: containers and scalars, plus the characters of strings, with
-# shared parts counted each time they stand. A few doublings of a list would otherwise fill memory
-# in the host, which does not share.
+# Limit of `to_host`: containers and scalars plus the characters of strings, counting shared parts each time.
+# The host does not share, so a list that is doubled a few times could otherwise fill its memory.
 MAX_HOST_SIZE = 1 << 26
-# How deep what leaves the machine may be: hosts, and what writes JSON, go through it by recursion.
+# Nesting limit of data that leaves the machine: hosts and JSON writers are recursive.
 MAX_HOST_DEPTH = 500
-# What is small enough to be no question of size.
+# Smaller values need no size check.
 _FEW = 16
 _SHORT = 100_000
-# The longest text `show` gives.
+# Length limit of `show`.
 MAX_SHOWN = 200
 
 
@@ -47,7 +47,7 @@ class FunctionValue:
 
 
 class Box:
-    """A place for one value, shared by all who hold it. Equal to itself only."""
+    """A mutable place for one value. Equality is identity."""
 
     __slots__ = ("value",)
 
@@ -56,19 +56,20 @@ class Box:
 
 
 class DynamicBox(Box):
-    """A box with a value for each strand; a strand begins with the value of the one that forked it.
+    """A box with a separate value in each strand; a new strand starts with the value of its parent.
 
-    `value` is the running strand's. The machine exchanges it when it switches strands (`machine/control`).
+    `value` belongs to the running strand. The machine replaces it when it switches strands
+    (`machine/control`).
     """
 
     __slots__ = ()
 
 
-# What JSON has too, and what has no parts.
+# The scalars of JSON, and all values without parts.
 SCALARS = frozenset({type(None), bool, int, float, str})
 ATOMS = SCALARS | {Symbol}
 _TEXT = frozenset({str})
-# What Python compares as the language does, with others of the same type.
+# Types whose values Python compares like the language, within the same type.
 _COMPARED = frozenset({type(None), bool, int, str})
 _TYPE_NAMES: dict[type, str] = {
     type(None): "null",
@@ -87,18 +88,18 @@ _TYPE_NAMES: dict[type, str] = {
     Box: "box",
     DynamicBox: "box",
 }
-# The forms of a list other than a tuple.
+# The representations of a list other than a tuple.
 _SHARED = frozenset({Pair, Slice, Queue})
 BOXES = frozenset({Box, DynamicBox})
 
 
 def type_name(value: Value) -> str:
-    """What kind of value this is, for messages."""
+    """The type of a value, for messages."""
     return _TYPE_NAMES[type(value)]
 
 
 def kind_of(value: Value) -> str:
-    """What kind of value this is with its article: `an integer`."""
+    """The type of a value with its article: `an integer`."""
     name = type_name(value)
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
@@ -106,13 +107,13 @@ def kind_of(value: Value) -> str:
 def equal(left: Value, right: Value) -> bool:
     """Equality by value. A boolean never equals a number, 1 equals 1.0, NaN equals NaN.
 
-    Symbols and boxes equal themselves only; functions are equal where the code is the same and what
-    they captured is equal, since a function may be made anew wherever it is named.
+    Symbols and boxes are equal by identity. Functions are equal if they have the same code and equal
+    captures, because a closure may be created again at each use of its name.
     """
     if type(left) is type(right) and type(left) in _COMPARED:
         return left == right  # type: ignore[no-any-return]
     pairs = [(left, right)]
-    # Containers already compared: shared parts cost once, however often they stand in both.
+    # Pairs of containers that were compared already, so that shared parts are compared once.
     seen: set[tuple[int, int]] = set()
     while pairs:
         a, b = pairs.pop()
@@ -154,7 +155,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def _lists_agree(a: Value, b: Value, pairs: list[tuple[Value, Value]], seen: set[tuple[int, int]]) -> bool:
-    """Whether `a` and `b`, of which one is a list, can be equal; adds the items to compare."""
+    """Whether `a` and `b`, at least one of them a list, can be equal; adds their items to `pairs`."""
     if not is_list(a) or not is_list(b) or length(a) != length(b):
         return False
     compared = (id(a), id(b)) in seen
@@ -165,7 +166,7 @@ def _lists_agree(a: Value, b: Value, pairs: list[tuple[Value, Value]], seen: set
         if a.head is not b.head:
             pairs.append((a.head, b.head))
         a, b = a.tail, b.tail
-        # Lists that share their ends meet at the same lengths; to know some of those is enough.
+        # Lists with a shared end meet at equal lengths, so recording every 64th length suffices.
         if length(a) % 64 == 0:
             compared = (id(a), id(b)) in seen
             seen.add((id(a), id(b)))
@@ -177,7 +178,7 @@ def _lists_agree(a: Value, b: Value, pairs: list[tuple[Value, Value]], seen: set
 def from_host(data: Any) -> Value:
     """The value of JSON-like data: lists (or tuples) and dicts with string keys over scalars.
 
-    TypeError for anything else, ValueError for data that contains itself.
+    Raises TypeError for anything else, ValueError for cyclic data.
     """
     if type(data) in SCALARS:
         return data
@@ -211,7 +212,7 @@ def from_host(data: Any) -> Value:
 
 
 def _items(node: Any) -> Any:
-    """What a host container holds; TypeError for what is no container."""
+    """The contents of a host container; raises TypeError for other objects."""
     kind = type(node)
     if kind is list or kind is tuple:
         return node
@@ -224,10 +225,11 @@ def _items(node: Any) -> Any:
 
 
 def to_host(value: Value, most_depth: int | None = None) -> Any:
-    """A value as JSON-like data: lists for lists, fresh dicts for maps, its name for a symbol.
+    """A value as JSON-like data: lists become lists, maps fresh dicts, symbols their names.
 
-    TypeError where it holds a function or a box, which mean nothing outside the machine; ValueError
-    where it is larger than `MAX_HOST_SIZE`, or deeper than `most_depth` if that is given. Parts shared
+    Raises TypeError if it contains a function or a box, which have no meaning outside the machine, and
+    ValueError
+    if it is larger than `MAX_HOST_SIZE` or deeper than `most_depth`. Parts that are shared
     in the value are shared in the result.
     """
     if type(value) in SCALARS:
@@ -271,7 +273,7 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
                 size += weight
                 depth = max(depth, below)
                 converted.append(host)
-        # Lists that share their ends are copied: together they may be too large before one is.
+        # Lists with a shared end are copied, so their total size is checked before the next copy.
         total += len(converted)
         if max(size, total) > MAX_HOST_SIZE:
             raise ValueError("the value is too large to leave the machine")
@@ -285,9 +287,9 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
 
 
 def small_map(value: Value, levels: int = 2) -> dict[str, Any] | None:
-    """What `to_host` gives for a map of few entries and short texts; None for anything else.
+    """The result of `to_host` for a map with few entries and short texts; None for other values.
 
-    What effects and notes tell is such a map as a rule, and this takes a fifth of the time.
+    Most effects and notes are such maps, and this function takes a fifth of the time.
     """
     if type(value) is not dict or len(value) > _FEW:
         return None
@@ -310,7 +312,7 @@ def show(value: Value) -> str:
     """A value for a message: JSON-like, at most `MAX_SHOWN` characters."""
     parts: list[str] = []
     room = MAX_SHOWN
-    # Written from a work list: the remaining parts, last first. A string is itself.
+    # Work stack of the remaining parts; (True, text) is written as it is.
     todo: list[tuple[bool, Value]] = [(False, value)]
     while todo and room > 0:
         is_text, item = todo.pop()
@@ -322,7 +324,7 @@ def show(value: Value) -> str:
         elif is_list(item) or kind is dict:
             text, close = ("{", "}") if kind is dict else ("[", "]")
             todo.append((True, close))
-            # More than `room` items are never reached.
+            # At most `room` items can be shown.
             ahead: list[tuple[bool, Value]] = []
             for count, entry in enumerate(item if kind is dict else iterate(item)):
                 if count > room:
@@ -347,7 +349,7 @@ def _show_scalar(value: Value, room: int) -> str:
     if kind is str:
         from json import dumps
 
-        # Cut first: a long text is not worth quoting whole. No lone surrogate may reach a terminal.
+        # Cut before quoting, because quoting a long text is slow. Lone surrogates must not reach a terminal.
         cut = value[: room + 1].encode("utf-8", "replace").decode()
         return dumps(cut, ensure_ascii=False)
     if kind is int and value.bit_length() > 600:
