@@ -12,7 +12,7 @@ from ..host.screen import Screen, printable
 from ..host.secrets import masked
 from ..journal.quantities import usage_texts
 from ..models.client import ModelClient
-from ..terminal.console import Listening
+from ..terminal.console import InterruptHandler
 from . import describing
 from .describing import Described, Hopeless
 
@@ -40,7 +40,7 @@ class Author:
             self._errors.write(f"{about}asking {printable(model)}{again} …\n")
 
         try:
-            with Listening() as interrupt:
+            with InterruptHandler() as interrupt:
                 made = describing.describe(
                     self._client, words, model=self._model, interrupt=interrupt, on_try=on_try, **given
                 )

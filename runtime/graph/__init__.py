@@ -1,4 +1,4 @@
-"""Graphs of loops, flows, IR and runs: one model, and its forms as text, pictures and terminal diagrams.
+"""Graphs of loops, flows, IR and runs: one model, rendered as text, pictures and terminal diagrams.
 
-Must not contain: the fold of a journal (`journal.run_history`), what a program means.
+Must not contain: the fold of a journal (`journal.run_history`), semantics of programs.
 """

@@ -1,4 +1,4 @@
-"""`llc graph`: the graph of a loop, a flow, IR text, an image or a run, in the form that is asked for."""
+"""`llc graph`: the graph of a loop, a flow, IR text, an image or a run, in the requested format."""
 
 from __future__ import annotations
 
@@ -24,54 +24,63 @@ from . import diagram, layout, picture, text_forms
 from .loop_graph import graph_of_loop
 from .model import Graph
 from .program_graph import graph_of_functions, graph_of_ir
-from .run_overlay import Taken, add_run, taken_in
+from .run_overlay import RouteCounts, add_run, read_routes
 from .simplify import simplify
 
 LEVELS = ("loop", "functions", "ir")
-# By how the name of the output ends.
+# Suffixes of output files.
 FORMS = (".svg", ".html", ".png", ".mmd", ".dot", ".json")
 
 
 def graph_of(target: str, run: str | None, level: str | None, all_edges: bool) -> Graph:
-    """The graph of a loop or a run, as it is drawn. Raises UserError, CompileError and JournalError."""
+    """The simplified graph of a loop, a program or a run.
+
+    Args:
+        target: a loop, a path or a run.
+        run: the run whose visits are shown; None for none, unless `target` is a run.
+        level: one of `LEVELS`; None for the default of the source.
+        all_edges: draw all routes.
+
+    Raises UserError, CompileError and JournalError.
+    """
     if level is not None and level not in LEVELS:
         raise UserError("bad-option", f"--level cannot be `{level}`", suggest(level, LEVELS, "levels"))
-    found = None if run is None else find_run(run)
-    if found is not None or is_path(target) or target in loop_files():
+    run_files = None if run is None else find_run(run)
+    if run_files is not None or is_path(target) or target in loop_files():
         path = resolve_loop(target)
         source = _source_of(load_image(path), path) if path.endswith(IMAGE_SUFFIX) else read_source(path)
     else:
-        found = _run(target)
-        source = _source_of(found.load_image(), found.name)
-    if found is None:
+        run_files = _find_run(target)
+        source = _source_of(run_files.load_image(), run_files.name)
+    if run_files is None:
         return simplify(_graph(source, level), all_edges)
-    history, taken = taken_in(found.journal)
+    history, routes = read_routes(run_files.journal)
     graph = _graph(source, level, history)
     if graph.level == "loop":
-        add_run(graph, found.name, history, taken)
+        add_run(graph, run_files.name, history, routes)
     return simplify(graph, all_edges)
 
 
-def graph_of_run(name: str, image: Image, history: RunHistory, taken: Taken) -> Graph:
-    """The graph of a run of a program, as it is drawn. Raises UserError and CompileError."""
+def graph_of_run(name: str, image: Image, history: RunHistory, routes: RouteCounts) -> Graph:
+    """The simplified graph of a run. Raises UserError and CompileError."""
     graph = _graph(_source_of(image, name), None, history)
     if graph.level == "loop":
-        add_run(graph, name, history, taken)
+        add_run(graph, name, history, routes)
     return simplify(graph, False)
 
 
-def _run(target: str) -> RunFiles:
+def _find_run(target: str) -> RunFiles:
     try:
         return find_run(target)
     except UserError as error:
         if error.id != "unknown-run":
             raise
-        message = f"there is neither a loop nor a run `{target}`"
+        message = f"there is no loop and no run `{target}`"
         raise UserError(error.id, message, suggest(target, loop_files(), "loops here")) from None
 
 
 def _source_of(image: Image, name: str) -> Source:
-    """The source of an image."""
+    """The main source of an image. Raises UserError if the image does not contain it."""
     source = image.sources[0] if image.sources else None
     if source is None or source.text is None:
         raise UserError("no-sources", f"{name} was compiled without its sources", "give the source instead")
@@ -79,14 +88,14 @@ def _source_of(image: Image, name: str) -> Source:
 
 
 def _graph(source: Source, level: str | None, history: RunHistory | None = None) -> Graph:
-    """The graph of a program, with the values of context that a run was given."""
+    """The graph of a program. history: of a run, whose context values are used."""
     is_loop = source.path.endswith(LOOP_SUFFIXES)
     if level == "loop" and not is_loop:
         raise UserError("bad-option", f"{source.path} has no states", "--level functions or --level ir")
     overrides = None if history is None or history.start is None else history.start.overrides
     options = compile_options(Values(source.path, context=recorded_options(overrides).get("context", ())))
     if is_loop and level in (None, "loop"):
-        # States and routes can be shown of a loop that has errors, too.
+        # A loop with errors is shown too, if its states can be read.
         loop, document, found = load(source, options, lambda made: with_options(made, options, source))
         if loop is None or not loop.states:
             raise CompileError(found, document.sources)
@@ -101,14 +110,14 @@ def _graph(source: Source, level: str | None, history: RunHistory | None = None)
 
 
 def shown(graph: Graph, screen: Screen) -> str:
-    """The diagram for a terminal, or for a file of text."""
+    """The diagram for a terminal or a text file."""
     title = f"{graph.name}" + (f" · run {graph.run}" if graph.run else "")
     width = screen.width if screen.is_live else 100
     return f"{title}\n\n" + diagram.as_diagram(graph, screen, width)
 
 
 def write(graph: Graph, output: str) -> None:
-    """Write the graph to a file in the form of its suffix. Raises UserError."""
+    """Write the graph to a file in the format of its suffix. Raises UserError."""
     refuse_missing_folder(output)
     data = written(graph, output)
     try:
@@ -118,7 +127,7 @@ def write(graph: Graph, output: str) -> None:
 
 
 def written(graph: Graph, output: str) -> bytes:
-    """The graph in the form that the name of a file asks for. Raises UserError."""
+    """The graph in the format of a file name's suffix. Raises UserError."""
     suffix = os.path.splitext(output)[1]
     match suffix:
         case ".svg":
@@ -136,6 +145,6 @@ def written(graph: Graph, output: str) -> bytes:
         case _:
             raise UserError(
                 "bad-option",
-                f"the name `{output}` does not say what to write",
-                f"end it in {', '.join(FORMS[:-1])} or {FORMS[-1]}",
+                f"unknown suffix of the output `{output}`",
+                f"use {', '.join(FORMS[:-1])} or {FORMS[-1]}",
             )

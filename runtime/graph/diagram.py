@@ -1,7 +1,7 @@
-"""A graph in a terminal: boxes and arrows for small graphs, an outline for others.
+"""Terminal diagram of a graph: boxes and arrows for small graphs, an outline for others.
 
-Boxes stand one below another in the order of the source. A route leaves its box on a line of its own and
-runs in a lane on the right to the first line of its target; all routes to one box share a lane.
+Boxes are listed top to bottom in the order of the source. A route starts on its own line of its box and runs
+in a lane on the right to the first line of its target; all routes to one box share a lane.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ..host.screen import Screen, columns, fit, shortened, visible
 from .model import BAD, ERROR, GOOD, Edge, Graph, Node
 from .text_forms import visits_text
 
-# More states than this are shown as an outline.
-MOST_BOXES = 20
-_NARROWEST_BOX = 24
-_WIDEST_BOX = 64
+# Larger graphs are shown as an outline.
+MAX_BOXES = 20
+_MIN_BOX_COLUMNS = 24
+_MAX_BOX_COLUMNS = 64
 _COLORS = {GOOD: "green", BAD: "yellow", ERROR: "red"}
 _MARKS = {
     "success": "✓",
@@ -38,7 +38,7 @@ def as_diagram(graph: Graph, screen: Screen, width: int) -> str:
     """The diagram or the outline of a graph, at most `width` columns wide."""
     lanes = _lanes(graph)
     box = width - 2 * (max(lanes.values(), default=-1) + 1) - 3
-    is_outline = len(graph.nodes) > MOST_BOXES or box < _NARROWEST_BOX
+    is_outline = len(graph.nodes) > MAX_BOXES or box < _MIN_BOX_COLUMNS
     lines = list(_outline(graph, screen, width) if is_outline else _boxes(graph, lanes, screen, box))
     for note in graph.notes:
         lines += textwrap.wrap(_shown(note, screen), width)
@@ -47,7 +47,7 @@ def as_diagram(graph: Graph, screen: Screen, width: int) -> str:
 
 
 def _shown(text: str, screen: Screen) -> str:
-    """A text of the graph as the terminal can show it, so that it is as wide as it seems."""
+    """A text with all characters that the terminal cannot show replaced, so that its width is known."""
     text = visible(text)
     return text if screen.unicode else text.translate(_ASCII).encode("ascii", "backslashreplace").decode()
 
@@ -56,30 +56,31 @@ def _shown(text: str, screen: Screen) -> str:
 
 
 def _lanes(graph: Graph) -> dict[str, int]:
-    """The lane of each node that routes lead to; short lanes are near to the boxes."""
+    """The lane of each node with incoming routes; short lanes are near the boxes."""
     rows = {node.name: number for number, node in enumerate(graph.nodes)}
     spans: dict[str, tuple[int, int]] = {}
     for edge in graph.edges:
         row, target = rows[edge.source], rows[edge.target]
         low, high = spans.get(edge.target, (target, target))
         spans[edge.target] = min(low, row), max(high, row)
-    taken: list[list[tuple[int, int]]] = []
-    found = {}
+    occupied: list[list[tuple[int, int]]] = []
+    lanes = {}
     for name, (low, high) in sorted(spans.items(), key=lambda item: (item[1][1] - item[1][0], rows[item[0]])):
         lane = next(
-            (n for n, used in enumerate(taken) if all(high < a or low > b for a, b in used)), len(taken)
+            (n for n, used in enumerate(occupied) if all(high < a or low > b for a, b in used)),
+            len(occupied),
         )
-        if lane == len(taken):
-            taken.append([])
-        taken[lane].append((low, high))
-        found[name] = lane
-    return found
+        if lane == len(occupied):
+            occupied.append([])
+        occupied[lane].append((low, high))
+        lanes[name] = lane
+    return lanes
 
 
 def _boxes(graph: Graph, lanes: dict[str, int], screen: Screen, room: int) -> Iterator[str]:
     rows = {node.name: list(_content(graph, node, screen)) for node in graph.nodes}
     widest = max(columns(text) for content in rows.values() for text, _ in content)
-    inner = min(widest + 1, room - 2, _WIDEST_BOX)
+    inner = min(widest + 1, room - 2, _MAX_BOX_COLUMNS)
     # Per line: text, the edge that leaves here, and the node that is entered here.
     lines: list[tuple[str, Edge | None, str | None]] = []
     for node in graph.nodes:
@@ -99,7 +100,7 @@ def _boxes(graph: Graph, lanes: dict[str, int], screen: Screen, room: int) -> It
 
 
 def _content(graph: Graph, node: Node, screen: Screen) -> Iterator[tuple[str, Edge | None]]:
-    """The lines of a box; a line of a route with its edge."""
+    """The lines of a box; lines of routes with their edges."""
     yield f" {_title(graph, node, screen)} ", None
     if node.detail and node.detail != node.name:
         yield f" {_shown(node.detail, screen)}", None
@@ -116,7 +117,7 @@ def _content(graph: Graph, node: Node, screen: Screen) -> Iterator[tuple[str, Ed
 
 
 def _title(graph: Graph, node: Node, screen: Screen) -> str:
-    """The name of a node after the marks of the first state and of its kind."""
+    """The title of a node: marks of the initial state and of the node's kind, then the name."""
     marks = ["▸"] if node.name == graph.initial else []
     if node.kind in _MARKS:
         marks.append(_MARKS[node.kind])
@@ -126,7 +127,7 @@ def _title(graph: Graph, node: Node, screen: Screen) -> str:
 def _draw_lanes(
     graph: Graph, lanes: dict[str, int], lines: list[tuple[str, Edge | None, str | None]]
 ) -> list[str]:
-    """What stands right of each line."""
+    """The part of the diagram to the right of each line."""
     if not lanes:
         return [""] * len(lines)
     enters = {name: row for row, (_, _, name) in enumerate(lines) if name is not None}
@@ -137,17 +138,17 @@ def _draw_lanes(
     count = max(lanes.values()) + 1
     grid = [[" "] * (2 * count + 1) for _ in lines]
     for name, lane in lanes.items():
-        at = 2 * lane + 2
+        column = 2 * lane + 2
         joins = {enters[name], *leaves[name]}
         first, last = min(joins), max(joins)
         for row in range(first, last + 1):
             cell = grid[row]
             if row in joins:
-                for left in range(at):
+                for left in range(column):
                     cell[left] = "┼" if cell[left] == "│" else "─" if cell[left] in " ─" else cell[left]
-                cell[at] = "┐" if row == first else "┘" if row == last else "┤"
+                cell[column] = "┐" if row == first else "┘" if row == last else "┤"
             else:
-                cell[at] = "┼" if cell[at] == "─" else "│"
+                cell[column] = "┼" if cell[column] == "─" else "│"
         grid[enters[name]][0] = "◀"
     return ["".join(cell) for cell in grid]
 
@@ -156,7 +157,7 @@ def _draw_lanes(
 
 
 def _outline(graph: Graph, screen: Screen, width: int) -> Iterator[str]:
-    """A line for each state and one for its routes."""
+    """For each state, a line with its name and detail, and lines with its routes."""
     for node in graph.nodes:
         name = _title(graph, node, screen)
         detail = "" if node.detail == node.name else _shown(node.detail, screen)

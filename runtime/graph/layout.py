@@ -1,7 +1,7 @@
-"""Positions of nodes and courses of edges, computed by Graphviz.
+"""Layout of a graph: positions of nodes and paths of edges, computed by Graphviz.
 
-Graphviz is the program `dot` of the package `graphviz-pure`, whose output is the same everywhere, or else the
-one on PATH. Sizes are in points; y grows downwards.
+Prefers the program of the package `graphviz-pure`, whose output is the same on all machines, to `dot` on
+PATH. Sizes are in points; y grows downwards.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ..host.screen import columns, fit, shortened
 from .model import Graph
 from .text_forms import lines_of
 
-# Size of a character of the monospaced font, and of the space around the lines of a node.
+# Metrics of the monospaced font, and the space around the lines of a node.
 FONT_SIZE = 12.0
 CHARACTER_WIDTH = 0.602 * FONT_SIZE
 LINE_HEIGHT = 16.0
 PADDING = 9.0
 LABEL_SIZE = 10.5
-_LONGEST_LINE = 46
+_MAX_LINE_COLUMNS = 46
 _TIMEOUT_S = 60
-# Bounds of Graphviz, which else takes minutes: by the rows that all routes together pass, the most first.
-# Lines that go around nothing take a tenth of the time of curves.
+# Attributes that limit the effort of Graphviz, which otherwise takes minutes: (minimum total length of the
+# routes in rows, attributes). Straight lines take a tenth of the time of curves.
 _EFFORTS = (
     (10_000, "splines=line, nslimit=0.02, nslimit1=0.1, mclimit=0.01, searchsize=5"),
     (3_000, "splines=line, nslimit=2, nslimit1=2, mclimit=0.5"),
@@ -49,8 +49,8 @@ class Box:
 
 
 @frozen
-class Course:
-    """An edge: the points of a chain of cubic curves, where its arrow ends, and the place of its label."""
+class EdgePath:
+    """The path of an edge: points of a chain of cubic curves, the tip of the arrow, the label's position."""
 
     points: tuple[tuple[float, float], ...]
     end: tuple[float, float]
@@ -59,16 +59,16 @@ class Course:
 
 @define
 class Layout:
-    """Boxes by the names of nodes, and courses in the order of the graph's edges."""
+    """Boxes by node name, and paths in the order of the graph's edges."""
 
     width: float = 0
     height: float = 0
     boxes: dict[str, Box] = attrs.field(factory=dict)
-    courses: list[Course] = attrs.field(factory=list)
+    paths: list[EdgePath] = attrs.field(factory=list)
 
 
 def lay_out(graph: Graph) -> Layout:
-    """The layout of a graph. Raises UserError where Graphviz is missing or fails."""
+    """Compute the layout of a graph. Raises UserError if Graphviz is missing or fails."""
     sizes = {node.name: _measured(lines_of(node)) for node in graph.nodes}
     ids = {node.name: f"n{number}" for number, node in enumerate(graph.nodes)}
     lines = ["digraph {", f"  graph [rankdir=TB, nodesep=0.45, ranksep=0.5, {_effort(graph)}];"]
@@ -79,7 +79,7 @@ def lay_out(graph: Graph) -> Layout:
     if graph.initial in ids:
         lines.append(f"  {{ rank=source; {ids[graph.initial]}; }}")
     for edge in graph.edges:
-        # A row of letters is as wide as the label; the text itself could be anything.
+        # Reserve the width of the label with plain letters: the label itself may need quoting.
         width = round(columns(edge.label_with_count) * 0.75)
         label = f' [label="{"m" * width}"]' if width else ""
         lines.append(f"  {ids[edge.source]} -> {ids[edge.target]}{label};")
@@ -88,19 +88,19 @@ def lay_out(graph: Graph) -> Layout:
 
 
 def _effort(graph: Graph) -> str:
-    """The attributes that bound what Graphviz does."""
+    """The attributes that limit the effort of Graphviz for this graph."""
     targets: dict[str, list[str]] = {node.name: [] for node in graph.nodes}
     for edge in graph.edges:
         targets[edge.source].append(edge.target)
-    # States before those that they lead to, where they are not in a circle; then each below those before it.
+    # Topological order by depth-first search, ignoring cycles; then the rank of each node.
     order: list[str] = []
     seen: set[str] = set()
     for first in (*(name for name in targets if name == graph.initial), *targets):
         stack = [(first, iter(targets[first]))] if first not in seen else []
         seen.add(first)
         while stack:
-            name, left = stack[-1]
-            following = next((target for target in left if target not in seen), None)
+            name, targets_left = stack[-1]
+            following = next((target for target in targets_left if target not in seen), None)
             if following is None:
                 order.append(name)
                 stack.pop()
@@ -118,9 +118,9 @@ def _effort(graph: Graph) -> str:
 
 
 def _measured(lines: list[str]) -> tuple[float, float, tuple[str, ...]]:
-    """The size of a node in points, and its lines in limited length."""
+    """The size of a node in points, and its lines, cut to the maximum length."""
     name, *others = lines
-    shown = (shortened(name, _LONGEST_LINE), *(fit(line, _LONGEST_LINE) for line in others))
+    shown = (shortened(name, _MAX_LINE_COLUMNS), *(fit(line, _MAX_LINE_COLUMNS) for line in others))
     width = max(columns(line) for line in shown) * CHARACTER_WIDTH + 2 * PADDING + 6
     return max(width, 60.0), len(shown) * LINE_HEIGHT + 2 * PADDING, shown
 
@@ -133,21 +133,21 @@ def _read(graph: Graph, sizes: dict[str, Any], answer: dict[str, Any]) -> Layout
         x, y = text.split(",")[-2:]
         return float(x) - left, top - float(y)
 
-    placed = [found for found in answer["objects"] if "pos" in found]  # a rank is an object, too
-    for node, found in zip(graph.nodes, placed, strict=True):
-        x, y = place(found["pos"])
+    placed = [entry for entry in answer["objects"] if "pos" in entry]  # ranks are objects without a position
+    for node, entry in zip(graph.nodes, placed, strict=True):
+        x, y = place(entry["pos"])
         width, height, lines = sizes[node.name]
         layout.boxes[node.name] = Box(x, y, width, height, lines)
-    for found in answer.get("edges", ()):
-        points = found["pos"].split()
+    for entry in answer.get("edges", ()):
+        points = entry["pos"].split()
         end = place(points.pop(0)) if points[0].startswith("e") else place(points[-1])
-        label = place(found["lp"]) if "lp" in found else None
-        layout.courses.append(Course(tuple(place(point) for point in points), end, label))
+        label = place(entry["lp"]) if "lp" in entry else None
+        layout.paths.append(EdgePath(tuple(place(point) for point in points), end, label))
     return layout
 
 
 def run_graphviz(source: str, form: str) -> bytes:
-    """What Graphviz makes of a graph in its language. Raises UserError."""
+    """Run Graphviz on a graph in the DOT language; returns its output in `form`. Raises UserError."""
     program = _program()
     process = processes.Popen(
         [program, f"-T{form}"],
@@ -162,23 +162,23 @@ def run_graphviz(source: str, form: str) -> bytes:
         process.communicate()
         raise Failure(
             "no-layout",
-            f"Graphviz has not finished within {_TIMEOUT_S} s",
-            "choose a smaller part with --level, or -o with .mmd, .dot or .json",
+            f"Graphviz did not finish within {_TIMEOUT_S} s",
+            "select a smaller part with --level, or use -o with .mmd, .dot or .json",
         ) from None
     if process.returncode != 0:
-        said = errors.decode("utf-8", "replace").strip().split("\n")[0]
-        raise Failure("no-layout", f"{program} failed: {said[:200]}")
+        message = errors.decode("utf-8", "replace").strip().split("\n")[0]
+        raise Failure("no-layout", f"{program} failed: {message[:200]}")
     return output
 
 
 def _program() -> str:
     installed = os.path.join(os.path.dirname(sys.executable), "graphviz-pure")
-    found = environment.which(installed) or environment.which("graphviz-pure") or environment.which("dot")
-    if found is None:
+    program = environment.which(installed) or environment.which("graphviz-pure") or environment.which("dot")
+    if program is None:
         raise Failure(
             "no-layout",
             "pictures need Graphviz",
             "pip install 'llc-loops[graph]', or install the package graphviz; "
             "-o with .mmd, .dot or .json works without it",
         )
-    return str(found)
+    return str(program)

@@ -1,4 +1,4 @@
-"""The graph of a loop: its states and their routes as the author wrote them, with its context filled in."""
+"""Graph of a loop: states and routes as written by the author, with known context values filled in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...frontend.template.nodes import Literal, Variable, text_of
 from ...frontend.template.template import parse
 from .model import ERROR, PLAIN, Edge, Graph, Node, kind_of_verdict
 
-_LONGEST_DETAIL = 60
+_MAX_DETAIL_CHARACTERS = 60
 _KINDS = {
     "shell": "action",
     "slash": "agent",
@@ -21,19 +21,19 @@ _KINDS = {
 
 
 def graph_of_loop(loop: Loop) -> Graph:
-    """The graph of a loop of states, with every route."""
+    """The graph of a loop with all routes."""
     graph = Graph(loop.name, "loop", [], [], loop.initial)
     for state in loop.states.values():
         graph.nodes.append(_node(loop, state))
         own = hooks_in(state.hooks, "before", "after")
-        graph.nodes[-1].chips += (f"{key}: {short(_known(loop, hook.run))}" for key, hook in own)
-    known = graph.by_name
+        graph.nodes[-1].chips += (f"{key}: {short(_fill_context(loop, hook.run))}" for key, hook in own)
+    nodes = graph.by_name
     for state in loop.states.values():
-        _add_routes(graph, known, loop, state)
+        _add_routes(graph, nodes, loop, state)
     if loop.on_error is not None:
         graph.notes.append(f"errors of all other states → {loop.on_error}")
     graph.notes += (
-        f"hook {key}: {short(_known(loop, hook.run))}"
+        f"hook {key}: {short(_fill_context(loop, hook.run))}"
         for key, hook in hooks_in(loop.hooks, *fields_of(LoopHooks))
     )
     if loop.maintain:
@@ -46,13 +46,18 @@ def _node(loop: Loop, state: StateSpec) -> Node:
     return Node(
         state.name,
         _kind(loop, state),
-        short(state.call or state.loop or " ".join(state.parallel or ()) or _known(loop, state.action or "")),
+        short(
+            state.call
+            or state.loop
+            or " ".join(state.parallel or ())
+            or _fill_context(loop, state.action or "")
+        ),
         line=None if span is None else span.line,
     )
 
 
-def _known(loop: Loop, text: str) -> str:
-    """An action with the values of context that are known, as the author wrote the rest."""
+def _fill_context(loop: Loop, text: str) -> str:
+    """Replace the known context values in an action; the rest of the text stays unchanged."""
     template = parse(text, kind="value", context=loop.context, is_open=True)
     if template.problems:
         return text
@@ -67,22 +72,22 @@ def _kind(loop: Loop, state: StateSpec) -> str:
     return _KINDS[loop.kind_of(state)] if state.acts else "check"
 
 
-def _add_routes(graph: Graph, known: dict[str, Node], loop: Loop, state: StateSpec) -> None:
-    """The edges of a state; routes to the same state are one edge, unless one of them is of errors."""
+def _add_routes(graph: Graph, nodes: dict[str, Node], loop: Loop, state: StateSpec) -> None:
+    """Add the edges of a state. Routes to the same target share an edge; error routes have their own."""
     if state.is_terminal:
         again = loop.restart_of(state)
         routes = [("again", again, PLAIN)] if again is not None else []
     else:
         routes = [
-            (_said(verdict), target, kind_of_verdict(verdict)) for verdict, target in state.routes.items()
+            (_label(verdict), target, kind_of_verdict(verdict)) for verdict, target in state.routes.items()
         ]
         if state.next is not None:
             routes.insert(0, ("", state.next, PLAIN))
     edges: dict[tuple[str, bool], Edge] = {}
     for label, target, kind in routes:
         target = state.name if target == CURRENT else target
-        if target not in known:  # known only at run time
-            known[state.name].chips.append(f"{label or 'next'} → {short(target)}")
+        if target not in nodes:  # the target is known only at run time
+            nodes[state.name].chips.append(f"{label or 'next'} → {short(target)}")
             continue
         edge = edges.setdefault((target, kind == ERROR), Edge(state.name, target, [], kind))
         if edge.kind != kind:
@@ -92,13 +97,13 @@ def _add_routes(graph: Graph, known: dict[str, Node], loop: Loop, state: StateSp
     graph.edges += edges.values()
 
 
-def _said(verdict: str) -> str:
+def _label(verdict: str) -> str:
     return {"_": "else", "_error": "error"}.get(verdict, verdict)
 
 
 def short(text: str) -> str:
-    """The first line of a text, in limited length."""
+    """The first line of a text, cut to the maximum length."""
     first, *more = text.strip().split("\n", 1)
-    if len(first) > _LONGEST_DETAIL:
-        return first[: _LONGEST_DETAIL - 1] + "…"
+    if len(first) > _MAX_DETAIL_CHARACTERS:
+        return first[: _MAX_DETAIL_CHARACTERS - 1] + "…"
     return first + (" …" if more else "")

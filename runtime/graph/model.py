@@ -1,4 +1,4 @@
-"""The model of a graph: nodes with what they do, routes between them, and what a run did there."""
+"""Model of a graph: nodes, routes between them, and the visits of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 from ...ir.records import define
 
-# Kinds of nodes, each with a word for legends and readers of the page.
+# Kinds of nodes, with their names in legends.
 KINDS = {
     "action": "command",
     "agent": "agent",
@@ -22,13 +22,13 @@ KINDS = {
     "state": "state",
     "folded": "folded states",
 }
-# Kinds of routes: of good verdicts, of bad ones, of errors, and all others.
+# Kinds of routes: for good verdicts, for bad verdicts, for errors, and for all others.
 GOOD, BAD, ERROR, PLAIN = "good", "bad", "error", "plain"
 
 
 @define
 class Visits:
-    """What a run did in a node: entries, active time in ms, money, and whether the run is there now."""
+    """The visits of a run to a node: number, active time in ms, cost, and whether the run is there now."""
 
     count: int = 0
     ms: int = 0
@@ -40,9 +40,16 @@ class Visits:
 class Node:
     """A node.
 
-    name: unique. detail: the first line of what it does. chips: routes that are written on the node and not
-    drawn, such as `error → diagnose`. badges: verdicts that lead back to it. line: of the source. states: how
-    many states it represents. members: the names of folded states.
+    Args:
+        name: its unique name.
+        kind: one of `KINDS`.
+        detail: the first line of its action.
+        chips: routes that are written on the node instead of drawn, such as `error → diagnose`.
+        badges: verdicts that lead back to the node.
+        line: its line in the source; None if unknown.
+        states: the number of states that it represents.
+        visits: the visits of the run; None without a run.
+        members: the names of folded states.
     """
 
     name: str
@@ -72,15 +79,22 @@ class Edge:
 
     @property
     def label_with_count(self) -> str:
-        """The label with how often a run took the route."""
+        """The label, with the number of times that a run took the route."""
         return f"{self.label} ({self.taken}×)" if self.label and self.taken else self.label
 
 
 @define
 class Graph:
-    """A graph; nodes and edges are in the order of the source. level: `loop`, `functions` or `ir`.
+    """A graph. Nodes and edges are in the order of the source.
 
-    notes: facts about all nodes, such as where errors go. run: the run that the visits are of.
+    Args:
+        name: the name of the loop or program.
+        level: `loop`, `functions` or `ir`.
+        nodes: the nodes.
+        edges: the edges.
+        initial: the name of the first node; None if unknown.
+        notes: facts about the whole graph, such as a common error route.
+        run: the id of the run whose visits are shown; None for none.
     """
 
     name: str
@@ -92,7 +106,7 @@ class Graph:
     run: str | None = None
 
     def node(self, name: str) -> Node:
-        """The node of a name; KeyError if there is none."""
+        """The node with this name. Raises KeyError."""
         return self.by_name[name]
 
     @property
@@ -100,24 +114,24 @@ class Graph:
         return {node.name: node for node in self.nodes}
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as plain data, for programs."""
+        """The graph as plain data, without empty fields."""
         return {
             "name": self.name,
             "level": self.level,
             "initial": self.initial,
             "run": self.run,
             "notes": self.notes,
-            "nodes": [_given(attrs.asdict(node)) for node in self.nodes],
-            "edges": [_given(attrs.asdict(edge)) for edge in self.edges],
+            "nodes": [_without_empty(attrs.asdict(node)) for node in self.nodes],
+            "edges": [_without_empty(attrs.asdict(edge)) for edge in self.edges],
         }
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [], "")}
 
 
 def kind_of_verdict(verdict: str) -> str:
-    """The kind of a route by its verdict."""
+    """The kind of the route for a verdict."""
     if verdict in ("success", "target", "yes"):
         return GOOD
     if verdict in ("failure", "no", "stall"):

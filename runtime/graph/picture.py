@@ -1,4 +1,4 @@
-"""A graph as SVG, and as an HTML page with the SVG in it; without scripts and without other files."""
+"""Graph as SVG and as an HTML page with the SVG inline; no scripts, no other files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import html
 from collections.abc import Iterator
 
 from ..host.screen import visible
-from .layout import FONT_SIZE, LABEL_SIZE, LINE_HEIGHT, PADDING, Box, Course, Layout, lay_out
+from .layout import FONT_SIZE, LABEL_SIZE, LINE_HEIGHT, PADDING, Box, EdgePath, Layout, lay_out
 from .model import KINDS, Edge, Graph, Node
 
 _MARGIN = 16
@@ -47,7 +47,7 @@ th, td { text-align: left; padding: .15rem 1rem .15rem 0; border-bottom: 1px sol
 
 
 def as_svg(graph: Graph) -> str:
-    """An SVG image that can be opened alone or put into a page. Raises UserError without Graphviz."""
+    """A standalone SVG image, which can also be embedded in a page. Raises UserError without Graphviz."""
     layout = lay_out(graph)
     width, height = layout.width + 2 * _MARGIN, layout.height + 2 * _MARGIN
     title = f"{graph.name}: {len(graph.nodes)} states" + (f", run {graph.run}" if graph.run else "")
@@ -57,16 +57,16 @@ def as_svg(graph: Graph) -> str:
         f"<title>{_text(title)}</title>",
         f"<style>{_STYLE}</style>",
         f'<g transform="translate({_MARGIN} {_MARGIN})">',
-        *(_edge(edge, course) for edge, course in zip(graph.edges, layout.courses, strict=True)),
+        *(_edge(edge, path) for edge, path in zip(graph.edges, layout.paths, strict=True)),
         *_nodes(graph, layout),
-        *(_label(edge, course) for edge, course in zip(graph.edges, layout.courses, strict=True)),
+        *(_label(edge, path) for edge, path in zip(graph.edges, layout.paths, strict=True)),
         "</g></svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
 
 
 def as_html(graph: Graph) -> str:
-    """A page with the picture, its notes and a legend; loads nothing."""
+    """A page with the picture, notes and a legend. Loads no other resources."""
     svg = as_svg(graph)
     hashes = " ".join(csp_hash(text) for text in (_PAGE_STYLE, _STYLE))
     policy = f"default-src 'none'; style-src {hashes}; base-uri 'none'; form-action 'none'"
@@ -90,7 +90,7 @@ def as_html(graph: Graph) -> str:
 
 
 def _table(graph: Graph) -> str:
-    """All routes as a table, for readers of the page who do not see the picture."""
+    """All routes as a table, for readers who cannot see the picture."""
     rows = [(edge.source, edge.label or "next", edge.target) for edge in graph.edges]
     for node in graph.nodes:
         rows += [(node.name, badge, node.name) for badge in node.badges]
@@ -140,13 +140,13 @@ def _node(node: Node, number: int, box: Box, is_initial: bool, longest_ms: int) 
     return "".join([*parts, "</g>"])
 
 
-def _edge(edge: Edge, course: Course) -> str:
-    points = course.points
-    path = f"M{_point(points[0])}"
+def _edge(edge: Edge, path: EdgePath) -> str:
+    points = path.points
+    curve = f"M{_point(points[0])}"
     for at in range(1, len(points) - 2, 3):
-        path += "C" + " ".join(_point(point) for point in points[at : at + 3])
+        curve += "C" + " ".join(_point(point) for point in points[at : at + 3])
     classes = f"edge {edge.kind}" + (" untaken" if edge.taken == 0 else "")
-    return f'<g class="{classes}"><path d="{path}"/><polygon points="{_arrow(points[-1], course.end)}"/></g>'
+    return f'<g class="{classes}"><path d="{curve}"/><polygon points="{_arrow(points[-1], path.end)}"/></g>'
 
 
 def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
@@ -162,10 +162,10 @@ def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
     return " ".join(_point(corner) for corner in corners)
 
 
-def _label(edge: Edge, course: Course) -> str:
-    if not edge.label or course.label is None:
+def _label(edge: Edge, path: EdgePath) -> str:
+    if not edge.label or path.label is None:
         return ""
-    x, y = course.label
+    x, y = path.label
     return (
         f'<g class="edge {edge.kind}"><text x="{x:.1f}" y="{y + LABEL_SIZE / 3:.1f}" text-anchor="middle" '
         f'font-size="{LABEL_SIZE:g}">{_text(edge.label_with_count)}</text></g>'
@@ -181,5 +181,5 @@ def _text(text: str) -> str:
 
 
 def csp_hash(text: str) -> str:
-    """The source of a content security policy that allows an inline script or style."""
+    """The source expression of a content security policy that allows this inline script or style."""
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

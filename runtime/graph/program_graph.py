@@ -1,4 +1,4 @@
-"""Graphs of a compiled program: its functions and whom they call, or the states of its IR."""
+"""Graphs of a compiled program: its functions with their calls, or the states of its IR."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LIBRARY = "stdlib/"
 
 
 def graph_of_functions(program: ir.Program) -> Graph:
-    """Its functions and the functions that they name; those of the library are left out."""
+    """The functions of a program and the functions that they name, without library functions."""
     own = [function for function in program.functions if not _is_library(function)]
     names = {function.name for function in own}
     graph = Graph(program.name, "functions", [], [], program.entry if program.entry in names else None)
@@ -28,7 +28,7 @@ def graph_of_functions(program: ir.Program) -> Graph:
 
 
 def graph_of_ir(program: ir.Program) -> Graph:
-    """The states of its functions; those of the library are left out."""
+    """The states of the functions of a program, without library functions."""
     own = [function for function in program.functions if not _is_library(function)]
     graph = Graph(program.name, "ir", [], [])
     for function in own:
@@ -37,10 +37,10 @@ def graph_of_ir(program: ir.Program) -> Graph:
             graph.initial = prefix + function.states[0].name
         for state in function.states:
             line = state.span.line if state.span is not None else None
-            graph.nodes.append(Node(prefix + state.name, *_work(state), line=line))
+            graph.nodes.append(Node(prefix + state.name, *_kind_and_detail(state), line=line))
             graph.edges += [
                 Edge(prefix + state.name, prefix + target, [label] if label else [], kind)
-                for label, target, kind in _ways(state)
+                for label, target, kind in _exits(state)
             ]
     return graph
 
@@ -49,8 +49,8 @@ def _is_library(function: ir.Function) -> bool:
     return function.span is not None and function.span.path.startswith(_LIBRARY)
 
 
-def _work(state: ir.State) -> tuple[str, str]:
-    """The kind of the node of an IR state, and what its exit does."""
+def _kind_and_detail(state: ir.State) -> tuple[str, str]:
+    """The kind and the detail of the node of an IR state."""
     match state.exit:
         case ir.Perform(kind=kind):
             return "effect", kind
@@ -66,21 +66,21 @@ def _work(state: ir.State) -> tuple[str, str]:
             return "state", ""
 
 
-def _ways(state: ir.State) -> list[tuple[str, str, str]]:
-    """The ways out of an IR state: label, target and kind."""
+def _exits(state: ir.State) -> list[tuple[str, str, str]]:
+    """The exits of an IR state: label, target and kind."""
     match state.exit:
         case ir.Goto(target=target):
-            ways = [("", target, PLAIN)]
+            exits = [("", target, PLAIN)]
         case ir.Branch(then=then, otherwise=otherwise):
-            ways = [("true", then, GOOD), ("false", otherwise, BAD)]
+            exits = [("true", then, GOOD), ("false", otherwise, BAD)]
         case ir.Switch(cases=cases, default=default):
-            ways = [(case, target, kind_of_verdict(case)) for case, target in cases]
+            exits = [(case, target, kind_of_verdict(case)) for case, target in cases]
             if default is not None:
-                ways.append(("else", default, PLAIN))
+                exits.append(("else", default, PLAIN))
         case ir.Call() | ir.Perform() | ir.Parallel() as exit:
-            ways = [("", exit.next, PLAIN)]
+            exits = [("", exit.next, PLAIN)]
         case _:
-            ways = []
+            exits = []
     if state.handler is not None:
-        ways.append(("fault", state.handler.target, ERROR))
-    return ways
+        exits.append(("fault", state.handler.target, ERROR))
+    return exits

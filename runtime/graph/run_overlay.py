@@ -1,4 +1,4 @@
-"""What a run did in a graph: visits, time, money, the routes it took, and where it is."""
+"""Overlay of a run on a graph: visits, time, cost, taken routes, current state."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..journal.run_history import RunHistory
 from .model import Graph, Visits
 
 
-class Taken:
-    """The routes that a run took, by their ends and verdict, with how often."""
+class RouteCounts:
+    """How often a run took each route, by source, target and verdict."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str, str]] = Counter()
@@ -20,18 +20,18 @@ class Taken:
         self.counts[route.from_, route.to, str(route.verdict or "")] += 1
 
 
-def taken_in(journal: str) -> tuple[RunHistory, Taken]:
-    """What a journal says of a run, and the routes that it took. Raises JournalError."""
-    history, taken = RunHistory(), Taken()
+def read_routes(journal: str) -> tuple[RunHistory, RouteCounts]:
+    """Read the history and the taken routes of a run from its journal. Raises JournalError."""
+    history, routes = RunHistory(), RouteCounts()
     for entry in read(journal):
         history.add(entry)
         if isinstance(entry, Route):
-            taken.add(entry)
-    return history, taken
+            routes.add(entry)
+    return history, routes
 
 
-def add_run(graph: Graph, run: str, history: RunHistory, taken: Taken) -> None:
-    """Add what a run did to a graph with all its edges."""
+def add_run(graph: Graph, run: str, history: RunHistory, routes: RouteCounts) -> None:
+    """Add visits and taken routes of a run to a graph that is not simplified yet."""
     graph.run = run
     for node in graph.nodes:
         known = history.states.get(node.name)
@@ -43,11 +43,11 @@ def add_run(graph: Graph, run: str, history: RunHistory, taken: Taken) -> None:
     for edge in graph.edges:
         edge.taken = sum(
             count
-            for (source, target, verdict), count in taken.counts.items()
-            if (source, target) == (edge.source, edge.target) and _is_of(edge.labels, verdict)
+            for (source, target, verdict), count in routes.counts.items()
+            if (source, target) == (edge.source, edge.target) and _has_verdict(edge.labels, verdict)
         )
 
 
-def _is_of(labels: list[str], verdict: str) -> bool:
-    """Whether a verdict belongs to an edge: it is named, or the edge takes any other, or needs none."""
+def _has_verdict(labels: list[str], verdict: str) -> bool:
+    """Whether a verdict takes an edge: named, or unnamed with both or neither being errors, or no labels."""
     return not labels or verdict in labels or ("error" in labels) == (verdict == "error")

@@ -1,4 +1,4 @@
-"""A graph as text for other tools: Mermaid, DOT, JSON."""
+"""Text formats of a graph for other tools: Mermaid, DOT, JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def as_json(graph: Graph) -> str:
 
 
 def as_mermaid(graph: Graph) -> str:
-    """A flow chart in Mermaid's text form, as Markdown of many hosts shows it."""
+    """A flow chart in Mermaid syntax, which many Markdown hosts render."""
     ids = _ids(graph)
     lines = ["flowchart TD"]
     for node in graph.nodes:
@@ -52,7 +52,7 @@ def as_mermaid(graph: Graph) -> str:
 
 
 def as_dot(graph: Graph) -> str:
-    """The graph in Graphviz's language, as a reader may change it."""
+    """The graph in the DOT language, formatted for manual changes."""
     ids = _ids(graph)
     lines = [f"digraph {_quoted(graph.name)} {{"]
     lines.append('    node [shape=box, fontname="Helvetica", fontsize=12];')
@@ -65,17 +65,17 @@ def as_dot(graph: Graph) -> str:
     if graph.initial in ids:
         lines.append(f"    {{ rank=source; {ids[graph.initial]}; }}")
     for edge in graph.edges:
-        given = [f"label={_quoted(edge.label)}"] if edge.label else []
+        attributes = [f"label={_quoted(edge.label)}"] if edge.label else []
         if edge.kind in _DOT_COLORS:
-            given.append(f'color="{_DOT_COLORS[edge.kind]}"')
+            attributes.append(f'color="{_DOT_COLORS[edge.kind]}"')
         if edge.taken == 0:
-            given.append("style=dashed")
-        lines.append(f"    {ids[edge.source]} -> {ids[edge.target]} [{', '.join(given)}];")
+            attributes.append("style=dashed")
+        lines.append(f"    {ids[edge.source]} -> {ids[edge.target]} [{', '.join(attributes)}];")
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def lines_of(node: Node) -> list[str]:
-    """The lines of a node: its name, what it does, what a run did, its loops and its chips."""
+    """The lines of a node: name, detail, visits, badges and chips."""
     lines = [node.name]
     if node.detail and node.detail != node.name:
         lines.append(node.detail)
@@ -87,14 +87,14 @@ def lines_of(node: Node) -> list[str]:
 
 
 def visits_text(node: Node) -> str:
-    """What a run did in a node, in a few words."""
+    """The visits of a run to a node, in a few words."""
     visits = node.visits
     if visits is None or not visits.count:
         return "not entered"
-    told = [f"{visits.count}×", _time(visits.ms / 1000)]
+    facts = [f"{visits.count}×", _time(visits.ms / 1000)]
     if visits.usd:
-        told.append(amount_text("usd", visits.usd))
-    return ("▶ " if visits.is_current else "") + " · ".join(told)
+        facts.append(amount_text("usd", visits.usd))
+    return ("▶ " if visits.is_current else "") + " · ".join(facts)
 
 
 def _time(seconds: float) -> str:
@@ -109,7 +109,7 @@ def _ids(graph: Graph) -> dict[str, str]:
 
 
 def _mermaid(text: str) -> str:
-    """A text inside quotes of Mermaid, whose entities are written `#34;`."""
+    """Escape a text for a Mermaid string, whose entities have the form `#34;`."""
     plain = visible(text).replace("\n", " ")
     return "".join(ch if ch.isalnum() or ch in " _-.,:/…→×·↻▶" else f"#{ord(ch)};" for ch in plain)
 

@@ -48,7 +48,7 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
     lines: BatchLines
 
     def told(what: Job | RunFolder, outcome: Outcome) -> None:
-        lines.told(what.values.target if isinstance(what, Job) else what.id, outcome)
+        lines.show_outcome(what.values.target if isinstance(what, Job) else what.id, outcome)
         if values.json:
             job = {"job": what.number, "loop": what.values.target} if isinstance(what, Job) else {}
             answer = secrets.known.mask_all(job | outcome.to_json())
@@ -58,7 +58,7 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
 
     def on_wait() -> float:
         assert found.scheduler is not None
-        return lines.count(len(found.scheduler), found.scheduler.pool.working)
+        return lines.update_count(len(found.scheduler), found.scheduler.pool.working)
 
     statuses: list[str] = []
     with StopSignals(is_silent=False) as interrupt:

@@ -13,7 +13,7 @@ import attrs
 
 from ...ir.effects import EFFECTS
 from ...ir.records import define
-from ..graph.run_overlay import Taken
+from ..graph.run_overlay import RouteCounts
 from ..host.secrets import masked
 from ..journal import agent_text
 from ..journal.events import (
@@ -113,7 +113,7 @@ class Steps:
         self.values = values
         self.steps = [Step()]
         self.marks: list[Mark] = []
-        self.taken = Taken()
+        self.taken = RouteCounts()
         self.changed_from = 0
         self._is_bare = is_bare
         self._begun: float | None = None

@@ -1,4 +1,4 @@
-"""An action as text: how it was called, what it writes line by line, why it failed."""
+"""Text of an action: its call, its output as lines, its failure."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What stands before what, on a screen that shows all characters or only ASCII.
+# Marks before lines, for Unicode screens (True) and for ASCII screens (False).
 MARKS = {
     True: {"ok": "✓", "bad": "✗", "other": "•", "to": "→", "bar": "│", "more": "…", "spin": "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"},
     False: {"ok": "+", "bad": "x", "other": "*", "to": "->", "bar": "|", "more": "...", "spin": "|/-\\"},
 }
-# Lines of one action that are shown as they come; of what follows only the last few are.
-MOST_LINES = 2_000
+# Lines of an action's output that are shown live; of the further lines only the last ones are shown, at its
+# end.
+MAX_LIVE_LINES = 2_000
 LAST_LINES = 10
-LONGEST_LINE = 2_000
-# Characters of why a task failed.
-_LONGEST_REFUSAL = 300
+MAX_LINE_CHARACTERS = 2_000
+_MAX_FAILURE_CHARACTERS = 300
 
 
 def tone(verdict: str) -> tuple[str, str]:
-    """How a verdict looks: `ok`, `bad`, or `other` where the loop alone knows which it is; and its colour."""
+    """The mark and the style of a verdict; `other` for verdicts whose meaning only the loop defines."""
     if verdict in ("success", "target"):
         return "ok", "green"
     return ("bad", "red") if verdict in ("failure", "error") else ("other", "yellow")
 
 
-def called(kind: str, args: dict[str, Any]) -> str:
-    """An action as it is shown: the command, or the tool or task with what it is given."""
+def call_text(kind: str, args: dict[str, Any]) -> str:
+    """The call of an action: the command, or the tool or task with its inputs."""
     row = EFFECTS[kind]
-    given = args.get(row.inputs)
-    shown = [f"({name} {_brief(value)})" for name, value in given.items()] if isinstance(given, dict) else []
+    inputs = args.get(row.inputs)
+    shown = (
+        [f"({name} {_brief(value)})" for name, value in inputs.items()] if isinstance(inputs, dict) else []
+    )
     return " ".join([str(args.get(row.subject, "")), *shown])
 
 
@@ -45,8 +47,8 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def refusal(result: dict[str, Any]) -> str:
-    """Why a tool or task gave nothing, "" where it did."""
+def task_failure_text(result: dict[str, Any]) -> str:
+    """The failure of a tool or task on one line; "" if it succeeded."""
     if result.get("error"):
         return str(result["error"].get("message"))
     task = result.get("result")
@@ -55,11 +57,15 @@ def refusal(result: dict[str, Any]) -> str:
     notes = task.get("notes")
     error = notes.get("error") if isinstance(notes, dict) else None
     why = error.get("message") if isinstance(error, dict) else None
-    return f"FAILED: {' '.join(why.split())[:_LONGEST_REFUSAL]}" if isinstance(why, str) and why else "FAILED"
+    return (
+        f"FAILED: {' '.join(why.split())[:_MAX_FAILURE_CHARACTERS]}"
+        if isinstance(why, str) and why
+        else "FAILED"
+    )
 
 
 def failure_text(result: dict[str, Any]) -> str:
-    """Why an action did not end with 0, in a few words; "" where it did."""
+    """The failure of an action in a few words; "" if its exit code is 0."""
     crash = judge_crash(result)
     if crash is not None and (result.get("error") or crash["details"]["reason"] in ("timeout", "signal")):
         return str(crash["details"]["message"])
@@ -67,7 +73,7 @@ def failure_text(result: dict[str, Any]) -> str:
 
 
 class ActionOutput:
-    """The output of one action taken apart in lines fit to show, bounded in number and length."""
+    """Splits the output of one action into printable lines, limited in number and length."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -80,34 +86,35 @@ class ActionOutput:
         self._last: list[str] = []
 
     def feed(self, stream: str, text: str) -> list[str]:
-        """The whole lines that can be shown now."""
+        """Add text of a stream; returns the complete lines that can be shown now."""
         text = self._partial.get(stream, "") + text
         if "\n" not in text:
-            # A progress bar or an endless line: its end is what counts.
-            self._partial[stream] = text if len(text) <= 4 * LONGEST_LINE else text[-LONGEST_LINE:]
+            # For a progress bar or a very long line, only the end matters.
+            self._partial[stream] = (
+                text if len(text) <= 4 * MAX_LINE_CHARACTERS else text[-MAX_LINE_CHARACTERS:]
+            )
             return []
-        room = self._limit - self._shown
-        if room > 0:
-            lines = text.split("\n", room)
+        remaining = self._limit - self._shown
+        if remaining > 0:
+            lines = text.split("\n", remaining)
             self._partial[stream] = lines.pop()
             self._shown += len(lines)
             shown = [_shown_line(line) for line in lines]
             if "\n" in self._partial[stream]:
                 shown += self.feed(stream, "")
             return shown
-        whole, _, self._partial[stream] = text.rpartition("\n")
-        self._hidden += whole.count("\n") + 1
-        self._last = (self._last + whole[-LAST_LINES * LONGEST_LINE :].split("\n")[-LAST_LINES:])[
-            -LAST_LINES:
-        ]
+        complete, _, self._partial[stream] = text.rpartition("\n")
+        self._hidden += complete.count("\n") + 1
+        latest = complete[-LAST_LINES * MAX_LINE_CHARACTERS :].split("\n")[-LAST_LINES:]
+        self._last = (self._last + latest)[-LAST_LINES:]
         return []
 
     def partial(self) -> str:
-        """The line that is being written."""
+        """The incomplete last line."""
         return _shown_line(self._partial["output"] or self._partial["stderr"])
 
     def finish(self) -> tuple[list[str], int, list[str]]:
-        """Unended lines, how many lines were not shown, and the last of those."""
+        """End the output: incomplete lines, the number of hidden lines, and the lines to show after them."""
         lines: list[str] = []
         for stream, text in self._partial.items():
             if text:
@@ -120,7 +127,7 @@ class ActionOutput:
 
 
 def _shown_line(line: str) -> str:
-    """A line as a terminal would have left it: after its last carriage return, without controls."""
+    """The visible part of a line: the text after its last carriage return, without control characters."""
     line = line.rstrip("\r")
     line = printable(line[line.rfind("\r") + 1 :])
-    return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + " …"
+    return line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + " …"

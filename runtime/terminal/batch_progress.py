@@ -1,4 +1,4 @@
-"""What a batch shows: a line for each run that is over, on a terminal how many there are, and the sum."""
+"""Progress of a batch: a line for each finished run, a live count on a terminal, and a summary."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..host import clock
 from ..host.screen import Screen, fit, printable
 from ..journal.outcome import Outcome, headline
 
-# The count is drawn again so often at most, in seconds.
-EVERY = 0.1
+# Minimum seconds between two updates of the count.
+UPDATE_INTERVAL = 0.1
 _MARKS = {"success": ("✓", "+", "green"), "interrupted": ("•", "*", "yellow")}
 _BAD = ("✗", "x", "red")
 
 
 class BatchLines:
-    """Shows a batch of `total` runs on a screen; `is_quiet`: nothing but the errors that runs ended with."""
+    """Progress display of a batch of `total` runs. is_quiet: show only runs that ended with an error."""
 
     def __init__(self, screen: Screen, total: int, is_quiet: bool) -> None:
         self._screen = screen
@@ -25,11 +25,11 @@ class BatchLines:
         self._is_quiet = is_quiet
         self._statuses: Counter[str] = Counter()
         self._shown = ""
-        self._drawn = 0.0
-        self._begun = clock.monotonic()
+        self._drawn_at = 0.0
+        self._started_at = clock.monotonic()
 
-    def told(self, what: str, outcome: Outcome) -> None:
-        """One is over; `what` was asked for."""
+    def show_outcome(self, target: str, outcome: Outcome) -> None:
+        """Show a finished run. target: the name of the run if it has no id."""
         self._statuses[outcome.status] += 1
         if self._is_quiet and outcome.error is None:
             return
@@ -38,42 +38,42 @@ class BatchLines:
         fancy, plain, style = _MARKS.get(outcome.status, _BAD)
         mark = fancy if screen.unicode else plain
         head = f"[{self._statuses.total():,}/{self._total:,}] "
-        name = printable(outcome.run or what)
-        screen.write(f"{head}{screen.paint(f'{mark} {name}', style)} {printable(_how(outcome))}\n")
+        name = printable(outcome.run or target)
+        screen.write(f"{head}{screen.paint(f'{mark} {name}', style)} {printable(_outcome_text(outcome))}\n")
 
-    def count(self, under_way: int, at_work: int) -> float:
-        """Draw how many there are, if that is due; in how many seconds it will be."""
+    def update_count(self, active: int, working: int) -> float:
+        """Draw the numbers of runs if an update is due; returns the seconds until the next update is due."""
         if self._is_quiet or not self._screen.is_live:
             return float("inf")
-        left = self._total - self._statuses.total() - under_way
+        waiting = self._total - self._statuses.total() - active
         failed = self._statuses.total() - self._statuses["success"]
-        parts = [f"{self._statuses.total():,} of {self._total:,} over"]
-        parts += [f"{failed:,} not well"] if failed else []
-        parts += [f"{under_way:,} under way, {at_work:,} at work"]
-        parts += [f"{left:,} to come"] if left else []
+        parts = [f"{self._statuses.total():,} of {self._total:,} finished"]
+        parts += [f"{failed:,} without success"] if failed else []
+        parts += [f"{active:,} started, {working:,} working"]
+        parts += [f"{waiting:,} waiting"] if waiting else []
         text = ", ".join(parts)
         if text == self._shown:
             return float("inf")
-        due = self._drawn + EVERY - clock.monotonic()
+        due = self._drawn_at + UPDATE_INTERVAL - clock.monotonic()
         if due > 0:
             return due
         self._erase()
         self._screen.write(self._screen.paint(fit(text, self._screen.width - 1), "dim"))
         self._shown = text
-        self._drawn = clock.monotonic()
+        self._drawn_at = clock.monotonic()
         return float("inf")
 
-    def end(self, not_begun: int) -> None:
-        """All is over."""
+    def end(self, not_started: int) -> None:
+        """Show the summary of the batch."""
         self._erase()
         if self._is_quiet:
             return
         counts = ", ".join(f"{count:,} {status}" for status, count in sorted(self._statuses.items()))
         runs = f"{self._total:,} run{'' if self._total == 1 else 's'}"
-        if not_begun:
-            counts += f"{', ' if counts else ''}{not_begun:,} not begun"
-        took = duration_text(round((clock.monotonic() - self._begun) * 1000))
-        self._screen.write(f"\n{runs}: {counts} ({took})\n")
+        if not_started:
+            counts += f"{', ' if counts else ''}{not_started:,} not started"
+        duration = duration_text(round((clock.monotonic() - self._started_at) * 1000))
+        self._screen.write(f"\n{runs}: {counts} ({duration})\n")
 
     def _erase(self) -> None:
         if self._shown:
@@ -81,8 +81,8 @@ class BatchLines:
             self._screen.write("\r\x1b[K")
 
 
-def _how(outcome: Outcome) -> str:
-    """How it ended, in a few words."""
+def _outcome_text(outcome: Outcome) -> str:
+    """The end of a run on one line."""
     facts = duration_text(outcome.duration_ms)
     if outcome.kind == "loop" and outcome.final_state is not None:
         count = outcome.iterations

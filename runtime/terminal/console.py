@@ -1,6 +1,6 @@
-"""The console of `llc repl`: forms and commands, and how their answers look.
+"""Console of `llc repl`: execution of forms and commands, output of their results.
 
-Owns the commands (`:help` …). `session` compiles and runs the forms, `line_editor` reads them from a
+Owns the commands (`:help` …). `session` compiles and runs the forms; `line_editor` reads them from a
 terminal. `spec/repl.md`.
 """
 
@@ -24,16 +24,16 @@ from ..host.secrets import masked
 from . import task_line, task_result
 from .session import Answer, Session
 
-# `/task …`, which no form begins with.
+# Beginning of a task line; no form begins with it.
 TASK_LINE = re.compile(r"\s*/task(?=\s|$)")
 
 
 class Leave(Exception):
-    """Ends the session."""
+    """Raised to end the session."""
 
 
 class Command:
-    """A row: how it is written, what it does, and the method of `Console` that does it."""
+    """A command: its usage, its help text, and the method of `Console` that executes it."""
 
     def __init__(self, usage: str, doc: str, run: Callable[[Console, str], None]) -> None:
         self.name = usage.split()[0]
@@ -42,11 +42,11 @@ class Command:
         self.run = run
 
 
-class Listening:
-    """While a form is evaluated Ctrl-C asks it to stop; a second insists, a third does not ask.
+class InterruptHandler:
+    """Context in which Ctrl-C interrupts the evaluation of a form.
 
-    The first ends a wait and a program that computes. The second kills what was started at once. The
-    third ends even an operation of the machine that takes long.
+    The first Ctrl-C ends a wait or a computing program. The second kills started processes at once. The third
+    also ends a long operation of the machine.
     """
 
     def __init__(self) -> None:
@@ -68,9 +68,10 @@ class Listening:
 
 
 class Console:
-    """A session with commands, and where its answers go.
+    """A session with commands and its output.
 
-    is_terminal: everything goes to the terminal; else only values go to `out`, all else to `errors`.
+    out: the screen for values. errors: the screen for all other output. is_terminal: whether both are the
+    terminal.
     """
 
     def __init__(self, session: Session, out: Screen, errors: Screen, is_terminal: bool) -> None:
@@ -80,7 +81,7 @@ class Console:
         self._errors = errors
         self.has_failed = False
         self.was_interrupted = False
-        self._was_told = False
+        self._is_error_shown = False
 
     @property
     def has_color(self) -> bool:
@@ -92,7 +93,7 @@ class Console:
     # --- one input --------------------------------------------------------------------------------
 
     def enter(self, text: str) -> None:
-        """Do what an input says. Raises `Leave`, and `Exited` where a program ends the session."""
+        """Execute an input. Raises `Leave`, and `Exited` if a program ends the session."""
         if not text.strip():
             return
         self.has_failed = self.was_interrupted = False
@@ -105,7 +106,7 @@ class Console:
             else:
                 self._forms(text)
         except (CompileError, UserError) as error:
-            self._tell(error)
+            self._show_error(error)
 
     def _command(self, text: str) -> None:
         name, _, rest = text.partition(" ") if " " in text else text.partition("\n")
@@ -119,14 +120,16 @@ class Console:
         command.run(self, rest.strip())
 
     def _forms(self, text: str) -> None:
-        with Listening() as interrupt:
+        with InterruptHandler() as interrupt:
             for answer in self.session.run(self.session.source(text), interrupt):
                 self._answer(answer)
 
     def _task(self, text: str) -> None:
-        """Do a task as `llc task` does it, and show its result; `it` is what the call gave."""
+        """Execute a task like `llc task`, and show its result; `it` is the value of the call."""
         if not text.strip():
-            raise UserError("bad-command", "write /task NAME key=value… or /task (EXPRESSION)")
+            raise UserError(
+                "bad-command", "no task is given", "write /task NAME key=value… or /task (EXPRESSION)"
+            )
         session = self.session
         as_json = "--json" in text.split()
         try:
@@ -136,34 +139,34 @@ class Console:
                 return
             result = self._result(call.text)
         except (CompileError, UserError) as error:
-            self._tell(error)
+            self._show_error(error)
             result = task_result.of_refusal(error)
         self.has_failed = result["status"] == "FAILED"
         if as_json:
             self._write(task_result.as_json(result))
             return
         self._say(task_result.headline(result, self._errors).removesuffix("\n"))
-        if not self._was_told:
+        if not self._is_error_shown:
             self._write(task_result.content_of(result))
 
     def _result(self, text: str) -> dict[str, Any]:
-        """What the forms of a line give, as a TaskResult."""
-        self._was_told = False
-        with Listening() as interrupt:
+        """Evaluate the forms of a line; returns the last value as a TaskResult."""
+        self._is_error_shown = False
+        with InterruptHandler() as interrupt:
             for answer in self.session.run(self.session.source(text), interrupt):
                 has_value = answer.value is not None
                 answer.value = None
                 self._answer(answer)
                 if not answer.is_good:
-                    self._was_told = True
+                    self._is_error_shown = True
                     return _of_answer(answer)
         return task_result.of_value(self.session.last if has_value else None, {})
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def _tell(self, error: CompileError | UserError) -> None:
-        """Show why an input is refused."""
-        self._was_told = True
+    def _show_error(self, error: CompileError | UserError) -> None:
+        """Show the error of a refused input."""
+        self._is_error_shown = True
         if isinstance(error, CompileError):
             self._refused(error)
         else:
@@ -205,7 +208,7 @@ class Console:
         self._errors.write(render_all(found, sources, self._errors.color) + "\n")
 
     def _write(self, text: str) -> None:
-        """What was asked for: for a terminal without what would steer it."""
+        """Write requested output; without control characters on a terminal."""
         if self.is_terminal:
             text = "\n".join(map(printable, text.split("\n")))
         self._out.deliver(self._out.encode(masked(text)))
@@ -219,11 +222,11 @@ class Console:
     def help(self, text: str) -> None:
         width = max(len(command.usage) for command in COMMANDS.values())
         rows = [f"  {command.usage.ljust(width)}  {command.doc}" for command in COMMANDS.values()]
-        task = "/task NAME key=value… does a task or calls a tool and shows its result; /task NAME --help."
+        task = "/task NAME key=value… executes a task or tool and shows its result; see /task NAME --help."
         self._write("\n".join(["An expression is evaluated; `it` is the last value.", task, *rows]) + "\n")
 
     def expand(self, text: str) -> None:
-        self._write(self.session.expanded(self.session.source(_given(":expand FORM", text))))
+        self._write(self.session.expanded(self.session.source(_required(":expand FORM", text))))
 
     def ir(self, text: str) -> None:
         self._write(self.session.ir(text))
@@ -239,38 +242,38 @@ class Console:
         color = self._out.color
         sources = {source.path: source for source in self.session.sources}
         span = Span(*fault.span) if fault.span else None
-        out = [render(Diagnostic(FaultKind(fault.kind), fault.message, span, "here"), sources, color)]
+        output = [render(Diagnostic(FaultKind(fault.kind), fault.message, span, "here"), sources, color)]
         lines = fault.trace_lines()
         places = [place for _, _, place in fault.backtrace]
         if fault.omitted:
             places.insert(len(places) // 2, None)
         for line, place in list(zip(lines, places, strict=True))[::-1]:
-            out.append("  " + (line if place is None else line.rpartition(" (")[0]))
+            output.append("  " + (line if place is None else line.rpartition(" (")[0]))
             if place is not None:
                 shown = render(Diagnostic(FaultKind(""), "", Span(*place)), sources, color)
-                out += [f"  {row}" for row in shown.split("\n")[1:]]
-        self._write("\n".join(out) + "\n")
+                output += [f"  {row}" for row in shown.split("\n")[1:]]
+        self._write("\n".join(output) + "\n")
 
     def doc(self, text: str) -> None:
-        name = self.session.find(_given(":doc NAME", text))
+        name = self.session.find(_required(":doc NAME", text))
         self._write(f"{name.usage}\n  {name.kind}{': ' if name.doc else ''}{name.doc}\n")
 
     def load(self, text: str) -> None:
-        path = _given(":load FILE", text)
+        path = _required(":load FILE", text)
         path = path[1:-1] if len(path) > 1 and path[0] == path[-1] == '"' else path
-        with Listening() as interrupt:
+        with InterruptHandler() as interrupt:
             for answer in self.session.load(path, interrupt):
                 answer.value = None
                 self._answer(answer)
 
     def env(self, text: str) -> None:
-        room = max(20, self._out.width - 1)
-        for name, what in self.session.variables():
-            self._write(f"{name}  {what}"[:room] + "\n")
+        width = max(20, self._out.width - 1)
+        for name, meaning in self.session.variables():
+            self._write(f"{name}  {meaning}"[:width] + "\n")
 
     def reset(self, text: str) -> None:
         self.session.reset()
-        self._say("all definitions are gone", "dim")
+        self._say("all definitions are removed", "dim")
 
     def quit(self, text: str) -> None:
         raise Leave
@@ -282,35 +285,35 @@ def _of_answer(answer: Answer) -> dict[str, Any]:
         return task_result.of_refusal(answer.error)
     if answer.fault is not None:
         return task_result.failure(task_result.FAILURE, answer.fault.message, {"kind": answer.fault.kind}, {})
-    return task_result.failure(task_result.FAILURE, "it was interrupted", {"kind": "interrupt"}, {})
+    return task_result.failure(task_result.FAILURE, "the form was interrupted", {"kind": "interrupt"}, {})
 
 
 def is_complete(text: str, pending: Pending | None = None) -> bool:
-    """Whether an input waits for nothing more. pending: what is known of it already."""
+    """Whether an input is complete. pending: the analysis of the text, if the caller has it."""
     line = TASK_LINE.match(text)
     if line is None:
         return (pending or Pending(text)).is_complete
     return task_line.is_complete(text[line.end() :])
 
 
-def _given(usage: str, text: str) -> str:
+def _required(usage: str, text: str) -> str:
     if not text:
-        raise UserError("bad-command", f"write {usage}")
+        raise UserError("bad-command", "an argument is missing", f"write {usage}")
     return text
 
 
 COMMANDS = {
     command.name: command
     for command in (
-        Command(":help", "Show this.", Console.help),
-        Command(":expand FORM", "Show a form in core, as it is compiled.", Console.expand),
-        Command(":ir [FORM|NAME]", "Show the states of a form, a function, or what came last.", Console.ir),
-        Command(":disasm [FORM|NAME]", "The same as bytecode.", Console.disasm),
-        Command(":why", "Show the last fault with all it went through.", Console.why),
-        Command(":doc NAME", "Say what a name means.", Console.doc),
+        Command(":help", "Show this help.", Console.help),
+        Command(":expand FORM", "Show a form expanded to core.", Console.expand),
+        Command(":ir [FORM|NAME]", "Show IR of a form, of a function, or of the last form.", Console.ir),
+        Command(":disasm [FORM|NAME]", "Show the same as bytecode.", Console.disasm),
+        Command(":why", "Show the last fault with its backtrace.", Console.why),
+        Command(":doc NAME", "Show the meaning of a name.", Console.doc),
         Command(":load FILE", "Evaluate the forms of a file.", Console.load),
-        Command(":env", "List what was defined.", Console.env),
-        Command(":reset", "Forget all definitions.", Console.reset),
-        Command(":quit", "Leave; so does Ctrl-D.", Console.quit),
+        Command(":env", "List all definitions.", Console.env),
+        Command(":reset", "Remove all definitions.", Console.reset),
+        Command(":quit", "Leave; Ctrl-D does the same.", Console.quit),
     )
 }

@@ -1,7 +1,7 @@
-"""The terminal of `llc repl`: editing over several lines, history, completion, colours.
+"""Line editor of `llc repl`: multi-line editing, history, completion, colours.
 
-Imported only on a terminal, because `prompt_toolkit` takes 0.1 s to import. Must not be in here: what
-an input means (`repl`).
+Imported only on a terminal, because the import of `prompt_toolkit` takes 0.1 s. Must not contain: the meaning
+of an input (`console`).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _STYLE = Style.from_dict(
         "completion-menu.completion": "noreverse",
     }
 )
-# What ends a word, for completion: what ends a symbol.
-_ENDS = frozenset(" \t\n()[]{}\"';,`|")
+# Characters that end a symbol, and so the word to complete.
+_DELIMITERS = frozenset(" \t\n()[]{}\"';,`|")
 
 
 def converse(console: Console) -> None:
-    """Read inputs until the user leaves. `Exited` of a program passes through."""
+    """Read and execute inputs until the user leaves. Raises `Exited` if a program ends the session."""
     prompt: PromptSession[str] = PromptSession(
         history=_history(),
         completer=_Names(console),
@@ -74,7 +74,7 @@ def converse(console: Console) -> None:
         try:
             text = prompt.prompt([("class:prompt", PROMPT)])
         except KeyboardInterrupt:
-            continue  # what was typed is dropped
+            continue  # Ctrl-C drops the typed text
         except EOFError:
             return
         try:
@@ -88,7 +88,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("enter", filter=~completion_is_selected)
     def _(event: KeyPressEvent) -> None:
-        """Run what is complete, else go on in a new line, indented."""
+        """Run a complete input; otherwise add an indented line."""
         buffer = event.current_buffer
         if is_complete(buffer.text):
             buffer.validate_and_handle()
@@ -97,14 +97,14 @@ def _keys() -> KeyBindings:
 
     @keys.add("enter", filter=has_completions & completion_is_selected)
     def _(event: KeyPressEvent) -> None:
-        """Take the completion."""
+        """Accept the completion."""
         event.current_buffer.complete_state = None
 
     return keys
 
 
 def indentation(text: str) -> int:
-    """How far the line after a text is indented: two further than the innermost open bracket."""
+    """The indentation of the next line: two columns from the innermost open bracket."""
     open_at: list[int] = []
     column = 0
     for token in scan(text):
@@ -118,7 +118,7 @@ def indentation(text: str) -> int:
 
 
 class _Names(Completer):
-    """The names that mean something here, each with what it is; commands at the beginning."""
+    """Completer of commands (at the beginning of an input), task lines, files and defined names."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -126,7 +126,7 @@ class _Names(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
         start = len(before)
-        while start and before[start - 1] not in _ENDS:
+        while start and before[start - 1] not in _DELIMITERS:
             start -= 1
         word = before[start:]
         if not before[:start].strip() and word.startswith(":"):
@@ -135,12 +135,12 @@ class _Names(Completer):
                     yield Completion(command.name, -len(word), display_meta=command.doc)
             return
         if "/task".startswith(before.strip()) and before.strip():
-            yield Completion("/task ", -len(before.strip()), display_meta="Do a task, show its result.")
+            yield Completion("/task ", -len(before.strip()), display_meta="Execute a task, show its result.")
             return
         if line := TASK_LINE.match(before):
             toplevel = self._console.session.toplevel
-            for found, start in completions(before[line.end() :], toplevel.declared, toplevel.defined):
-                yield Completion(found, start)
+            for candidate, start in completions(before[line.end() :], toplevel.declared, toplevel.defined):
+                yield Completion(candidate, start)
             return
         if before.startswith(":load "):
             yield from _files(before[6:].lstrip())
@@ -156,17 +156,17 @@ class _Names(Completer):
 
 
 def _files(start: str) -> Iterable[Completion]:
-    folder, _, begun = start.rpartition("/")
+    folder, _, prefix = start.rpartition("/")
     with contextlib.suppress(OSError):
         for file in sorted(files.listdir(os.path.expanduser(folder + "/" if folder else "."))):
-            if file.startswith(begun) and (begun or not file.startswith(".")):
+            if file.startswith(prefix) and (prefix or not file.startswith(".")):
                 is_folder = files.isdir(os.path.join(os.path.expanduser(folder), file))
                 if is_folder or file.endswith(".sexp"):
-                    yield Completion(file + ("/" if is_folder else ""), -len(begun))
+                    yield Completion(file + ("/" if is_folder else ""), -len(prefix))
 
 
 class _Colors(Lexer):
-    """Colours by what a token is. A form's name is one at the head of a list only."""
+    """Colours tokens by kind; the name of a form only at the head of a list."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         lines: list[StyleAndTextTuples] = [[]]
@@ -204,15 +204,15 @@ def _style(kind: str, text: str, is_head: bool) -> str:
 
 
 def history_file() -> str:
-    """Where what was typed is kept: `llc/repl_history` in the user's folder for state."""
+    """The path of the history file: `llc/repl_history` in the user's state folder."""
     folder = environment.environ.get("XDG_STATE_HOME") or ""
     if not os.path.isabs(folder):
         folder = os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(folder, "llc", "repl_history")
 
 
-class _Private(FileHistory):
-    """A history file that only its user can read. Where it cannot be written nothing is kept."""
+class _PrivateHistory(FileHistory):
+    """A history file that only its user can read; write errors are ignored."""
 
     def store_string(self, string: str) -> None:
         with contextlib.suppress(OSError):
@@ -230,4 +230,4 @@ def _history() -> History:
             files.close(descriptor)
     except OSError:
         return InMemoryHistory()
-    return _Private(path)
+    return _PrivateHistory(path)

@@ -1,8 +1,8 @@
 """Live tail of a run: the latest output of its actions, for `attach` and `status` in other terminals.
 
-`<name>.live` in the run's folder holds the end of the output of each action that is running. It is
-written at the ticks of a wait, so an action of less than a tick costs nothing, and removed when
-nothing runs. Nothing depends on it.
+`<name>.live` in the run's folder contains the end of the output of each running action. It is written at the
+ticks of a wait, so that an action shorter than a tick costs nothing, and removed when no action runs. The run
+does not depend on it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Characters of an action's output that are kept; up to twice as many between two ticks.
+# Characters of an action's output that are kept; up to twice this number between two ticks.
 KEPT = 16 * 1024
-_LARGEST = 16 << 20
+_MAX_FILE_BYTES = 16 << 20
 
 
 class Tail:
     """The end of one action's output.
 
-    seq: the effect's number, None where it is the only one. parts: (stream, text) in order. skipped:
-    how many characters of each stream came before.
+    seq: the effect's number; None if it is the only running effect. parts: (stream, text) in order. skipped:
+    the number of dropped characters of each stream before `parts`.
     """
 
     def __init__(self, seq: int | None, kind: str) -> None:
@@ -67,43 +67,43 @@ class Tail:
         return {"seq": self.seq, "kind": self.kind, "skipped": self.skipped, "parts": self.parts}
 
     @classmethod
-    def from_json(cls, told: Any) -> Tail:
-        """Raises TypeError, ValueError or KeyError for what is none."""
-        tail = cls(None if told["seq"] is None else int(told["seq"]), str(told["kind"]))
-        tail.parts = [(str(stream), str(text)) for stream, text in told["parts"]]
-        tail.skipped = {str(name): int(count) for name, count in told["skipped"].items()}
+    def from_json(cls, data: Any) -> Tail:
+        """Raises TypeError, ValueError or KeyError for malformed data."""
+        tail = cls(None if data["seq"] is None else int(data["seq"]), str(data["kind"]))
+        tail.parts = [(str(stream), str(text)) for stream, text in data["parts"]]
+        tail.skipped = {str(name): int(count) for name, count in data["skipped"].items()}
         return tail
 
 
 class LiveFile:
-    """The tails of what is running, and the file they are in."""
+    """The live file of a run, with the tails of its running actions."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._is_there = False
+        self._exists = False
         with suppress(OSError):
-            files.unlink(path)  # a run that was killed left it
+            files.unlink(path)  # left by a killed process
         self.tails: dict[int | None, Tail] = {}
-        self.is_new = False
+        self.is_changed = False
 
     def save(self) -> None:
-        """Write what is new; a file that cannot be written is done without."""
-        if not self.is_new:
+        """Write the tails if they have changed; ignores errors of the file system."""
+        if not self.is_changed:
             return
-        self.is_new = False
+        self.is_changed = False
         for tail in self.tails.values():
             tail.trim()
         text = light_json.dumps_ascii({"actions": [tail.to_json() for tail in self.tails.values()]})
         with suppress(JournalError):
             write_file(self._path, text.encode("ascii"), durable=False, mode=0o600)
-            self._is_there = True
+            self._exists = True
 
     def end(self, seq: int | None) -> None:
-        """An action is over."""
+        """Remove the tail of a finished action, and the file after the last one."""
         self.tails.pop(seq, None)
-        self.is_new = self._is_there
-        if self._is_there and not self.tails:
-            self._is_there = self.is_new = False
+        self.is_changed = self._exists
+        if self._exists and not self.tails:
+            self._exists = self.is_changed = False
             with suppress(OSError):
                 files.unlink(self._path)
 
@@ -125,7 +125,7 @@ class LiveDisplay(Display):
         tail = file.tails.get(self._seq)
         if tail is not None:
             tail.add(stream, text)
-            file.is_new = True
+            file.is_changed = True
         self._inner.output(stream, text)
 
     def concurrent(self, seq: int) -> Display:
@@ -173,10 +173,10 @@ class LiveDisplay(Display):
 
 
 def read(path: str) -> list[Tail]:
-    """The tails in a live file; none where there is no file, or nothing to be read in it."""
+    """The tails in a live file; [] if the file is missing or malformed."""
     try:
         with open_regular(path) as file:
-            found = light_json.loads(file.read(_LARGEST))
-        return [Tail.from_json(told) for told in found["actions"]]
+            data = light_json.loads(file.read(_MAX_FILE_BYTES))
+        return [Tail.from_json(action) for action in data["actions"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []

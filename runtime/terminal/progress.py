@@ -1,11 +1,11 @@
-"""The progress of a run as people see it; `spec/cli.md`, Progress.
+"""Progress display of a run; `spec/cli.md`, Progress.
 
     [1/20] check → mypy src/
            ✗ failure (exit 1)
            → fix
 
-On a terminal the running action's output follows live, dim and indented, above a line with a
-spinner and the elapsed time. In a pipe the same in plain lines, output behind a bar.
+On a terminal, the output of the running action follows live, dim and indented, above a line with a spinner
+and the elapsed time. In a pipe, the same text is written in plain lines, with a bar before output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..host.screen import Screen, columns, fit, printable
 from ..journal.outcome import Outcome
 from ..journal.position import state_shown
 from ..journal.quantities import usage_texts
-from .action_text import MOST_LINES, ActionOutput, called, failure_text, refusal, tone
+from .action_text import MAX_LIVE_LINES, ActionOutput, call_text, failure_text, task_failure_text, tone
 from .progress_lines import ProgressLines
 from .verdict_text import verdict_text
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 
 class ProgressDisplay(ProgressLines, Display):
-    """Shows progress on a screen. `limits`: max_iterations by loop, "" being the program."""
+    """Shows progress on a screen. limits: max_iterations by loop; "" is the program itself."""
 
     def __init__(self, screen: Screen, limits: Mapping[str, int | None], verbose: bool = False) -> None:
         super().__init__(screen)
         self._limits = limits
         self._verbose = verbose
         self._pending: tuple[str, int] | None = None
-        self._output = ActionOutput(1 << 60 if verbose else MOST_LINES)
+        self._output = ActionOutput(1 << 60 if verbose else MAX_LIVE_LINES)
         self._waiting_for = ""
         self._failed = ""
-        self._begun = 0.0
+        self._effect_started_at = 0.0
         self._ticks = 0
-        self._beside = 0
+        self._concurrent = 0
         self._run_id = ""
         self._is_watching = False
-        self._hint = ""  # what to say if it takes a while
-        # Usage that calls reported; None for a run that is not shown from its start.
+        self._hint = ""  # shown if the effect takes longer than a tick
+        # Usage that calls reported; None if the earlier usage of the run is unknown.
         self._usages: list[dict[str, Any]] | None = None
 
     def _header(self, action: str | None = None) -> None:
-        """`[1/20] check → mypy src/` for the state that was entered last."""
+        """Write `[1/20] check → mypy src/` for the last entered state, once."""
         if self._pending is None:
             if action is None:
                 return
@@ -69,11 +69,11 @@ class ProgressDisplay(ProgressLines, Display):
         self._line(head)
 
     def since(self, seconds: float) -> None:
-        """The effect that was begun last is performed for that long already."""
-        self._begun = clock.monotonic() - seconds
+        """Set the elapsed seconds of the effect that started last."""
+        self._effect_started_at = clock.monotonic() - seconds
 
     def detach(self) -> None:
-        """Show nothing more, and leave nothing half shown."""
+        """End the display: erase the status line."""
         self._erase_status()
 
     # --- concurrent effects (`ParallelDisplay`) ------------------------------------------
@@ -82,20 +82,20 @@ class ProgressDisplay(ProgressLines, Display):
         return ParallelDisplay(self, seq, self._verbose)
 
     def begin_concurrent(self) -> None:
-        """One more effect is performed at once with others."""
+        """Count one more concurrent effect."""
         self._show_failure()
         self._header()
-        if self._beside == 0:
-            self._begun = clock.monotonic()
+        if self._concurrent == 0:
+            self._effect_started_at = clock.monotonic()
             self._ticks = 0
-        self._beside += 1
-        self._waiting_for = f"{self._beside} at once"
+        self._concurrent += 1
+        self._waiting_for = f"{self._concurrent} at once"
 
     def end_concurrent(self) -> None:
-        self._beside -= 1
-        self._waiting_for = f"{self._beside} at once" if self._beside else ""
+        self._concurrent -= 1
+        self._waiting_for = f"{self._concurrent} at once" if self._concurrent else ""
 
-    # --- what happens -------------------------------------------------------------------------
+    # --- events of the run --------------------------------------------------------------------
 
     def begin(self, run_id: str, program: str) -> None:
         self._run_id = run_id
@@ -104,7 +104,7 @@ class ProgressDisplay(ProgressLines, Display):
             self._line(f"Run {run_id}", "dim")
 
     def set_used(self, used: dict[str, Any] | None) -> None:
-        """What the run has used so far; {} for nothing, None if it is not known, and so not shown."""
+        """Set the usage of the run so far; {} for none, None if it is unknown and so not shown."""
         self._usages = None if used is None else [used] if used else []
 
     def resume(
@@ -119,7 +119,7 @@ class ProgressDisplay(ProgressLines, Display):
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == "evaluate":
-            self._failed = ""  # the verdict tells
+            self._failed = ""  # the verdict replaces it
         else:
             self._show_failure()
         if kind == "state_enter":
@@ -133,7 +133,7 @@ class ProgressDisplay(ProgressLines, Display):
             self._detail(f"{self._marks['to']} {printable(str(fields.get('to')))}")
         elif kind == "handoff":
             self._header()
-            about = self._one_line(str(fields.get("text"))) or "the agent says nothing more"
+            about = self._one_line(str(fields.get("text"))) or "no message"
             text = f"hands over ({fields.get('policy')}): {about}"
             self._detail(f"{self._marks['other']} {fit(text, 200, self._marks['more'])}", "yellow")
         elif kind == "hook":
@@ -151,7 +151,7 @@ class ProgressDisplay(ProgressLines, Display):
                 self._inner_end(fields)
 
     def _inner_end(self, fields: dict[str, Any]) -> None:
-        """How a loop within the program ended."""
+        """Show the end of a loop inside the program."""
         loop, state = printable(str(fields["loop"])), printable(str(fields.get("final_state")))
         status, count = str(fields.get("status")), fields.get("iterations")
         words = {"success": "completed", "failure": "failed"}
@@ -160,7 +160,7 @@ class ProgressDisplay(ProgressLines, Display):
         self._line(text, "green" if status == "success" else "red")
 
     def _show_failure(self) -> None:
-        """How the action ended, where it did not end well and nothing judged it."""
+        """Show the failure of the last action, if no verdict has replaced it."""
         if self._failed:
             self._detail(self._screen.paint(f"{self._marks['bad']} {self._failed}", "red"))
             self._failed = ""
@@ -181,7 +181,7 @@ class ProgressDisplay(ProgressLines, Display):
         self._show_failure()
         row = EFFECTS[kind]
         if row.is_work:
-            self._header(called(kind, args))
+            self._header(call_text(kind, args))
             self._output.reset()
         elif kind == "ask":
             self._ask(str(args.get("question")))
@@ -190,7 +190,7 @@ class ProgressDisplay(ProgressLines, Display):
             unit = " s" if row.subject == "seconds" else ""
             self._detail(f"{row.waiting}: {printable(str(args.get(row.subject)))}{unit}", "dim")
         self._waiting_for = row.waiting
-        self._begun = clock.monotonic()
+        self._effect_started_at = clock.monotonic()
         self._ticks = 0
 
     def _ask(self, question: str) -> None:
@@ -206,7 +206,7 @@ class ProgressDisplay(ProgressLines, Display):
         return not self._is_watching and has_person(self._screen)
 
     def watch(self, run_id: str) -> None:
-        """Show a run that is another process's: its questions cannot be answered here."""
+        """Show a run of another process, whose questions cannot be answered here."""
         self._run_id = run_id
         self._is_watching = True
 
@@ -231,18 +231,18 @@ class ProgressDisplay(ProgressLines, Display):
             hint, self._hint = self._hint, ""
             self._detail(hint, "yellow")
         if self._prompt and not self._is_asking:
-            self._show_prompt()  # something else was shown since
+            self._show_prompt()  # other output came after the prompt
         if not self._screen.is_live or self._is_asking:
             return
         spin = self._marks["spin"]
-        ms = (clock.monotonic() - self._begun) * 1000
+        ms = (clock.monotonic() - self._effect_started_at) * 1000
         parts = [spin[self._ticks % len(spin)], duration_text(int(ms))]
         self._ticks += 1
         text = self._waiting_for or self._output.partial()
         if text:
             parts.append(text)
         width = self._screen.width - 1
-        indent = self._indent[: width // 4]  # on a narrow terminal the time is worth more than looks
+        indent = self._indent[: width // 4]  # keep space for the time on a narrow terminal
         line = fit(indent + " ".join(parts), width, self._marks["more"])
         self._screen.write("\r" + self._screen.paint(line, "dim") + "\x1b[K")
         self._status_shown = columns(line) > 0
@@ -256,43 +256,43 @@ class ProgressDisplay(ProgressLines, Display):
         if self._verbose and row.is_work:
             self._detail(f"took {duration_text(result.get('duration_ms') or 0)}", "dim")
         if row.is_work:
-            text = failure_text(result) if row.is_action else refusal(result)
+            text = failure_text(result) if row.is_action else task_failure_text(result)
             self._failed = fit(self._one_line(text), 200, self._marks["more"])
 
     def count_usage(self, result: dict[str, Any]) -> None:
-        """Note what a call has used."""
+        """Record the usage that a call reports."""
         usage = result.get("usage")
         if self._usages is not None and isinstance(usage, dict):
             self._usages.append(usage)
 
     def _spent(self) -> str:
-        """What the calls of the run come to, as far as all of them tell it."""
+        """The total usage of the run, in the units that all calls report."""
         total = {}
         for unit in ("usd", "tokens"):
-            told = [usage.get(unit) for usage in self._usages or ()]
-            amounts = [amount for amount in told if isinstance(amount, int | float)]
-            if amounts and len(amounts) == len(told):
+            reported = [usage.get(unit) for usage in self._usages or ()]
+            amounts = [amount for amount in reported if isinstance(amount, int | float)]
+            if amounts and len(amounts) == len(reported):
                 total[unit] = sum(amounts)
         return "".join(f", {text}" for text in usage_texts(total))
 
     def _answered(self, result: dict[str, Any]) -> None:
-        """Show the answer to a question that was not typed here."""
+        """Show the answer to a question, unless it was typed here."""
         self.end_prompt(result)
         if result.get("by") == "terminal":
             return
         if result.get("by") is None:
             self._failed = failure_text(result) or "no answer"
         else:
-            ways = {"default": "no answer in time", "answer": "answered from elsewhere"}
-            why = ways.get(str(result["by"]), "scripted")
-            self._detail(f"{self._one_line(str(result.get('output')))} ({why})")
+            sources = {"default": "no answer in time", "answer": "answered from elsewhere"}
+            source = sources.get(str(result["by"]), "scripted")
+            self._detail(f"{self._one_line(str(result.get('output')))} ({source})")
 
     def effect_cut(self) -> None:
         self.end_prompt({})
         self._finish_output("shell")
 
     def end_prompt(self, result: dict[str, Any]) -> None:
-        """The question that was asked last has this result."""
+        """End the prompt of the last question."""
         self._prompt = self._hint = ""
         if result.get("by") == "terminal":
             self._is_asking = False  # the cursor is on the next line
@@ -335,19 +335,19 @@ class ProgressDisplay(ProgressLines, Display):
         self._line("")
         self._line(text, style)
         if outcome.terminated_by == "budget" and any(None in usage.values() for usage in self._usages or ()):
-            note = "a call that does not state what it used counts as all that is left of the budget"
-            self.notice(f"note: {note}; bound `calls` or `seconds` for such an agent")
+            note = "a call that does not report its usage counts as the whole remaining budget"
+            self.notice(f"note: {note}; limit `calls` or `seconds` for such an agent")
 
 
 class ParallelDisplay(Display):
-    """Observer of effect `seq`, performed concurrently with others: each line names the effect."""
+    """Observer of the concurrent effect `seq`: each line starts with its number."""
 
     def __init__(self, run: ProgressDisplay, seq: int, is_verbose: bool) -> None:
         self._run = run
         self._head = f"#{seq} "
         self._is_verbose = is_verbose
-        self._output = ActionOutput(1 << 60 if is_verbose else MOST_LINES)
-        self._begun = clock.monotonic()
+        self._output = ActionOutput(1 << 60 if is_verbose else MAX_LIVE_LINES)
+        self._started_at = clock.monotonic()
         self._is_shown = False
         self._is_asking = False
 
@@ -384,8 +384,8 @@ class ParallelDisplay(Display):
         if text:
             self._run.line_of(f"{self._head}{self._run.mark('bad')} ", text, "red")
         elif self._is_shown:
-            took = duration_text(round((clock.monotonic() - self._begun) * 1000))
-            self._run.line_of(f"{self._head}{self._run.mark('ok')} ", took, "dim")
+            duration = duration_text(round((clock.monotonic() - self._started_at) * 1000))
+            self._run.line_of(f"{self._head}{self._run.mark('ok')} ", duration, "dim")
 
     def effect_cut(self) -> None:
         self._finish({})

@@ -1,4 +1,4 @@
-"""Lines of progress on a screen, above a status line or a prompt."""
+"""Output of progress lines above a status line or a prompt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .action_text import MARKS
 
 
 class ProgressLines:
-    """Writes whole lines. A status line or an unanswered prompt at the cursor is erased or left first."""
+    """Writes complete lines. First erases a status line, or ends the line of an unanswered prompt."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -31,13 +31,13 @@ class ProgressLines:
             self._screen.write("\r\x1b[K")
 
     def _break_prompt(self) -> None:
-        """Leave the line where an answer is awaited: something else is shown."""
+        """End the line of an unanswered prompt, before other output."""
         if self._is_asking:
             self._is_asking = False
             self._screen.write("\n")
 
     def _one_line(self, text: str) -> str:
-        """An action's first line, marked where there is more."""
+        """The first line of a text, with a mark if further lines follow."""
         lines = [line for line in text.strip().splitlines() if line.strip()]
         if not lines:
             return ""
@@ -55,7 +55,7 @@ class ProgressLines:
         self._line(line, style)
 
     def show_lines(self, head: str, lines: list[str]) -> None:
-        """Lines of output that say whose they are."""
+        """Write lines of output, each after `head`, which names their effect."""
         if lines:
             self._erase_status()
             paint = self._screen.paint if self._screen.is_live else lambda text, style: text

@@ -1,4 +1,4 @@
-"""Redaction of secrets in what is shown of a run."""
+"""Redaction of secrets in the progress of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MaskedDisplay(Display):
             self._inner.output(stream, shown)
 
     def _flush(self) -> None:
-        """Show what was held back: the action is over."""
+        """Forward the text that was held back for the detection of secrets, at the end of an action."""
         for name, stream in self._streams.items():
             rest = stream.finish()
             if rest:

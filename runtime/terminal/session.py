@@ -1,7 +1,7 @@
-"""A session: forms given one after another, each compiled and run, what they define kept.
+"""Session of an interactive console: forms are compiled and run one after another, definitions stay.
 
-Owns what lives from one form to the next: the image that grows, a box for each variable, the last
-fault. Knows no terminal (`repl`) and records nothing. `spec/repl.md`.
+Owns the state between forms: the growing image, a box for each variable, the last fault. Must not contain:
+access to a terminal (`console`), recording. `spec/repl.md`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..host.effect_context import Context, Interrupt, Interrupted, WorldLike
 from ..host.errors import UserError
 from ..journal.outcome import Outcome
 
-# Number of functions from which unreachable ones are removed.
+# Number of functions at which unreachable functions are removed.
 SWEEP_AT = 256
 _LIBRARY = "stdlib/"
 
@@ -45,8 +45,12 @@ _LIBRARY = "stdlib/"
 class Answer(LightRecord):
     """Result of a form.
 
-    value: what it gives, in `written` form, None where it gives nothing. error: why it was refused.
-    fault: how it failed. is_interrupted: it was stopped. input: what it was compiled to, if it was.
+    Args:
+        input: the compiled form; None if it did not compile.
+        value: its value as text in the language; None for a form without a value.
+        error: the errors of the compiler.
+        fault: the fault that ended it.
+        is_interrupted: whether the user interrupted it.
     """
 
     input: Input | None = None
@@ -61,10 +65,15 @@ class Answer(LightRecord):
 
 
 class Session:
-    """What was defined so far, and a world to go on in.
+    """The definitions of a session, and the world in which its forms run.
 
-    display: observes notes and effects. fuel: ticks that a form may use, None for no limit. longest: number
-    of characters of a value that are shown. tier: execution mode of programs.
+    Args:
+        world: performs effects; by default the real world.
+        display: observes notes and effects.
+        options: options of the compiler.
+        fuel: tick limit of a form; None for no limit.
+        longest: maximum number of characters of a shown value; None for no limit.
+        tier: execution mode of programs.
     """
 
     def __init__(
@@ -88,7 +97,7 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything that was defined."""
+        """Remove all definitions."""
         self.toplevel = Toplevel(self._options)
         self._linker = linking.Linker("session")
         self._boxes: dict[Binding, Box] = {
@@ -106,14 +115,14 @@ class Session:
     # --- evaluating -------------------------------------------------------------------------------
 
     def source(self, text: str) -> Source:
-        """A text that was given, as the source of what it holds."""
+        """The source of an input text."""
         self._texts += 1
         return text_source(text, f"<input {self._texts}>")
 
     def run(self, source: Source, interrupt: Interrupt) -> Iterator[Answer]:
-        """Evaluate the forms of a text, one after another, up to the first that does not end well.
+        """Evaluate the forms of a text in order, up to the first one that fails.
 
-        What a later form of the same text defines may be used in functions without a warning.
+        Functions may use names that later forms of the same text define, without a warning.
         """
         data, found = read(source)
         if found:
@@ -132,13 +141,13 @@ class Session:
                 return
 
     def load(self, path: str, interrupt: Interrupt) -> Iterator[Answer]:
-        """Evaluate the forms of a file. Raises CompileError where it cannot be read."""
+        """Evaluate the forms of a file. Raises CompileError if it cannot be read."""
         return self.run(read_source(path), interrupt)
 
     def evaluate(
         self, datum: Datum, source: Source, interrupt: Interrupt, expected: Collection[str] = ()
     ) -> Answer:
-        """Compile a form and run it. Raises what the world raises to end everything (`Exited`)."""
+        """Compile and run a form. Raises `Exited` if the form ends the session."""
         self._sweep()
         answer = Answer()
         try:
@@ -178,7 +187,7 @@ class Session:
 
     def _drive(self, machine: Machine, interrupt: Interrupt) -> Done | Fault:
         world = self._world
-        begun = world.monotonic()
+        started_at = world.monotonic()
 
         def context_of(effect: Effect) -> Context:
             self._effects += 1
@@ -188,18 +197,20 @@ class Session:
                 loop=None,
                 state=None,
                 iteration=None,
-                elapsed_ms=lambda: round((world.monotonic() - begun) * 1000),
+                elapsed_ms=lambda: round((world.monotonic() - started_at) * 1000),
                 interrupt=interrupt,
             )
 
         stop = Unrecorded(machine, world, self._display, interrupt, context_of, self._fuel).run()
         if isinstance(stop, OutOfFuel):
             return Fault(
-                "out-of-fuel", f"it did not end within {self._fuel:,} ticks", machine.frames(1)[-1].place
+                "out-of-fuel",
+                f"the form did not end within {self._fuel:,} ticks",
+                machine.frames(1)[-1].place,
             )
         return stop
 
-    # --- what lives on ----------------------------------------------------------------------------
+    # --- state between forms ----------------------------------------------------------------------
 
     def _box(self, binding: Binding) -> Box:
         box = self._boxes.get(binding)
@@ -209,7 +220,7 @@ class Session:
         return box
 
     def _sweep(self) -> None:
-        """Leave out the functions that nothing can call any more, now and then."""
+        """Remove unreachable functions when their number has doubled since the last time."""
         linker = self._linker
         if linker.count < self._sweep_at:
             return
@@ -218,22 +229,24 @@ class Session:
         self._sweep_at = max(SWEEP_AT, 2 * linker.count)
 
     def _sources_of(self, fault: Fault) -> tuple[Source, ...]:
-        """The texts that a fault has places in."""
+        """The sources that contain the positions of a fault."""
         places = [fault.span, *(place for _, _, place in fault.backtrace)]
         paths = {place[0] for place in places if place is not None}
         sources = self._linker.image.sources
-        return tuple(Source(one.path, one.sha256, one.text) for one in sources if one.path in paths)
+        return tuple(
+            Source(source.path, source.sha256, source.text) for source in sources if source.path in paths
+        )
 
-    # --- looking at things ------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------
 
     def show(self, value: Value) -> str:
-        """A value as the language writes it."""
+        """A value as text in the language."""
         functions = self._linker.image.functions
         return written(value, self._longest, lambda index: functions[index].name)
 
     @property
     def last(self) -> object:
-        """The last value as plain data; as text where it holds what is none."""
+        """The last value as plain data, or as text if it has no such form."""
         value = self._boxes[self.toplevel.last].value
         try:
             return to_host(value)
@@ -241,7 +254,7 @@ class Session:
             return self.show(value)
 
     def variables(self) -> Iterator[tuple[str, str]]:
-        """What was defined, by name: each name with what it is."""
+        """The defined names in order, each with its meaning."""
         for name, binding in sorted(self.toplevel.defined.items()):
             if not isinstance(binding, Binding):
                 meaning = self.find(name)
@@ -253,7 +266,7 @@ class Session:
                 yield name, usage if usage is not None else self.show(box.value)
 
     def find(self, name: str) -> Name:
-        """What a name means; UserError where it means nothing."""
+        """The meaning of a name. Raises UserError if it is unbound."""
         found = self.toplevel.find(name)
         if found is None:
             near = nearest(name, self.toplevel.names())
@@ -263,7 +276,7 @@ class Session:
         return found
 
     def expanded(self, source: Source) -> str:
-        """The forms of a text in core. Raises CompileError."""
+        """The expansion of the forms of a text to core. Raises CompileError."""
         out = []
         for datum in self._read(source):
             compiled = self._compile(datum, source, keep=False)
@@ -272,24 +285,24 @@ class Session:
         return "".join(out)
 
     def ir(self, text: str = "") -> str:
-        """The functions of a name, of forms, or of what came last, as IR. Raises CompileError."""
+        """IR of the functions of a name, of forms, or (for "") of the last form. Raises CompileError."""
         functions = self._linker.lifted(self._functions(text))
         program = Program("session", "", functions, Meta(scope=()))
         return print_program(program, spans=False).partition("\n\n")[2]
 
     def bytecode(self, text: str = "") -> str:
-        """The same as bytecode."""
+        """Bytecode of the same functions as `ir`."""
         return disassemble_functions(self._linker.image, self._functions(text))
 
     def _functions(self, text: str) -> list[int]:
-        """The functions that a text is about, by index: of the library only what is named itself."""
+        """The indices of the functions of a name or of forms, without library functions unless named."""
         linker = self._linker
         name = text.strip()
         binding = self.toplevel.defined.get(name)
         if isinstance(binding, Binding):
             value = self._boxes[binding].value if binding in self._boxes else None
             if not isinstance(value, FunctionValue):
-                raise UserError("no-code", f"`{name}` is no function, so it has no code")
+                raise UserError("no-code", f"`{name}` is not a function, so it has no code")
             return self._own(linker.made_by(value.function), value.function)
         if not name:
             return self._own([linker.index(name) for name in self._last_functions if name in linker])
@@ -300,7 +313,7 @@ class Session:
             first = linker.index(compiled.functions[0].name)
             made = linker.made_by(first)
             if datum == Atom(Symbol(name)) and len(made) > 1:
-                # A function of the library, or of a tool or task: with what is inside it.
+                # A function of the library, of a tool or of a task: include its inner functions.
                 known = self.toplevel.library_function(name) or name
                 names = {index: linker.image.functions[index].name for index in made}
                 return [i for i, other in names.items() if other == known or other.startswith(f"{known}/")]
@@ -308,7 +321,7 @@ class Session:
         return found
 
     def _own(self, functions: Iterable[int], named: int = -1) -> list[int]:
-        """Without those of the library, which stand in its files or, being made, nowhere."""
+        """Remove library functions (in files of the library, or generated ones without a position)."""
         image = self._linker.image
         places = {index: image.place(image.functions[index].span) for index in functions}
         return [

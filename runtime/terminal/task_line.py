@@ -1,7 +1,7 @@
-"""A line that asks for a task: `user:review diff=… --strict`, or an expression; `spec/task.md`.
+"""Parser of task lines: `user:review diff=… --strict`, or an expression; `spec/task.md`.
 
-Owns how such a line is read, by the shell or by the session, and the call it becomes, written in the
-language so that it is compiled as any program is. Must not be in here: running it (`task_run`).
+Owns the syntax of a task line, from a shell or in a session, and its conversion to a call in the language,
+which is compiled like any program. Must not contain: execution (`launch.task`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,22 @@ from ..host.paths import LOOPS
 from ..project.options import FLAG, CommandParameter
 from .tool_listing import as_text
 
-# The options of llc after a task's name in a session.
+# Options of llc that may follow a task's name in a session.
 SESSION_OPTIONS = (CommandParameter("json", ("--json",), FLAG, "Write JSON."),)
 HELP = ("--help", "-h")
 _JSON_BEGINS = ("[", "{", '"')
 _KEY = re.compile(r"([^\s=\"'\[{(]+)=")
-_WORDS = {"true": True, "yes": True, "false": False, "no": False}
-_LONGEST_SHOWN = 60
+_BOOLEAN_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+_MAX_SHOWN_CHARACTERS = 60
 _NOTHING: Mapping[str, Any] = {}
 
 
 class Call(LightRecord):
-    """What a line asks for. text: as a program. name: of the run. given: llc's own options in it."""
+    """A parsed task line.
+
+    name: the name of the run. text: the call as a program. given: llc's own options. signature: of the task;
+    None for an expression. wants_help: whether the line has `--help`.
+    """
 
     name: str
     text: str
@@ -53,7 +57,7 @@ def is_expression(text: str) -> bool:
 
 
 def expression(text: str) -> str:
-    """The program of a line that is one: without the quotation marks around it, its columns kept."""
+    """The program of an expression line: without surrounding quotation marks, columns unchanged."""
     rest = text.lstrip()
     if not rest.startswith("'("):
         return text
@@ -69,10 +73,16 @@ def read(
     own: Mapping[str, Any] = _NOTHING,
     options: Sequence[CommandParameter] = (),
 ) -> Call:
-    """The call that a shell's words ask for. UserError, and CompileError for the project's files.
+    """Parse the words of a shell.
 
-    declared: the tools and tasks there are, by default the project's with those that `sides` names.
-    own: what a session has defined by itself. options: of llc, for names that the task has no parameter of.
+    Args:
+        words: the name of a task, or an expression, and its arguments.
+        declared: the known tools and tasks; by default those of the project and of the files `sides`.
+        sides: further files with declarations.
+        own: the definitions of a session.
+        options: options of llc that are accepted unless the task has a parameter of the same name.
+
+    Raises UserError, and CompileError for errors in the project's files.
     """
     first, rest = words[0], list(words[1:])
     if not is_expression(first):
@@ -85,8 +95,8 @@ def read(
     more, given, wants_help = _split(rest, None, options)
     if more:
         raise _refused(
-            f"`{_short(more[0][0])}` stands after an expression",
-            "an expression is one argument; write it in quotation marks, as in llc task '(+ 1 2)'",
+            f"unexpected argument `{_short(more[0][0])}` after an expression",
+            "an expression is one argument; put it in quotation marks, as in llc task '(+ 1 2)'",
         )
     call = Call("expression", expression(first))
     call.given, call.wants_help = given, wants_help
@@ -94,14 +104,14 @@ def read(
 
 
 def read_text(text: str, declared: TaskRegistry, own: Mapping[str, Any] = _NOTHING) -> Call:
-    """The call that a line of a session asks for, `/task` left out."""
+    """Parse a line of a session, without `/task`."""
     if is_expression(text):
         return Call("expression", expression(text))
     return read(split(text), declared, own=own, options=SESSION_OPTIONS)
 
 
 def is_complete(text: str) -> bool:
-    """Whether a line of a session, `/task` left out, waits for nothing: a call is one line."""
+    """Whether a line of a session, without `/task`, is complete. A call by name is always one line."""
     return not is_expression(text) or Pending(expression(text)).is_complete
 
 
@@ -109,7 +119,7 @@ def is_complete(text: str) -> bool:
 
 
 def split(text: str) -> list[str]:
-    """The words of a line as a shell has them; JSON behind a `=` needs no quotation marks around it."""
+    """Split a line into words like a shell, but JSON after `=` needs no quotation marks."""
     words: list[str] = []
     at = 0
     decoder = json.JSONDecoder()
@@ -133,7 +143,7 @@ def split(text: str) -> list[str]:
 
 
 def _word(text: str, at: int) -> tuple[str, int]:
-    """The word that begins at a place, its quotation marks taken off, and where it ends."""
+    """The word at a position, without quotation marks, and the position of its end."""
     end = at
     quote = ""
     while end < len(text) and (quote or not text[end].isspace()):
@@ -145,12 +155,12 @@ def _word(text: str, at: int) -> tuple[str, int]:
             quote = ch if ch in "\"'" else ""
             end += 2 if ch == "\\" else 1
     if quote or end > len(text):
-        raise _refused(f"a quotation mark of `{_short(text[at:])}` is not closed", None)
+        raise _refused(f"`{_short(text[at:])}` has an unclosed quotation mark", None)
     return "".join(shlex.split(text[at:end])), end
 
 
 def _declared_in(words: list[str]) -> list[str]:
-    """What `--declare` names among the words, which says what the others may be."""
+    """The values of `--declare`: they determine the parameters that the other words may have."""
     name = "--declare"
     pairs = [after for word, after in itertools.pairwise(words) if word == name]
     return pairs + [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
@@ -159,9 +169,9 @@ def _declared_in(words: list[str]) -> list[str]:
 def _split(
     words: list[str], signature: Signature | None, options: Sequence[CommandParameter]
 ) -> tuple[list[tuple[str, str | None]], dict[str, Any], bool]:
-    """The words behind the name: the task's as (key, text), llc's own options, whether help is asked for.
+    """Split the arguments: those of the task as (key, text), llc's own options, whether help is requested.
 
-    A text of None is a flag. A flag that the task and llc both have is the task's.
+    The text of a flag is None. A flag that both the task and llc have belongs to the task.
     """
     own: list[tuple[str, str | None]] = []
     known = {name: row for row in options for name in row.names}
@@ -197,12 +207,14 @@ def _read(row: CommandParameter, text: str) -> Any:
 
 
 def find(name: str, declared: TaskRegistry, own: Any = None) -> Signature:
-    """The task or tool of a name. UserError where there is none, CompileError where none can be known."""
+    """The signature of a task or tool. Raises UserError for an unknown name, or CompileError if a file with
+    errors may declare it.
+    """
     signature = declared.find(name, own if isinstance(own, Signature) else None)
     if signature is None and declared.found is not None and declared.is_broken:
         raise CompileError(declared.found.diagnostics, declared.found.sources)
     if signature is None and name.startswith(PREFIX):
-        message, help = declared.mcp.trouble(clean(name, _LONGEST_SHOWN))
+        message, help = declared.mcp.trouble(clean(name, _MAX_SHOWN_CHARACTERS))
         raise UserError("unknown-mcp-tool", message, help)
     if signature is None:
         help = suggest(name, declared.names(), "there are")
@@ -211,7 +223,7 @@ def find(name: str, declared: TaskRegistry, own: Any = None) -> Signature:
 
 
 def usage(signature: Signature) -> str:
-    """How a line asks for it."""
+    """The usage of a task on one line."""
     parts = [signature.name]
     for parameter in signature.order:
         shown = f"{parameter.name}=…" if parameter.type != "boolean" else f"--{parameter.name}"
@@ -221,11 +233,11 @@ def usage(signature: Signature) -> str:
     return " ".join(parts)
 
 
-def help_text(call: Call, verb: str) -> str:
-    """The answer to `--help` after a name: the usage with this verb, and the parameters."""
+def help_text(call: Call, command: str) -> str:
+    """The output of `--help` after a name: the usage with this command, and the parameters."""
     if call.signature is None:
         return "An expression takes no parameters; see `llc task --help`.\n"
-    return f"Usage: {verb} {usage(call.signature)}\n\n" + as_text([call.signature], True)
+    return f"Usage: {command} {usage(call.signature)}\n\n" + as_text([call.signature], True)
 
 
 def _named(
@@ -243,19 +255,19 @@ def _named(
     for word, text in words:
         key = _key(word, text, signature, options)
         if key in values:
-            raise _refused(f"`{key}` is given twice", None)
+            raise _refused(f"duplicate argument `{key}`", None)
         values[key] = _value(key, text, signature)
     missing = [p.name for p in signature.order if p.is_required and p.name not in values]
     if missing:
-        lacking = ", ".join(f"`{one}`" for one in missing)
-        raise _refused(f"`{signature.name}` needs {lacking}", f"write {usage(signature)}")
+        names = ", ".join(f"`{name}`" for name in missing)
+        raise _refused(f"`{signature.name}` needs {names}", f"write {usage(signature)}")
     parts = [f"({key} {written(value)})" for key, value in values.items()]
     call.text = f"({' '.join([signature.name, *parts])})"
     return call
 
 
 def _key(word: str, text: str | None, signature: Signature, options: Sequence[CommandParameter]) -> str:
-    """The parameter that a word names: `key`, `--key`, with `-` for `_` where it has none."""
+    """The parameter for a word: `key` or `--key`; `-` matches `_`."""
     is_flag = word.startswith("-")
     if not is_flag and text is None:
         first = next((p.name for p in signature.order), "name")
@@ -266,7 +278,7 @@ def _key(word: str, text: str | None, signature: Signature, options: Sequence[Co
             return key
     known = [p.name for p in signature.order]
     if is_flag:
-        known = [*(f"--{one}" for one in known), *(name for row in options for name in row.names)]
+        known = [*(f"--{name}" for name in known), *(name for row in options for name in row.names)]
     help = suggest(word, known, "it has") or f"write {usage(signature)}"
     raise UserError("unknown-parameter", f"`{signature.name}` has no parameter `{_short(bare)}`", help)
 
@@ -281,21 +293,21 @@ def _value(key: str, text: str | None, signature: Signature) -> Any:
         value = [value]
     if not fits(value, type):
         shown = "a flag" if text is None else f"`{_short(text)}`"
-        raise _refused(f"`{key}` is {TYPES[type]}, not {shown}", _how(key, type))
+        raise _refused(f"`{key}` is {TYPES[type]}, not {shown}", _type_help(key, type))
     _check_choice(parameter, value)
     return value
 
 
 def _read_value(key: str, text: str, type: str) -> Any:
-    """What a text gives: JSON where it begins so, else what the parameter's type makes of it."""
+    """The value of a text: as JSON if it begins like JSON, otherwise by the type of the parameter."""
     if text.startswith(_JSON_BEGINS):
         try:
             return json.loads(text, parse_constant=_refuse_constant)
         except RecursionError:
             raise _refused(f"`{key}` is nested too deep", None) from None
         except ValueError as error:
-            help = f"a text that begins with `{text[0]}` is written as JSON: {key}='{json.dumps(text[:20])}'"
-            raise _refused(f"`{key}` begins as JSON and is none: {error}", help) from None
+            help = f"write a text that begins with `{text[0]}` as JSON: {key}='{json.dumps(text[:20])}'"
+            raise _refused(f"`{key}` is not valid JSON: {error}", help) from None
     match type:
         case "number" | "integer":
             try:
@@ -304,15 +316,15 @@ def _read_value(key: str, text: str, type: str) -> Any:
                 return text
             return text if isinstance(number, bool) or not isinstance(number, int | float) else number
         case "boolean":
-            return _WORDS.get(text.lower(), text)
+            return _BOOLEAN_WORDS.get(text.lower(), text)
     return text
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
-def _how(key: str, type: str) -> str | None:
+def _type_help(key: str, type: str) -> str | None:
     examples = {
         "string": f"write {key}=text",
         "number": f"write {key}=1.5",
@@ -330,11 +342,11 @@ def _check_choice(parameter: Parameter | None, value: Any) -> None:
         raise _refused(f"`{parameter.name}` cannot be `{_short(str(value))}`", help)
 
 
-# --- values as the language writes them -------------------------------------------------------
+# --- values in the language -------------------------------------------------------------------
 
 
 def written(value: Any) -> str:
-    """Plain data as an expression that gives it. UserError for what the language cannot hold."""
+    """An expression whose value is this plain data. Raises UserError if the language cannot represent it."""
     try:
         return _written(value)
     except RecursionError:
@@ -363,7 +375,7 @@ def _written(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return clean(text, _LONGEST_SHOWN)
+    return clean(text, _MAX_SHOWN_CHARACTERS)
 
 
 def _refused(message: str, help: str | None) -> UserError:
@@ -374,7 +386,7 @@ def _refused(message: str, help: str | None) -> UserError:
 
 
 def words_after(words: Sequence[str], declared: TaskRegistry, own: Mapping[str, Any] = _NOTHING) -> list[str]:
-    """What may stand next behind the words of a line: a name, else what its task takes."""
+    """The candidates for the next word of a line: names of tasks, or the remaining parameters of its task."""
     if not words:
         return [*own_tasks(own), *declared.names()]
     mine = own.get(words[0])
@@ -395,13 +407,13 @@ def own_tasks(own: Mapping[str, Any]) -> list[str]:
 def completions(
     text: str, declared: TaskRegistry, own: Mapping[str, Any] = _NOTHING
 ) -> Iterator[tuple[str, int]]:
-    """What the last word of a session's line may go on to, and where that word begins, from the end."""
+    """Completions of the last word of a session's line, each with the negative offset of the word."""
     if is_expression(text):
         word = re.split(r"[\s()\[\]'\"`,;]", text)[-1]
         known = [*own_tasks(own), *declared.names()] if word else []
     else:
         *words, word = [*text.split(), ""] if not text or text[-1].isspace() else text.split()
         known = words_after(words, declared, own)
-    for found in known:
-        if found.startswith(word):
-            yield found, -len(word)
+    for candidate in known:
+        if candidate.startswith(word):
+            yield candidate, -len(word)

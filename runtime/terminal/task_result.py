@@ -1,4 +1,4 @@
-"""TaskResults (`spec/task.md`): made of an outcome, a value or a failure, and shown as JSON or text."""
+"""TaskResults (`spec/task.md`): made from an outcome, a value or a failure; output as JSON and text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..journal.quantities import usage_texts
 INVALID = "input_validation_failure"
 FAILURE = "subtask_failure"
 _STATUSES = ("COMPLETE", "CONTINUATION", "FAILED")
-# Maximum length in characters of a message; it is not the place for transcripts.
-LONGEST_MESSAGE = 1000
-MOST_DIAGNOSTICS = 20
+# A longer message is cut, because messages are not for transcripts.
+MAX_MESSAGE_CHARACTERS = 1000
+MAX_DIAGNOSTICS = 20
 
 
 def result_of(outcome: Outcome, exit_code: int) -> dict[str, Any]:
-    """How a run ended, as a TaskResult: the value where it is one, else one that holds the value."""
+    """Convert the outcome of a run to a TaskResult; see `of_value` for a successful run."""
     notes = {} if outcome.run is None else {"run": outcome.run}
     if outcome.status == "success":
         return of_value(outcome.value, notes)
@@ -30,25 +30,29 @@ def result_of(outcome: Outcome, exit_code: int) -> dict[str, Any]:
     reason = INVALID if exit_code == EXIT_USAGE and error else FAILURE
     found = error.get("diagnostics") or []
     if found:
-        first = next((one for one in found if one["severity"] == "error"), found[0])
-        return failure(reason, first["message"], {"diagnostics": found[:MOST_DIAGNOSTICS]}, notes)
+        first = next((diagnostic for diagnostic in found if diagnostic["severity"] == "error"), found[0])
+        return failure(reason, first["message"], {"diagnostics": found[:MAX_DIAGNOSTICS]}, notes)
     details = {name: error[name] for name in ("kind", "span", "help") if error.get(name)}
     if error:
         return failure(reason, str(error.get("message")), details, notes)
     if outcome.terminated_by == "exit":
-        return failure(reason, f"it left with exit code {exit_code}", {"exit_code": exit_code}, notes)
-    what = "it was interrupted" if outcome.status == "interrupted" else f"it ended as `{outcome.status}`"
-    help = f"llc resume {outcome.run}" if outcome.status == "interrupted" and outcome.run else None
+        message = f"the program exited with exit code {exit_code}"
+        return failure(reason, message, {"exit_code": exit_code}, notes)
     details = {"kind": outcome.terminated_by or outcome.status}
-    return failure(reason, what, {**details, "help": help} if help else details, notes)
+    if outcome.status != "interrupted":
+        return failure(reason, f"the run ended as `{outcome.status}`", details, notes)
+    help = f"llc resume {outcome.run}" if outcome.run else None
+    return failure(reason, "the run was interrupted", {**details, **_help(help)}, notes)
 
 
 def of_refusal(error: UserError | CompileError) -> dict[str, Any]:
-    """The result of what could not be understood."""
+    """The TaskResult of an input that was refused."""
     if isinstance(error, UserError):
         return failure(INVALID, error.message, {"kind": error.id, **_help(error.help)}, {})
-    first = next((one for one in error.diagnostics if one.is_error), error.diagnostics[0])
-    found = [to_json(one) for one in error.diagnostics[:MOST_DIAGNOSTICS]]
+    first = next(
+        (diagnostic for diagnostic in error.diagnostics if diagnostic.is_error), error.diagnostics[0]
+    )
+    found = [to_json(diagnostic) for diagnostic in error.diagnostics[:MAX_DIAGNOSTICS]]
     return failure(INVALID, first.message, {"diagnostics": found}, {})
 
 
@@ -57,7 +61,7 @@ def _help(text: str | None) -> dict[str, str]:
 
 
 def of_value(value: Any, notes: dict[str, Any]) -> dict[str, Any]:
-    """A value as a TaskResult: itself where it is one."""
+    """Convert a value to a TaskResult; a value that is one already gets the notes."""
     if is_result(value):
         own = value.get("notes")
         return {**value, "notes": {**(own if isinstance(own, dict) else {}), **notes}}
@@ -72,11 +76,11 @@ def is_result(value: Any) -> bool:
 
 
 def failure(reason: str, message: str, details: dict[str, Any], notes: dict[str, Any]) -> dict[str, Any]:
-    """A FAILED result, its message bounded."""
-    return failed(reason, clean(message, LONGEST_MESSAGE), details, notes)
+    """A FAILED result; a long message is cut."""
+    return failed(reason, clean(message, MAX_MESSAGE_CHARACTERS), details, notes)
 
 
-# --- how they look ----------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------
 
 
 def as_json(result: dict[str, Any]) -> str:
@@ -84,7 +88,7 @@ def as_json(result: dict[str, Any]) -> str:
 
 
 def headline(result: dict[str, Any], screen: Screen) -> str:
-    """One line: the status, why it failed, what it cost."""
+    """One line with status, reason of a failure, cost and run."""
     status = result["status"]
     style = {"COMPLETE": "green", "CONTINUATION": "yellow"}.get(status, "red")
     notes = result.get("notes") or {}
@@ -102,7 +106,7 @@ def headline(result: dict[str, Any], screen: Screen) -> str:
 
 
 def content_of(result: dict[str, Any]) -> str:
-    """What a result says, for people: data as JSON, else the text; of a failure the message once."""
+    """The content of a result for people: text, or data as JSON; for a failure with its message."""
     notes = result.get("notes") or {}
     error = notes.get("error")
     content = result.get("content")

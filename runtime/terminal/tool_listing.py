@@ -1,4 +1,4 @@
-"""`llc tools`: what flows can call here, with parameters."""
+"""`llc tools`: the tools and tasks of a project, with their parameters."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ WIDTH = 100
 
 
 def signatures(names: list[str]) -> tuple[list[Signature], CompileError | None]:
-    """The tools and tasks of the project, or those of these names, and the errors in the files.
+    """The tools and tasks of the project, all or those with these names, and the errors in their files.
 
-    Raises CompileError instead where a name that is not found may be declared in a file with errors, and
-    UserError where it is not declared.
+    Raises CompileError for an unknown name that a file with errors may declare, and UserError for any other
+    unknown name.
     """
     declared = TaskRegistry(LOOPS)
-    found = declared.signatures()
+    found = declared.signatures()  # also reads the files that `declared.found` describes
     read = declared.found
     broken = CompileError(read.diagnostics, read.sources) if read is not None and declared.is_broken else None
     if not names:
         return found, broken
-    chosen = []
+    selected = []
     for name in names:
         signature = declared.find(name)
         if signature is None and broken is not None:
@@ -35,8 +35,8 @@ def signatures(names: list[str]) -> tuple[list[Signature], CompileError | None]:
         if signature is None:
             help = suggest(name, declared.names(), "there are")
             raise UserError("unknown-task", f"no task or tool is called `{name}`", help)
-        chosen.append(signature)
-    return chosen, None
+        selected.append(signature)
+    return selected, None
 
 
 def as_json(found: list[Signature]) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def as_text(found: list[Signature], is_full: bool) -> str:
-    """One entry for each; `is_full`: with what each parameter is."""
+    """One entry for each signature; `is_full`: with a description of each parameter."""
     lines: list[str] = []
     for signature in found:
         if is_full and lines:
@@ -69,13 +69,13 @@ def as_text(found: list[Signature], is_full: bool) -> str:
         lines += wrap(signature.usage, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         lines += wrap(signature.doc, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
         if is_full:
-            lines += [line for parameter in signature.order for line in _told(parameter)]
+            lines += [line for parameter in signature.order for line in _parameter_lines(parameter)]
             if signature.source is not None:
                 lines.append(f"    declared in {signature.source.path}")
     return "".join(line + "\n" for line in lines)
 
 
-def _told(parameter: Parameter) -> list[str]:
+def _parameter_lines(parameter: Parameter) -> list[str]:
     words = parameter.type
     if not parameter.is_required:
         words += ", optional" if parameter.default is None else f", default {json.dumps(parameter.default)}"

@@ -1,4 +1,4 @@
-"""What a verdict rests on, in a few words: `exit 1`, `4 = 0`, `confidence: 0.9`."""
+"""Reasons of verdicts in a few words: `exit 1`, `4 = 0`, `confidence: 0.9`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ if TYPE_CHECKING:
 
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
-# Columns of a message.
-_WIDTH = 200
+_MAX_COLUMNS = 200
 
 
 def verdict_text(type: str, verdict: str, details: dict[str, Any], unicode: bool = True) -> str:
-    """Why an evaluator of this type gave this verdict, from its details; "" if nothing can be added."""
+    """The reason of a verdict, from the details of an evaluator of this type; "" without one."""
     marks = MARKS[unicode]
     if verdict == "error":
         text = details.get("message") or details.get("error") or ""
@@ -46,7 +45,7 @@ def verdict_text(type: str, verdict: str, details: dict[str, Any], unicode: bool
 
 
 def _line(text: str, marks: dict[str, str]) -> str:
-    return fit(printable(" ".join(text.split())), _WIDTH, marks["more"])
+    return fit(printable(" ".join(text.split())), _MAX_COLUMNS, marks["more"])
 
 
 def _number(value: Any) -> str:

@@ -399,7 +399,7 @@ def test_asked_once_all_end_in_good_order(project: Path, number: int) -> None:
     found = Answer(process)
     assert found.code == 130
     assert set(found.statuses()) == {"interrupted"}
-    assert "not begun" in found.errors
+    assert "not started" in found.errors
     assert "llc batch --resume" in found.errors
     assert not any(processes.is_alive(int(pid), processes.start_time(int(pid))) for pid in lines("pids"))
     for run in found.runs:
@@ -635,7 +635,7 @@ def test_on_a_terminal_the_runs_under_way_are_counted(project: Path) -> None:
     """A line below counts them, and is gone at the end; each that is over has its line."""
     loop("one", "until [ -e go ]; do sleep 0.05; done")
     child = terminals.spawn("batch", free("one", 5), "--at-once", "2", width=100)
-    child.expect("0 of 5 over, [0-9] under way, 2 at work")
+    child.expect("0 of 5 finished, [0-9] started, 2 working")
     Path("go").touch()
     child.expect("5 runs: 5 success")
     assert terminals.exit_code(child) == 0

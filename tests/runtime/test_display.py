@@ -224,17 +224,17 @@ def test_an_action_of_many_lines_takes_one(show: Show) -> None:
 
 def test_a_flood_of_output_is_cut_and_counted(show: Show) -> None:
     """After some thousand lines only the last ones are shown, and how many are not."""
-    total = action_text.MOST_LINES + 500
+    total = action_text.MAX_LIVE_LINES + 500
     text = show(lambda d: action(d, "x", *(f"line {n}\n" for n in range(total))))
     lines = text.splitlines()
     assert f"{500 - action_text.LAST_LINES} lines not shown" in lines[-1 - action_text.LAST_LINES]
     assert lines[-1].endswith(f"line {total - 1}")
-    assert len(lines) == 1 + action_text.MOST_LINES + 1 + action_text.LAST_LINES
+    assert len(lines) == 1 + action_text.MAX_LIVE_LINES + 1 + action_text.LAST_LINES
 
 
 def test_verbose_shows_all_output(show: Show) -> None:
     """--verbose cuts nothing."""
-    total = action_text.MOST_LINES + 500
+    total = action_text.MAX_LIVE_LINES + 500
     text = show(lambda d: action(d, "x", "line\n" * total), verbose=True)
     assert text.count("│ line") == total
 
@@ -243,7 +243,7 @@ def test_an_endless_line_does_not_fill_memory(show: Show) -> None:
     """100 MB without a newline are shown as one short line."""
     chunk = "x" * 1_000_000
     text = show(lambda d: action(d, "y", *(chunk for _ in range(100))))
-    assert len(text) < 3 * action_text.LONGEST_LINE
+    assert len(text) < 3 * action_text.MAX_LINE_CHARACTERS
 
 
 def test_output_cannot_steer_the_terminal(show: Show) -> None:

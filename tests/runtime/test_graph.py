@@ -20,7 +20,7 @@ from llc.ir.diagnostics import CompileError
 from llc.runtime.graph import commands, diagram, layout, picture, text_forms
 from llc.runtime.graph.loop_graph import graph_of_loop
 from llc.runtime.graph.model import Edge, Graph, Node
-from llc.runtime.graph.simplify import MOST_NODES, simplify
+from llc.runtime.graph.simplify import MAX_NODES, simplify
 from llc.runtime.host.errors import UserError
 from llc.runtime.host.screen import Screen, columns
 
@@ -110,7 +110,7 @@ def test_large_graphs_are_folded(inner: int) -> None:
             graph.edges.append(Edge(name, names[number - inner + 1], ["failure"]))
     graph.edges.append(Edge(names[-1], "s0", ["again"]))
     whole = simplify(graph)
-    assert len(whole.nodes) <= MOST_NODES
+    assert len(whole.nodes) <= MAX_NODES
     assert whole.initial == "s0"
     assert {edge.source for edge in whole.edges} | {edge.target for edge in whole.edges} == set(whole.by_name)
     assert sum(node.states for node in whole.nodes) == 300
@@ -131,12 +131,12 @@ def test_a_picture_is_readable(path: Path) -> None:
                 abs(one.x - other.x) < (one.width + other.width) / 2
                 and abs(one.y - other.y) < (one.height + other.height) / 2
             )
-    for edge, course in zip(graph.edges, found.courses, strict=True):
-        if course.label is not None:
+    for edge, path in zip(graph.edges, found.paths, strict=True):
+        if path.label is not None:
             width = columns(edge.label) * layout.LABEL_SIZE * 0.6
             assert not any(
-                abs(box.x - course.label[0]) < (box.width + width) / 2 - 1
-                and abs(box.y - course.label[1]) < box.height / 2
+                abs(box.x - path.label[0]) < (box.width + width) / 2 - 1
+                and abs(box.y - path.label[1]) < box.height / 2
                 for box in boxes
             )
     if graph.initial in found.boxes:
@@ -156,7 +156,7 @@ def test_300_states_are_laid_out_whole() -> None:
         if number % 3 == 0:
             graph.edges.append(Edge(name, names[number // 3], ["failure"]))
     found = layout.lay_out(simplify(graph, all_edges=True))
-    assert (len(found.boxes), len(found.courses)) == (300, 398)
+    assert (len(found.boxes), len(found.paths)) == (300, 398)
 
 
 def test_graphviz_is_bounded_where_routes_pass_many_rows() -> None:
@@ -395,7 +395,7 @@ def test_other_programs_have_graphs_too(project: Path) -> None:
     refused = llc("graph", "flow.sexp", "--level", "loop")
     assert (refused.returncode, "has no states" in refused.stderr) == (2, True)
     unknown = llc("graph", "stpes")
-    assert (unknown.returncode, "neither a loop nor a run `stpes`" in unknown.stderr) == (2, True)
+    assert (unknown.returncode, "no loop and no run `stpes`" in unknown.stderr) == (2, True)
     assert "did you mean `steps`?" in unknown.stderr
 
 

@@ -60,7 +60,7 @@ def test_json_begins_with_a_bracket_or_a_quotation_mark() -> None:
         '(user:review (diff "x") (tags (list "a" (dict ("b" null)))))'
     )
     assert values('diff="[x]\\n"') == '(user:review (diff "[x]\\n"))'
-    assert "begins as JSON" in refusal("diff=[x]").message
+    assert "is not valid JSON" in refusal("diff=[x]").message
     assert "diff='\"[x]\"'" in (refusal("diff=[x]").help or "")
     assert "NaN" in refusal("diff=[NaN]").message
     assert refusal("diff=" + "[" * 100_000).id == "bad-task"
@@ -100,7 +100,7 @@ def test_files_and_context_go_along() -> None:
         ((), "needs `diff`", "user:review diff=…"),
         (("dif=x",), "no parameter `dif`", "did you mean `diff`?"),
         (("--be-stric",), "no parameter `be-stric`", "did you mean"),
-        (("diff=x", "diff=y"), "given twice", None),
+        (("diff=x", "diff=y"), "duplicate argument", None),
         (("hello",), "`hello` has no `=`", "write diff=hello"),
         (("diff=x", "depth=many"), "a whole number", "depth=3"),
         (("diff=x", "how=wel"), "cannot be `wel`", "did you mean `well`?"),
@@ -140,7 +140,7 @@ def test_the_words_of_a_line_are_a_shell_s() -> None:
     assert split("""a b='c d' e="f g"  h\\ i""") == ["a", "b=c d", 'e="f g"', "h i"]
     assert split("""x {"a": 1}""") == ["x", "{a:", "1}"]
     assert split("""t k={"a b": [1, 2]} l=[1]x""") == ["t", 'k={"a b": [1, 2]}', "l=[1]x"]
-    with pytest.raises(UserError, match="not closed"):
+    with pytest.raises(UserError, match="unclosed quotation mark"):
         split("a 'b c")
 
 

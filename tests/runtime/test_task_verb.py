@@ -204,7 +204,7 @@ def test_ctrl_c_leaves_a_run_and_a_result(project: Path) -> None:
     out, _ = process.communicate(timeout=30)
     told = json.loads(out)
     assert process.returncode == 130
-    assert told["notes"]["error"]["message"] == "it was interrupted"
+    assert told["notes"]["error"]["message"] == "the run was interrupted"
     assert told["notes"]["error"]["details"]["help"] == f"llc resume {told['notes']['run']}"
 
 
