@@ -167,6 +167,6 @@ def test_every_finding_is_shown_in_a_case() -> None:
 
 def listed_in(chapter: str) -> set[str]:
     """The ids in a chapter's table of findings."""
-    text = (SPEC / chapter).read_text("utf-8").partition("\n## Findings")[2]
+    text = (SPEC / chapter).read_text("utf-8").partition("\n## Diagnostics")[2]
     rows = re.findall(r"^\|(.*?)\|", text, re.MULTILINE)
     return {id for row in rows for id in re.findall(r"`([a-z0-9-]+)`", row)}

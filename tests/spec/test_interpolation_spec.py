@@ -61,7 +61,7 @@ def test_what_to_write_instead_is_accepted(refused: str, instead: str) -> None:
 
 def test_every_finding_is_listed() -> None:
     """The table of findings has every id that the code gives, and no other."""
-    table = TEXT.partition("## Findings")[2]
+    table = TEXT.partition("## Diagnostics")[2]
     listed = set(re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\|(.*?)\|", table, re.MULTILINE))))
     given: set[str] = set()
     for module in MODULES:

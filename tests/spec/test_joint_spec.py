@@ -43,7 +43,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path, update: bool) -> None:
 
 def test_every_finding_is_listed() -> None:
     """The table of findings has every id that joining files gives, and no other."""
-    rows = re.findall(r"^\|(.*?)\|", text_of("joint.md").partition("## Findings")[2], re.M)
+    rows = re.findall(r"^\|(.*?)\|", text_of("joint.md").partition("## Diagnostics")[2], re.M)
     listed = set(re.findall(r"`([a-z-]+)`", "".join(rows)))
     # Found by the expander and by lowering, which report many others.
     given = {"not-a-definition", "unbounded-budget"}

@@ -18,7 +18,7 @@ from llc.frontend.loop.schema import LoopSettings
 ROOT = Path(__file__).parents[2]
 TEXT = text_of("loops.md")
 MADE = re.compile(r"```yaml[^\n]*\n(paradigm:.*?)```\n\nbecomes\n\n```yaml[^\n]*\n(.*?)```", re.DOTALL)
-# Where findings about files, keys and states are made; the others' ids are in their own chapters.
+# Modules that report diagnostics about files, keys and states; other chapters list the other ids.
 MODULES = [*(ROOT / "frontend" / "source").glob("[!x]*.py"), *(ROOT / "frontend" / "loop").glob("*.py")]
 
 
@@ -51,11 +51,11 @@ def test_every_evaluator_is_in_a_chapter() -> None:
     assert [name for name in evaluator_schema.EVALUATORS if f"`{name}`" not in text] == []
 
 
-def test_every_finding_is_listed() -> None:
-    """The table of findings has every id that the code gives, and no other."""
+def test_every_diagnostic_is_listed() -> None:
+    """The table lists exactly the ids that the code uses."""
     listed = set(
         re.findall(
-            r"`([a-z0-9-]+)`", "".join(re.findall(r"^\|(.*?)\|", TEXT.partition("## Findings")[2], re.M))
+            r"`([a-z0-9-]+)`", "".join(re.findall(r"^\|(.*?)\|", TEXT.partition("## Diagnostics")[2], re.M))
         )
     )
     given = set()
