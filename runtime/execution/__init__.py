@@ -1,1 +1,1 @@
-"""Execution of a run from its start to its end: the driver, its parameters, and its ways to stop."""
+"""Execution of runs: driver, concurrent effects, record, scheduler of several runs."""

@@ -1,8 +1,8 @@
-"""Control channel: requests to stop single runs of a process that drives many.
+"""Control channel: requests to stop single runs of a process that drives many runs.
 
-A pipe with a name in the folder of the running; each run's lock file tells it as `host`. Who wants a run to
-stop writes its id there, one line per request; a second request kills its actions. A pipe without a reader
-was left by a killed process.
+The channel is a named pipe in the folder of running runs; the lock file of each run names it as `host`. A
+request is a line with the id of a run; a second request for the same run kills its actions. A pipe without a
+reader was left by a killed process.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..host.paths import ROOT
 from ..runs.runs import make_running_folder
 
 _PREFIX = ".host-"
-_MOST = 1 << 16
+_MAX_READ_BYTES = 1 << 16
 
 
 class ControlChannel:
-    """The reading end of the pipe."""
+    """The receiving end of the control channel."""
 
     def __init__(self, path: str, read: int, held: int) -> None:
         self.path = path
@@ -30,17 +30,19 @@ class ControlChannel:
 
     @classmethod
     def open(cls) -> ControlChannel | None:
-        """Create a channel; None where named pipes are unsupported."""
+        """Create a channel; None if named pipes are unsupported."""
         folder = make_running_folder(ROOT)
         _sweep(folder)
         flags = files.O_NONBLOCK
-        # Created under another name: a reader exists once it is found. One process may run several batches.
+        # Created under another name, so that the pipe has a reader when it is visible. The time is part of
+        # the name because one process may run several batches.
         path = os.path.join(folder, f"{_PREFIX}{processes.getpid()}-{clock.monotonic_ns():x}")
         new = os.path.join(folder, f".new{_PREFIX}{processes.getpid()}-{clock.monotonic_ns():x}")
         try:
             pipes.mkfifo(new, 0o600)
             read = files.open_handle(new, files.O_RDONLY | flags)
-            # Without a writer of our own it would be readable for ever after the first one closed it.
+            # An own writer prevents that the pipe is readable (at end of file) after the first sender closed
+            # it.
             held = files.open_handle(new, files.O_WRONLY | flags)
             files.rename(new, path)
         except OSError:
@@ -51,9 +53,9 @@ class ControlChannel:
         return self._read
 
     def requests(self) -> list[str]:
-        """Ids of the runs to stop, requested since the last call."""
+        """The ids of runs to stop, from the requests since the last call."""
         try:
-            data = files.read(self._read, _MOST)
+            data = files.read(self._read, _MAX_READ_BYTES)
         except BlockingIOError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")

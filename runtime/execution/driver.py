@@ -1,11 +1,11 @@
-"""Driver: runs a machine against a world, with a write-ahead journal.
+"""Driver: executes a machine in a world, with a write-ahead journal.
 
-Owns the order that makes a run safe: `effect started` is on disk before the effect is performed; `effect
-finished` is in the file before the machine continues, and on disk before anything that depends on it.
-Pending effects are performed concurrently (`effect_pool`); the program gets their results one by one, in the
-order of the journal. To wait, the driver yields what it waits for (`host.coroutines`), so that one run and
-many are driven by the same code. It writes only through `run_record`, and knows nothing of loops: what a
-loop means is in its program. See `spec/events.md`.
+Owns the order of records and effects that makes a run safe: `effect started` is on disk before the effect is
+performed; `effect finished` is in the file before the machine continues, and on disk before anything that
+depends on it. Pending effects are performed concurrently (`effect_pool`); the program gets their results one
+by one, in the order of the journal. To wait, the driver yields the object that it waits for
+(`host.coroutines`), so that the same code drives one run or many. The driver writes only through
+`run_record`. Must not contain: semantics of loops, which are compiled into the program. See `spec/events.md`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 # Default limit of concurrently performed effects.
 JOBS = 8
-# Seconds until an effect is asked for again that waits for what other runs have reserved, and the number of
-# this pause among the effects, which count from 1.
+# Retry interval, in seconds, for an effect that waits for another run's reservation.
 _RETRY_S = 1.0
+# Number of this wait in the effect pool. Effects are numbered from 1.
 _RETRY_SEQ = -1
 _STALL_HELP = "change the prompt or the check; `on_stall` names another state; `stall: false` turns this off"
 
@@ -65,18 +65,32 @@ _STALL_HELP = "change the prompt or the check; `on_stall` names another state; `
 class Driver:
     """Drives one run to its end.
 
-    base_ms: for how long the run was active before. progress: how far it had come. begun: when it
-    began. refusals: what the world raises when it will not perform an effect; that ends the run.
-    settle(effect): the answer to an effect that is not to be performed, None for one that is.
-    jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
-    once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for it.
-    interrupted: what agents did before, whose sessions are to be continued, by effect. kept: actions that
-    survived an earlier driver, by effect. in_doubt: the processes of effects that an earlier driver had
-    started and that have no result. checkpoints: where to keep them, None for nowhere. doubtful(): what
-    `Position.marks` gives. fuel: how many ticks the program may use in all. has_input: whether a person may
-    be asked. spending(): what the run may spend, asked for at the first effect that may use it; None for what
-    it likes. waited: for how many seconds effects have waited in a run that was parked. link(args): the
-    machine in a program with the loop that a `link` effect names, and the event; or why there is none.
+    Args:
+        machine: the machine, new or restored.
+        world: performs the effects.
+        journal: the journal of the run, open for writing.
+        run: the folder of the run.
+        display: observes progress.
+        interrupt: requests to stop the run.
+        progress: the progress of a resumed run.
+        base_ms: the active time of earlier segments of the run.
+        started_at: the start time of the run; None for now.
+        refusals: exceptions of a world that refuses to perform an effect; they end the run.
+        settle: called with an effect; returns its result, or None to perform the effect.
+        interrupted: the records of agents whose sessions are continued, by effect.
+        kept: actions that survived an earlier driver, by effect.
+        in_doubt: the processes of effects without a result that an earlier driver started, by effect.
+        jobs: limit of concurrently performed effects, without a shared `pool`.
+        pool: the effect pool shared with other runs. Its owner iterates over `steps` and waits for the pool.
+        checkpoints: the writer of checkpoints; None to write none.
+        doubtful: returns the marks of doubtful effects, as `Position.marks`.
+        fuel: the total limit of ticks.
+        has_input: whether the run may ask a person at the terminal.
+        spending: opens the account of what the run may use; called at the first effect that uses a budget.
+            None for no limits.
+        waited: seconds that effects had waited before the run was parked.
+        link: called with the arguments of a `link` effect; returns the machine of a program that contains the
+            named loop, with the event to record, or the reason why this is impossible.
     """
 
     def __init__(
@@ -90,7 +104,7 @@ class Driver:
         *,
         progress: Progress | None = None,
         base_ms: int = 0,
-        begun: str | None = None,
+        started_at: str | None = None,
         refusals: tuple[type[Exception], ...] = (),
         settle: Callable[[Effect], dict[str, Any] | None] | None = None,
         interrupted: dict[int, AgentHistory] | None = None,
@@ -110,7 +124,7 @@ class Driver:
         self._link = link
         self._has_input = has_input
         self._waited = waited or {}
-        self._settles = settle
+        self._settle = settle
         self._interrupted_agents = interrupted or {}
         self._kept = kept or {}
         self._refusals = refusals
@@ -128,20 +142,29 @@ class Driver:
         self._jobs = jobs or JOBS
         self._pool = pool
         self._effects: RunEffects | None = None
-        # A scripted world performs nothing that its record would have to precede.
+        # A scripted world has no side effects, so records need not be on disk before its effects.
         self._is_scripted: bool = getattr(world, "is_scripted", False)
-        # A world that can be had more than once performs several effects at once.
-        self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
-        # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
-        self._asked: deque[Effect] = deque()
+        # Only a world that can be forked performs effects concurrently.
+        self._fork_world: Callable[[], Any] | None = getattr(world, "beside", None)
+        # Requested effects that are not examined yet.
+        self._requested: deque[Effect] = deque()
+        # Effects that wait for a free slot.
         self._queued: list[Effect] = []
         # Effects in the pool, with their observers.
         self._performed: dict[int, tuple[Effect, Display]] = {}
         self._log = EffectLog(journal, spending, in_doubt or {})
         self._record = RunRecord(
-            run, journal, machine, self._progress, self._log, begun, checkpoints, doubtful, self.elapsed_ms
+            run,
+            journal,
+            machine,
+            self._progress,
+            self._log,
+            started_at,
+            checkpoints,
+            doubtful,
+            self.elapsed_ms,
         )
-        # What the contexts of all effects have in common.
+        # The common part of the contexts of all effects.
         self._shared = Context(
             run_id=run.id,
             effect_id="",
@@ -171,7 +194,7 @@ class Driver:
         answers: dict[int, dict[str, Any]] | None = None,
         places: dict[int, Where] | None = None,
     ) -> Outcome:
-        """Run to the end, or to an interrupt, and wait for nothing else meanwhile; see `steps`."""
+        """Execute the run alone, to its end or an interrupt; see `steps`."""
         return alone(self.steps(stop, notes, answers, places))
 
     def steps(
@@ -181,12 +204,15 @@ class Driver:
         answers: dict[int, dict[str, Any]] | None = None,
         places: dict[int, Where] | None = None,
     ) -> Steps[Outcome]:
-        """Run to the end, or to an interrupt, step by step.
+        """Execute the run step by step, to its end or an interrupt.
 
-        The arguments are for a resumed run: what its machine returned last, what it noted that is not in
-        the journal, the results of effects that wait and are not to be performed, by number, and where
-        the program was when it asked for each that waits.
-        Raises JournalError when the journal cannot be written; then nothing more was performed.
+        Args, for a resumed run:
+            stop: the last outcome of the machine.
+            notes: notes of the program that are not in the journal.
+            answers: results of waiting effects that must not be performed, by number.
+            places: the position of the program when it requested each waiting effect.
+
+        Raises JournalError if the journal cannot be written; no effect is performed after that.
         """
         self._answers = dict(answers or {})
         self._log.last = self._machine.seq
@@ -227,7 +253,7 @@ class Driver:
         return (yield from self._end(self.outcome("error").take(stop)))
 
     def _step(self, *answer: Any) -> Stop:
-        """Continue the machine, with a result and the number of its effect if there is one."""
+        """Continue the machine. answer: the result and the number of an effect, or nothing."""
         machine = self._machine
         if machine.ticks >= self._fuel:
             raise FuelLimitReached(self._fuel)
@@ -249,18 +275,18 @@ class Driver:
             self._interrupt.check()
             self._record.settle()
             self._record.tick()
-            if self._beside is not None and (self._asked or self._queued):
-                begun = self._begin_concurrent()
-                if begun:
+            if self._fork_world is not None and (self._requested or self._queued):
+                starting = self._begin_concurrent()
+                if starting:
                     self._record.sync()
-                self._start(begun)
+                self._start(starting)
         return stop
 
     def _ask(self, effect: Effect, place: Where | None = None) -> None:
         problem = argument_problem(effect.kind, effect.args)
         if problem is not None:
             raise UserError("bad-image", problem, "compile the program again with `llc compile`")
-        self._asked.append(effect)
+        self._requested.append(effect)
         self._log.places[effect.seq] = place or self._progress.place
 
     # --- notes and effects --------------------------------------------------------------------
@@ -273,19 +299,19 @@ class Driver:
         self._display.note(kind, self._record.note(kind, fields))
 
     def _result(self) -> Steps[Answered]:
-        """The next result of an effect that waits: the machine can do nothing without it."""
+        """The next effect with its result. Called when no strand of the machine is ready."""
         self._record.checkpoint_if_due(self._world.save)
-        is_alone = self._pool is None and len(self._asked) == 1 and not self._queued and not self._effects
-        if self._beside is None or is_alone:
-            effect = self._asked.popleft()
+        is_alone = self._pool is None and len(self._requested) == 1 and not self._queued and not self._effects
+        if self._fork_world is None or is_alone:
+            effect = self._requested.popleft()
             return effect, self._perform(effect)
         while True:
-            while self._asked:
-                effect = self._asked.popleft()
-                if not self._takes_long(effect):
+            while self._requested:
+                effect = self._requested.popleft()
+                if not self._is_slow(effect):
                     return effect, self._perform(effect)
                 self._queued.append(effect)
-            # One sync is for all that has happened by now: what has ended is taken before more begins.
+            # Take finished effects before starting others, so that one sync covers all their records.
             message = self._effects.ready() if self._effects is not None and self._pool is None else None
             if message is None:
                 yield from self._perform_concurrently(self._begin_concurrent())
@@ -295,15 +321,15 @@ class Driver:
             if answered is not None:
                 return answered
 
-    def _takes_long(self, effect: Effect) -> bool:
+    def _is_slow(self, effect: Effect) -> bool:
         return EFFECTS[effect.kind].is_slow and effect.seq not in self._answers
 
     def _perform(self, effect: Effect) -> dict[str, Any]:
-        """Perform one effect while all else waits; its result, which is on record then."""
+        """Perform one effect while everything else waits; returns its result, after recording it."""
         kind, args = effect.kind, effect.args
         row = EFFECTS[kind]
         self._interrupt.check()
-        settled = self._settled(effect)
+        settled = self._settled_result(effect)
         if settled is not None:
             return settled
         while (refusal := self._refusal(effect)) is not None:
@@ -318,7 +344,7 @@ class Driver:
         elif row.acts:
             self._record.sync()
             self._record.save_length()
-        elif self._takes_long(effect):
+        elif self._is_slow(effect):
             self._record.settle()
         if row.waits:
             self._display.effect_start(kind, args)
@@ -339,14 +365,14 @@ class Driver:
         return result
 
     def _continue_with(self, effect: Effect, linked: tuple[Machine, ProgramChanged] | str) -> dict[str, Any]:
-        """Go on in a program that has the loop which `effect` names; its result."""
+        """Continue in a program with the loop that a `link` effect names; returns the effect's result."""
         result: dict[str, Any]
         if isinstance(linked, str):
             result = {"error": {"kind": "unknown-loop", "message": linked}}
         else:
             self._machine, event = linked
             self._record.change_program(self._machine, event)
-            for waiting in (self._asked, self._queued):
+            for waiting in (self._requested, self._queued):
                 renewed = [self._machine.waiting[old.seq] for old in waiting]
                 waiting.clear()
                 waiting.extend(renewed)
@@ -357,11 +383,11 @@ class Driver:
         self._record.changed()
         return result
 
-    def _settled(self, effect: Effect) -> dict[str, Any] | None:
-        """The result of an effect that is not to be performed, on record; None for any other."""
+    def _settled_result(self, effect: Effect) -> dict[str, Any] | None:
+        """Record and return the result of an effect that must not be performed; None for any other."""
         answer = self._answers.pop(effect.seq, None)
         if answer is None:
-            answer = self._settles(effect) if self._settles is not None else None
+            answer = self._settle(effect) if self._settle is not None else None
             if answer is None:
                 return None
             self._log.start(effect, self._progress.state)
@@ -369,10 +395,13 @@ class Driver:
         self._record.sync()
         return answer
 
-    # --- several at once ------------------------------------------------------------------------
+    # --- concurrent effects ---------------------------------------------------------------------
 
     def _begin_concurrent(self) -> list[tuple[Effect, Context]]:
-        """Begin what was asked for, as far as there is room; what is to be performed once that is on disk."""
+        """Record the start of requested effects while slots are free.
+
+        Returns the effects to perform (`_start`) once these records are on disk.
+        """
         effects = self._effects
         if effects is None:
             from .effect_pool import RunEffects
@@ -380,26 +409,26 @@ class Driver:
             world: Any = self._world
             effects = self._effects = RunEffects(world, self._interrupt, self._tick, self._pool, self._jobs)
         self._interrupt.check()
-        while self._asked and self._takes_long(self._asked[0]):
-            self._queued.append(self._asked.popleft())
-        begun: list[tuple[Effect, Context]] = []
-        room = effects.room
-        wants_room = False
-        later: list[Effect] = []
+        while self._requested and self._is_slow(self._requested[0]):
+            self._queued.append(self._requested.popleft())
+        starting: list[tuple[Effect, Context]] = []
+        slots = effects.free_slots
+        needs_slot = False
+        still_queued: list[Effect] = []
         for effect in self._queued:
-            if room <= 0 and not EFFECTS[effect.kind].is_idle:
-                wants_room = True
-                later.append(effect)
+            if slots <= 0 and not EFFECTS[effect.kind].is_idle:
+                needs_slot = True
+                still_queued.append(effect)
                 continue
-            settled = self._settles(effect) if self._settles is not None else None
+            settled = self._settle(effect) if self._settle is not None else None
             refusal = self._refusal(effect) if settled is None else None
             if refusal is not None:
                 if not refusal.is_final:
                     effects.sleep(_RETRY_SEQ, _RETRY_S, dict)
-                elif not effects.busy and not begun:
+                elif not effects.busy and not starting:
                     raise BudgetLimitReached(refusal.message, refusal.help, refusal.renews_at)
-                # What is performed now is paid for: its results are waited for.
-                later.append(effect)
+                # Running effects are paid for: wait for their results before the run ends.
+                still_queued.append(effect)
                 continue
             self._log.start(effect, self._progress.state)
             context = self._context(effect)
@@ -410,96 +439,97 @@ class Driver:
                 effects.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
             else:
                 if not EFFECTS[effect.kind].is_idle:
-                    room -= 1
-                    effects.take_room()
-                begun.append((effect, context))
+                    slots -= 1
+                    effects.reserve_slot()
+                starting.append((effect, context))
             display = self._display.concurrent(effect.seq)
             self._performed[effect.seq] = (effect, display)
             if EFFECTS[effect.kind].waits:
                 display.effect_start(effect.kind, effect.args)
-        self._queued = later
-        effects.want_room(wants_room)
-        return begun
+        self._queued = still_queued
+        effects.wait_for_slot(needs_slot)
+        return starting
 
-    def _perform_concurrently(self, begun: list[tuple[Effect, Context]]) -> Steps[None]:
-        """Sync the starts and results of effects, then perform those that start."""
-        if begun or self._record.is_unsynced:
+    def _perform_concurrently(self, starting: list[tuple[Effect, Context]]) -> Steps[None]:
+        """Sync the records of starts and results, then start the effects."""
+        if starting or self._record.is_unsynced:
             yield Apart(self._record.sync)
             self._record.save_length()
             self._record.is_unsynced = False
         else:
             self._record.flush()
-        self._start(begun)
+        self._start(starting)
 
-    def _start(self, begun: list[tuple[Effect, Context]]) -> None:
-        """Perform the effects whose start is on record."""
+    def _start(self, starting: list[tuple[Effect, Context]]) -> None:
+        """Perform effects whose start is on disk."""
         assert self._effects is not None
-        for effect, context in begun:
+        for effect, context in starting:
             self._effects.start(effect, context)
 
     def _refusal(self, effect: Effect) -> Refusal | None:
-        """Why an effect does not start; None if it does, with what it may use reserved."""
+        """The reason why an effect must not start; None if it may start, with its budget reserved."""
         spending = self._log.spending(effect.kind)
         if spending is None:
             return None
         refusal = spending.admit(effect.seq, effect.kind, effect.args, effect.seq in self._kept)
         deadline_ms = effect.args.get("deadline_ms")
         if refusal is not None and not refusal.is_final and deadline_ms is not None:
-            # An effect that waits beyond its deadline times out without doing anything.
+            # An effect whose deadline has passed starts, and times out without doing anything.
             return None if self.elapsed_ms() >= deadline_ms else refusal
         return refusal
 
     def _wait(self) -> Steps[Answered | None]:
-        """The next event of an effect in the pool; its result if it has finished."""
+        """Wait for a message of an effect in the pool; returns the effect's result if it has finished."""
         effects = self._effects
         assert effects is not None
         if self._pool is not None:
-            # Many runs may wait for long: what each keeps open is no more than its lock.
+            # Many runs may wait for a long time: each keeps only its lock file open.
             seconds = self._record.close_files()
             if seconds is not None:
                 effects.tick_within(seconds)
         message: Message | None = yield effects
         return None if message is None else self._take(*message)
 
-    def _take(self, seq: int, what: str, about: Any) -> Answered | None:
+    def _take(self, seq: int, kind: str, content: Any) -> Answered | None:
+        """Handle a message of the effect pool; returns the effect's result if it has finished."""
         if seq == _RETRY_SEQ:
             return None
         effect, display = self._performed[seq]
-        if what == "output":
-            display.output(*about)
+        if kind == "output":
+            display.output(*content)
             assert self._effects is not None
             self._effects.tick_within(TICK)
-        elif what == "prompt":
-            display.prompt(about)
-        elif what == "process":
-            self._log.process(seq, *about)
-        elif what == "event":
-            self._log.record(about)
-        elif what == "agent":
-            self._log.agent(seq, about)
+        elif kind == "prompt":
+            display.prompt(content)
+        elif kind == "process":
+            self._log.process(seq, *content)
+        elif kind == "event":
+            self._log.record(content)
+        elif kind == "agent":
+            self._log.agent(seq, content)
             assert self._effects is not None
             deadline_ms = effect.args.get("deadline_ms")
             longest_s = None if deadline_ms is None else (deadline_ms - self.elapsed_ms()) / 1000
-            self._effects.acted(effect, about, longest_s)
-        elif what == "failed":
-            raise about
+            self._effects.track_activity(effect, content, longest_s)
+        elif kind == "failed":
+            raise content
         else:
             del self._performed[seq]
-            if what == "cut":
+            if kind == "cut":
                 display.effect_cut()
                 return None
-            self._log.end(effect, about)
+            self._log.end(effect, content)
             if EFFECTS[effect.kind].acts:
                 self._record.sync_later(lambda: keeper.release(f"{self._run.id}/{seq}"))
                 self._record.is_unsynced = True
             if EFFECTS[effect.kind].waits:
-                display.effect_end(effect.kind, about)
+                display.effect_end(effect.kind, content)
             self._record.changed()
-            return effect, about
+            return effect, content
         return None
 
     def _wind_down(self) -> Steps[Stop]:
-        """Stop the effects after an interrupt. The program gets the results of those that finish."""
+        """Stop the effects after an interrupt. The program still gets the results of effects that finish."""
         stop: Stop = OutOfFuel()
         is_stopped = self._is_given_up
         effects = self._effects
@@ -516,7 +546,7 @@ class Driver:
                 while self._machine.is_ready:
                     stop = self._step()
             except Interrupted:
-                # It computes for long: results that come after this one would not stand in their order.
+                # The program computes for a long time. Later results would be recorded out of order.
                 is_stopped = True
         return stop
 
@@ -543,7 +573,7 @@ class Driver:
             state=state,
             iteration=iteration,
             on_agent=lambda activity: self._log.agent(seq, activity),
-            on_process=lambda pid, begun: self._log.process(seq, pid, begun),
+            on_process=lambda pid, start_time: self._log.process(seq, pid, start_time),
             on_prompt=self._display.prompt if may_prompt else None,
             cap_usd=None if spending is None else spending.cap(seq),
             interrupted=self._interrupted_agents.pop(seq, None),
@@ -553,7 +583,7 @@ class Driver:
         )
 
     def _tick(self) -> float:
-        """Update what users see; the number of seconds until the next update."""
+        """Update the display and the files for other processes; returns the seconds until the next update."""
         self._display.tick()
         self._record.refresh()
         return TICK if self._pool is None else self._record.next_refresh()
@@ -561,7 +591,7 @@ class Driver:
     # --- the end ------------------------------------------------------------------------------
 
     def outcome(self, status: str) -> Outcome:
-        """The outcome of the run so far, with this status."""
+        """The outcome with the current progress and this status."""
         outcome = Outcome(self._run.id, self._program, self._kind, status).reach(self._progress)
         outcome.duration_ms = self.elapsed_ms()
         return outcome

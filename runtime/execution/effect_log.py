@@ -29,40 +29,44 @@ if TYPE_CHECKING:
 
     from ..project.budget import Spending
 
-# Length from which `action` is shortened; the arguments contain the whole command.
-LONGEST_ACTION = 4096
-# Events of one agent's effect, and characters in them, that are recorded at most.
-MOST_EVENTS = 10_000
-MOST_TEXT = 16 << 20
+# A longer `action` is shortened; the arguments contain the complete command.
+MAX_ACTION_CHARACTERS = 4096
+# Limits of the recorded events of one agent's effect.
+MAX_AGENT_EVENTS = 10_000
+MAX_AGENT_CHARACTERS = 16 << 20
 
 
 class EffectLog:
     """Writes the events of effects to a journal.
 
-    open_spending(): makes what counts what effects use, at the first one that may use a budget; None for
-    a run that counts nothing. places: where the program was when it asked for each
-    effect that waits. last: the highest number of an effect that began. begun: the processes of effects that
-    an earlier driver has started, and that have no result.
+    Args:
+        journal: the journal. open_spending: opens the account of used amounts, at the first effect that may
+        use a budget; None for a
+            run without accounting.
+        started: the processes of effects without a result that an earlier driver started.
+
+    places: the position of the program when it requested each waiting effect. last: the highest number of a
+    started effect.
     """
 
     def __init__(
         self,
         journal: Journal,
         open_spending: Callable[[], Spending] | None,
-        begun: dict[int, list[tuple[int, str]]],
+        started: dict[int, list[tuple[int, str]]],
     ) -> None:
         self._journal = journal
         self._open_spending = open_spending
         self._spending: Spending | None = None
-        # Those that started and have no result: their processes.
-        self._open = dict(begun)
-        # Of each agent at work: the number of its events, and the characters in them.
-        self._told: dict[int, tuple[int, int]] = {}
+        # The processes of started effects without a result.
+        self._open = dict(started)
+        # For each running agent, the number of its events and of their characters.
+        self._recorded_sizes: dict[int, tuple[int, int]] = {}
         self.places: dict[int, Where] = {}
         self.last = 0
 
     def spending(self, kind: str) -> Spending | None:
-        """What counts what an effect uses; None for one that uses nothing."""
+        """The account of used amounts for an effect; None if the kind uses nothing."""
         if kind not in SPENDERS or self._open_spending is None:
             return None
         if self._spending is None:
@@ -70,12 +74,12 @@ class EffectLog:
         return self._spending
 
     def close(self) -> None:
-        """The run ends or stops."""
+        """Close the account of used amounts."""
         if self._spending is not None:
             self._spending.close()
 
     def start(self, effect: Effect, entered: str | None) -> None:
-        """An effect begins; `entered` is the state that was entered last."""
+        """Record the start of an effect. entered: the state that was entered last."""
         args, seq, kind = effect.args, effect.seq, effect.kind
         self._open[seq] = []
         spending = self.spending(kind)
@@ -84,42 +88,42 @@ class EffectLog:
         self.last = max(self.last, seq)
         state, _ = self.places[seq]
         if not EFFECTS[kind].is_action:
-            # The state is left out unless another call was in a state last, side by side with this one.
+            # The state is recorded only if a concurrent call has entered another state since.
             shown = state if state != entered else ABSENT
             self._journal.record(EffectStart(seq=seq, kind=kind, state=shown, args=args))
             return
         action = args.get("command")
-        if isinstance(action, str) and len(action) > LONGEST_ACTION:
-            action = secrets.masked(action)[:LONGEST_ACTION] + " …"
+        if isinstance(action, str) and len(action) > MAX_ACTION_CHARACTERS:
+            action = secrets.masked(action)[:MAX_ACTION_CHARACTERS] + " …"
         else:
             args = {name: value for name, value in args.items() if name != "command"}
         self._journal.record(ActionStart(action=action, seq=seq, kind=kind, args=args, state=state))
 
     def process(self, seq: int, pid: int, start_time: str) -> None:
-        """A process was started for an effect; that is in the file at once."""
+        """Record a started process of an effect, and flush."""
         self._open[seq].append((pid, start_time))
         self._journal.record(Process(seq=seq, pid=pid, start_time=start_time))
         self._journal.flush()
 
     def agent(self, seq: int, activity: AgentActivity) -> None:
-        """What an agent does; it is in the file at once, and bounded for an agent that floods."""
+        """Record an activity of an agent, and flush; beyond the limits, one event `bound` only."""
         event = AgentActed.of_activity(seq, activity)
-        count, size = self._told.get(seq, (0, 0))
-        if count > MOST_EVENTS or size > MOST_TEXT:
+        count, size = self._recorded_sizes.get(seq, (0, 0))
+        if count > MAX_AGENT_EVENTS or size > MAX_AGENT_CHARACTERS:
             return
         size += len(activity.text) + len(activity.target) + sum(map(len, activity.files))
-        self._told[seq] = count + 1, size
-        if count == MOST_EVENTS or size > MOST_TEXT:
+        self._recorded_sizes[seq] = count + 1, size
+        if count == MAX_AGENT_EVENTS or size > MAX_AGENT_CHARACTERS:
             event = AgentActed(seq=seq, what="bound")
         self.record(event)
 
     def record(self, event: Event) -> None:
-        """An event about an effect in progress; it is in the file at once."""
+        """Record an event about a running effect, and flush."""
         self._journal.record(event)
         self._journal.flush()
 
     def end(self, effect: Effect, result: dict[str, Any]) -> None:
-        """An effect has its result."""
+        """Record the result of an effect."""
         seq, kind = effect.seq, effect.kind
         if EFFECTS[kind].is_action:
             code, took = result.get("exit_code"), result.get("duration_ms")
@@ -131,11 +135,11 @@ class EffectLog:
         if spending is not None:
             spending.take(seq, kind, result)
         self._open.pop(effect.seq, None)
-        self._told.pop(effect.seq, None)
+        self._recorded_sizes.pop(effect.seq, None)
         self.places.pop(effect.seq, None)
 
-    def under_way(self) -> dict[str, Any]:
-        """The effects in progress as plain data, for a checkpoint."""
+    def running_effects(self) -> dict[str, Any]:
+        """The running effects as plain data, for a checkpoint."""
         return {
             "last": self.last,
             "open": [[seq, processes] for seq, processes in self._open.items()],

@@ -1,6 +1,6 @@
-"""Observer protocol for run progress, and observers without output.
+"""Observer protocol for run progress, and observers without progress output.
 
-An observer decides nothing. What users see is in `terminal.progress`.
+An observer does not influence the run. `terminal.progress` contains the observer that shows progress.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Display:
-    """Observer of a run; this one shows nothing."""
+    """Observer of a run. The base class shows nothing."""
 
     def begin(self, run_id: str, program: str) -> None:
         """A run starts."""
@@ -23,31 +23,31 @@ class Display:
     def resume(
         self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
     ) -> None:
-        """A run is resumed in a state. used: what its calls have used, as in a result; None: not known."""
+        """A run is resumed in a state. used: the usage of its calls, as in a result; None if unknown."""
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
-        """The program said something; `ir.effects.NOTES`."""
+        """The program made a note; see `ir.effects.NOTES`."""
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
-        """An effect is performed from now on."""
+        """An effect starts."""
 
     def output(self, stream: str, text: str) -> None:
-        """The running action wrote."""
+        """The running action wrote text to a stream, `output` or `stderr`."""
 
     @property
     def has_person(self) -> bool:
-        """Whether a person can be asked: the output is a terminal, and so is the input."""
+        """Whether a person can be asked: both input and output are terminals."""
         return False
 
     def prompt(self, text: str) -> None:
-        """Ask for a line at the keyboard."""
+        """Prompt the person for a line."""
 
     def concurrent(self, seq: int) -> Display:
         """The observer of one of several concurrent effects."""
         return self
 
     def tick(self) -> None:
-        """Some time passed while waiting."""
+        """Time has passed while the run waits."""
 
     def effect_end(self, kind: str, result: dict[str, Any]) -> None:
         """The effect has its result."""
@@ -56,10 +56,10 @@ class Display:
         """The effect was interrupted."""
 
     def notice(self, text: str) -> None:
-        """Something the user should know, said by the driver."""
+        """The driver has a message for the user."""
 
     def end(self, outcome: Outcome) -> None:
-        """The run is over, or was interrupted."""
+        """The run has ended or was interrupted."""
 
 
 def has_person(screen: Screen) -> bool:
@@ -72,7 +72,7 @@ def has_person(screen: Screen) -> bool:
 
 
 class QuietDisplay(Display):
-    """Shows nothing but questions."""
+    """Observer that shows only questions."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

@@ -1,8 +1,8 @@
-"""Time profile of a run: by state and effect, and the time that llc itself used.
+"""Time profile of a run: time by state and effect, and the time of llc itself.
 
-Owns how time is divided. Each moment belongs in equal parts to the effects that are then being performed, and
-to llc if there are none, so the parts add up to the time the run was active. A profile is made of any journal
-(`of_events`), or measured during a run (`Meter`), which also separates the machine from the journal.
+Owns the division of time. Each moment is divided equally among the running effects, and belongs to llc if
+there are none, so the parts add up to the active time of the run. A profile is computed from a journal
+(`of_events`), or measured during a run (`Meter`); a measurement also separates the machine from the journal.
 `inspection.profile_report` shows it. Imported only for a profile.
 """
 
@@ -18,20 +18,20 @@ from ..journal import events as kinds
 from ..journal.reader import Damage
 
 MACHINE, JOURNAL, OTHER, ALL = "machine", "journal", "other", "llc"
-# Time stamps that go so far beyond what a run says of its time are of a machine that slept.
-_ASLEEP = 1.0
+# If time stamps exceed the recorded active time by more seconds than this, the computer was suspended.
+_MIN_SUSPENSION_S = 1.0
 _STARTS = (kinds.ActionStart.name, kinds.EffectStart.name)
 _ENDS = (kinds.ActionComplete.name, kinds.EffectComplete.name)
 _STOPS = (kinds.RunEnd.name, kinds.RunInterrupted.name)
 _NOTES = {name: kind for name, kind in kinds.KINDS.items() if issubclass(kind, kinds.NoteEvent)}
 
-# The states a program is in, outermost first, each with its loop; '' is the program itself.
+# The active states of a program, outermost first, as (loop, state); the loop '' is the program itself.
 Chain = tuple[tuple[str, str], ...]
 Key = tuple[Chain, str]
 
 
 class Cost(LightRecord):
-    """count: how often. total: seconds it took. share: seconds of the run's time that are its own."""
+    """The cost of one kind of work: number, total duration in seconds, share of the run's time in seconds."""
 
     count: int = 0
     total: float = 0.0
@@ -43,27 +43,27 @@ class Cost(LightRecord):
         self.share += other.share
 
 
-class Places(LightRecord):
-    """The states around whatever the program does, by its notes.
+class StateTracker(LightRecord):
+    """Tracks the active states of a program, from its notes.
 
-    A note says its loop and not what is around that: a loop whose states are entered while another is in a
-    state is taken to be inside it, until an effect of that state shows that they are side by side.
+    A note names its loop, but not the enclosing loops. A loop whose states are entered while another loop is
+    in a state counts as nested in it, until an effect of that state shows that both loops are concurrent.
     """
 
     _chain: Chain = ()
     _shown: dict[str, Chain] = field(factory=dict)
     _open: dict[str, Chain] = field(factory=dict)
-    _beside: set[tuple[str, str]] = field(factory=set)
+    _concurrent: set[tuple[str, str]] = field(factory=set)
 
-    def stand(self, loops: Iterable[tuple[str, str | None]]) -> None:
-        """The position of a resumed run: active loops with their states, in the order of their start."""
+    def restore(self, loops: Iterable[tuple[str, str | None]]) -> None:
+        """Set the position of a resumed run: active loops with their states, in the order of their start."""
         for loop, state in loops:
             if state is not None:
                 self._chain = (*self._chain, (loop, state))
                 self._shown[state] = self._open[loop] = self._chain
 
     def note(self, note: kinds.NoteEvent) -> None:
-        """The program made this note."""
+        """Update the active states by a note."""
         name = note.loop or ""
         loops = [at_loop for at_loop, _ in self._chain]
         around = self._chain[: loops.index(name)] if name in loops else self._chain
@@ -81,7 +81,7 @@ class Places(LightRecord):
             self._chain = tuple(part for part in self._chain if part[0] == "")
         else:
             return
-        # A loop inside this one is over, however it ended.
+        # Loops nested in this one have ended.
         self._open = {
             inner: chain
             for inner, chain in self._open.items()
@@ -89,7 +89,7 @@ class Places(LightRecord):
         }
 
     def of_effect(self, state: Any) -> Chain:
-        """Where an effect is asked for; `state` as its event says, else it is the state entered last."""
+        """The active states of an effect. state: from its event; None for the state that was entered last."""
         chain = self._chain
         if isinstance(state, str):
             chain = self._shown.get(state, (("", state),))
@@ -97,23 +97,23 @@ class Places(LightRecord):
             loop = chain[-1][0]
             for inner, outer in self._open.items():
                 if inner != loop and any(at_loop == loop for at_loop, _ in outer[:-1]):
-                    self._beside.add((inner, loop))
+                    self._concurrent.add((inner, loop))
         return chain
 
     def names(self, chain: Chain) -> tuple[str, ...]:
-        """The states of a chain as shown, without those that turned out to be concurrent."""
+        """The names of a chain's states, without states of concurrent loops."""
         last = chain[-1][0] if chain else ""
-        return tuple(shown for loop, shown in chain if (last, loop) not in self._beside)
+        return tuple(shown for loop, shown in chain if (last, loop) not in self._concurrent)
 
 
 class Profile:
-    """What is known so far. `costs` by place and kind of effect, `own` by what llc did."""
+    """A time profile. costs: by active states and kind of effect. own: by kind of llc's own work."""
 
     def __init__(self, name: str, program: str) -> None:
         self.name = name
         self.program = program
-        self.places = Places()
-        # How many lines of the journal could not be read.
+        self.states = StateTracker()
+        # The number of unreadable lines of the journal.
         self.damaged = 0
         self.own: dict[str, Cost] = {}
         self._costs: dict[Key, Cost] = {}
@@ -121,17 +121,17 @@ class Profile:
         self._time: float | None = None
 
     def advance(self, time: float, own: str) -> None:
-        """It is `time` now. What passed is that of the effects under way; else llc did `own`."""
+        """Assign the time since the last call to the running effects, or to `own` without any."""
         if self._time is None:
             self._time = time
-        passed = time - self._time
-        if passed <= 0:
+        elapsed = time - self._time
+        if elapsed <= 0:
             return
         self._time = time
         if not self._open:
-            self.own.setdefault(own, Cost()).share += passed
+            self.own.setdefault(own, Cost()).share += elapsed
         for key, _ in self._open.values():
-            self._costs[key].share += passed / len(self._open)
+            self._costs[key].share += elapsed / len(self._open)
 
     def begin(self, seq: int, key: Key, time: float) -> None:
         self._costs.setdefault(key, Cost())
@@ -139,49 +139,49 @@ class Profile:
 
     def end(self, seq: int, time: float) -> None:
         if seq in self._open:
-            key, begun = self._open.pop(seq)
+            key, started_at = self._open.pop(seq)
             cost = self._costs[key]
             cost.count += 1
-            cost.total += time - begun
+            cost.total += time - started_at
 
     def pause(self, time: float) -> None:
-        """The run stops here: effects in progress end, and time passes outside the run."""
+        """End the running effects, because the run stops; the time until the next event does not count."""
         for seq in list(self._open):
             self.end(seq, time)
         self._time = None
 
     @property
     def costs(self) -> dict[tuple[tuple[str, ...], str], Cost]:
-        """Costs by the states around an effect, outermost first, and its kind; the most expensive first."""
-        found: dict[tuple[tuple[str, ...], str], Cost] = {}
+        """Costs by active states (outermost first) and kind of effect, the most expensive first."""
+        costs: dict[tuple[tuple[str, ...], str], Cost] = {}
         for (chain, kind), cost in self._costs.items():
-            found.setdefault((self.places.names(chain), kind), Cost()).add(cost)
-        return dict(sorted(found.items(), key=lambda item: (-item[1].share, item[0])))
+            costs.setdefault((self.states.names(chain), kind), Cost()).add(cost)
+        return dict(sorted(costs.items(), key=lambda item: (-item[1].share, item[0])))
 
     @property
     def time(self) -> float:
-        """Seconds the run was active."""
+        """The active time of the run, in seconds."""
         return sum(cost.share for cost in (*self._costs.values(), *self.own.values()))
 
 
-# --- of a journal -----------------------------------------------------------------------------
+# --- from a journal ---------------------------------------------------------------------------
 
 
 def of_events(name: str, entries: Iterable[kinds.Event | Damage]) -> Profile:
-    """The profile of a run by its events, to the millisecond: by time stamps and the durations of actions."""
+    """Compute a profile from events, in milliseconds, by time stamps and durations of actions."""
     profile = Profile(name, name)
     marks: list[tuple[float, int, int, Key | None]] = []
     open_keys: dict[int, tuple[Key, float]] = {}
-    now = begin = before = stood = 0.0
+    now = begin = before = suspended = 0.0
 
-    def leave() -> None:
-        """The end of a stretch in which the run was active."""
-        for seq, (key, begun) in open_keys.items():
-            marks.extend(((begun, 0, seq, key), (now, 1, seq, None)))
-        for time, phase, seq, found in sorted(marks, key=lambda mark: mark[:3]):
+    def end_segment() -> None:
+        """Add a segment of the run, between a start or resume and the next stop."""
+        for seq, (key, started_at) in open_keys.items():
+            marks.extend(((started_at, 0, seq, key), (now, 1, seq, None)))
+        for time, phase, seq, key_of_start in sorted(marks, key=lambda mark: mark[:3]):
             profile.advance(time, ALL)
-            if phase == 0 and found is not None:
-                profile.begin(seq, found, time)
+            if phase == 0 and key_of_start is not None:
+                profile.begin(seq, key_of_start, time)
             else:
                 profile.end(seq, time)
         if marks:
@@ -201,28 +201,28 @@ def of_events(name: str, entries: Iterable[kinds.Event | Damage]) -> Profile:
         if isinstance(event, kinds.RunStart):
             profile.program = event.program or name
         elif isinstance(event, kinds.RunResume):
-            leave()
+            end_segment()
             before, now = profile.time, 0.0
         if not marks:
-            now, stood = time, 0.0
+            now, suspended = time, 0.0
             begin = time
             marks.append((now, 1, 0, None))
         active_ms = event.active_ms
-        if active_ms is not None:  # a machine that slept was not active, though its clock continued
-            asleep = before + time - stood - begin - active_ms / 1000
-            stood += asleep if asleep > _ASLEEP else 0.0
-        now = max(now, time - stood)
+        if active_ms is not None:  # the clock continues while the computer is suspended
+            inactive = before + time - suspended - begin - active_ms / 1000
+            suspended += inactive if inactive > _MIN_SUSPENSION_S else 0.0
+        now = max(now, time - suspended)
         if isinstance(event, kinds.EffectStarted):
-            open_keys[event.seq] = ((profile.places.of_effect(event.state), event.kind), now)
+            open_keys[event.seq] = ((profile.states.of_effect(event.state), event.kind), now)
         elif isinstance(event, kinds.EffectFinished):
             if event.seq in open_keys:
-                key, begun = open_keys.pop(event.seq)
-                took = event.duration_ms_said
-                begun = begun if took is None else max(begun, now - took / 1000)
-                marks.extend(((begun, 0, event.seq, key), (now, 1, event.seq, None)))
+                key, started_at = open_keys.pop(event.seq)
+                duration_ms = event.duration_ms_said
+                started_at = started_at if duration_ms is None else max(started_at, now - duration_ms / 1000)
+                marks.extend(((started_at, 0, event.seq, key), (now, 1, event.seq, None)))
         elif isinstance(event, kinds.NoteEvent):
-            profile.places.note(event)
-    leave()
+            profile.states.note(event)
+    end_segment()
     return profile
 
 
@@ -230,7 +230,7 @@ def of_events(name: str, entries: Iterable[kinds.Event | Damage]) -> Profile:
 
 
 class Meter:
-    """Measures one run: its driver gets `machine(…)` and `journal(…)` in place of the real ones."""
+    """Measures one run. Its driver gets the wrappers `machine(…)` and `journal(…)`."""
 
     def __init__(self, name: str, program: str) -> None:
         self.profile = Profile(name, program)
@@ -243,22 +243,22 @@ class Meter:
     def journal(self, journal: Any) -> Any:
         return _Journal(journal, self)
 
-    def timed(self, own: str, action: Callable[..., Any], *given: Any) -> Any:
-        """Do something of llc's own."""
+    def timed(self, own: str, action: Callable[..., Any], *args: Any) -> Any:
+        """Call an action and assign its time to llc's own work `own`."""
         profile = self.profile
-        begun = clock.perf_counter()
-        profile.advance(begun, OTHER)
+        started_at = clock.perf_counter()
+        profile.advance(started_at, OTHER)
         try:
-            return action(*given)
+            return action(*args)
         finally:
             now = clock.perf_counter()
             profile.advance(now, own)
             cost = profile.own.setdefault(own, Cost())
             cost.count += 1
-            cost.total += now - begun
+            cost.total += now - started_at
 
     def before(self, kind: str, fields: dict[str, Any]) -> None:
-        """An event is about to be recorded."""
+        """Update the profile before an event is recorded."""
         if kind in _ENDS:
             now = clock.perf_counter()
             self.profile.advance(now, OTHER)
@@ -267,16 +267,16 @@ class Meter:
             self.profile.end(fields["seq"], now)
 
     def after(self, kind: str, fields: dict[str, Any]) -> None:
-        """An event was recorded. What is waited for, or acts, begins when its start is in the file."""
+        """Update the profile after a record. An effect that waits or acts starts after the next flush."""
         if kind in _STARTS:
             row = EFFECTS[fields["kind"]]
-            self._pending[fields["seq"]] = (self.profile.places.of_effect(fields.get("state")), row.name)
+            self._pending[fields["seq"]] = (self.profile.states.of_effect(fields.get("state")), row.name)
             if not (row.waits or row.acts):
                 self.begin_pending()
         elif kind in _STOPS:
             self.profile.pause(clock.perf_counter())
         elif kind in _NOTES:
-            self.profile.places.note(_NOTES[kind].of(fields))
+            self.profile.states.note(_NOTES[kind].of(fields))
 
     def begin_pending(self) -> None:
         if not self._pending:
@@ -289,7 +289,7 @@ class Meter:
 
 
 class _Measured:
-    """Something of the run's, with the time taken of what it does."""
+    """Wrapper that measures the calls of an object."""
 
     def __init__(self, inner: Any, meter: Meter) -> None:
         self._inner = inner
@@ -300,8 +300,8 @@ class _Measured:
 
 
 class _Machine(_Measured):
-    def resume(self, *given: Any) -> Any:
-        return self._meter.timed(MACHINE, self._inner.resume, *given)
+    def resume(self, *args: Any) -> Any:
+        return self._meter.timed(MACHINE, self._inner.resume, *args)
 
 
 class _Journal(_Measured):

@@ -1,7 +1,7 @@
-"""Everything the driver writes about a run: journal, checkpoints, state file and active time.
+"""Record of a run: journal, checkpoints, state file and active time.
 
-The only way from the driver to the run store: which files there are, and when they are open, is decided here.
-When a record must be on disk is decided by the driver. `spec/events.md`.
+The driver accesses the run store only through this module. Owns the choice of files and when they are open.
+The driver decides when a record must be on disk. `spec/events.md`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Longest interval in seconds at which an idle run that shares its process updates its files.
-_SELDOM = 30.0
+# Maximum interval, in seconds, between file updates of an idle run that shares its process.
+_MAX_REFRESH_INTERVAL = 30.0
 
 
 class RunRecord:
     """The record of one run.
 
-    effects: the events of effects. begun: when the run started, by default now. checkpoints: where to keep
-    them, None for nowhere. doubtful(): what `Position.marks` gives. elapsed_ms(): the active time of the run.
+    Args:
+        run: its folder.
+        journal: its journal, open for writing.
+        machine: its machine.
+        progress: its progress.
+        effects: writes the events of effects.
+        started_at: its start time; None for now.
+        checkpoints: the writer of checkpoints; None to write none.
+        doubtful: returns the marks of doubtful effects, as `Position.marks`.
+        elapsed_ms: returns the active time of the run.
     """
 
     def __init__(
@@ -44,7 +52,7 @@ class RunRecord:
         machine: Machine,
         progress: Progress,
         effects: EffectLog,
-        begun: str | None,
+        started_at: str | None,
         checkpoints: Checkpoints | None,
         doubtful: Callable[[], list[list[Any]]],
         elapsed_ms: Callable[[], int],
@@ -53,40 +61,40 @@ class RunRecord:
         self._journal = journal
         self._machine = machine
         self._progress = progress
-        self._begun = begun or journal.now()
-        self._state_file = StateFile(run, machine, progress, self._begun, journal.now)
+        self._started_at = started_at or journal.now()
+        self._state_file = StateFile(run, machine, progress, self._started_at, journal.now)
         self._active = ActiveFile(run.path, elapsed_ms, journal.synced)
         self._checkpoints = checkpoints
         self._doubtful = doubtful
         self._elapsed_ms = elapsed_ms
-        self._pace = EVERY
+        self._refresh_interval = EVERY
         self.effects = effects
         self.sync, self.sync_later, self.settle = journal.sync, journal.sync_later, journal.settle
         # Whether the journal has a result that is not on disk yet.
         self.is_unsynced = False
 
     def note(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Record a note of the program; its fields as recorded."""
+        """Record a note of the program; returns its recorded fields."""
         fields = event_fields(kind, fields)
         self._journal.write(kind, fields)
         self._state_file.is_old = True
         return fields
 
     def change_program(self, machine: Machine, event: Event) -> None:
-        """The run continues with another program, which its folder has."""
+        """Record that the run continues with another program, whose file is in its folder."""
         self._machine = self._state_file.machine = machine
         self._journal.record(event)
 
     def changed(self) -> None:
-        """The state file is out of date."""
+        """Mark the state file as out of date."""
         self._state_file.is_old = True
 
     def save_length(self) -> None:
-        """Keep the length of the journal, which is on disk now, apart from it."""
+        """Save the length of the journal in another file, after a sync, to detect truncation."""
         self._active.write()
 
     def effect_started(self) -> None:
-        """An effect that takes time starts: update the state file if it is due."""
+        """Update the state file if it is due, at the start of an effect that waits."""
         if self._state_file.is_due:
             self._state_file.save()
 
@@ -96,7 +104,7 @@ class RunRecord:
     # --- time -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Update the active time, while the program computes."""
+        """Update the active time while the program computes."""
         self._active.tick()
 
     def refresh(self) -> None:
@@ -106,18 +114,21 @@ class RunRecord:
         self._active.tick()
 
     def next_refresh(self) -> float:
-        """Close the files of a run that shares its process; seconds until the next refresh."""
+        """Close the files of a run that shares its process; returns the seconds until its next refresh."""
         self._active.close()
-        self._pace = min(2 * self._pace, _SELDOM)
-        return self._pace
+        self._refresh_interval = min(2 * self._refresh_interval, _MAX_REFRESH_INTERVAL)
+        return self._refresh_interval
 
     def close_files(self) -> float | None:
-        """Keep nothing open but the lock while the run waits; seconds until a refresh if one is needed."""
+        """Close all files but the lock while the run waits.
+
+        Returns the seconds until the next refresh; None if none is necessary.
+        """
         self._journal.close()
         self._active.close()
         if not self._state_file.is_old:
             return None
-        self._pace = EVERY
+        self._refresh_interval = EVERY
         return EVERY
 
     def close(self) -> None:
@@ -126,13 +137,13 @@ class RunRecord:
     # --- checkpoints and the end ----------------------------------------------------------------
 
     def evidence(self) -> dict[str, Any] | None:
-        """By what the run shows that its work is done; None where no agent worked, or nothing shows it."""
+        """The evidence that the work of the run is done; None without agents, or if there is none."""
         if not files.exists(os.path.join(self._run.path, FOLDER)):
             return None
         self._journal.flush()
-        evidence = import_module(f"{__package__.rpartition('.')[0]}.journal.evidence")
-        found: dict[str, Any] | None = evidence.read_evidence(self._journal.path)
-        return found
+        module = import_module(f"{__package__.rpartition('.')[0]}.journal.evidence")
+        evidence: dict[str, Any] | None = module.read_evidence(self._journal.path)
+        return evidence
 
     def checkpoint_if_due(self, save_world: Callable[[], Any]) -> None:
         if self._checkpoints is not None:
@@ -142,17 +153,17 @@ class RunRecord:
                 self._checkpoints.keep_up(self._journal)
 
     def checkpoint(self, save_world: Callable[[], Any]) -> None:
-        """Write a checkpoint: between two steps of the machine, with all notes recorded."""
+        """Write a checkpoint. Must be called between two steps of the machine, with all notes recorded."""
         if self._checkpoints is None or self._machine.ended:
             return
         self._checkpoints.write(
             self._journal,
             {
                 "image": self._run.image_name,
-                "begun": self._begun,
+                "begun": self._started_at,
                 "ts": self._journal.now(),
                 "active_ms": self._elapsed_ms(),
-                **self.effects.under_way(),
+                **self.effects.running_effects(),
                 "doubtful": self._doubtful(),
                 "progress": self._progress.to_data(),
                 "world": save_world(),
@@ -164,16 +175,16 @@ class RunRecord:
         self._journal.record(event)
 
     def ended(self, status: str) -> None:
-        """The run has ended and its last event is on disk: remove what only a resume needs."""
+        """Remove the files that only a resume needs, after the last event of a finished run is on disk."""
         if self._checkpoints is not None:
             self._checkpoints.finish(self._journal)
         self._active.finish()
         self._state_file.save(status)
 
     def interrupted(self, save_world: Callable[[], Any], has_checkpoint: bool) -> None:
-        """The run was interrupted and its last event is on disk: write what a resume needs.
+        """Write the files that a resume needs, after the last event of an interrupted run is on disk.
 
-        has_checkpoint: not where the machine was given up between two of its steps.
+        has_checkpoint: write a checkpoint; False if the machine was abandoned in the middle of a step.
         """
         if has_checkpoint:
             self.checkpoint(save_world)

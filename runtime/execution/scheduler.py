@@ -1,8 +1,8 @@
-"""Scheduler: many runs in one process, driven concurrently by one loop.
+"""Scheduler: many runs in one process, driven concurrently by one event loop.
 
-Owns whose turn it is. Each run is a generator that yields what it waits for (`host.coroutines`). Threads and
-timers are shared (`effect_pool`), so a waiting run takes neither time nor a thread. The caller (`batch`)
-decides which runs there are and when another one starts.
+Owns the order in which runs continue. Each run is a generator that yields the object that it waits for
+(`host.coroutines`). Threads and timers are shared (`effect_pool`), so a waiting run uses neither CPU time nor
+a thread. The caller provides the runs.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ if TYPE_CHECKING:
     from .effect_pool import Message
 
     class Command(Protocol):
-        """What the scheduler reads of the command that drives a run; all of it changes while it does."""
+        """The attributes that the scheduler reads of a run's command; all of them change during the run."""
 
         bounds: Bounds
         folder: RunFolder | None
         queued: RunFolder | None
 
 
-# What runs do apart, which is waiting for a disk: it writes several things at once in the time of one.
+# Threads for blocking actions of runs. Most of these wait for a sync, and a disk handles several syncs in the
+# time of one.
 _IO_THREADS = 4
-# Messages that are taken before others have a turn.
-_PORTION = 64
-_MOST_PROGRAMS = 256
+# Messages that are handled before other runs continue.
+_MESSAGES_PER_ROUND = 64
+_MAX_SHARED_PROGRAMS = 256
 
 
 class ScheduledRun:
-    """A run among many: what it does, and how it is asked to stop; `about` is whatever its giver likes."""
+    """A scheduled run: its command, its steps and its interrupt. about: data of the caller."""
 
     def __init__(self, command: Command, about: Any) -> None:
         self.command = command
@@ -54,10 +55,10 @@ class ScheduledRun:
         self.interrupt = Interrupt(is_polled=True)
         self.steps: Steps[Outcome]
         self.effects: RunEffects | None = None
-        # Whether something is done for it apart, and what has happened since.
+        # Whether an I/O thread executes an action of the run, and the messages that have arrived since.
         self.is_apart = False
         self.backlog: list[Message] = []
-        # In a queue: the lock that it waits for, and the time of its next check.
+        # For a queued run: the lock that it waits for, and the time of its next check.
         self.release: tuple[Release, float] | None = None
 
     @property
@@ -67,7 +68,7 @@ class ScheduledRun:
 
 
 class IOThreads:
-    """A few threads for what runs do apart; `wake()` tells that something is done."""
+    """Threads for blocking actions of runs. wake: called when an action is done."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
@@ -79,23 +80,25 @@ class IOThreads:
         self._threads.do(lambda: self._do(run, action))
 
     def _do(self, run: ScheduledRun, action: Callable[[], object]) -> None:
-        """In a thread."""
-        came, trouble = None, None
+        """Execute an action. Runs in a thread."""
+        result, problem = None, None
         try:
-            came = action()
+            result = action()
         except Exception as error:
-            trouble = error
-        self.done.append((run, came, trouble))
+            problem = error
+        self.done.append((run, result, problem))
         self._wake()
 
 
 class Scheduler:
-    """Runs that go on side by side.
+    """Concurrent runs.
 
-    at_once: how many of their effects do something at the same time. interrupt: asks all to stop; looked
-    after here, as the requests of others to stop one of them are. begin(): begins another run, by `add`, if
-    there is one that can begin; False where there is none now. ended(run, outcome): one is over, by
-    itself or by an exception.
+    Args:
+        at_once: limit of concurrently working effects of all runs.
+        width: limit of concurrent runs.
+        interrupt: stops all runs. The scheduler also handles requests of other processes to stop single runs.
+        begin: starts another run with `add`; returns False if there is none that can start now.
+        ended: called with each finished run and its outcome, or the exception that ended it.
     """
 
     def __init__(
@@ -108,93 +111,97 @@ class Scheduler:
     ) -> None:
         self.pool = EffectPool(at_once)
         self.models = SharedWorkers(dict(environment.environb))
-        # The runs of this process: which of them may go on side by side is known without looking at files.
+        # The ids of the runs of this process: conflicts between their scopes are found without reading lock
+        # files.
         self.ours: set[str] = set()
         self._width = width
         self._interrupt = interrupt
-        self._heeded = 0
+        # The number of interrupts that were passed on to the runs.
+        self._handled_interrupts = 0
         self._threads = IOThreads(self.pool.wake)
         self._begin = begin
         self._ended = ended
         self._channel = ControlChannel.open()
         self._runs: dict[ScheduledRun, None] = {}
-        self._of: dict[RunEffects, ScheduledRun] = {}
+        self._run_of: dict[RunEffects, ScheduledRun] = {}
         self._ready: deque[ScheduledRun] = deque()
-        # Those that begin, and have not come to anything that takes long.
-        self._fresh: dict[ScheduledRun, None] = {}
-        # Those in the queue for paths that others work on.
+        # Runs that are starting: they have not waited for an effect yet.
+        self._starting: dict[ScheduledRun, None] = {}
+        # Runs that wait for a path that is locked by another run.
         self._queued: dict[ScheduledRun, None] = {}
         pipes.set_blocking(interrupt.fileno(), False)
         self._bounds: Any = None
         self._is_draining = False
-        # The run that has the file of a program, which is never written to again.
+        # For each program, a run that has its file; these files are never changed.
         self._programs: dict[Image, RunFolder] = {}
 
     def __len__(self) -> int:
-        """How many runs are under way."""
+        """The number of runs."""
         return len(self._runs)
 
     def __iter__(self) -> Iterator[ScheduledRun]:
         return iter(self._runs)
 
     def held_by(self) -> dict[str, Any]:
-        """What the lock file of each run tells: how to reach one of them."""
+        """Facts for the lock file of each run: the address of the control channel."""
         return {} if self._channel is None else {"host": self._channel.path}
 
     def link_program(self, image: Image, folder: RunFolder) -> bool:
-        """Give a run the file of its program that another one has already; False where none has."""
+        """Link the program's file of another run into a folder; False if there is none, or linking fails."""
         first = self._programs.get(image)
         if first is not None:
             try:
                 files.link(first.image, folder.image)
                 return True
             except OSError:
-                pass  # it was cleared away, or links are impossible here
-        if len(self._programs) < _MOST_PROGRAMS:
+                pass  # the file was removed, or the file system has no links
+        if len(self._programs) < _MAX_SHARED_PROGRAMS:
             self._programs[image] = folder
         return False
 
     def add(self, run: ScheduledRun) -> None:
-        """A run that begins."""
-        self._runs[run] = self._fresh[run] = None
+        """Add a run, which starts in its next turn."""
+        self._runs[run] = self._starting[run] = None
         self._ready.append(run)
 
     # --- turns ----------------------------------------------------------------------------------
 
     def go(self, on_wait: Callable[[], float] = lambda: float("inf")) -> None:
-        """Run them until none is left and none can begin.
+        """Execute the runs until none is left and none can start.
 
-        on_wait(): is called whenever there is something to wait for, and says for how long at most.
+        on_wait: called before each wait; returns the maximum seconds to wait.
         """
         while True:
-            self._heed()
-            moved = self._take_messages() | self._take_done() | self._give_turns()
-            moved |= self._give_room() | self._look_at_queues()
-            if self._has_place() and self._begin():
+            self._handle_stop_requests()
+            has_progress = self._take_messages() | self._take_done() | self._continue_ready()
+            has_progress |= self._give_slots() | self._check_queued()
+            if self._can_start_run() and self._begin():
                 continue
             if not self._runs:
                 return
-            if not moved:
+            if not has_progress:
                 self._pause(on_wait())
 
-    def _has_place(self) -> bool:
-        """Whether another run would find something to do: not where many wait for room already."""
+    def _can_start_run(self) -> bool:
+        """Whether another run may start: not if many runs wait for a slot already."""
         return (
             not self._interrupt.count
             and not self._is_draining
             and len(self._runs) < self._width
-            and len(self.pool.hungry) + len(self._fresh) < max(self.pool.at_once, 2 * _IO_THREADS)
+            and len(self.pool.waiting_for_slot) + len(self._starting)
+            < max(self.pool.at_once, 2 * _IO_THREADS)
         )
 
     def _take_messages(self) -> bool:
-        for number in range(_PORTION):
-            found = self.pool.next()
-            if found is None:
+        """Handle messages of effects; whether there were any."""
+        for number in range(_MESSAGES_PER_ROUND):
+            next_message = self.pool.next()
+            if next_message is None:
                 return number > 0
-            effects, message = found
-            run = self._of.get(effects)
+            effects, message = next_message
+            run = self._run_of.get(effects)
             if self._is_draining and run is not None and message[1] == DONE:
-                run.interrupt.set()  # its result is taken, and nothing more is begun
+                run.interrupt.set()  # the run takes this result and starts nothing more
             if run is not None and run.is_apart:
                 run.backlog.append(message)
             elif run is not None:
@@ -202,49 +209,50 @@ class Scheduler:
         return True
 
     def _take_done(self) -> bool:
-        """Continue the runs whose work in an I/O thread is done."""
+        """Continue the runs whose action in an I/O thread is done; whether there were any."""
         done = self._threads.done
         turns = len(done)
         for _ in range(turns):
-            run, came, trouble = done.popleft()
+            run, result, problem = done.popleft()
             run.is_apart = False
-            self._advance(run, came, trouble)
+            self._advance(run, result, problem)
             while run.backlog and not run.is_apart and run in self._runs:
                 self._advance(run, run.backlog.pop(0))
             if run.interrupt.count:
-                self._look_up(run)
+                self._notice_interrupt(run)
         return turns > 0
 
-    def _give_turns(self) -> bool:
-        """One to each that needs nothing but time."""
+    def _continue_ready(self) -> bool:
+        """Continue each computing run once; whether there were any."""
         turns = len(self._ready)
         for _ in range(turns):
             self._advance(self._ready.popleft(), None)
         return turns > 0
 
-    def _give_room(self) -> bool:
-        """Let those begin an effect that waited for others to end, first come first served."""
-        pool, moved = self.pool, False
-        while pool.hungry and pool.working < pool.at_once:
-            effects = next(iter(pool.hungry))
-            run = self._of[effects]
+    def _give_slots(self) -> bool:
+        """Give free slots to the runs that wait for one, in order; whether a run made progress."""
+        pool, has_progress = self.pool, False
+        while pool.waiting_for_slot and pool.working < pool.at_once:
+            effects = next(iter(pool.waiting_for_slot))
+            run = self._run_of[effects]
             if run.is_apart:
-                break  # it will begin, or say that it cannot
+                break  # the run uses the slot after its action in the I/O thread
             self._advance(run, None)
-            if next(iter(pool.hungry), None) is effects:
+            if next(iter(pool.waiting_for_slot), None) is effects:
                 break
-            moved = True
-        return moved
+            has_progress = True
+        return has_progress
 
-    def _look_at_queues(self) -> bool:
-        moved = False
+    def _check_queued(self) -> bool:
+        """Continue the queued runs whose lock may be free; whether there were any."""
+        has_progress = False
         for run in list(self._queued):
             assert run.release is not None
             release, until = run.release
             if release.is_over or clock.monotonic() >= until:
                 self._advance(run, None)
-                moved = True
-        return moved
+                has_progress = True
+        return has_progress
 
     def _pause(self, seconds: float) -> None:
         descriptors = [self._interrupt.fileno()]
@@ -257,8 +265,8 @@ class Scheduler:
             seconds = min(seconds, until - clock.monotonic())
         self.pool.pause(max(0.0, seconds), *descriptors)
 
-    def _advance(self, run: ScheduledRun, came: Any, trouble: Exception | None = None) -> None:
-        """Run one on to its next wait, with what came of the last one, or the trouble with it."""
+    def _advance(self, run: ScheduledRun, result: Any, problem: Exception | None = None) -> None:
+        """Continue a run to its next wait, with the result of the last wait or its exception."""
         bounds = run.command.bounds
         if bounds is not self._bounds:
             bounds.apply()
@@ -266,7 +274,7 @@ class Scheduler:
         run.release = None
         self._queued.pop(run, None)
         try:
-            waits = run.steps.send(came) if trouble is None else run.steps.throw(trouble)
+            waits_for = run.steps.send(result) if problem is None else run.steps.throw(problem)
         except StopIteration as end:
             self._drop(run, end.value)
         except Exception as error:
@@ -276,43 +284,43 @@ class Scheduler:
             raise
         else:
             self._bounds = run.command.bounds
-            if not isinstance(waits, Apart):
-                self._fresh.pop(run, None)
-            if waits is None:
+            if not isinstance(waits_for, Apart):
+                self._starting.pop(run, None)
+            if waits_for is None:
                 self._ready.append(run)
-            elif isinstance(waits, RunEffects):
+            elif isinstance(waits_for, RunEffects):
                 if run.effects is None:
-                    run.effects = waits
-                    self._of[waits] = run
-            elif isinstance(waits, Apart):
+                    run.effects = waits_for
+                    self._run_of[waits_for] = run
+            elif isinstance(waits_for, Apart):
                 run.is_apart = True
-                self._threads.do(run, waits.action)
-            elif isinstance(waits, Release):
-                run.release = (waits, clock.monotonic() + LOOK_AGAIN)
+                self._threads.do(run, waits_for.action)
+            elif isinstance(waits_for, Release):
+                run.release = (waits_for, clock.monotonic() + LOOK_AGAIN)
                 self._queued[run] = None
             else:
                 raise TypeError(
-                    f"a run waits for {type(waits).__name__}, which the scheduler cannot wait for"
+                    f"a run waits for {type(waits_for).__name__}, which the scheduler cannot wait for"
                 )
 
     def _drop(self, run: ScheduledRun, outcome: Outcome | BaseException) -> None:
         del self._runs[run]
-        self._fresh.pop(run, None)
+        self._starting.pop(run, None)
         if run.effects is not None:
-            del self._of[run.effects]
+            del self._run_of[run.effects]
         if run.run_id is not None:
             self.ours.discard(run.run_id)
         self._ended(run, outcome)
 
     # --- requests to stop -----------------------------------------------------------------------
 
-    def _heed(self) -> None:
-        """Pass on what was asked: of all by a signal, of one by its name."""
-        if self._heeded < self._interrupt.count:
+    def _handle_stop_requests(self) -> None:
+        """Pass on requests to stop: signals to all runs, requests of other processes to single runs."""
+        if self._handled_interrupts < self._interrupt.count:
             with contextlib.suppress(BlockingIOError):
                 files.read(self._interrupt.fileno(), 64)
-        while self._heeded < self._interrupt.count:
-            self._heeded += 1
+        while self._handled_interrupts < self._interrupt.count:
+            self._handled_interrupts += 1
             for run in list(self._runs):
                 self._stop(run, self._interrupt.is_hangup)
         if self._channel is not None:
@@ -320,7 +328,7 @@ class Scheduler:
                 self.stop(run_id)
 
     def drain(self) -> None:
-        """Begin no more runs, and stop each as soon as it has the result of an effect in progress.
+        """Start no more runs, and stop each run when it gets the next result of a running effect.
 
         A run that only sleeps or waits for a person stops at once.
         """
@@ -330,9 +338,9 @@ class Scheduler:
                 self._stop(run)
 
     def park(self, least_s: float, prepare: Callable[[ScheduledRun], object]) -> None:
-        """Stop the runs that only wait, for so long already and for so long from now on.
+        """Stop the runs that have only waited for `least_s` seconds, and will wait as long.
 
-        prepare(run): called for each before it stops.
+        prepare: called with each of these runs before it stops.
         """
         for run in list(self._runs):
             is_idle = run.effects is not None and not (
@@ -343,16 +351,16 @@ class Scheduler:
                 self._stop(run)
 
     def stop(self, run_id: str) -> None:
-        """Ask a run to stop, as Ctrl-C does."""
+        """Request a run to stop, like Ctrl-C."""
         for run in [run for run in self._runs if run.run_id == run_id]:
             self._stop(run)
 
     def _stop(self, run: ScheduledRun, is_hangup: bool = False) -> None:
         run.interrupt.set(is_hangup)
-        self._look_up(run)
+        self._notice_interrupt(run)
 
-    def _look_up(self, run: ScheduledRun) -> None:
-        """Let one that waits see that it was asked to stop."""
+    def _notice_interrupt(self, run: ScheduledRun) -> None:
+        """Continue a waiting run, so that it checks its interrupt."""
         if run in self._runs and run not in self._ready and not run.is_apart:
             self._advance(run, None)
 
@@ -364,15 +372,14 @@ class Scheduler:
             self._channel.close()
 
 
-def place_for(wanted: int, at_once: int) -> int:
-    """How many runs can be under way, `wanted` at most, by the files that this process may have open.
+def concurrent_run_limit(wanted: int, at_once: int) -> int:
+    """The number of runs that the limit of open files allows, `wanted` at most.
 
-    The soft limit is raised as far as it is needed and the system lets us.
+    Raises the soft limit as far as necessary and permitted. at_once: limit of concurrent actions.
     """
-
-    apart = _OF_OURS + at_once * _OF_AN_ACTION
+    fixed = _FILES_OF_PROCESS + at_once * _FILES_PER_ACTION
     soft, hard = processes.getrlimit(processes.RLIMIT_NOFILE)
-    needed = apart + wanted * _OF_A_RUN
+    needed = fixed + wanted * _FILES_PER_RUN
     if soft == processes.RLIM_INFINITY or soft >= needed:
         return wanted
     limit = needed if hard == processes.RLIM_INFINITY else min(hard, needed)
@@ -381,11 +388,11 @@ def place_for(wanted: int, at_once: int) -> int:
             processes.setrlimit(processes.RLIMIT_NOFILE, (limit, hard))
         except (OSError, ValueError):
             limit = soft
-    return min(wanted, (max(limit, soft) - apart) // _OF_A_RUN)
+    return min(wanted, (max(limit, soft) - fixed) // _FILES_PER_RUN)
 
 
-# What is open: by a run its lock, and for a moment its journal; by an action its pipes, and those of what
-# helps it; and by ourselves.
-_OF_A_RUN = 1
-_OF_AN_ACTION = 20
-_OF_OURS = 64
+# Open files: of a run, its lock (the journal is open for a moment only); of an action, its pipes and those of
+# its helper processes; of the process itself.
+_FILES_PER_RUN = 1
+_FILES_PER_ACTION = 20
+_FILES_OF_PROCESS = 64

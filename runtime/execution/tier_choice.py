@@ -1,4 +1,4 @@
-"""Choice of a run's tier, by `--tier`, else `LLC_TIER`, and its report with `--verbose`.
+"""Choice of a run's tier by `--tier` or `LLC_TIER`, and its report with `--verbose`.
 
 The results of the tiers are identical (`spec/machine.md`), so no record names the tier.
 """
@@ -12,8 +12,8 @@ from ..host.errors import UserError, suggest
 VARIABLE = "LLC_TIER"
 
 
-def asked(option: str | None) -> str:
-    """The tier that the option names, else the environment. Raises UserError."""
+def requested_tier(option: str | None) -> str:
+    """The tier of the option, or else of the environment. Raises UserError."""
     name, tier = (
         ("--tier", option) if option is not None else (VARIABLE, environment.environ.get(VARIABLE) or "auto")
     )
@@ -23,13 +23,13 @@ def asked(option: str | None) -> str:
     return tier
 
 
-def told(machine: Machine, tier: str) -> str:
-    """A sentence for the end of a run that was started with `tier`."""
+def describe_tier(machine: Machine, tier: str) -> str:
+    """A sentence about the tier of a finished run. tier: the requested tier."""
     if machine.tier == "direct":
         return f"the program ran in the direct tier ({machine.ticks:,} ticks)"
     text = f"the program ran in the interpreter ({machine.ticks:,} ticks)"
     if tier == "interpreter":
-        return f"{text}, as asked"
+        return f"{text}, as requested"
     if machine.obstacle is not None:
         return f"{text}: it cannot be translated: {machine.obstacle}"
-    return f"{text}: only after {TIERS['auto']:,} ticks and effects is it worth translating"
+    return f"{text}: translation starts after {TIERS['auto']:,} ticks and effects"

@@ -1,7 +1,6 @@
-"""Driver of a program without a record: an expression, an input of a session.
+"""Driver of a program without a record: an expression, or an input of a session.
 
-Owns how its effects are performed: several that wait at once are performed at once, as in a run. There is no
-journal, so nothing can be resumed; a run is the work of `driver`.
+Performs pending effects concurrently, like `driver`, but writes no journal, so that nothing can be resumed.
 """
 
 from __future__ import annotations
@@ -19,15 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Limit of effects that are performed at once.
+# Limit of concurrently performed effects.
 JOBS = 8
 
 
 class Unrecorded:
     """Drives one machine to its end.
 
-    context_of(effect): the context of an effect; its calls on a display are made here. fuel: ticks that the
-    machine may use in all, None for no limit.
+    Args:
+        machine: the machine.
+        world: performs the effects.
+        display: observes effects and notes.
+        interrupt: requests to stop.
+        context_of: makes the context of an effect; its callbacks to the display are set here.
+        fuel: the total limit of ticks; None for no limit.
     """
 
     def __init__(
@@ -45,14 +49,14 @@ class Unrecorded:
         self._interrupt = interrupt
         self._context_of = context_of
         self._fuel = fuel
-        # A world that can be had more than once performs several effects at once.
-        self._can_share = getattr(world, "beside", None) is not None
-        self._asked: list[Effect] = []
+        # Only a world that can be forked performs effects concurrently.
+        self._can_fork_world = getattr(world, "beside", None) is not None
+        self._requested: list[Effect] = []
         self._effects: RunEffects | None = None
         self._performed: dict[int, tuple[Effect, Display]] = {}
 
     def run(self) -> Done | Fault | OutOfFuel:
-        """Run to the end, or until the fuel is used up. Raises what the world raises, and Interrupted."""
+        """Run to the end, or until the fuel is used up. Raises exceptions of the world, and Interrupted."""
         machine = self._machine
         answer: tuple[Any, ...] = ()
         try:
@@ -69,29 +73,29 @@ class Unrecorded:
                 if isinstance(stop, Done | Fault):
                     return stop
                 if isinstance(stop, Effect):
-                    self._asked.append(stop)
+                    self._requested.append(stop)
                 if not machine.is_ready:
                     answer = self._answer()
         finally:
             self._close()
 
     def _answer(self) -> tuple[Any, int]:
-        """The next result, and the number of its effect: the machine can do nothing without it."""
-        asked = self._asked
+        """The next result and the number of its effect. Called when no strand of the machine is ready."""
+        requested = self._requested
         while True:
-            for index, effect in enumerate(asked):
-                is_alone = not self._can_share or (len(asked) == 1 and not self._performed)
+            for index, effect in enumerate(requested):
+                is_alone = not self._can_fork_world or (len(requested) == 1 and not self._performed)
                 if is_alone or not EFFECTS[effect.kind].is_slow:
-                    del asked[index]
+                    del requested[index]
                     return self._perform(effect), effect.seq
             effects = self._effects or self._begin()
-            asked[:] = [effect for effect in asked if not self._start(effects, effect)]
+            requested[:] = [effect for effect in requested if not self._start(effects, effect)]
             message = effects.wait()
             if message is not None and (found := self._take(*message)) is not None:
                 return found
 
     def _perform(self, effect: Effect) -> dict[str, Any]:
-        """Perform one effect while all else waits."""
+        """Perform one effect while everything else waits."""
         context = self._context_of(effect)
         context.on_output = self._display.output
         context.on_tick = self._display.tick
@@ -101,7 +105,7 @@ class Unrecorded:
         self._display.effect_end(effect.kind, result)
         return result
 
-    # --- several at once ------------------------------------------------------------------------
+    # --- concurrent effects ---------------------------------------------------------------------
 
     def _begin(self) -> RunEffects:
         world: Any = self._world
@@ -113,10 +117,10 @@ class Unrecorded:
         return TICK
 
     def _start(self, effects: RunEffects, effect: Effect) -> bool:
-        """Start an effect if there is room; whether it was started."""
+        """Start an effect if a slot is free; returns whether it was started."""
         row = EFFECTS[effect.kind]
         is_sleep = effect.kind == "sleep"
-        if effects.room <= 0 and not row.is_idle and not is_sleep:
+        if effects.free_slots <= 0 and not row.is_idle and not is_sleep:
             return False
         context = self._context_of(effect)
         display = self._display.concurrent(effect.seq)
@@ -128,27 +132,27 @@ class Unrecorded:
             effects.sleep(effect.seq, seconds, lambda: slept(context, is_cut))
             return True
         if not row.is_idle:
-            effects.take_room()
+            effects.reserve_slot()
         effects.start(effect, context)
         return True
 
-    def _take(self, seq: int, what: str, about: Any) -> tuple[Any, int] | None:
-        """A message of an effect; its result and number if it has finished."""
+    def _take(self, seq: int, kind: str, content: Any) -> tuple[Any, int] | None:
+        """Handle a message of an effect; returns its result and number if it has finished."""
         effect, display = self._performed[seq]
-        match what:
+        match kind:
             case "output":
-                display.output(*about)
+                display.output(*content)
             case "prompt":
-                display.prompt(about)
+                display.prompt(content)
             case "failed":
-                raise about
+                raise content
             case "cut":
                 del self._performed[seq]
                 display.effect_cut()
             case "done":
                 del self._performed[seq]
-                display.effect_end(effect.kind, about)
-                return about, seq
+                display.effect_end(effect.kind, content)
+                return content, seq
         return None
 
     def _close(self) -> None:

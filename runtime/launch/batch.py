@@ -17,7 +17,7 @@ import attrs
 
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.code.image import Image
-from ..execution.scheduler import ScheduledRun, Scheduler, place_for
+from ..execution.scheduler import ScheduledRun, Scheduler, concurrent_run_limit
 from ..host.effect_context import Interrupt
 from ..host.errors import Failure, UserError
 from ..host.paths import ROOT
@@ -182,7 +182,7 @@ class Batch:
 
     def go(self, on_wait: Callable[[], float]) -> None:
         """Run all of it, or until it is interrupted. Raises what went wrong in llc itself, at the end."""
-        width = place_for(self.total, self._at_once)
+        width = concurrent_run_limit(self.total, self._at_once)
         if width < 1 and self.total:
             raise Failure(
                 "too-few-descriptors",

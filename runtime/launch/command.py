@@ -173,7 +173,7 @@ class Command:
         if values.verbose and self.machine is not None:
             from ..execution import tier_choice
 
-            self.warn(f"note: {tier_choice.told(self.machine, self.tier)}")
+            self.warn(f"note: {tier_choice.describe_tier(self.machine, self.tier)}")
         if not (values.profile or values.flame) or folder is None:
             return
         from ..inspection import profile_report
@@ -203,7 +203,7 @@ class Command:
         if self.values.tier is not None or environment.environ.get("LLC_TIER"):
             from ..execution import tier_choice
 
-            self.tier = tier_choice.asked(self.values.tier)
+            self.tier = tier_choice.requested_tier(self.values.tier)
 
     def budget_of(self, values: Values, default: dict[str, float]) -> dict[str, float]:
         """The budget that `--budget` sets, else the default. Raises UserError."""
@@ -383,7 +383,7 @@ class Command:
 
             assert self.folder is not None
             self.meter = meter = Meter(self.folder.id, machine.image.name)
-            meter.profile.places.stand(progress.loops if progress is not None else ())
+            meter.profile.states.restore(progress.loops if progress is not None else ())
             return meter.machine(machine), meter.journal(journal)
         return machine, journal
 

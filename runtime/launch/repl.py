@@ -25,7 +25,7 @@ def run(values: Values) -> int:
     """`llc repl`; the exit code."""
     bounds = Bounds.of_options(values)
     bounds.apply()
-    tier = tier_choice.asked(values.tier)
+    tier = tier_choice.requested_tier(values.tier)
     is_terminal = is_attended()
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
     longest = LONGEST_SHOWN if is_terminal else None

@@ -228,7 +228,7 @@ def _go_on(
             used if command.budget else None,
             progress=progress,
             base_ms=active_ms,
-            begun=history.started_at,
+            started_at=history.started_at,
             settle=in_doubt.settle_later_effect,
             interrupted=in_doubt.agents,
             kept=in_doubt.kept,

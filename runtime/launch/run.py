@@ -121,13 +121,13 @@ def start(
     command.folder = folder
     if scheduler is not None:
         scheduler.ours.add(folder.id)
-    begun = now()
+    started_at = now()
     journal = None
     try:
         if scheduler is None or not scheduler.link_program(image, folder):
             folder.write(folder.image_name, program_file.of(image))
         journal = folder.create_journal(now)
-        journal.record(_start_event(command, folder, image, about, scope), begun)
+        journal.record(_start_event(command, folder, image, about, scope), started_at)
         command.prepare(folder)
         yield Apart(lambda: _sync(journal, folder))
     except BaseException:
@@ -144,7 +144,9 @@ def start(
     display.begin(folder.id, image.name)
     machine = Machine(image, tier=command.tier)
     return (
-        yield from command.drive(machine, journal, display, interrupt, Checkpoints(folder), lock, begun=begun)
+        yield from command.drive(
+            machine, journal, display, interrupt, Checkpoints(folder), lock, started_at=started_at
+        )
     )
 
 

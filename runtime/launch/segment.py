@@ -19,7 +19,7 @@ from ..database.shared_ledger import SharedLedger
 from ..database.store import Claim, DatabaseStore
 from ..database.stored_run import DatabaseRun, Fenced, deliver
 from ..execution.driver import JOBS
-from ..execution.scheduler import ScheduledRun, Scheduler, place_for
+from ..execution.scheduler import ScheduledRun, Scheduler, concurrent_run_limit
 from ..host import environment, files, processes, signals, threads
 from ..host.coroutines import Steps
 from ..host.effect_context import Interrupt
@@ -220,7 +220,7 @@ class _Process:
         self._interrupt = Interrupt()
         self._is_stopped = self._is_drained = False
         self.came: Outcome | BaseException | None = None
-        place_for(1, 1)
+        concurrent_run_limit(1, 1)
         self._scheduler = Scheduler(JOBS, 1, self._interrupt, lambda: False, self._ended)
         for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
             signals.signal(number, self._on_signal)

@@ -22,7 +22,7 @@ from ..database.store import open_store
 from ..database.stored_run import DatabaseRun, deliver
 from ..database.watch import Watch
 from ..execution.driver import JOBS
-from ..execution.scheduler import ScheduledRun, Scheduler, place_for
+from ..execution.scheduler import ScheduledRun, Scheduler, concurrent_run_limit
 from ..host import clock, processes, signals, threads
 from ..host.effect_context import Interrupt
 from ..host.errors import EXIT_OK, UserError
@@ -104,7 +104,7 @@ class Worker:
         self._next_health, self._next_sweep, self._next_clean = now + HEALTH_S, now + _SWEEP_S, now + _CLEAN_S
         with connected(address) as connection:
             schema.check(connection, address)
-        place_for(at_once, at_once)
+        concurrent_run_limit(at_once, at_once)
         self._scheduler = Scheduler(max(at_once, JOBS), at_once, self._interrupt, self._begin, self._ended)
         self._live = live.Publisher(address, self._live_file)
         self._owner = Owner(address, labels, at_once, self._on_beat, self._on_death, self._on_outage, machine)

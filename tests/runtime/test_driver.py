@@ -30,7 +30,7 @@ from llc.ir.nodes import Fail as FailExit
 from llc.ir.nodes import Note as NoteInstruction
 from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
-from llc.runtime.execution.effect_log import LONGEST_ACTION
+from llc.runtime.execution.effect_log import MAX_ACTION_CHARACTERS
 from llc.runtime.execution.observer import Display
 from llc.runtime.host import files
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
@@ -357,7 +357,7 @@ def test_notes_of_a_loop_that_never_waits_are_written_as_it_goes(tmp_path: Path)
 
 def test_a_long_command_stands_whole_among_the_arguments(tmp_path: Path) -> None:
     """`action` is for reading; what was asked for is on record exactly."""
-    command = "true " + "x" * LONGEST_ACTION
+    command = "true " + "x" * MAX_ACTION_CHARACTERS
     asked = Perform("shell", mapping(command=Const(command)), "x", "t")
     driven = Driven(tmp_path, flow(State("s", (), asked), State("t", (), Return(Const(None)))), World())
     driven.go()

@@ -254,9 +254,9 @@ def test_collapsed_stacks_are_lines_that_viewers_split(llc: Llc, project: Path) 
     lines = (project / "naps.txt").read_text().splitlines()
     assert all(re.fullmatch(r"naps(;[^; ]+)+ \d+", line) for line in lines)
     profile = Profile("x", "odd;name\nof it")
-    profile.places.note(StateEnter(state="a;b", iteration=1))
+    profile.states.note(StateEnter(state="a;b", iteration=1))
     profile.advance(0.0, "llc")
-    profile.begin(1, (profile.places.of_effect(None), "shell"), 0.0)
+    profile.begin(1, (profile.states.of_effect(None), "shell"), 0.0)
     profile.advance(1.0, "llc")
     assert profile_report.collapsed(profile) == "odd,name of it;a,b;shell 1000000\n"
 
@@ -358,11 +358,11 @@ def test_verbose_says_which_tier_the_program_ran_in(
     """And why it was not the direct one."""
     (project / "spin.sexp").write_text("(define (spin i) (if (= i 0) 0 (spin (- i 1))))\n(spin 5000)\n")
     assert "in the direct tier" in llc("run", "./spin.sexp", "-v").stderr
-    assert "only after 500 ticks" in llc("run", "one", "-v").stderr
+    assert "translation starts after 500 ticks" in llc("run", "one", "-v").stderr
     assert "in the direct tier" in llc("run", "one", "-v", "--tier", "direct").stderr
     monkeypatch.setenv("LLC_TIER", "interpreter")
     assert "in the interpreter" in (shown := llc("run", "./spin.sexp", "-v").stderr)
-    assert "as asked" in shown
+    assert "as requested" in shown
     assert "tier" not in llc("run", "one").stderr
 
 
@@ -387,5 +387,5 @@ def test_what_python_refused_is_told() -> None:
     assert repr(machine.resume()) == "Done('A')"
     assert re.match(
         r"the program ran in the interpreter \(1 ticks\): it cannot be translated: `main`: \w+: .*nested",
-        tier_choice.told(machine, "direct"),
+        tier_choice.describe_tier(machine, "direct"),
     )

@@ -36,8 +36,8 @@ MUTANTS: dict[str, tuple[str, ...]] = {
     "start-first": (
         "an action starts, then its start is synced",
         "runtime/execution/driver.py",
-        "        if begun or self._record.is_unsynced:\n",
-        "        self._start(begun)\n        if begun or self._record.is_unsynced:\n",
+        "        if starting or self._record.is_unsynced:\n",
+        "        self._start(starting)\n        if starting or self._record.is_unsynced:\n",
     ),
     "parallel-unsynced": (
         "actions side by side start before that is on disk",
