@@ -84,7 +84,7 @@ def _effects(found: Section, place: Place, sizes: Sizes, server: Any, url: str) 
     def now() -> str:
         return "2026-01-01T00:00:00.000Z"
 
-    store = open_store(Address.of(url), place.folder)
+    store = open_store(Address.parse(url), place.folder)
     about = {"program": "bench", "path": ""}
     run, claim = alone(store.starting(place.folder, "bench", (), about, None))
     shared = run.create_journal(now)

@@ -203,7 +203,7 @@ def _cluster_template(url: str) -> str:
     from llc.runtime.database.connection import Address
 
     made = new_database(url)
-    installation.initialise(Address.of(made))
+    installation.initialise(Address.parse(made))
     return made.partition("?")[0].rpartition("/")[2]
 
 

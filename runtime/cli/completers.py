@@ -148,7 +148,7 @@ def _in_database(is_ended: bool | None) -> list[str]:
     url = databases.named()
     if url is None:
         return []
-    names: list[str] = verbs.load("database.requests:names", 2)(url, is_ended)
+    names: list[str] = verbs.load("database.requests:list_names", 2)(url, is_ended)
     return names
 
 

@@ -1,1 +1,1 @@
-"""PostgreSQL as the run store of several machines: connections, schema, stored runs, claims and workers."""
+"""Run store in PostgreSQL for several machines: connections, schema, stored runs, claims and workers."""

@@ -1,7 +1,7 @@
-"""Connections to the database of a cluster: its address, retries, and errors that say what to do.
+"""Database connections of a cluster: the address, retries after an outage, and translation of errors.
 
-The address is a URL of PostgreSQL. One parameter is ours: `schema=NAME`, by default `llc`, names the schema
-that holds the tables; every connection has it as its search path. See `spec/cluster.md`.
+The address is a PostgreSQL URL with one additional parameter: `schema=NAME` (default `llc`) names the schema
+that holds the tables. Every connection uses this schema as its search path. See `spec/cluster.md`.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ from ..host.secrets import DATABASE as VARIABLE
 from ..host.secrets import MASK, password_in
 from . import libpq
 
-# Loaded when it is first used: commands that read runs need it for errors only (`libpq`).
+# Imported at first use: commands that only read runs use `libpq` and need psycopg only for errors.
 psycopg: Any = DeferredModule("psycopg")
 Result = TypeVar("Result")
-# A connection of psycopg, which an installation without the extra lacks.
+# A psycopg connection; `Any`, because psycopg is an optional dependency.
 Connection = Any
 
 SCHEMA = "llc"
-# Seconds to wait for the server when a connection is opened, and when a lost one is opened again: an attempt
-# that a stopping server has left without an answer must not take as long as an owner counts as alive.
-PATIENCE_S = 10
-_PATIENCE_AGAIN_S = 2
-# First and longest pause in seconds before a lost connection is opened again.
-_PAUSES = 0.05, 1.0
-# Seconds after which the server ends a session that is silent within a transaction: a process that is
-# suspended there would hold its locks.
-SILENCE_S = 15
+# Timeouts in seconds for opening the first connection and for opening a lost connection again. A stopping
+# server may never answer an attempt; the second timeout is shorter than the lease of an owner for this
+# reason.
+CONNECT_TIMEOUT_S = 10
+_RECONNECT_TIMEOUT_S = 2
+# First and longest back-off, in seconds, before a lost connection is opened again.
+_MIN_BACKOFF_S = 0.05
+_MAX_BACKOFF_S = 1.0
+# Seconds after which the server ends a session that is idle within a transaction: a process that is suspended
+# there would keep its locks.
+IDLE_TRANSACTION_TIMEOUT_S = 15
 _SETTINGS = (
     "select set_config('search_path', %s, false), "
     "set_config('idle_in_transaction_session_timeout', %s, false)"
 )
 _PREFIXES = "postgresql://", "postgres://"
-# What libpq takes for the end of a user and a password.
+# Characters that libpq interprets as the end of the user and password.
 _UNENCODED = re.compile(r"[/?@]|%(?![0-9a-fA-F]{2})")
 
 
 class Address:
-    """The address of a database. url: as libpq reads it, without our parameter."""
+    """Address of a database. url: URL for libpq, without the parameter `schema`."""
 
     __slots__ = ("schema", "url")
 
@@ -53,21 +55,21 @@ class Address:
         self.schema = schema
 
     @classmethod
-    def of(cls, text: str) -> Address:
-        """The address in a URL. Raises UserError."""
+    def parse(cls, text: str) -> Address:
+        """Parse the URL of a database. Raises UserError."""
         if not text.startswith(_PREFIXES):
             raise UserError(
                 "bad-option",
-                "the address of a database begins with `postgresql://`",
-                "such as postgresql://user@host:5432/llc",
+                "the address of a database must begin with `postgresql://`",
+                "for example postgresql://user@host:5432/llc",
             )
         user, at, _ = text.partition("://")[2].rpartition("@")
         if at and _UNENCODED.search(user):
             raise UserError(
                 "bad-option",
-                "in the database's address, a character of the user or password must be written as its code",
-                "`%40` for `@`, `%2F` for `/`, `%3F` for `?`, `%25` for `%`; a file ~/.pgpass "
-                "keeps the password out of the address",
+                "a special character in the user or password of the database address must be percent-encoded",
+                "write `%40` for `@`, `%2F` for `/`, `%3F` for `?`, `%25` for `%`; "
+                "or store the password in ~/.pgpass",
             )
         url, mark, query = text.partition("?")
         schema, kept = SCHEMA, []
@@ -80,37 +82,37 @@ class Address:
             else:
                 raise UserError(
                     "bad-option",
-                    f"`{clean(value, 80)}` cannot be the name of a schema",
+                    f"`{clean(value, 80)}` is not a valid schema name",
                     "use lower-case letters, digits and underscores",
                 )
         return cls(url + ("?" + "&".join(kept) if kept else ""), schema)
 
     @classmethod
-    def find(cls, option: str | None) -> Address:
-        """The address that the option, else the environment variable gives. Raises UserError."""
+    def resolve(cls, option: str | None) -> Address:
+        """Return the address in the option, or else in the environment variable. Raises UserError."""
         text = option or environment.environ.get(VARIABLE)
         if not text:
             raise UserError(
                 "no-database",
-                "no database is named",
-                f"say --db postgresql://user@host/name, set {VARIABLE}, or `database:` in .loops/config.yaml",
+                "no database is configured",
+                f"use --db postgresql://user@host/name, {VARIABLE}, or `database:` in .loops/config.yaml",
             )
-        return cls.of(text)
+        return cls.parse(text)
 
     def __str__(self) -> str:
-        """For people: host, port and name, without the password."""
+        """Host, port and database name for messages, without the password."""
         try:
             parts = psycopg.conninfo.conninfo_to_dict(self.url)
-        except Exception:  # psycopg is missing, or cannot read it
+        except Exception:  # psycopg is missing or cannot parse the URL
             return "the database"
         host, port = parts.get("host", "this machine"), parts.get("port", 5432)
         return f"{parts.get('dbname', 'the default database')} at {host}, port {port}"
 
 
-def connect(address: Address, patience_s: int = PATIENCE_S) -> Connection:
-    """A connection in autocommit mode, with the schema as its search path. Raises UserError and Lost."""
+def connect(address: Address, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
+    """Open an autocommit connection with the schema as its search path. Raises UserError and Unavailable."""
     try:
-        opened = psycopg.connect
+        open_connection = psycopg.connect
     except ImportError as error:
         raise Failure(
             "missing-package",
@@ -118,93 +120,92 @@ def connect(address: Address, patience_s: int = PATIENCE_S) -> Connection:
             "in a checkout of llc: pip install '.[cluster]'",
         ) from None
     try:
-        connection = opened(
+        connection = open_connection(
             address.url,
             autocommit=True,
-            connect_timeout=patience_s,
+            connect_timeout=timeout_s,
             application_name="llc",
         )
     except psycopg.OperationalError as error:
-        raise _refusal(address, error) from None
+        raise _connection_error(address, error) from None
     except (psycopg.Error, ValueError) as error:
-        why, password = _text(error), password_in(address.url)
-        why = why.replace(password, MASK) if password else why
-        raise UserError("bad-option", f"the address of the database cannot be read: {why}") from None
+        reason, password = _one_line(error), password_in(address.url)
+        reason = reason.replace(password, MASK) if password else reason
+        raise UserError("bad-option", f"the address of the database is invalid: {reason}") from None
     try:
         connection.execute(_SETTINGS, _settings(address))
     except psycopg.Error as error:
         connection.close()
-        raise Lost(address, _text(error)) from None
+        raise Unavailable(address, _one_line(error)) from None
     return connection
 
 
 def _settings(address: Address) -> list[str]:
-    return [address.schema, f"{SILENCE_S}s"]
+    return [address.schema, f"{IDLE_TRANSACTION_TIMEOUT_S}s"]
 
 
 @contextlib.contextmanager
 def connected(address: Address) -> Iterator[Connection]:
-    """A connection for one request, which is not repeated. Raises UserError, and Lost wherever it is lost."""
+    """Open a connection for one request, without retries. Raises UserError, and Unavailable after a loss."""
     connection = connect(address)
-    with refusals(address), connection:
+    with translated_errors(address), connection:
         yield connection
 
 
 @contextlib.contextmanager
-def refusals(address: Address) -> Iterator[None]:
-    """Context in which refusals of the server become UserErrors, also those that SQLAlchemy has wrapped."""
+def translated_errors(address: Address) -> Iterator[None]:
+    """Convert errors of the server to UserErrors, including errors that SQLAlchemy has wrapped."""
     try:
         yield
     except Exception as error:
         cause = getattr(error, "orig", error)
         if isinstance(cause, psycopg.errors.InsufficientPrivilege):
-            raise forbidden(address, cause) from None
-        if isinstance(cause, _lost_errors()):
-            raise Lost(address, _text(cause)) from None
+            raise _permission_error(address, cause) from None
+        if isinstance(cause, _retryable_errors()):
+            raise Unavailable(address, _one_line(cause)) from None
         raise
 
 
-def forbidden(address: Address, error: Exception) -> UserError:
-    """The error that a user of the database has no right to something."""
-    help = "connect as the user who owns the schema; `llc db init` needs the right to create one"
-    return Failure("database-refused", f"{address} refuses a statement: {_text(error)}", help)
+def _permission_error(address: Address, error: Exception) -> UserError:
+    help = "connect as the user who owns the schema; `llc db init` needs the right to create a schema"
+    return Failure("database-refused", f"{address} refuses a statement: {_one_line(error)}", help)
 
 
-def _lost_errors() -> tuple[type[Exception], ...]:
-    """The errors after which a connection is gone, or a statement may be repeated."""
-    gone: type[Exception] = psycopg.errors.IdleInTransactionSessionTimeout
-    return psycopg.OperationalError, psycopg.InterfaceError, gone
+def _retryable_errors() -> tuple[type[Exception], ...]:
+    """Errors after which the connection is lost or the statement may be repeated."""
+    timeout: type[Exception] = psycopg.errors.IdleInTransactionSessionTimeout
+    return psycopg.OperationalError, psycopg.InterfaceError, timeout
 
 
-class Lost(Failure):
-    """The database is away, or its disk is full; it may be available later."""
+class Unavailable(Failure):
+    """The database cannot be reached, or its disk is full. It may become available later."""
 
-    def __init__(self, address: Address, why: str) -> None:
+    def __init__(self, address: Address, reason: str) -> None:
         super().__init__(
             "no-database",
-            f"{address} is not available: {why}",
-            "check that the server runs with room on its disk, and that the address is right: llc db check",
+            f"{address} is not available: {reason}",
+            "check that the server runs, has free disk space, and has this address: llc db check",
         )
 
 
-def _refusal(address: Address, error: Exception) -> UserError:
-    """Why a connection was refused."""
-    why = _text(error)
-    low = why.lower()
-    if "password" in low or "authentication" in low or "no pg_hba.conf entry" in low:
+def _connection_error(address: Address, error: Exception) -> UserError:
+    """Return the UserError for a failed attempt to connect."""
+    reason = _one_line(error)
+    lower = reason.lower()
+    if "password" in lower or "authentication" in lower or "no pg_hba.conf entry" in lower:
         help = "correct the user or the password in the URL; a file ~/.pgpass keeps it out of command lines"
-        return Failure("database-refused", f"{address} refuses the login: {why}", help)
-    if "does not exist" in low:
+        return Failure("database-refused", f"{address} refuses the login: {reason}", help)
+    if "does not exist" in lower:
         help = "create the database and the user first: createdb NAME"
-        return Failure("database-refused", f"{address} refuses the login: {why}", help)
-    return Lost(address, why)
+        return Failure("database-refused", f"{address} refuses the login: {reason}", help)
+    return Unavailable(address, reason)
 
 
-def _text(error: BaseException) -> str:
-    """What the server says, or libpq without its questions, in one line."""
-    told = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    if told:
-        return clean(told, 300)
+def _one_line(error: BaseException) -> str:
+    """Message of the server, or the relevant part of a message of libpq, in one line."""
+    message = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    if message:
+        return clean(message, 300)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     marks = [(line, mark) for mark in ("FATAL:", " failed: ") for line in lines if mark in line]
     line, mark = marks[0] if marks else (lines[-1] if lines else type(error).__name__, "")
@@ -212,7 +213,7 @@ def _text(error: BaseException) -> str:
 
 
 def client_cursor(connection: Connection) -> Any:
-    """A cursor that puts the values into the text of a statement, so that they take the types of columns."""
+    """Return a cursor that inserts values into the statement text, so that they take the column types."""
     return psycopg.ClientCursor(connection)
 
 
@@ -221,90 +222,92 @@ def is_database_error(error: Exception) -> bool:
     return isinstance(error, psycopg.Error)
 
 
-def is_misfit(error: Exception) -> bool:
-    """Whether a statement does not fit the tables that are there."""
-    wrong = psycopg.ProgrammingError, psycopg.DataError
-    return isinstance(error, wrong) and not isinstance(error, psycopg.errors.InsufficientPrivilege)
+def is_schema_mismatch(error: Exception) -> bool:
+    """Whether a statement failed because the tables have another structure."""
+    classes = psycopg.ProgrammingError, psycopg.DataError
+    return isinstance(error, classes) and not isinstance(error, psycopg.errors.InsufficientPrivilege)
 
 
-def is_timeout(error: Exception) -> bool:
-    """Whether a statement waited for a lock longer than it may."""
+def is_lock_timeout(error: Exception) -> bool:
+    """Whether a statement exceeded the timeout for acquiring a lock."""
     return isinstance(error, psycopg.errors.LockNotAvailable)
 
 
 class Session:
-    """A connection that is opened again when it was lost; for one thread.
+    """Database session that reconnects after a lost connection. For use by one thread.
 
-    is_over(): whether to give up waiting for the database. on_outage(why): called once for each outage.
-    on_connect(connection): called for each new connection. connection: one that `take` has returned before.
-    is_light: the actions only read a little, so the first connection is one of `libpq`.
+    Args:
+        has_given_up: predicate; True: an operation fails instead of waiting for the database.
+        on_outage: called once for each outage, with the reason.
+        on_connect: called with each new connection.
+        connection: an open connection to use first, from `detach` of another session.
+        uses_libpq: start with a connection of `libpq`, for commands that only read a few rows.
     """
 
     def __init__(
         self,
         address: Address,
-        is_over: Callable[[], bool] = lambda: False,
-        on_outage: Callable[[str], object] = lambda why: None,
+        has_given_up: Callable[[], bool] = lambda: False,
+        on_outage: Callable[[str], object] = lambda reason: None,
         on_connect: Callable[[Connection], object] = lambda connection: None,
         connection: Connection | None = None,
-        is_light: bool = False,
+        uses_libpq: bool = False,
     ) -> None:
         self.address = address
-        self._is_light = is_light
-        self._is_over = is_over
+        self._uses_libpq = uses_libpq
+        self._has_given_up = has_given_up
         self._on_outage = on_outage
         self._on_connect = on_connect
         self._connection = connection
-        # It may have been lost while it was not used, which is no outage.
+        # An unused connection may have been lost before; losing it is not reported as an outage.
         self._is_stale = connection is not None
 
-    def take(self) -> Connection | None:
-        """The open connection, if there is one, which this session does not use any more."""
+    def detach(self) -> Connection | None:
+        """Return the open connection, if any; the session no longer uses it."""
         connection, self._connection = self._connection, None
         return connection
 
     def do(self, action: Callable[[Connection], Result]) -> Result:
-        """`action(connection)`, from its beginning again after a lost connection or a deadlock.
+        """Return `action(connection)`; restart the action after a lost connection or a deadlock.
 
-        The action must therefore be right when it is repeated although its transaction was committed. Raises
-        Lost when `is_over`, and UserError where the login is refused.
+        The action must be idempotent: it is repeated if the connection was lost after its commit. Raises
+        Unavailable if `has_given_up`, and UserError if the login is refused.
         """
-        (pause, longest), patience_s = _PAUSES, PATIENCE_S
-        is_told, self._is_stale = self._is_stale, False
+        backoff_s, timeout_s = _MIN_BACKOFF_S, CONNECT_TIMEOUT_S
+        is_reported, self._is_stale = self._is_stale, False
         while True:
-            begun = clock.monotonic()
+            started_at = clock.monotonic()
             try:
                 if self._connection is None:
-                    self._connection = self._connect(patience_s)
+                    self._connection = self._connect(timeout_s)
                     self._on_connect(self._connection)
                 return action(self._connection)
-            except libpq.Unable:
-                self._is_light = False
+            except libpq.Unsupported:
+                self._uses_libpq = False
                 self.close()
                 continue
             except psycopg.errors.InsufficientPrivilege as error:
-                raise forbidden(self.address, error) from None
-            except Lost as error:
-                lost = error
-            except _lost_errors() as error:
-                lost = Lost(self.address, _text(error))
+                raise _permission_error(self.address, error) from None
+            except Unavailable as error:
+                outage = error
+            except _retryable_errors() as error:
+                outage = Unavailable(self.address, _one_line(error))
             self.close()
-            if self._is_over():
-                raise lost
-            # Longer after each attempt without an answer, for a server that is far away or slow.
-            if not is_told:
-                patience_s = _PATIENCE_AGAIN_S
-            elif clock.monotonic() - begun >= patience_s:
-                patience_s = min(2 * patience_s, PATIENCE_S)
-            if not is_told:
-                self._on_outage(lost.message)
-                is_told = True
-            clock.sleep(pause)
-            pause = min(2 * pause, longest)
+            if self._has_given_up():
+                raise outage
+            # Increase the timeout after each attempt without an answer: the server may be far away or slow.
+            if not is_reported:
+                timeout_s = _RECONNECT_TIMEOUT_S
+                self._on_outage(outage.message)
+                is_reported = True
+            elif clock.monotonic() - started_at >= timeout_s:
+                timeout_s = min(2 * timeout_s, CONNECT_TIMEOUT_S)
+            clock.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
 
-    def _connect(self, patience_s: int) -> Connection:
-        if not self._is_light:
-            return connect(self.address, patience_s)
+    def _connect(self, timeout_s: int) -> Connection:
+        if not self._uses_libpq:
+            return connect(self.address, timeout_s)
         connection = libpq.Connection(self.address.url)
         connection.execute(_SETTINGS, _settings(self.address))
         return connection

@@ -1,7 +1,7 @@
-"""Installation: the tables of llc and of DBOS, and the functions of our schema on both.
+"""Database installation: creates the tables of llc and DBOS and the SQL functions that use both.
 
-One transaction applies all migrations (`schema`) that are missing, under a lock, so that several machines may
-migrate at once. The only module for clients that loads DBOS.
+One transaction applies all missing migrations (`schema`). It holds an advisory lock, so that several machines
+may migrate at the same time. This is the only client-side module that imports DBOS.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import logging
 
 from ..host.errors import Failure, UserError
 from . import schema
-from .connection import Address, Connection, connected, refusals
-from .segments import CHANNEL, QUEUES, VERSION, WORKFLOW, dbos_schema
+from .connection import Address, Connection, connected, translated_errors
+from .segments import CHANNEL, QUEUE_PREFIX, VERSION, WORKFLOW, dbos_schema
 
 try:
     import dbos
 except ImportError as error:
-    _absent: ImportError | None = error
+    _import_error: ImportError | None = error
 else:
-    _absent = None
+    _import_error = None
 
-# Key of the advisory lock under which migrations are applied.
-_LOCK = 0x6C6C63
+# Key of the advisory lock that is held while migrations are applied.
+_MIGRATION_LOCK_KEY = 0x6C6C63
 _FUNCTIONS = """
--- Whether a worker may take a run now: it has its project, labels and files, and no run holds its paths
--- or waits longer for them.
+-- Whether a worker may take a run now: the worker has the project, the labels and the files of the run, and
+-- no other run holds its paths or has waited longer for them.
 create or replace function {schema}.is_due(segment_ text, project_ text, labels_ text[], worker_ text)
 returns boolean language sql stable as $$
   select exists (
@@ -60,10 +60,10 @@ language sql as $$
   select {schema}.enqueue_segments(array[run_]);
   select segment from {schema}.runs where id = run_
 $$;
--- As in SQLite, for the statements of `runtime/ledger`.
+-- Function of SQLite that the statements of `runtime/ledger` use.
 create or replace function {schema}.instr(text_ text, part text) returns integer
 language sql immutable as $$ select strpos(text_, part) $$;
--- A parked run continues: its answer has come.
+-- Enqueue a parked run whose answer has arrived.
 create or replace function {schema}.wake_run(run_ text) returns void
 language plpgsql as $$
 begin
@@ -72,8 +72,8 @@ begin
     perform {schema}.enqueue_segment(run_);
   end if;
 end $$;
--- Parked runs continue whose time has come, or whose quota is there again before. One caller at a time
--- looks for them.
+-- Enqueue parked runs that are due, and parked runs whose quota is available again. Only one caller at a time
+-- searches for them.
 create or replace function {schema}.wake_due() returns integer
 language plpgsql as $$
 declare found_ text[];
@@ -95,7 +95,7 @@ create or replace function {schema}.forget_segments(run_ text) returns void
 language sql as $$
   delete from {dbos}.workflow_status where starts_with(workflow_uuid, run_ || '/')
 $$;
--- The segments of a dead worker return to the queue, but for those of runs that have ended.
+-- Return the segments of a dead worker to the queue; delete those of runs that are not queued.
 create or replace function {schema}.requeue_segments(worker text) returns integer
 language plpgsql as $$
 declare n integer;
@@ -108,8 +108,9 @@ begin
   get diagnostics n = row_count;
   return n;
 end $$;
--- An owner is dead: its runs that were submitted to the queue continue elsewhere, others wait for a resume.
--- The next epoch fences an owner that is only frozen: another run may have the paths when it wakes up.
+-- Declare an owner dead: its runs that were submitted to the queue continue elsewhere, others wait for a
+-- resume. The new epoch fences an owner that is only suspended: another run may hold the paths when it wakes
+-- up.
 create or replace function {schema}.bury(worker text) returns integer
 language plpgsql as $$
 declare n integer;
@@ -122,9 +123,9 @@ begin
   perform {schema}.requeue_segments(worker);
   return n;
 end $$;
--- Queued runs without a segment, after a client that died between two statements, get one; so do runs whose
--- segment was taken by a worker that did not know yet that it had been declared dead, or is in the queue that
--- all projects had in formats before 13.
+-- Enqueue queued runs that have no usable segment: the client died between two statements, or the segment was
+-- taken by a worker that did not know yet that it had been declared dead, or the segment is in the queue that
+-- all projects shared in formats before 13.
 create or replace function {schema}.reconcile_segments() returns integer
 language sql as $$
   select {schema}.enqueue_segments(array(select r.id from {schema}.runs r
@@ -143,7 +144,7 @@ begin
 end $$;
 create or replace trigger llc_wake after insert or update of status on {dbos}.workflow_status
 for each row when (new.status = 'ENQUEUED') execute function {schema}.wake_workers();
--- A run gives up its paths, for which another machine may have a run in the queue.
+-- Wake the workers of a project when a run releases its paths: another run in the queue may wait for them.
 create or replace function {schema}.wake_next() returns trigger language plpgsql as $$
 begin
   perform pg_notify('{channel}', '{queues}' || new.project);
@@ -156,55 +157,52 @@ execute function {schema}.wake_next();
 
 
 def initialise(address: Address) -> int:
-    """Create the schema and its tables, or bring them up to date; the number of applied migrations.
-
-    Raises UserError.
-    """
+    """Create or migrate the tables; return the number of applied migrations. Raises UserError."""
     with connected(address) as connection:
         schema.check_server(connection)
-        with schema.others(address), connection.transaction():
-            connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
+        with schema.mismatch_errors(address), connection.transaction():
+            connection.execute("select pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK_KEY])
             if not _has_schema(connection, address):
                 connection.execute(f"create schema {address.schema}")
             connection.execute("create table if not exists version (format integer not null)")
-            found = schema.format_of(connection, address) or 0
-            if found > schema.FORMAT:
-                raise schema.newer_tables(address, found)
-            for migration in schema.MIGRATIONS[found:]:
+            old_format = schema.read_format(connection, address) or 0
+            if old_format > schema.FORMAT:
+                raise schema.newer_tables(address, old_format)
+            for migration in schema.MIGRATIONS[old_format:]:
                 connection.execute(migration)
-            if found < schema.FORMAT:
+            if old_format < schema.FORMAT:
                 connection.execute("delete from version")
                 connection.execute("insert into version values (%s)", [schema.FORMAT])
     _install(address)
-    return schema.FORMAT - found
+    return schema.FORMAT - old_format
 
 
 def migrate(address: Address) -> int:
-    """Bring existing tables up to date; the number of applied migrations. Raises UserError."""
+    """Migrate existing tables; return the number of applied migrations. Raises UserError."""
     with connected(address) as connection:
-        if schema.format_of(connection, address) is None:
+        if schema.read_format(connection, address) is None:
             raise schema.missing_tables(address)
     return initialise(address)
 
 
 def _has_schema(connection: Connection, address: Address) -> bool:
-    found = connection.execute("select 1 from pg_namespace where nspname = %s", [address.schema])
-    return found.fetchone() is not None
+    result = connection.execute("select 1 from pg_namespace where nspname = %s", [address.schema])
+    return result.fetchone() is not None
 
 
 def _install(address: Address) -> None:
-    """Create or update the tables of DBOS and our functions on them. Raises UserError."""
-    if _absent is not None:
+    """Create or update the tables of DBOS and the functions of llc that use them. Raises UserError."""
+    if _import_error is not None:
         raise _missing_package()
-    # It warns where the user has no access to the server's database `postgres`, which is not needed.
+    # DBOS warns if the user has no access to the server's database `postgres`, which llc does not need.
     logging.getLogger("dbos").setLevel(logging.ERROR)
-    with refusals(address):
+    with translated_errors(address):
         dbos.DBOS.migrate(address.url, schema=dbos_schema(address))
     names = {
         "schema": address.schema,
         "dbos": dbos_schema(address),
         "workflow": WORKFLOW,
-        "queues": QUEUES,
+        "queues": QUEUE_PREFIX,
         "version": VERSION,
         "channel": CHANNEL,
     }
@@ -216,6 +214,6 @@ def _install(address: Address) -> None:
 def _missing_package() -> UserError:
     return Failure(
         "missing-package",
-        f"the package `dbos` is missing ({_absent})",
+        f"the package `dbos` is missing ({_import_error})",
         "in a checkout of llc: pip install '.[cluster]'",
     )

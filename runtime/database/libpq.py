@@ -1,8 +1,8 @@
-"""A connection by libpq itself, for commands that read a few rows and end.
+"""Minimal database client on top of libpq, for short commands that only read a few rows.
 
-Loading psycopg takes longer than all else that such a command does; this module has of it what reading runs
-needs, by the libpq that psycopg comes with. It explains no error and knows few types: wherever it raises
-Unable, the caller does the same again with psycopg (`connection.Session`).
+Importing psycopg takes longer than the rest of such a command. This module implements the part of psycopg
+that reading runs needs, with the libpq of psycopg's package. It reports no error details and supports few
+types. When it raises Unsupported, the caller repeats the operation with psycopg (`connection.Session`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from ..host import clock, files, pipes
 
-# Seconds to wait for the server; psycopg waits longer then.
-_PATIENCE_S = 3
-_READING, _WRITING, _CONNECTED = 1, 2, 3  # of PostgresPollingStatusType
-_DONE, _ROWS = 1, 2  # of ExecStatusType
+# Timeout for connecting, in seconds; psycopg, which is tried next, has a longer one.
+_CONNECT_TIMEOUT_S = 3
+_READING, _WRITING, _CONNECTED = 1, 2, 3  # PostgresPollingStatusType
+_DONE, _ROWS = 1, 2  # ExecStatusType
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class Unable(Exception):
-    """It does not work this way."""
+class Unsupported(Exception):
+    """This client cannot perform the operation; psycopg may be able to."""
 
 
-def _whole(data: bytes) -> int:
+def _integer(data: bytes) -> int:
     return int.from_bytes(data, "big", signed=True)
 
 
@@ -36,24 +36,24 @@ def _float(data: bytes) -> float:
 
 
 def _time(data: bytes) -> datetime:
-    """Raises OverflowError for times that Python does not have."""
-    return _EPOCH + timedelta(microseconds=_whole(data))
+    """Raises OverflowError for times that Python cannot represent."""
+    return _EPOCH + timedelta(microseconds=_integer(data))
 
 
-# By the number of the type, from its binary form: bool, bytea, bigint, smallint, integer, text, oid, double
-# precision, varchar, timestamptz, regclass, void.
-_READ: dict[int, Callable[[bytes], Any]] = {
+# Decoders of the binary format, by the OID of the type: bool, bytea, bigint, smallint, integer, text, oid,
+# double precision, varchar, timestamptz, regclass, void.
+_DECODERS: dict[int, Callable[[bytes], Any]] = {
     16: lambda data: data != b"\0",
     17: bytes,
-    20: _whole,
-    21: _whole,
-    23: _whole,
+    20: _integer,
+    21: _integer,
+    23: _integer,
     25: bytes.decode,
-    26: _whole,
+    26: _integer,
     701: _float,
     1043: bytes.decode,
     1184: _time,
-    2205: _whole,
+    2205: _integer,
     2278: bytes.decode,
 }
 _POINTER, _INT, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
@@ -83,27 +83,27 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-# Takes notices of the server, which libpq would write to standard error.
+# Discards notices of the server, which libpq would write to standard error.
 _ignore = ctypes.CFUNCTYPE(None, _POINTER, _TEXT)(lambda argument, notice: None)
 
 
 def _library() -> Any:
-    """The libpq in psycopg's package. Raises Unable."""
-    for place in filter(None, sys.path):
-        for folder in (f"{place}/psycopg_binary.libs", f"{place}/psycopg_binary/.dylibs"):
+    """Load the libpq of psycopg's package. Raises Unsupported."""
+    for parent in filter(None, sys.path):
+        for folder in (f"{parent}/psycopg_binary.libs", f"{parent}/psycopg_binary/.dylibs"):
             names = files.listdir(folder) if files.isdir(folder) else ()
             for name in names:
                 if name.startswith("libpq"):
-                    found = ctypes.CDLL(f"{folder}/{name}")
+                    library = ctypes.CDLL(f"{folder}/{name}")
                     for function, (result, *types) in _FUNCTIONS.items():
-                        getattr(found, function).restype = result
-                        getattr(found, function).argtypes = types
-                    return found
-    raise Unable("no libpq")
+                        getattr(library, function).restype = result
+                        getattr(library, function).argtypes = types
+                    return library
+    raise Unsupported("no libpq")
 
 
 class Rows:
-    """The result of a statement."""
+    """Result of a statement."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
         self._rows = rows
@@ -116,24 +116,24 @@ class Rows:
 
 
 class Connection:
-    """A connection in autocommit mode, with those of psycopg's names that reading uses. Raises Unable."""
+    """Autocommit connection with the part of psycopg's interface that readers use. Raises Unsupported."""
 
     def __init__(self, url: str) -> None:
         self._connection = None
         try:
             self._pq = _library()
         except (OSError, AttributeError) as error:
-            raise Unable(str(error)) from None
-        facts = {"dbname": url, "application_name": "llc", "client_encoding": "utf8"}
-        names, values = _texts([*facts, None]), _texts([*facts.values(), None])
+            raise Unsupported(str(error)) from None
+        parameters = {"dbname": url, "application_name": "llc", "client_encoding": "utf8"}
+        names, values = _c_strings([*parameters, None]), _c_strings([*parameters.values(), None])
         self._connection = self._pq.PQconnectStartParams(names, values, 1)
-        end, step = clock.monotonic() + _PATIENCE_S, _WRITING
-        while step != _CONNECTED:
-            if step not in (_READING, _WRITING):
+        deadline, status = clock.monotonic() + _CONNECT_TIMEOUT_S, _WRITING
+        while status != _CONNECTED:
+            if status not in (_READING, _WRITING):
                 self.close()
-                raise Unable("refused")
-            self._wait(pipes.POLLIN if step == _READING else pipes.POLLOUT, end)
-            step = self._pq.PQconnectPoll(self._connection)
+                raise Unsupported("refused")
+            self._wait(pipes.POLLIN if status == _READING else pipes.POLLOUT, deadline)
+            status = self._pq.PQconnectPoll(self._connection)
         self._pq.PQsetNoticeProcessor(self._connection, ctypes.cast(_ignore, _POINTER), None)
 
     @property
@@ -149,72 +149,72 @@ class Connection:
         return int(self._pq.PQbackendPID(self._connection))
 
     def execute(
-        self, words: str, values: Sequence[Any] | Mapping[str, Any] | None = None, **how: bool
+        self, statement: str, values: Sequence[Any] | Mapping[str, Any] | None = None, **options: bool
     ) -> Rows:
-        """As psycopg does; all results are in binary form, and no statement is prepared."""
-        text, given = (words, []) if values is None else _numbered(words, values)
-        sent = self._pq.PQsendQueryParams(
+        """Execute a statement like psycopg. Options are ignored: results are binary, nothing is prepared."""
+        text, parameters = (statement, []) if values is None else _number_parameters(statement, values)
+        is_sent = self._pq.PQsendQueryParams(
             self._connection,
             text.encode(),
-            len(given),
+            len(parameters),
             None,
-            _texts(list(map(_literal, given))),
+            _c_strings(list(map(_literal, parameters))),
             None,
             None,
             1,
         )
-        if not sent:
-            raise Unable(text)
-        rows, is_right = list[tuple[Any, ...]](), True
+        if not is_sent:
+            raise Unsupported(text)
+        rows, is_ok = list[tuple[Any, ...]](), True
         while True:
             while self._pq.PQisBusy(self._connection):
                 self._wait(pipes.POLLIN, None)
                 if not self._pq.PQconsumeInput(self._connection):
-                    raise Unable("lost")
+                    raise Unsupported("connection lost")
             result = self._pq.PQgetResult(self._connection)
             if not result:
                 break
             try:
                 status = self._pq.PQresultStatus(result)
-                is_right &= status in (_DONE, _ROWS)
+                is_ok &= status in (_DONE, _ROWS)
                 if status == _ROWS:
                     rows = self._rows(result)
             finally:
                 self._pq.PQclear(result)
-        if not is_right:
-            raise Unable(text)
+        if not is_ok:
+            raise Unsupported(text)
         return Rows(rows)
 
     def _rows(self, result: Any) -> list[tuple[Any, ...]]:
         pq, columns = self._pq, range(self._pq.PQnfields(result))
         try:
-            reads = [_READ[pq.PQftype(result, column)] for column in columns]
+            decoders = [_DECODERS[pq.PQftype(result, column)] for column in columns]
             return [
                 tuple(
                     None
                     if pq.PQgetisnull(result, row, column)
-                    else read(
+                    else decode(
                         ctypes.string_at(
                             pq.PQgetvalue(result, row, column), pq.PQgetlength(result, row, column)
                         )
                     )
-                    for column, read in zip(columns, reads, strict=True)
+                    for column, decode in zip(columns, decoders, strict=True)
                 )
                 for row in range(pq.PQntuples(result))
             ]
         except (KeyError, OverflowError, UnicodeError) as error:
-            raise Unable(repr(error)) from None
+            raise Unsupported(repr(error)) from None
 
-    def _wait(self, event: int, end: float | None) -> None:
-        """Wait until the socket is ready. Raises Unable at the time `end`."""
+    def _wait(self, event: int, deadline: float | None) -> None:
+        """Wait until the socket is ready. Raises Unsupported at the deadline (None: no deadline)."""
         poller = pipes.poll()
         try:
             poller.register(self._pq.PQsocket(self._connection), event)
         except (OSError, ValueError):
-            raise Unable("no socket") from None
-        left = None if end is None else max(0.0, 1000 * (end - clock.monotonic()))
-        if not poller.poll(left):
-            raise Unable("too late")
+            raise Unsupported("no socket") from None
+        remaining_ms = None if deadline is None else max(0.0, 1000 * (deadline - clock.monotonic()))
+        if not poller.poll(remaining_ms):
+            raise Unsupported("timeout")
 
     def close(self) -> None:
         if self._connection is not None:
@@ -225,41 +225,41 @@ class Connection:
         self.close()
 
 
-def _texts(values: Sequence[str | None]) -> Any:
-    """Values as C strings. Raises Unable."""
+def _c_strings(values: Sequence[str | None]) -> Any:
+    """Convert values to an array of C strings. Raises Unsupported."""
     if any(value is not None and "\0" in value for value in values):
-        raise Unable("a null character")
+        raise Unsupported("null character")
     try:
         return (_TEXT * len(values))(*(None if value is None else value.encode() for value in values))
     except UnicodeError as error:
-        raise Unable(str(error)) from None
+        raise Unsupported(str(error)) from None
 
 
-def _numbered(words: str, values: Sequence[Any] | Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """A statement with `$1`, `$2` … for `%s` and `%(name)s`, and their values in this order."""
-    first, *parts = words.split("%")
-    text, given, doubled = [first], list[Any](), False
+def _number_parameters(statement: str, values: Sequence[Any] | Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Replace `%s` and `%(name)s` by `$1`, `$2` …; return the text and the values in this order."""
+    first, *parts = statement.split("%")
+    text, ordered, is_escaped = [first], list[Any](), False
     for part in parts:
-        if doubled:
+        if is_escaped:
             text.append(part)
-            doubled = False
+            is_escaped = False
         elif not part:
             text.append("%")
-            doubled = True
+            is_escaped = True
         elif part.startswith("(") and isinstance(values, Mapping):
             name, _, rest = part[1:].partition(")s")
-            given.append(values[name])
-            text.append(f"${len(given)}{rest}")
+            ordered.append(values[name])
+            text.append(f"${len(ordered)}{rest}")
         elif part.startswith("s") and not isinstance(values, Mapping):
-            given.append(values[len(given)])
-            text.append(f"${len(given)}{part[1:]}")
+            ordered.append(values[len(ordered)])
+            text.append(f"${len(ordered)}{part[1:]}")
         else:
-            raise Unable(words)
-    return "".join(text), given
+            raise Unsupported(statement)
+    return "".join(text), ordered
 
 
 def _literal(value: Any) -> str | None:
-    """A value in the text form of PostgreSQL. Raises Unable."""
+    """Convert a value to the text format of PostgreSQL. Raises Unsupported."""
     match value:
         case None | str():
             return value
@@ -271,7 +271,7 @@ def _literal(value: Any) -> str | None:
             return "\\x" + value.hex()
         case list():
             return "{" + ",".join(map(_element, value)) + "}"
-    raise Unable(type(value).__name__)
+    raise Unsupported(type(value).__name__)
 
 
 def _element(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""Live output: what the actions of a run write now, for those who look at the run from other machines.
+"""Live output: publishes the current output of a run's actions to observers on other machines.
 
-A worker publishes the live files of runs that are watched; nothing is written for others. The table is not
-logged: after a crash of the server it is empty until the next output.
+A worker publishes the live files of watched runs only. The table is unlogged: after a crash of the server it
+is empty until the next output.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ..host import clock, files, threads
 from ..host.errors import UserError
 from .connection import Address, Connection, Session
 
-# Seconds between two copies, and after which a run counts as watched no longer.
-EVERY_S = 0.25
+# Interval between two copies, and time after which a run is no longer considered watched. In seconds.
+PUBLISH_INTERVAL_S = 0.25
 WATCHED_S = 5
 WATCH = "update runs set watched = clock_timestamp() where id = any(%s) and status = 'running'"
 READ = "select run, data from live where run = any(%s)"
@@ -23,7 +23,10 @@ _WRITE = "insert into live values (%s, %s) on conflict (run) do update set data 
 
 
 class Publisher:
-    """A thread that copies live files. path_of(run): the file of a run that this process drives, or None."""
+    """Thread that copies live files to the database.
+
+    path_of: returns the live file of a run; None if this process does not drive the run.
+    """
 
     def __init__(self, address: Address, path_of: Callable[[str], str | None]) -> None:
         self._path_of = path_of
@@ -34,7 +37,7 @@ class Publisher:
         threads.Thread(target=self._publish, name="llc-live", daemon=True).start()
 
     def watch(self, runs: Iterable[str]) -> None:
-        """The runs that are watched now."""
+        """Set the runs that are watched now."""
         self._watched = tuple(runs)
 
     def _publish(self) -> None:
@@ -42,12 +45,12 @@ class Publisher:
             for run in self._watched:
                 data = self._read(run)
                 if data != self._sent.get(run, b""):
-                    with contextlib.suppress(UserError):  # an outage: the next round tries again
+                    with contextlib.suppress(UserError):  # an outage; the next iteration tries again
                         self._session.do(partial(self._write, run=run, data=data))
                         self._sent[run] = data
             for run in self._sent.keys() - set(self._watched):
                 del self._sent[run]
-            clock.sleep(EVERY_S)
+            clock.sleep(PUBLISH_INTERVAL_S)
         self._session.close()
 
     def _read(self, run: str) -> bytes:

@@ -1,11 +1,11 @@
-"""Metrics of a cluster in the text format of Prometheus, computed from the database in one statement each."""
+"""Metrics of a cluster in Prometheus text format; one SQL statement computes each metric."""
 
 from __future__ import annotations
 
 from ..journal.exposition import gauge
 from .connection import Connection
 
-# Name, help text, and a statement whose rows are labels (name, value, …) and a number.
+# Name, help text, and a statement; each row consists of labels (name, value, …) and the value.
 _METRICS = (
     (
         "llc_workers",
@@ -39,12 +39,12 @@ _METRICS = (
 )
 
 
-def text(connection: Connection) -> str:
-    """All metrics."""
+def format_metrics(connection: Connection) -> str:
+    """Return all metrics in Prometheus text format."""
     lines = []
     for name, help, statement in _METRICS:
         samples = []
-        for *labels, number in connection.execute(statement).fetchall():
-            samples.append((dict(zip(labels[::2], labels[1::2], strict=True)), number))
+        for *labels, value in connection.execute(statement).fetchall():
+            samples.append((dict(zip(labels[::2], labels[1::2], strict=True)), value))
         lines.append(gauge(name, help, samples))
     return "".join(lines)

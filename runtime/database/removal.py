@@ -1,4 +1,4 @@
-"""Removal of runs from a database: by `llc clean --db`, and by workers as `history:` says."""
+"""Removal of runs from a database, by `llc clean --db` and by workers (retention setting `history:`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ where (%(project)s::text is null or project = %(project)s) and status = %(status
 order by created desc
 """
 _REMOVE = "delete from runs where id = %s and status = %s"
-_RECORDS = ("journal", "documents", "live")
+_RECORD_TABLES = ("journal", "documents", "live")
 
 
 def clean(
@@ -34,22 +34,23 @@ def clean(
     is_unfinished: bool,
     is_dry: bool,
 ) -> list[tuple[str, int]]:
-    """As `retention.clean`; with `is_unfinished` the stopped runs instead. Raises UserError."""
+    """Remove ended runs like `retention.clean`, or stopped runs (`is_unfinished`). Raises UserError."""
     here = files.realpath(environment.getcwd())
     project = os.path.basename(here) if files.isdir(os.path.join(here, LOOPS)) else None
     if project is None and target is None:
-        raise UserError("bad-option", "outside of a project, name a run or a loop to remove")
+        raise UserError("bad-option", "no run or loop is named; outside of a project, this is required")
     if is_unfinished and (keep, older_than, size) == (None, None, None):
         keep = 0
-    address = Address.of(url)
+    address = Address.parse(url)
     with connected(address) as connection:
         schema.check(connection, address)
         status = "stopped" if is_unfinished else "ended"
-        found = remove(connection, project, target, status, (keep, older_than, size), is_dry)
-        absent = requests.unknown(connection, address, target) if target is not None and not found else None
-        if absent is not None:
-            raise absent
-        return found
+        removed = remove(connection, project, target, status, (keep, older_than, size), is_dry)
+        if target is not None and not removed:
+            error = requests.unknown_run_error(connection, address, target)
+            if error is not None:
+                raise error
+        return removed
 
 
 def remove(
@@ -60,26 +61,34 @@ def remove(
     bounds: tuple[int | None, float | None, int | None],
     is_dry: bool = False,
 ) -> list[tuple[str, int]]:
-    """Remove the runs with a status that `bounds` do not keep: their ids with their bytes."""
+    """Remove the runs with a status that exceed the bounds; return the ids of removed runs and their bytes.
+
+    Args:
+        project: only runs of this project; None: of all projects.
+        target: only the run with this id, or runs of this loop; None: all.
+        status: only runs with this status.
+        bounds: number of runs to keep, maximum age in seconds, maximum total size in bytes; None: no bound.
+        is_dry: only return what would be removed.
+    """
     values = {"project": project, "target": target, "status": status, "paths": _paths(target)}
     sizes = {run: int(size) for run, size in connection.execute(_RUNS, values).fetchall()}
     folders = [RunFolder("", os.path.join(HISTORY, run)) for run in sizes]
-    gone = []
+    removed = []
     for folder in retention.surplus(folders, *bounds, measure=lambda run: sizes[run.id]):
         if is_dry or _remove(connection, folder.id, status):
-            gone.append((folder.id, sizes[folder.id]))
-    return gone
+            removed.append((folder.id, sizes[folder.id]))
+    return removed
 
 
 def _remove(connection: Connection, run: str, status: str) -> bool:
-    """Whether the run was still there, with this status."""
+    """Remove a run; return False if it no longer existed with this status."""
     with connection.transaction():
-        is_ours = bool(connection.execute(_REMOVE, [run, status]).rowcount)
-        if is_ours:
-            connection.execute("select forget_segments(%s)", [run])
-        for table in _RECORDS if is_ours else ():
+        if not connection.execute(_REMOVE, [run, status]).rowcount:
+            return False
+        connection.execute("select forget_segments(%s)", [run])
+        for table in _RECORD_TABLES:
             connection.execute(f"delete from {table} where run = %s", [run])
-        return is_ours
+        return True
 
 
 def _paths(target: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Requests to runs of a database from anywhere: stop, queue again, and fork."""
+"""Requests of any client to the runs of a database: stop, resume, and fork."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ update runs set wish = case when status = 'running' then 'stop' end, changed = n
   status = case when status in ('queued', 'waiting') then 'stopped' else status end
 where id = %s and status in ('queued', 'running', 'waiting') returning status
 """
-# A person decides that it continues, so also on another machine. Another one may just have resumed it.
+# A person resumes the run, so it may continue on another machine. The status is checked because another
+# client may have resumed the run at the same time.
 _RESUME = (
     "update runs set managed = true, outcome = null, machine = null where id = %s and status = 'stopped'"
 )
-# Its files are those of the run that it is forked from.
+# The fork uses the files of its parent, so it inherits `machine`.
 _FORK = """
 insert into runs (id, project, program, path, labels, scope, machine, managed, status)
 select %s, project, program, path, labels, scope, machine, true, 'queued' from runs where id = %s
@@ -43,96 +44,98 @@ select program, id from runs
 where project = %(project)s and (%(ended)s::boolean is null or (status = 'ended') = %(ended)s)
 order by created desc limit 200
 """
-_ALL = ("running", "queued", "waiting", "stopped", "ended")
-_PAUSE_S = 0.1
+_ALL_STATUSES = ("running", "queued", "waiting", "stopped", "ended")
+_POLL_S = 0.1
 
 
 def stop(url: str, target: str | None, wait: float, is_all: bool) -> tuple[list[dict[str, Any]], int]:
-    """Stop runs: what came of each, and the exit code. Raises UserError."""
-    address = Address.of(url)
+    """Stop runs; return the outcome of each and the exit code. wait: seconds to wait. Raises UserError."""
+    address = Address.parse(url)
     with connected(address) as connection:
         schema.check(connection, address)
-        found = _find(connection, target, ("queued", "running", "waiting"))
-        if not found and target is not None:
-            raise unknown(connection, address, target) or Failure(
+        matches = _find(connection, target, ("queued", "running", "waiting"))
+        if not matches and target is not None:
+            raise unknown_run_error(connection, address, target) or Failure(
                 "not-running", f"no run of `{target}` is running or queued in {address}"
             )
-        if len(found) > 1 and not is_all and found[0] != target:
+        if len(matches) > 1 and not is_all and matches[0] != target:
             raise Failure(
-                "several-runs", f"{len(found)} runs of `{target}` are running", "name one, or say --all"
+                "several-runs", f"{len(matches)} runs of `{target}` are running", "name one run, or use --all"
             )
-        chosen = found if is_all else found[:1]
+        chosen = matches if is_all else matches[:1]
         for run in chosen:
             connection.execute(_STOP, [run])
-        end = clock.monotonic() + wait
-        told = [{"run": run, "how": _await(connection, run, end)} for run in chosen]
-    return told, EXIT_FAILURE if any(one["how"] == "running" for one in told) else EXIT_OK
+        deadline = clock.monotonic() + wait
+        outcomes = [{"run": run, "how": _wait_for_stop(connection, run, deadline)} for run in chosen]
+    return outcomes, EXIT_FAILURE if any(outcome["how"] == "running" for outcome in outcomes) else EXIT_OK
 
 
-def names(url: str, is_ended: bool | None) -> list[str]:
-    """Loops and runs of the project in this folder, the latest first; none without the database."""
-    with contextlib.suppress(UserError), connected(Address.of(url)) as connection:
-        return _names(connection, is_ended)
+def list_names(url: str, is_ended: bool | None) -> list[str]:
+    """List loops and runs of the project in this folder, latest first; empty without the database."""
+    with contextlib.suppress(UserError), connected(Address.parse(url)) as connection:
+        return _list_names(connection, is_ended)
     return []
 
 
-def _names(connection: Connection, is_ended: bool | None = None) -> list[str]:
+def _list_names(connection: Connection, is_ended: bool | None = None) -> list[str]:
     values = {"project": os.path.basename(files.realpath(environment.getcwd())), "ended": is_ended}
     rows = connection.execute(_NAMES, values).fetchall()
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def unknown(connection: Connection, address: Address, target: str) -> UserError | None:
-    """The error for a name of which there is no run at all; None if there is one."""
-    if _find(connection, target, _ALL):
+def unknown_run_error(connection: Connection, address: Address, target: str) -> UserError | None:
+    """Return the error for a target without any run; None if the target has a run."""
+    if _find(connection, target, _ALL_STATUSES):
         return None
-    help = suggest(target, _names(connection), "runs there")
+    help = suggest(target, _list_names(connection), "runs there")
     return UserError("unknown-run", f"there is no run of `{target}` in {address}", help)
 
 
-def ask_to_stop(url: str, run: str) -> None:
-    """Ask one run to stop, without waiting for it. Raises UserError."""
-    with connected(Address.of(url)) as connection:
+def request_stop(url: str, run: str) -> None:
+    """Request the stop of one run without waiting for it. Raises UserError."""
+    with connected(Address.parse(url)) as connection:
         connection.execute(_STOP, [run])
 
 
-def _await(connection: Connection, run: str, end: float) -> str:
-    """What a run is that was asked to stop, at the latest at `end`."""
+def _wait_for_stop(connection: Connection, run: str, deadline: float) -> str:
+    """Wait until the run has left the status `running` or the deadline has passed; return its status."""
     while True:
         (status,) = connection.execute("select status from runs where id = %s", [run]).fetchone()
-        if status != "running" or clock.monotonic() >= end:
+        if status != "running" or clock.monotonic() >= deadline:
             return str(status)
-        clock.sleep(_PAUSE_S)
+        clock.sleep(_POLL_S)
 
 
 def resume(url: str, target: str) -> str:
-    """Queue a stopped run again; its id. Raises UserError."""
-    address = Address.of(url)
+    """Enqueue a stopped run; return its id. Raises UserError."""
+    address = Address.parse(url)
     with connected(address) as connection:
         schema.check(connection, address)
-        found = _find(connection, target, ("stopped",))
+        matches = _find(connection, target, ("stopped",))
         with connection.transaction():
-            if found and connection.execute(_RESUME, [found[0]]).rowcount:
-                segments.enqueue(connection, found[0])
-                return found[0]
-        raise unknown(connection, address, target) or Failure(
+            if matches and connection.execute(_RESUME, [matches[0]]).rowcount:
+                segments.enqueue(connection, matches[0])
+                return matches[0]
+        raise unknown_run_error(connection, address, target) or Failure(
             "unknown-run", f"no run of `{target}` is stopped in {address}", "llc status --db URL"
         )
 
 
-def fork(connection: Connection, parent: str, made: RunFolder, more: Sequence[tuple[str, bytes]]) -> None:
-    """Store and queue a run that was forked from `parent`, with its files and more documents."""
-    outputs = files.listdir(made.outputs) if files.isdir(made.outputs) else []
-    own = {os.path.basename(path) for path in (made.journal, made.lock, made.outputs)}
-    names = [name for name in files.listdir(made.path) if name not in own]
+def fork(
+    connection: Connection, parent: str, folder: RunFolder, documents: Sequence[tuple[str, bytes]]
+) -> None:
+    """Store and enqueue a run that was forked from `parent`: its folder and additional documents."""
+    outputs = files.listdir(folder.outputs) if files.isdir(folder.outputs) else []
+    excluded = {os.path.basename(path) for path in (folder.journal, folder.lock, folder.outputs)}
+    names = [name for name in files.listdir(folder.path) if name not in excluded]
     names += [f"{OUTPUTS}/{name}" for name in outputs]
-    data = _read(made.journal)
+    data = _read(folder.journal)
     with connection.transaction():
-        connection.execute(_FORK, [made.id, parent])
-        connection.execute(_JOURNAL, [made.id, len(data), data.count(b"\n"), data])
-        for name, content in [*((name, _read(made.place(name))) for name in names), *more]:
-            connection.execute(_DOCUMENT, [made.id, name, content])
-        segments.enqueue(connection, made.id)
+        connection.execute(_FORK, [folder.id, parent])
+        connection.execute(_JOURNAL, [folder.id, len(data), data.count(b"\n"), data])
+        for name, content in [*((name, _read(folder.place(name))) for name in names), *documents]:
+            connection.execute(_DOCUMENT, [folder.id, name, content])
+        segments.enqueue(connection, folder.id)
 
 
 def _read(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Schema of the database: its tables in numbered migrations, and the check that a connection fits.
+"""Database schema: the tables as numbered migrations, and the compatibility check of a connection.
 
 Migrations are only appended; a number is never reused. `installation` applies them.
 """
@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Iterator
 
 from ..host.errors import Failure, UserError, clean
-from .connection import Address, Connection, connected, is_misfit
+from .connection import Address, Connection, connected, is_schema_mismatch
 
-# Oldest PostgreSQL that is supported, as `server_version_num` counts.
+# Oldest supported version of PostgreSQL, in the format of `server_version_num`.
 OLDEST_SERVER = 140_000
 
 _FIRST = """
@@ -62,7 +62,7 @@ create table workers (
   state text not null default 'live' check (state in ('live', 'draining', 'dead'))
 );
 """
-# Runs that wait without a worker, and the live output of runs that are watched.
+# Runs that wait without a worker, and the live output of watched runs.
 _SECOND = """
 alter table runs drop constraint runs_status_check;
 alter table runs add constraint runs_status_check
@@ -72,12 +72,12 @@ alter table runs add column watched timestamptz;
 create index runs_due on runs (due) where status = 'waiting';
 create unlogged table live (run text primary key, data bytea not null);
 """
-# How long the waits of a run had taken when it was parked, by effect, and the size of its journal.
+# State of a parked run: the elapsed waiting time of each effect, and the size of the journal.
 _THIRD = """
 alter table runs add column parked jsonb;
 alter table runs add column parked_at timestamptz;
 """
-# The ledgers and circuit breakers, as `runtime/ledger` has them in SQLite.
+# Ledgers and circuit breakers; same tables as in the SQLite database of `runtime/ledger`.
 _FOURTH = """
 create table limits (
   scope text not null, name text not null, period text not null, unit text not null,
@@ -97,16 +97,16 @@ create table breakers (
   account text primary key, until float8 not null, opened float8 not null, reason text not null,
   failures integer not null, run text, pid integer, started text, probe float8);
 """
-# The workers that lack what the program of a run needs.
+# Workers that cannot run a program because they lack something that it needs.
 _REFUSED = """
 alter table runs add column refused text[] not null default '{}';
 """
-# The machine whose files a run without a workspace works on, once a worker has begun it.
+# Machine whose files a run without a workspace uses; set when a worker starts the run.
 _MACHINE = """
 alter table runs add column machine text;
 alter table workers add column machine text not null default '';
 """
-# Two scopes overlap if one has a path, without a slash at its end, that the other has or is below.
+# Two scopes overlap if a path of one (without trailing slash) equals or contains a path of the other.
 _PATHS = """
 drop function if exists paths_overlap(text[], text[]);
 create function paths_above(scope text[]) returns text[] language sql immutable as $$
@@ -124,19 +124,19 @@ create index runs_paths on runs using gin (paths) with (fastupdate = off)
 create index runs_above on runs using gin (above) with (fastupdate = off)
   where status <> 'ended' and scope <> '{}';
 """
-# Only the functions of `segments` have changed.
+# A format in which only the functions of `installation` have changed.
 _FUNCTIONS = "select 1"
-# The accounts whose quota a parked run waits for.
+# Accounts whose quota a parked run waits for.
 _ACCOUNTS = """
 alter table runs add column accounts text[] not null default '{}';
 create index runs_of_accounts on runs (id) where status = 'waiting' and accounts <> '{}';
 """
-# The latest runs of each status, for lists.
+# Index of the latest runs of each status, for lists.
 _LISTS = """
 drop index runs_unfinished;
 create index runs_of_status on runs (project, status, created);
 """
-# Since when the owners have their connections: before, their heartbeats may have failed by an outage.
+# Start of each owner's connection: an outage may explain missing heartbeats before this time.
 _SINCE = """
 alter table workers add column since timestamptz not null default clock_timestamp();
 """
@@ -145,78 +145,79 @@ MIGRATIONS = (
     *(_LISTS, _FUNCTIONS, _SINCE, _FUNCTIONS, _FUNCTIONS),
 )
 FORMAT = len(MIGRATIONS)
-# How often two connections are asked for their server processes, to recognise a pooler.
-_PROBES = 10
+# Number of queries for the server process on each of two connections, to detect a connection pooler.
+_POOLER_PROBES = 10
 
 
 def check(connection: Connection, address: Address) -> None:
-    """That this llc can work with the server and the tables. Raises UserError."""
+    """Check that this version of llc is compatible with the server and the tables. Raises UserError."""
     check_server(connection)
     _check_pooler(connection, address)
-    found = format_of(connection, address)
-    if found is None:
+    format = read_format(connection, address)
+    if format is None:
         raise missing_tables(address)
-    if found > FORMAT:
-        raise newer_tables(address, found)
-    if found < FORMAT:
+    if format > FORMAT:
+        raise newer_tables(address, format)
+    if format < FORMAT:
         raise Failure(
             "database-schema",
-            f"the schema `{address.schema}` of {address} has format {found}, this llc needs {FORMAT}",
+            f"the schema `{address.schema}` of {address} has format {format}; this llc needs {FORMAT}",
             "llc db migrate",
         )
 
 
-def format_of(connection: Connection, address: Address) -> int | None:
-    """The format of the tables; None where there are none."""
-    where = "select to_regclass(%s)"
-    if connection.execute(where, [f"{address.schema}.version"]).fetchone()[0] is None:
+def read_format(connection: Connection, address: Address) -> int | None:
+    """Return the format of the tables; None if there are no tables."""
+    query = "select to_regclass(%s)"
+    if connection.execute(query, [f"{address.schema}.version"]).fetchone()[0] is None:
         return None
-    with others(address):
+    with mismatch_errors(address):
         row = connection.execute("select max(format)::integer from version").fetchone()
     return int(row[0]) if row[0] is not None else None
 
 
 @contextlib.contextmanager
-def others(address: Address) -> Iterator[None]:
-    """Context in which tables that are not ours become a UserError."""
+def mismatch_errors(address: Address) -> Iterator[None]:
+    """Convert an error that tables of another program caused to a UserError."""
     try:
         yield
     except Exception as error:
-        if not is_misfit(error):
+        if not is_schema_mismatch(error):
             raise
-        what = f"the schema `{address.schema}` of {address} has tables of another program"
-        help = "use a schema of its own: postgresql://…?schema=NAME"
-        raise Failure("database-schema", f"{what}: {clean(str(error), 200)}", help) from None
+        message = f"the schema `{address.schema}` of {address} contains tables of another program"
+        help = "use a separate schema: postgresql://…?schema=NAME"
+        raise Failure("database-schema", f"{message}: {clean(str(error), 200)}", help) from None
 
 
 def check_server(connection: Connection) -> None:
-    number = connection.info.server_version
-    if number < OLDEST_SERVER:
+    """Check the version of the server. Raises UserError."""
+    version = connection.info.server_version
+    if version < OLDEST_SERVER:
         raise Failure(
             "database-schema",
-            f"the server is PostgreSQL {number // 10_000}; llc needs {OLDEST_SERVER // 10_000} or later",
+            f"the server is PostgreSQL {version // 10_000}; llc needs {OLDEST_SERVER // 10_000} or later",
         )
 
 
 def _check_pooler(connection: Connection, address: Address) -> None:
-    """Refuse a connection pooler that gives the server connection to others between transactions.
+    """Reject a connection pooler in transaction mode, which shares server connections between clients.
 
-    A pooler answers with a process number of its own. In transaction mode two connections change their server
-    process, or use the same one after each other; with sessions they never do.
+    A pooler reports a process number of its own as the server process. In transaction mode two connections
+    change their server process or share one; in session mode they never do.
     """
     own = _processes(connection)
     if own == {connection.info.backend_pid}:
         return
     with connected(address) as other:
         others = set[int]()
-        for _ in range(_PROBES):
+        for _ in range(_POOLER_PROBES):
             others |= _processes(other)
             own |= _processes(connection)
     if own & others or len(own | others) > 2:
         raise Failure(
             "database-pooler",
-            f"{address} is a connection pooler in transaction mode; llc needs sessions, for locks and NOTIFY",
-            "name the server itself, or set `pool_mode = session` for this database",
+            f"{address} is a connection pooler in transaction mode; llc needs sessions for locks and NOTIFY",
+            "use the address of the server, or set `pool_mode = session` for this database",
         )
 
 
@@ -225,13 +226,13 @@ def _processes(connection: Connection) -> set[int]:
 
 
 def missing_tables(address: Address) -> UserError:
-    what = f"{address} has no tables of llc in the schema `{address.schema}`"
-    return Failure("database-schema", what, "llc db init")
+    message = f"{address} has no tables of llc in the schema `{address.schema}`"
+    return Failure("database-schema", message, "llc db init")
 
 
-def newer_tables(address: Address, found: int) -> UserError:
+def newer_tables(address: Address, format: int) -> UserError:
     return Failure(
         "database-schema",
-        f"the schema `{address.schema}` of {address} has format {found}, this llc knows {FORMAT}",
+        f"the schema `{address.schema}` of {address} has format {format}; this llc supports {FORMAT}",
         "update llc on this machine",
     )

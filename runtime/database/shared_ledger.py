@@ -1,8 +1,8 @@
-"""The user's database of calls as tables of the cluster: one ledger for all workers.
+"""Shared ledger: the tables of `runtime/ledger` in the database of the cluster, one ledger for all workers.
 
-`ledger` has its statements in a form that SQLite and PostgreSQL understand; this module translates their
-placeholders and values. A transaction that writes holds one lock, as in SQLite, so workers cannot
-exceed a limit together.
+The statements of `runtime/ledger` are valid in SQLite and PostgreSQL; this module translates their
+placeholders and values. A writing transaction holds one exclusive lock, as in SQLite, so that concurrent
+workers cannot exceed a limit.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from .owner import is_dead
 from .stored_run import DatabaseRun
 
 _LOCK = "select pg_advisory_xact_lock(hashtextextended('llc ledger', 0))"
-_HELD = "select owner from runs where id = %s and status = 'running'"
+_SELECT_OWNER = "select owner from runs where id = %s and status = 'running'"
 
 
 class SharedLedger(database.Tables):
-    """The ledger of a cluster. owner: of this process's calls. cache: a folder for runs that are read."""
+    """Ledger of a cluster.
+
+    owner: owner id for calls of this process. cache: folder for runs that are read.
+    """
 
     def __init__(self, address: Address, project: str, owner: str = "", cache: str = "") -> None:
         self.address = address
@@ -54,8 +57,8 @@ class SharedLedger(database.Tables):
         except Exception as error:
             if not is_database_error(error):
                 raise
-            what = f"the ledger in {self.address} cannot be used: {error}"
-            raise database.LedgerError(what, "llc db check") from None
+            message = f"the ledger in {self.address} cannot be used: {error}"
+            raise database.LedgerError(message, "llc db check") from None
         finally:
             session.close()
 
@@ -80,32 +83,32 @@ class SharedLedger(database.Tables):
         if not self._cache:
             return None
         session = Session(self.address)
-        found = DatabaseRun.cached(os.path.join(self._cache, "ledger"), run, session)
-        found.refresh()
+        stored_run = DatabaseRun.cached(os.path.join(self._cache, "ledger"), run, session)
+        stored_run.refresh()
         session.close()
-        return found if files.getsize(found.journal) else None
+        return stored_run if files.getsize(stored_run.journal) else None
 
 
 def _is_owner(connection: Connection, run: str, owner: str) -> bool:
-    row = connection.execute(_HELD, [run]).fetchone()
+    row = connection.execute(_SELECT_OWNER, [run]).fetchone()
     return row is not None and row[0] == owner and not is_dead(connection, owner)
 
 
 class _Statements:
-    """A connection as `ledger` uses one of SQLite."""
+    """Connection with the subset of the sqlite3 interface that `runtime/ledger` uses."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> _Rows:
         cursor = client_cursor(self._connection)
-        plain = [int(value) if isinstance(value, bool) else value for value in values]
-        cursor.execute(statement.replace("?", "%s"), plain)
+        converted = [int(value) if isinstance(value, bool) else value for value in values]
+        cursor.execute(statement.replace("?", "%s"), converted)
         return _Rows(self._connection, cursor)
 
 
 class _Rows:
-    """The result of a statement, with numbers as SQLite has them."""
+    """Result of a statement, with the number types of SQLite (int and float, no Decimal)."""
 
     def __init__(self, connection: Connection, cursor: Any) -> None:
         self._connection = connection
@@ -118,23 +121,23 @@ class _Rows:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         row = self._cursor.fetchone()
-        return None if row is None else _numbers(row)
+        return None if row is None else _convert_row(row)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return map(_numbers, self._cursor.fetchall())
+        return map(_convert_row, self._cursor.fetchall())
 
 
-def _numbers(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(_number(value) if isinstance(value, Decimal) else value for value in row)
+def _convert_row(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(_convert_decimal(value) if isinstance(value, Decimal) else value for value in row)
 
 
-def _number(value: Decimal) -> float | int:
+def _convert_decimal(value: Decimal) -> float | int:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
 def use(url: str) -> None:
-    """Have this process use the ledger of a database. Raises UserError."""
-    address = Address.of(url)
+    """Make the ledger of a database the ledger of this process. Raises UserError."""
+    address = Address.parse(url)
     session = Session(address, lambda: True)
     session.do(lambda connection: schema.check(connection, address))
     session.close()

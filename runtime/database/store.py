@@ -1,7 +1,7 @@
-"""The run store of a database: starting, resuming and finding runs, as `runs.store` describes them.
+"""Run store in a database: implements the protocol of `runs.store` (start, resume and find runs).
 
-A process has one store, with a cache folder for the runs that it drives or reads; it is removed with the
-store.
+A process has one store with one cache folder for the runs that it drives or reads. Closing the store removes
+the folder.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..journal.run_folder import RunFolder
 from ..runs import locks
 from ..runs.runs import make_running_folder
 from . import claims, segments, survivors
-from .claims import Busy, NewRun
+from .claims import NewRun, ScopeConflict
 from .connection import Address, Connection, Session
-from .owner import Identity, Owner, bury_dead, is_dead
-from .stored_run import WORKSPACE, DatabaseRun, is_name
+from .owner import Identity, Owner, declare_dead_owners, is_dead
+from .stored_run import WORKSPACE, DatabaseRun, is_file_name
 
-# Seconds until a run in the queue tries again.
+# Retry interval, in seconds, for a run that waits in the queue.
 RETRY_S = 0.2
-# Open connections that are kept for the next runs.
-_SPARE = 2
+# Number of open connections that are kept for the next runs.
+_MAX_SPARE_CONNECTIONS = 2
 _FIND = """
 select id from runs
 where project = %(project)s and status <> 'ended'
@@ -39,7 +39,7 @@ order by (id = %(target)s) desc, created desc
 
 
 class Claim:
-    """The right to drive a run, until `close`. status: what the run is after it, unless it has ended."""
+    """Exclusive right to drive a run, until `close`. status: status of an unfinished run after `close`."""
 
     def __init__(self, run: DatabaseRun, store: DatabaseStore) -> None:
         self.run = run
@@ -47,14 +47,15 @@ class Claim:
         self._is_open = True
         self.status = "stopped"
         self.kept: dict[str, Kept] = {}
-        # Of the folder of this process, by which others of this machine find actions that survive it.
+        # Lock of the run's folder in this process's cache. Other processes on this machine use it to find
+        # actions that survive this process.
         self.lock: locks.Lock | None = None
 
     def fileno(self) -> int:
         return self.lock.fileno() if self.lock is not None else -1
 
     def tell(self, **changes: Any) -> None:
-        """Nothing: the table of runs has the owner and the scope."""
+        """Do nothing: the table of runs has the owner and the scope."""
 
     def close(self) -> None:
         if self._is_open:
@@ -65,7 +66,7 @@ class Claim:
             if self.lock is not None:
                 self.lock.close()
             run = self.run
-            run.cut_cache()
+            run.truncate_cache()
             parking = run.parking
             if parking is not None:
                 size = files.getsize(run.journal)
@@ -76,7 +77,7 @@ class Claim:
 
 
 class DatabaseStore:
-    """The runs of a project in a database. project: its name, the same on all machines."""
+    """Run store of one project in a database. project: its name, identical on all machines."""
 
     # Whether actions survive this process.
     keeps_actions = True
@@ -86,14 +87,15 @@ class DatabaseStore:
         self.owner = owner
         self.project = project
         self.cache = cache
-        # For new runs: whether workers drive them, and what a worker must have.
+        # For new runs: whether workers drive them, and the labels that such a worker must have.
         self.managed = False
         self.labels: Sequence[str] = ()
-        # What runs are after new claims; a process that drains returns also those that it is just taking.
+        # Status of runs after new claims. A process that drains also returns the runs that it is just
+        # claiming.
         self.status_after = "stopped"
         # Called for each outage of the database, with the reason.
-        self.on_outage: Callable[[str], object] = lambda why: None
-        # The claims of this process, by run.
+        self.on_outage: Callable[[str], object] = lambda reason: None
+        # Claims of this process, by run id.
         self.claims: dict[str, Claim] = {}
         self._spare: list[Connection] = []
         make_running_folder(cache)
@@ -109,25 +111,25 @@ class DatabaseStore:
         queue: locks.Queue | None,
         ours: Container[str] | None = None,
     ) -> Steps[tuple[RunFolder, Claim]]:
-        """A new run that this process owns; see `runs.locks.starting`."""
+        """Create a run that this process owns; see `runs.locks.starting`."""
         del ours
-        wanted = claims.paths_of(locks.resolve_scope(scope, root), root)
+        paths = claims.portable_paths(locks.resolve_scope(scope, root), root)
         run = self._new(name)
         try:
             while True:
                 new = NewRun(
                     *(run.id, self.project, str(about["program"]), str(about["path"])),
-                    *(wanted, self.labels, self.managed),
+                    *(paths, self.labels, self.managed),
                 )
-                came = run.session.do(partial(self._create, new))
-                if isinstance(came, int):
-                    run.epoch = came
+                result = run.session.do(partial(self._create, new))
+                if isinstance(result, int):
+                    run.epoch = result
                     return run, self._claimed(run)
-                if came is None:
+                if result is None:
                     run.forget()
                     run = self._new(name)
                 elif queue is None:
-                    raise came.error()
+                    raise result.error()
                 else:
                     yield Apart(lambda: self._pause(queue))
         except BaseException:
@@ -143,27 +145,27 @@ class DatabaseStore:
         queue: locks.Queue | None,
         ours: Container[str] | None = None,
     ) -> Steps[Claim]:
-        """The claim on a run that no process owns any more; see `runs.locks.taking_over`."""
+        """Claim a run that no process owns any more; see `runs.locks.taking_over`."""
         del scope, about, ours
         assert isinstance(run, DatabaseRun)
         while True:
-            came = run.session.do(lambda connection: claims.claim(connection, run.id, self.owner.id))
-            if isinstance(came, Busy):
+            result = run.session.do(lambda connection: claims.claim(connection, run.id, self.owner.id))
+            if isinstance(result, ScopeConflict):
                 if queue is None:
-                    raise came.error()
+                    raise result.error()
                 yield Apart(lambda: self._pause(queue))
                 continue
-            if isinstance(came, str):
-                raise _live(run.id, came)
-            if came is None:
-                raise _unknown(run.id)
-            run.epoch = came
+            if isinstance(result, str):
+                raise _is_live_error(run.id, result)
+            if result is None:
+                raise _has_ended_error(run.id)
+            run.epoch = result
             claim = self._claimed(run)
             run.refresh()
             size = files.getsize(run.journal) if files.exists(run.journal) else 0
             run.parked = run.session.do(partial(claims.parked, run_id=run.id, size=size))
             if claim.lock is not None:
-                claim.kept = yield Apart(lambda: survivors.of_run(run, self.cache))
+                claim.kept = yield Apart(lambda: survivors.find_actions(run, self.cache))
             return claim
 
     def _claimed(self, run: DatabaseRun) -> Claim:
@@ -173,7 +175,7 @@ class DatabaseStore:
             claim.lock = locks.hold(run, epoch=run.epoch)
         return claim
 
-    def _create(self, new: NewRun, connection: Connection) -> int | Busy | None:
+    def _create(self, new: NewRun, connection: Connection) -> int | ScopeConflict | None:
         return claims.create(connection, new, self.owner.id)
 
     @staticmethod
@@ -182,8 +184,8 @@ class DatabaseStore:
         clock.sleep(RETRY_S)
 
     def _new(self, name: str) -> DatabaseRun:
-        made = RunFolder.create(self.cache, name)
-        return DatabaseRun(self.cache, made.path, self._session())
+        folder = RunFolder.create(self.cache, name)
+        return DatabaseRun(self.cache, folder.path, self._session())
 
     def _session(self) -> Session:
         connection = None
@@ -192,15 +194,15 @@ class DatabaseStore:
         return Session(self.address, lambda: self.owner.is_dead, self.on_outage, connection=connection)
 
     def keep(self, session: Session) -> None:
-        """Close a session that is not used any more, but for some connections, which others will use."""
-        connection = session.take() if len(self._spare) < _SPARE else None
+        """Close an unused session; keep its connection for the next run if fewer than the limit are kept."""
+        connection = session.detach() if len(self._spare) < _MAX_SPARE_CONNECTIONS else None
         if connection is not None:
             self._spare.append(connection)
         session.close()
 
     def connect(self) -> None:
-        """Open the connections that the next runs will use."""
-        sessions = [self._session() for _ in range(_SPARE)]
+        """Open the connections for the next runs in advance."""
+        sessions = [self._session() for _ in range(_MAX_SPARE_CONNECTIONS)]
         for session in sessions:
             session.do(lambda connection: None)
             self.keep(session)
@@ -208,7 +210,10 @@ class DatabaseStore:
     # --- finding --------------------------------------------------------------------------------
 
     def find_unfinished(self, target: str, root: str = ROOT) -> DatabaseRun:
-        """The unfinished run with this id, or the latest of a loop, with its record. Raises UserError."""
+        """Find the unfinished run with this id, or the latest of a loop; fetch its record.
+
+        Raises UserError.
+        """
         del root
         names = [f".loops/{target}{suffix}" for suffix in (".yaml", ".yml", ".sexp")]
         values = {"project": self.project, "target": target, "files": names}
@@ -233,7 +238,7 @@ class DatabaseStore:
         )
 
     def is_live(self, run: RunFolder) -> bool:
-        """Whether a process owns the run."""
+        """Whether a living process owns the run."""
         session = self._session()
         try:
             row = session.do(
@@ -249,112 +254,116 @@ class DatabaseStore:
 
     @contextlib.contextmanager
     def kept_dead(self, run: RunFolder) -> Iterator[None]:
-        """Context in which no process can resume a run. Raises UserError if the run is live."""
+        """Prevent other processes from resuming a run in this context. Raises UserError if it is live."""
         session = self._session()
-        came = session.do(lambda connection: claims.claim(connection, run.id, self.owner.id))
-        if isinstance(came, str):
-            raise _live(run.id, came)
+        result = session.do(lambda connection: claims.claim(connection, run.id, self.owner.id))
+        if isinstance(result, str):
+            raise _is_live_error(run.id, result)
         try:
             yield
         finally:
-            if isinstance(came, int):
-                session.do(lambda connection: claims.release(connection, run.id, came))
+            if isinstance(result, int):
+                session.do(lambda connection: claims.release(connection, run.id, result))
             self.keep(session)
 
     def unfinished(self, root: str = ROOT) -> Sequence[RunFolder]:
-        """The unfinished runs, latest first, with their records."""
+        """Fetch the unfinished runs with their records, latest first."""
         del root
         session = self._session()
-        where = "select id from runs where project = %s and status <> 'ended' order by created desc"
-        found = []
-        for (run_id,) in session.do(lambda connection: connection.execute(where, [self.project]).fetchall()):
+        query = "select id from runs where project = %s and status <> 'ended' order by created desc"
+        runs = []
+        for (run_id,) in session.do(lambda connection: connection.execute(query, [self.project]).fetchall()):
             run = DatabaseRun.cached(self.cache, run_id, session)
             run.refresh()
             if not run.is_husk():
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def sweep(self, root: str = ROOT) -> None:
-        """Declare dead owners dead, and remove runs whose start was killed."""
+        """Detect dead owners, and remove runs whose process was killed before it wrote a journal."""
         del root
         session = self._session()
-        session.do(lambda connection: bury_dead(connection, self.owner.id))
-        husks = (
+        session.do(lambda connection: declare_dead_owners(connection, self.owner.id))
+        statement = (
             "delete from runs where project = %s and owner is null and not managed "
             "and not exists (select 1 from journal where run = runs.id)"
         )
-        session.do(lambda connection: connection.execute(husks, [self.project]))
+        session.do(lambda connection: connection.execute(statement, [self.project]))
         self.keep(session)
 
     def cached(self, run_id: str) -> DatabaseRun:
-        """The run with an id, with its record."""
+        """Fetch a run with its record."""
         run = DatabaseRun.cached(self.cache, run_id, self._session())
         run.refresh()
         return run
 
     def requeue(self, run_id: str) -> None:
-        """Queue another segment of a run that was taken from the queue and not claimed."""
+        """Enqueue another segment of a run that was taken from the queue and not claimed."""
         session = self._session()
-        again = "select enqueue_segment(id) from runs where id = %s and status = 'queued' and owner is null"
-        with contextlib.suppress(UserError):  # without the database, `reconcile_segments` does it later
-            session.do(lambda connection: connection.execute(again, [run_id]))
+        statement = (
+            "select enqueue_segment(id) from runs where id = %s and status = 'queued' and owner is null"
+        )
+        with contextlib.suppress(UserError):  # during an outage; `reconcile_segments` enqueues the run later
+            session.do(lambda connection: connection.execute(statement, [run_id]))
         self.keep(session)
 
     def has_workspace(self, run_id: str) -> bool:
-        """Whether a run works on a checkout of its own (`trees.workspace`)."""
-        if not is_name(run_id):
+        """Whether a run uses a checkout of its own (`trees.workspace`)."""
+        if not is_file_name(run_id):
             return False
         session = self._session()
-        where = "select 1 from documents where run = %s and name = %s"
+        query = "select 1 from documents where run = %s and name = %s"
         values = [run_id, WORKSPACE]
         try:
-            return bool(session.do(lambda connection: connection.execute(where, values).fetchone()))
+            return bool(session.do(lambda connection: connection.execute(query, values).fetchone()))
         finally:
             self.keep(session)
 
-    def give_back(self, run_id: str) -> None:
-        """Queue a run again whose process was killed; its next epoch fences what is left of it."""
+    def requeue_killed(self, run_id: str) -> None:
+        """Enqueue a run whose process was killed; a new epoch fences processes that are left of it."""
 
-        def give_back(connection: Connection) -> None:
+        def requeue(connection: Connection) -> None:
             with connection.transaction():
-                mine = "update runs set epoch = epoch + 1 where id = %s and owner = %s and status = 'running'"
-                if connection.execute(mine, [run_id, self.owner.id]).rowcount:
+                update = (
+                    "update runs set epoch = epoch + 1 where id = %s and owner = %s and status = 'running'"
+                )
+                if connection.execute(update, [run_id, self.owner.id]).rowcount:
                     segments.enqueue(connection, run_id)
 
         session = self._session()
-        session.do(give_back)
+        session.do(requeue)
         self.keep(session)
 
-    def give_up(self, run_id: str, why: str) -> None:
-        """Mark a run that cannot be driven as stopped: it does not return to the queue by itself."""
+    def mark_stopped(self, run_id: str, reason: str) -> None:
+        """Mark a run that cannot be driven as stopped, so that it does not return to the queue by itself."""
         session = self._session()
-        stopped = (
+        update = (
             "update runs set status = 'stopped', outcome = %s, owner = null, changed = now() "
             "where id = %s and status <> 'ended' and (owner is null or owner = %s)"
         )
-        values = [why[:1000], run_id, self.owner.id]
-        session.do(lambda connection: connection.execute(stopped, values))
+        values = [reason[:1000], run_id, self.owner.id]
+        session.do(lambda connection: connection.execute(update, values))
         self.keep(session)
 
-    def refuse(self, run_id: str, why: str) -> None:
-        """Return a run to the queue for other workers: this one lacks what its program needs."""
+    def refuse(self, run_id: str, reason: str) -> None:
+        """Return a run to the queue for other workers, because this worker lacks something that it needs."""
         session = self._session()
-        refused = (
+        update = (
             "update runs set outcome = %s, refused = refused || %s::text "
             "where id = %s and status = 'stopped' and not %s = any(refused) returning id"
         )
 
-        def once(connection: Connection) -> None:
+        def refuse(connection: Connection) -> None:
             with connection.transaction():
-                values = [why[:1000], self.owner.id, run_id, self.owner.id]
-                if connection.execute(refused, values).fetchone() is not None:
+                values = [reason[:1000], self.owner.id, run_id, self.owner.id]
+                if connection.execute(update, values).fetchone() is not None:
                     segments.enqueue(connection, run_id)
 
-        session.do(once)
+        session.do(refuse)
         self.keep(session)
 
     def close(self) -> None:
-        """Remove the cache and leave the database."""
+        """Remove the cache and close all connections."""
         self.owner.close()
         while self._spare:
             self._spare.pop().close()
@@ -364,9 +373,9 @@ class DatabaseStore:
 def open_store(
     address: Address, root: str = ROOT, project: str | None = None, owner: Owner | None = None
 ) -> DatabaseStore:
-    """The store of the project in `root`. Raises UserError.
+    """Open the store of the project in `root`. Raises UserError.
 
-    project: its name, by default that of the folder. owner: of the runs, by default this process.
+    project: default: the name of the folder. owner: owner of the runs; default: this process.
     """
     owner = owner or Owner(address)
     base = files.realpath(root or ".")
@@ -374,11 +383,13 @@ def open_store(
     return DatabaseStore(address, owner, project or os.path.basename(base), cache)
 
 
-def _live(run_id: str, owner: str) -> UserError:
+def _is_live_error(run_id: str, owner: str) -> UserError:
     return Failure(
-        "run-is-live", f"{run_id} is still running on {owner}", f"to look at it: llc status {run_id} --db URL"
+        "run-is-live",
+        f"{run_id} is still running on {owner}",
+        f"to see its state: llc status {run_id} --db URL",
     )
 
 
-def _unknown(run_id: str) -> UserError:
-    return UserError("run-ended", f"there is nothing to resume: {run_id} has ended or was removed")
+def _has_ended_error(run_id: str) -> UserError:
+    return UserError("run-ended", f"{run_id} cannot be resumed: it has ended or was removed")

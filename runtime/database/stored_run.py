@@ -1,12 +1,12 @@
-"""A run in the database: its journal, blobs and documents, with a folder on this machine as a cache.
+"""Stored run: the journal, blobs and documents of a run in the database, cached in a local folder.
 
-The folder has the form of a run folder, so that all code that reads runs works on it. The database is the
-truth: an event is durable when its transaction is committed, and the folder is made again from the database
-on each machine. A position in the journal is the offset of its first byte in both.
+The cache has the layout of a run folder, so that all code that reads runs can use it. The database is the
+source of truth: an event is durable when its transaction is committed, and each machine rebuilds the cache
+from the database. In both, the position of an event is the byte offset in the journal.
 
-An append succeeds only at the end of the journal and in the current epoch, in one statement that locks the
-row of the run: a claim (`claims`) waits for an append in progress, and every later one of the old owner
-fails.
+An append is one statement that locks the row of the run. It succeeds only at the end of the journal and in
+the current epoch. Therefore a claim (`claims`) waits for an append in progress, and all later appends of the
+old owner fail.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ..journal.run_folder import RunFolder
 from .connection import Connection, Session
 
 OUTPUTS = "outputs"
-# As `effects.ask` names the folder of answers to questions.
+# Folder of answers to questions; same name as in `effects.ask`.
 ANSWERS = "answers"
-# The files of a run that has a workspace (`trees.workspace`).
+# Documents of a run that has a workspace (`trees.workspace`).
 WORKSPACE, PACKS = "workspace.json", "workspace/"
-# What differences between its trees read (`trees.kept`), as `trees.stores` names it.
+# Folder of the data that comparisons of trees need (`trees.kept`); same name as in `trees.stores`.
 TREES = "kept-trees/"
-# Files of long outputs in `outputs` (`effects.output_capture`); larger ones stay on the worker, in bytes.
-_COPIES = "{seq}-output.txt", "{seq}-stderr.txt"
-_LARGEST_COPY = 64 << 20
+# Names of the full outputs in `outputs` (`effects.output_capture`). Larger files stay on the worker.
+_FULL_OUTPUTS = "{seq}-output.txt", "{seq}-stderr.txt"
+_MAX_FULL_OUTPUT_BYTES = 64 << 20
 _APPEND = """
 insert into journal (run, position, size, lines, epoch, data)
 select %(run)s, %(position)s, %(size)s, %(lines)s, %(epoch)s, %(data)s
@@ -54,17 +54,18 @@ _REMOVE = """
 delete from documents where run = %(run)s and name = %(name)s
   and exists (select 1 from runs where id = %(run)s and epoch = %(epoch)s for share)
 """
-_SHORTEN = """
+_TRUNCATE_CHUNK = """
 update journal set data = substr(data, 1, (%(at)s - position)::int), size = %(at)s - position
 where run = %(run)s and position < %(at)s and position + size > %(at)s
 """
-# What is fetched of a run: all, all but long texts, or only what a line in a list needs.
+# Parts of a run to fetch: everything, everything except long texts, or only what a line in a list needs.
 ALL, RECORD, ENDS = "outputs", "record", "ends"
-# What was appended to journals, or what each begins and ends with.
+# New chunks of several journals.
 _TAILS = """
 select known.run, position, data from unnest(%(runs)s::text[], %(sizes)s::bigint[]) as known (run, ends)
 join journal on journal.run = known.run and position >= ends order by known.run, position
 """
+# First and last chunk of several journals.
 _ENDS = """
 select known.run, position, data from unnest(%(runs)s::text[]) as known (run)
 join journal on journal.run = known.run
@@ -79,38 +80,38 @@ where run = any(%(runs)s) and (%(parts)s = 'outputs' or name not like 'outputs/%
   and name not like 'outputs/%%.txt'
   and name not like 'workspace/%%' and name not like 'kept-trees/%%'
 """
-# Runs that are fetched in one statement: their journals are in memory at once.
-_TOGETHER = 25
+# Number of runs to fetch with one statement; their journals are in memory together.
+_BATCH_SIZE = 25
 
 
 class Fenced(JournalError):
-    """Another process has claimed the run: nothing more is recorded or performed here."""
+    """Another process has claimed the run; this process must not record or perform anything more."""
 
     id = "run-is-live"
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"{run} was taken over by another process; nothing more is performed here")
+        super().__init__(f"{run} was taken over by another process; this process stops driving it")
 
 
-class Files(Protocol):
-    """The files that a run works on, kept in its record."""
+class WorkspaceFiles(Protocol):
+    """Workspace of a run, stored in the documents of the run."""
 
     def save(self, seq: int) -> None:
-        """Store them as the effect `seq` has left them; its result follows."""
+        """Store the files after the effect `seq`, before its result is recorded."""
 
     def finish(self, status: str) -> None:
-        """The run has ended."""
+        """Handle the end of the run."""
 
 
-class Trees(Protocol):
-    """The trees of the files, kept in the record of a run."""
+class StoredTrees(Protocol):
+    """File trees of a run, stored in the documents of the run."""
 
     def keep(self, event: TreeTaken) -> None:
-        """A tree was taken; its event follows."""
+        """Store a tree before its event is recorded."""
 
 
 class DatabaseBlobs(Blobs):
-    """Long texts of a run: documents `outputs/<hash>` of the database, cached in the folder."""
+    """Long texts of a run: documents `outputs/<hash>` in the database, cached in the folder."""
 
     __slots__ = ("_run",)
 
@@ -126,27 +127,27 @@ class DatabaseBlobs(Blobs):
 
     def fetch(self, name: str, size: int) -> str:
         if not files.exists(os.path.join(self.folder, name)):
-            found = self._run.get(f"{OUTPUTS}/{name}")
-            if found is not None:
-                write_file(os.path.join(self.folder, name), found, durable=False, mode=0o600)
+            data = self._run.get(f"{OUTPUTS}/{name}")
+            if data is not None:
+                write_file(os.path.join(self.folder, name), data, durable=False, mode=0o600)
         return super().fetch(name, size)
 
 
 class DatabaseJournal(Journal):
-    """An open journal in the database; `flush` writes the cache, `sync` commits.
+    """Open journal in the database. `flush` writes the cache; `sync` commits to the database.
 
-    A process that is killed loses what it had not committed. That is right: no effect starts and no result is
-    shown to others before the commit, so the program repeats only what was visible to no other process.
+    A killed process loses uncommitted events. This is safe: no effect starts and no result becomes visible to
+    other processes before the commit, so only work that no other process has seen is repeated.
     """
 
-    __slots__ = ("_position", "_recorded", "_run", "_sent_lines", "_unsent")
+    __slots__ = ("_on_commit", "_position", "_run", "_sent_lines", "_unsent")
 
     def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
         super().__init__(fd, path, now, lines)
         self._run: DatabaseRun
         self._unsent: list[bytes] = []
-        # What to call after the next commit.
-        self._recorded: list[Callable[[], object]] = []
+        # Callbacks for the next commit.
+        self._on_commit: list[Callable[[], object]] = []
         self._position = self.size
         self._sent_lines = lines
 
@@ -156,61 +157,61 @@ class DatabaseJournal(Journal):
         return self
 
     def record(self, event: Event, ts: str | None = None) -> dict[str, Any]:
-        kept = self._run.files
-        if kept is not None and isinstance(event, EffectFinished) and EFFECTS[event.kind].changes_files:
-            kept.save(event.seq)
+        workspace = self._run.files
+        if workspace is not None and isinstance(event, EffectFinished) and EFFECTS[event.kind].changes_files:
+            workspace.save(event.seq)
         if isinstance(event, EffectFinished) and (event.result or {}).get("truncated"):
-            self._run.keep_copies(event.seq)
+            self._run.store_full_outputs(event.seq)
         if self._run.trees is not None and isinstance(event, TreeTaken):
             self._run.trees.keep(event)
         line = super().record(event, ts)
         if isinstance(event, AgentActed):
-            self.sync()  # another machine continues the agent's session
+            self.sync()  # so that another machine can continue the agent's session
         return line
 
     def flush(self) -> None:
-        waiting = self._buffer[:]
+        lines = self._buffer[:]
         super().flush()
-        self._unsent += waiting
+        self._unsent += lines
 
     def sync(self) -> None:
         self.flush()
-        length = self.size, self.lines
+        synced = self.size, self.lines
         if self._unsent:
             data = b"".join(self._unsent)
             self._run.append(self._position, data, self.lines - self._sent_lines)
             self._unsent.clear()
             self._position += len(data)
             self._sent_lines = self.lines
-        self._synced = length
+        self._synced = synced
         self._is_unsynced = False
-        self._call_recorded()
+        self._call_on_commit()
 
     def sync_later(self, recorded: Callable[[], object] = bool) -> None:
         super().sync_later()
-        self._recorded.append(recorded)
+        self._on_commit.append(recorded)
 
     @property
     def committed(self) -> int:
-        """The size of what the database has."""
+        """Size of the journal in the database, in bytes."""
         return self._position
 
     def close(self) -> None:
         try:
             super().close()
         finally:
-            self._call_recorded()  # what could not be committed is for the next owner to decide
+            self._call_on_commit()  # also after a failed commit: the next owner decides about those events
 
-    def _call_recorded(self) -> None:
-        while self._recorded:
-            self._recorded.pop(0)()
+    def _call_on_commit(self) -> None:
+        while self._on_commit:
+            self._on_commit.pop(0)()
 
 
 class DatabaseRun(RunFolder):
-    """A run of the database and its cache on this machine.
+    """Run in the database with its cache on this machine.
 
-    epoch: of our claim; 0 to read only. files: of its workspace, None where it works on the project's folder.
-    trees: None where they are not kept.
+    epoch: epoch of this process's claim; 0 for a reader. files: the workspace; None if the run uses the
+    project's folder. trees: None if trees are not stored.
     """
 
     __slots__ = ("_journal", "epoch", "files", "session", "trees")
@@ -219,29 +220,29 @@ class DatabaseRun(RunFolder):
         super().__init__(root, path)
         self.session = session
         self.epoch = 0
-        self.files: Files | None = None
-        self.trees: Trees | None = None
+        self.files: WorkspaceFiles | None = None
+        self.trees: StoredTrees | None = None
         self._journal: DatabaseJournal | None = None
 
     @classmethod
     def cached(cls, cache: str, run_id: str, session: Session) -> DatabaseRun:
-        """The run with an id, in a cache folder; nothing is fetched yet. Raises OSError and UserError."""
-        if not is_name(run_id):
-            raise UserError("no-record", f"`{clean(run_id, 80)}` cannot be the id of a run")
+        """Return a run with its folder in a cache, without its data. Raises OSError and UserError."""
+        if not is_file_name(run_id):
+            raise UserError("no-record", f"`{clean(run_id, 80)}` is not a valid run id")
         path = os.path.join(cache, RUNNING, run_id)
         make_private(os.path.join(cache, RUNNING))
         files.makedirs(path, mode=0o700, exist_ok=True)
         return cls(cache, path, session)
 
     def refresh(self) -> None:
-        """Bring the cache up to date, without long texts. Raises Lost and JournalError."""
+        """Update the cache, without long texts. Raises Unavailable and JournalError."""
         if self.id not in refresh(self.session, [self], {}):
             raise JournalError(f"the journal of {self.id} in the database has a gap")
 
     # --- the database ---------------------------------------------------------------------------
 
     def append(self, position: int, data: bytes, lines: int) -> None:
-        """Append to the journal, durably. Raises Fenced, and Lost when the session gives up."""
+        """Append to the journal durably. Raises Fenced, and Unavailable when the session gives up."""
         values = {
             "run": self.id,
             "position": position,
@@ -251,48 +252,48 @@ class DatabaseRun(RunFolder):
             "data": data,
         }
 
-        def once(connection: Connection) -> bool:
+        def append(connection: Connection) -> bool:
             if connection.execute(_APPEND, values).rowcount == 1:
                 return True
-            # After a lost connection this may be our own append.
+            # After a lost connection, a previous attempt may have appended this data.
             found = connection.execute(_APPENDED, [self.id, position], binary=True).fetchone()
             return found is not None and tuple(found) == (len(data), self.epoch, data)
 
-        if not self.session.do(once):
+        if not self.session.do(append):
             raise Fenced(self.id)
 
     def put(self, name: str, data: bytes) -> None:
-        """Store a document. Raises Fenced, and Lost when the session gives up."""
+        """Store a document. Raises Fenced, and Unavailable when the session gives up."""
         values = {"run": self.id, "name": name, "data": data, "epoch": self.epoch}
         if self.session.do(lambda connection: connection.execute(_WRITE, values).rowcount) != 1:
             raise Fenced(self.id)
 
-    def keep_copies(self, seq: int) -> None:
-        """Store the whole outputs of an effect, of which its result has only the ends."""
-        for name in (copy.format(seq=seq) for copy in _COPIES):
+    def store_full_outputs(self, seq: int) -> None:
+        """Store the full outputs of an effect whose result contains only their beginning and end."""
+        for name in (pattern.format(seq=seq) for pattern in _FULL_OUTPUTS):
             path = os.path.join(self.outputs, name)
-            if files.exists(path) and files.getsize(path) <= _LARGEST_COPY:
+            if files.exists(path) and files.getsize(path) <= _MAX_FULL_OUTPUT_BYTES:
                 with files.open(path, "rb") as file:
                     self.put(f"{OUTPUTS}/{name}", file.read())
 
     def get(self, name: str) -> bytes | None:
-        """A document; None if there is none."""
-        where = "select data from documents where run = %s and name = %s"
+        """Fetch a document; None if it does not exist."""
+        query = "select data from documents where run = %s and name = %s"
         row = self.session.do(
-            lambda connection: connection.execute(where, [self.id, name], binary=True).fetchone()
+            lambda connection: connection.execute(query, [self.id, name], binary=True).fetchone()
         )
         return None if row is None else bytes(row[0])
 
     def documents(self, prefix: str) -> list[tuple[str, bytes]]:
-        """The documents whose names begin so, with their names."""
-        where = "select name, data from documents where run = %s and starts_with(name, %s)"
+        """Fetch the documents whose names start with `prefix`: names and contents."""
+        query = "select name, data from documents where run = %s and starts_with(name, %s)"
         rows = self.session.do(
-            lambda connection: connection.execute(where, [self.id, prefix], binary=True).fetchall()
+            lambda connection: connection.execute(query, [self.id, prefix], binary=True).fetchall()
         )
         return [(name, bytes(data)) for name, data in rows]
 
     def drop(self, names: list[str]) -> None:
-        """Remove documents that are only in the database."""
+        """Remove documents that are in the database but not in the cache."""
 
         def drop(connection: Connection) -> None:
             for name in names:
@@ -301,7 +302,7 @@ class DatabaseRun(RunFolder):
         self.session.do(drop)
 
     def commit(self) -> None:
-        """Commit what the journal has."""
+        """Commit all events of the journal."""
         if self._journal is not None:
             self._journal.sync()
 
@@ -324,22 +325,22 @@ class DatabaseRun(RunFolder):
         if kept is not None:
             with files.open(kept, "rb") as file:
                 self.put(os.path.basename(kept), file.read())
-            self.session.do(lambda connection: self._cut(connection, offset))
+            self.session.do(lambda connection: self._truncate_journal(connection, offset))
         return kept
 
-    def _cut(self, connection: Connection, offset: int) -> None:
-        mine = "select 1 from runs where id = %s and epoch = %s for update"
+    def _truncate_journal(self, connection: Connection, offset: int) -> None:
+        lock = "select 1 from runs where id = %s and epoch = %s for update"
         with connection.transaction():
-            if connection.execute(mine, [self.id, self.epoch]).fetchone() is None:
+            if connection.execute(lock, [self.id, self.epoch]).fetchone() is None:
                 raise Fenced(self.id)
             connection.execute("delete from journal where run = %s and position >= %s", [self.id, offset])
-            connection.execute(_SHORTEN, {"run": self.id, "at": offset})
+            connection.execute(_TRUNCATE_CHUNK, {"run": self.id, "at": offset})
 
     def write(self, name: str, data: bytes, durable: bool = True) -> None:
         super().write(name, data, durable=False)
         if name == self.state_name:
-            return  # only a view of the journal
-        self.commit()  # a checkpoint names a position that must be there
+            return  # the state file is derived from the journal
+        self.commit()  # a checkpoint refers to a journal position, which must be committed first
         self.put(name, data)
 
     def remove(self, name: str) -> None:
@@ -348,7 +349,7 @@ class DatabaseRun(RunFolder):
         super().remove(name)
 
     def sync(self) -> None:
-        """Nothing: the database has it, or `DatabaseJournal.sync` commits it."""
+        """Do nothing: documents are in the database, and `DatabaseJournal.sync` commits the journal."""
 
     def discard(self) -> None:
         self.session.do(self._delete)
@@ -356,27 +357,29 @@ class DatabaseRun(RunFolder):
 
     def _delete(self, connection: Connection) -> None:
         with connection.transaction():
-            found = connection.execute("delete from runs where id = %s and epoch = %s", [self.id, self.epoch])
-            if found.rowcount:
+            result = connection.execute(
+                "delete from runs where id = %s and epoch = %s", [self.id, self.epoch]
+            )
+            if result.rowcount:
                 connection.execute("delete from journal where run = %s", [self.id])
                 connection.execute("delete from documents where run = %s", [self.id])
 
     def finish(self) -> None:
-        """Mark the run as ended; its journal has the end already."""
+        """Mark the run as ended; its journal already contains the end."""
         end = self.end() or {}
         if self.files is not None:
             self.files.finish(str(end.get("status")))
-        ended = (
+        statement = (
             "with past as (delete from live where run = %s) "
             "update runs set status = 'ended', outcome = %s, owner = null, changed = now() "
             "where id = %s and epoch = %s"
         )
         values = [self.id, str(end.get("status")), self.id, self.epoch]
-        self.session.do(lambda connection: connection.execute(ended, values))
+        self.session.do(lambda connection: connection.execute(statement, values))
         super().finish()
 
-    def cut_cache(self) -> None:
-        """Remove what was not committed, without which the next owner continues, also this process."""
+    def truncate_cache(self) -> None:
+        """Remove uncommitted events from the cache: the next owner, even this process, does not have them."""
         if self._journal is not None:
             with contextlib.suppress(OSError), files.open(self.journal, "r+b") as file:
                 file.truncate(min(self._journal.committed, files.getsize(self.journal)))
@@ -390,14 +393,14 @@ class DatabaseRun(RunFolder):
 def refresh(
     session: Session, runs: Sequence[DatabaseRun], documents: dict[str, list[str]], parts: str = RECORD
 ) -> set[str]:
-    """Bring the caches of runs up to date; the ids of those whose journal has no gap. Raises Lost.
+    """Update the caches of runs; return the ids of the runs whose journal has no gap. Raises Unavailable.
 
-    documents: the names of those that a run has already, by id; gets the names of those that are fetched.
+    documents: names of the cached documents by run id; the names of fetched documents are added.
     """
-    whole = set[str]()
-    for at in range(0, len(runs), _TOGETHER):
-        whole |= _refresh(session, {run.id: run for run in runs[at : at + _TOGETHER]}, documents, parts)
-    return whole
+    intact = set[str]()
+    for at in range(0, len(runs), _BATCH_SIZE):
+        intact |= _refresh(session, {run.id: run for run in runs[at : at + _BATCH_SIZE]}, documents, parts)
+    return intact
 
 
 def _refresh(
@@ -409,36 +412,36 @@ def _refresh(
     known = [(run, name) for run in runs for name in documents.get(run, ())]
     values = {"runs": list(runs), "sizes": list(ends.values()), "parts": parts}
     values |= {"of": [run for run, _ in known], "names": [name for _, name in known]}
-    rows, found = session.do(
+    journal_rows, document_rows = session.do(
         lambda connection: [
-            connection.execute(words, values, binary=True).fetchall()
-            for words in (_ENDS if parts == ENDS else _TAILS, _DOCUMENTS)
+            connection.execute(query, values, binary=True).fetchall()
+            for query in (_ENDS if parts == ENDS else _TAILS, _DOCUMENTS)
         ]
     )
-    for run_id, name, data in found:
-        if all(map(is_name, name.split("/", 1))):  # else written by another program
+    for run_id, name, data in document_rows:
+        if all(map(is_file_name, name.split("/", 1))):  # else written by another program
             write_file(runs[run_id].place(name), data, durable=False, mode=0o600)
             documents.setdefault(run_id, []).append(name)
-    texts: dict[str, list[bytes]] = {name: [] for name, end in ends.items() if not end}
+    chunks: dict[str, list[bytes]] = {name: [] for name, end in ends.items() if not end}
     damaged = set[str]()
-    for run_id, position, data in rows:
+    for run_id, position, data in journal_rows:
         if parts != ENDS and position != ends[run_id]:
             damaged.add(run_id)
         ends[run_id] += len(data)
-        texts.setdefault(run_id, []).append(data)
-    for run_id in texts.keys() - damaged:
+        chunks.setdefault(run_id, []).append(data)
+    for run_id in chunks.keys() - damaged:
         with files.open(runs[run_id].journal, "ab") as file:
-            file.write(b"".join(texts[run_id]))
+            file.write(b"".join(chunks[run_id]))
     return runs.keys() - damaged
 
 
-def is_name(text: str) -> bool:
-    """Whether a text of the database names a file in a folder, and nothing outside of it."""
+def is_file_name(text: str) -> bool:
+    """Whether a text from the database is a valid file name, without a path."""
     return text not in ("", ".", "..") and not {"/", "\0"} & set(text) and len(text) < 200
 
 
-def deliver(path: str, data: bytes) -> None:
-    """Put an answer where the run finds it, and wake the run; nothing if it has it already."""
+def deliver_answer(path: str, data: bytes) -> None:
+    """Write an answer to its file in the run's folder and wake the run. Do nothing if the file exists."""
     if files.exists(path):
         return
     write_file(path, data, durable=False, mode=0o600)

@@ -1,9 +1,9 @@
-"""Actions of runs in a database that have survived the process that drove them, on this machine.
+"""Surviving actions: actions on this machine that outlived the process that drove their run in a database.
 
 Each owner keeps the folders of its runs below one folder of the project. A keeper of actions holds the lock
-of such a folder and has its socket there (`host/keeper`), so the next owner of the run finds the actions by
-the folders of the others, if it works on the same files. The lock names the epoch of the claim: what later
-owners have decided about an effect comes before its action.
+of such a folder and has its socket there (`host/keeper`). The next owner of the run finds the actions in the
+folders of other owners if it uses the same files. The lock records the epoch of the claim: a decision of a
+later owner about an effect takes precedence over the surviving action.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from ..runs import locks
 from .connection import Connection
 from .stored_run import DatabaseRun
 
-_LATER = "select min(position) from journal where run = %s and epoch > %s"
-# Of some runs those that a process of this machine may take over. A managed run that was stopped is queued
-# again by a person, for any machine.
-_WAITING = """
+_FIRST_LATER_POSITION = "select min(position) from journal where run = %s and epoch > %s"
+# Selects the runs that a process of this machine may take over. A stopped managed run is excluded: when a
+# person resumes it, any machine may continue it.
+_RESUMABLE_HERE = """
 select r.id from runs r left join workers w on w.id = r.owner
 where r.id = any(%s) and r.status <> 'ended' and not (r.managed and r.status = 'stopped')
   and (w.id is null or w.machine = %s)
 """
 
 
-def of_run(run: DatabaseRun, cache: str) -> dict[str, Kept]:
-    """The actions of a run whose owner before has died, by effect; cache: our own folder."""
+def find_actions(run: DatabaseRun, cache: str) -> dict[str, Kept]:
+    """Find the surviving actions of a run by effect id. cache: folder of this owner."""
     found: dict[str, Kept] = {}
     folders = [(int(folder.about().get("epoch", 0)), folder) for folder in _folders(cache, run.id)]
-    for epoch, folder in sorted(folders, key=lambda known: known[0], reverse=True):
+    for epoch, folder in sorted(folders, key=lambda pair: pair[0], reverse=True):
         try:
             actions = locks.survivors(folder)
         except UserError:
-            # Its process or the keeper is suspended: what it runs is ended like anything else that is left,
-            # and without its lock file the keeper starts nothing more.
+            # The process or its keeper is suspended: its actions are ended later like other leftover
+            # processes. Without the lock file the keeper starts no more actions.
             with suppress(FileNotFoundError):
                 files.unlink(folder.lock)
             continue
@@ -56,21 +56,21 @@ def of_run(run: DatabaseRun, cache: str) -> dict[str, Kept]:
     return found
 
 
-def abandoned(connection: Connection, cache: str, machine: str) -> list[RunFolder]:
-    """Folders of other owners with actions of runs that are over, or continue on another machine.
+def find_abandoned(connection: Connection, cache: str, machine: str) -> list[RunFolder]:
+    """Find folders of other owners with actions of runs that have ended or continue on another machine.
 
-    machine: of this owner, by which others know whether they can take over its actions.
+    machine: machine id of this owner; only owners with the same id can take over its actions.
     """
-    found = [folder for folder in _folders(cache) if folder.about().get("kept")]
-    if not found:
+    folders = [folder for folder in _folders(cache) if folder.about().get("kept")]
+    if not folders:
         return []
-    rows = connection.execute(_WAITING, [[folder.id for folder in found], machine]).fetchall()
-    waiting = {run for (run,) in rows}
-    return [folder for folder in found if folder.id not in waiting and locks.is_live(folder)]
+    rows = connection.execute(_RESUMABLE_HERE, [[folder.id for folder in folders], machine]).fetchall()
+    resumable = {run for (run,) in rows}
+    return [folder for folder in folders if folder.id not in resumable and locks.is_live(folder)]
 
 
-def end(folders: Iterable[RunFolder]) -> None:
-    """End the actions of these folders."""
+def end_actions(folders: Iterable[RunFolder]) -> None:
+    """End the actions in these folders."""
     for folder in folders:
         try:
             actions = locks.survivors(folder)
@@ -81,20 +81,20 @@ def end(folders: Iterable[RunFolder]) -> None:
 
 
 def _folders(cache: str, run_id: str | None = None) -> Iterator[RunFolder]:
-    """The folders that other owners had for a run, or for any."""
+    """List the folders of other owners for a run; None: for all runs."""
     parent, own = os.path.split(cache)
     for owner in files.listdir(parent):
         root = os.path.join(parent, owner)
         if owner == own:
             continue
-        for name in [run_id] if run_id is not None else _names(os.path.join(root, RUNNING)):
+        for name in [run_id] if run_id is not None else _list_folder(os.path.join(root, RUNNING)):
             folder = RunFolder(root, os.path.join(root, RUNNING, name))
             if files.isfile(folder.lock):
                 yield folder
 
 
-def _names(path: str) -> list[str]:
-    """Those in a folder, which its owner may just be removing."""
+def _list_folder(path: str) -> list[str]:
+    """List a folder that its owner may be removing at the same time."""
     try:
         return files.listdir(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -102,8 +102,10 @@ def _names(path: str) -> list[str]:
 
 
 def _decided(run: DatabaseRun, epoch: int) -> set[str]:
-    """The effects that owners after `epoch` performed in another way."""
-    ((offset,),) = run.session.do(lambda connection: connection.execute(_LATER, [run.id, epoch]).fetchall())
+    """Return the ids of effects about which owners after `epoch` decided otherwise than to take over."""
+    ((offset,),) = run.session.do(
+        lambda connection: connection.execute(_FIRST_LATER_POSITION, [run.id, epoch]).fetchall()
+    )
     if offset is None:
         return set()
     return {

@@ -1,7 +1,7 @@
-"""View: runs of a database as a folder of runs, kept up to date while a command reads them.
+"""View: a temporary project folder with runs of a database, updated while a command reads it.
 
-Commands that read runs work on such a folder as on a project. A run that a worker owns, or that is queued, is
-locked in the view, so that it is shown as live.
+Commands that read runs use the view like a project. The view holds the lock of each run that a worker owns or
+that is queued, so that the commands show the run as live.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..journal.journal import Blobs, write_file
 from ..runs import lookup
 from . import live, schema
 from .connection import Address, Connection, Session
-from .stored_run import ALL, ANSWERS, ENDS, TREES, DatabaseRun, is_name, refresh
+from .stored_run import ALL, ANSWERS, ENDS, TREES, DatabaseRun, is_file_name, refresh
 
 # Seconds between two updates.
-EVERY_S = 0.25
-# Other runs that are looked at where the named one is not there.
-_AROUND = 20
+UPDATE_INTERVAL_S = 0.25
+# Number of latest runs to fetch for suggestions if the requested run does not exist.
+_SUGGESTED_RUNS = 20
 _UNFINISHED, _ENDED = ["running", "queued", "waiting", "stopped"], ["ended"]
 _ANSWER = "insert into documents (run, name, data) values (%s, %s, %s) on conflict do nothing"
 _ROW = """
@@ -46,7 +46,7 @@ select id, status, owner, program, path, least(greatest(created, '1970-01-01'), 
 from {table} runs
 """
 _BY_ID = _ROW.format(table="runs") + "where id = any(%(ids)s) {of_project}"
-# For each status the latest runs, by the index `runs_of_status`.
+# Selects the latest runs of each status with the index `runs_of_status`.
 _LATEST = _ROW.format(
     table="""(
   select latest.* from unnest(%(statuses)s::text[]) with ordinality as kinds (kind, rank) cross join lateral (
@@ -60,10 +60,14 @@ _OUTPUT = "select data from documents where run = %s and name = %s"
 
 
 class View:
-    """A temporary project with runs of a database. project: None for all.
+    """Temporary project with runs of a database.
 
-    targets: runs and loops, by default all. is_ended: without targets only ended runs, only others, or None
-    for both. most: how many for each target, or of each of these two kinds. parts: what it has of them.
+    Args:
+        project: only runs of this project; None: of all projects.
+        targets: ids of runs and names of loops; empty: all runs.
+        is_ended: without targets: only ended runs, only unfinished runs, or both (None).
+        most: maximum number of runs for each target, or for ended and unfinished runs each.
+        parts: parts of the runs to fetch: ALL, RECORD or ENDS.
     """
 
     def __init__(
@@ -78,19 +82,22 @@ class View:
         self.root = _make_folder()
         self._project = project
         self._targets = targets
-        self._kinds = [_UNFINISHED, _ENDED] if is_ended is None else [_ENDED if is_ended else _UNFINISHED]
+        self._status_groups = (
+            [_UNFINISHED, _ENDED] if is_ended is None else [_ENDED if is_ended else _UNFINISHED]
+        )
         self._most = most
         self._parts = parts
-        # Whether there are more runs than are shown.
+        # Whether the database has more runs than the view.
         self.is_cut = False
-        self._session = Session(address, lambda: True, is_light=True)
+        self._session = Session(address, lambda: True, uses_libpq=True)
         self._locks: dict[str, int] = {}
-        # The rows of runs as they were when they were fetched.
+        # Rows of the runs at the time of their last fetch.
         self._rows: dict[str, Any] = {}
-        # The names of the documents that a run has here; a view needs no later checkpoint.
+        # Names of fetched documents by run. A document is fetched once: a view does not need later
+        # checkpoints.
         self._documents: dict[str, list[str]] = {}
-        self._stored: set[str] = set()
-        self._turn = threads.Lock()
+        self._stored_answers: set[str] = set()
+        self._update_lock = threads.Lock()
         self._is_closed = False
         self._watch_at = 0.0
         for folder in (RUNNING, HISTORY):
@@ -100,36 +107,38 @@ class View:
         Blobs.elsewhere = self._fetch_output
 
     def follow(self) -> None:
-        """Update it in a thread from now on."""
+        """Start a thread that updates the view."""
         threads.Thread(target=self._follow, name="llc-view", daemon=True).start()
 
     def _follow(self) -> None:
         while not self._is_closed:
-            clock.sleep(EVERY_S)
-            with contextlib.suppress(UserError, OSError):  # an outage: shown as it was, until it is over
+            clock.sleep(UPDATE_INTERVAL_S)
+            with contextlib.suppress(
+                UserError, OSError
+            ):  # an outage: the view remains as it is until the end of it
                 self.update()
 
     def update(self) -> None:
-        """Fetch what is new. Raises UserError."""
-        with self._turn:
+        """Fetch new runs and new events. Raises UserError."""
+        with self._update_lock:
             if self._is_closed:
                 return
-            found = self._session.do(self._look)
+            rows = self._session.do(self._select_rows)
             parts = self._parts
-            if not found and self._targets:  # others, whose names help: what was meant
-                found, parts = self._session.do(self._look_around), ENDS
-            news = [row for row in found if not self._is_shown(row)]
-            runs = [DatabaseRun.cached(self.root, row[0], self._session) for row in news]
-            whole = refresh(self._session, runs, self._documents, parts)
-            for row in news:
-                if row[0] in whole:
+            if not rows and self._targets:  # fetch other runs, so that the command can suggest names
+                rows, parts = self._session.do(self._select_latest), ENDS
+            changed = [row for row in rows if not self._is_current(row)]
+            runs = [DatabaseRun.cached(self.root, row[0], self._session) for row in changed]
+            intact = refresh(self._session, runs, self._documents, parts)
+            for row in changed:
+                if row[0] in intact:
                     self._show(*row[:-1])
                     self._rows[row[0]] = row
             self._session.do(self._store_answers)
-            self._show_live()
+            self._fetch_live_output()
 
-    def _show_live(self) -> None:
-        """Have the workers publish what the runs write, and fetch it."""
+    def _fetch_live_output(self) -> None:
+        """Request that the workers publish the live output of the runs, and fetch it."""
         live_runs = list(self._locks) if self._targets else []
         if not live_runs:
             return
@@ -137,52 +146,52 @@ class View:
         if now >= self._watch_at:
             self._watch_at = now + live.WATCHED_S / 2
             self._session.do(lambda connection: connection.execute(live.WATCH, [live_runs]))
-        found = self._session.do(
+        outputs = self._session.do(
             lambda connection: dict(connection.execute(live.READ, [live_runs], binary=True).fetchall())
         )
         for run_id in live_runs:
             run = DatabaseRun.cached(self.root, run_id, self._session)
-            if run_id in found:
-                write_file(run.live, found[run_id], durable=False, mode=0o600)
+            if run_id in outputs:
+                write_file(run.live, outputs[run_id], durable=False, mode=0o600)
             elif files.exists(run.live):
                 files.unlink(run.live)
 
-    def _look(self, connection: Connection) -> list[Any]:
-        """The rows of the runs that are to be shown."""
+    def _select_rows(self, connection: Connection) -> list[Any]:
+        """Select the rows of the runs that the view contains."""
         values = {"project": self._project, "most": self._most + 1}
         of_project = "" if self._project is None else _OF_PROJECT
         found: dict[str, Any] = {}
 
-        def look(words: str, of_target: str = "", **more: Any) -> int:
-            words = words.format(of_project=of_project, of_target=of_target)
-            rows = connection.execute(words, {**values, **more}).fetchall()
+        def select(query: str, of_target: str = "", **more: Any) -> int:
+            query = query.format(of_project=of_project, of_target=of_target)
+            rows = connection.execute(query, {**values, **more}).fetchall()
             self.is_cut |= len(rows) > self._most
-            found.update((row[0], row) for row in rows[: self._most] if is_name(row[0]))
+            found.update((row[0], row) for row in rows[: self._most] if is_file_name(row[0]))
             return len(rows)
 
         for target in self._targets:
-            if not look(_BY_ID, ids=[target]):
+            if not select(_BY_ID, ids=[target]):
                 paths = [target, *(f"{LOOPS}/{target}{suffix}" for suffix in SOURCE_SUFFIXES)]
-                look(_LATEST, _OF_TARGET, statuses=_UNFINISHED + _ENDED, target=target, paths=paths)
-        for statuses in self._kinds if not self._targets else ():
-            look(_LATEST, statuses=statuses)
-        # Later runs may have taken the place of one that is followed.
-        left = [run for run, row in self._rows.items() if run not in found and row[1] != "ended"]
-        if left:
-            look(_BY_ID, ids=left)
+                select(_LATEST, _OF_TARGET, statuses=_UNFINISHED + _ENDED, target=target, paths=paths)
+        for statuses in self._status_groups if not self._targets else ():
+            select(_LATEST, statuses=statuses)
+        # Newer runs may have displaced an unfinished run that the view already contains.
+        displaced = [run for run, row in self._rows.items() if run not in found and row[1] != "ended"]
+        if displaced:
+            select(_BY_ID, ids=displaced)
         return list(found.values())
 
-    def _look_around(self, connection: Connection) -> list[Any]:
-        """The rows of the latest runs of any name."""
+    def _select_latest(self, connection: Connection) -> list[Any]:
+        """Select the rows of the latest runs of all loops."""
         of_project = "" if self._project is None else _OF_PROJECT
-        values = {"project": self._project, "most": _AROUND, "statuses": _UNFINISHED + _ENDED}
+        values = {"project": self._project, "most": _SUGGESTED_RUNS, "statuses": _UNFINISHED + _ENDED}
         rows = connection.execute(_LATEST.format(of_project=of_project, of_target=""), values).fetchall()
-        return [row for row in rows if is_name(row[0])]
+        return [row for row in rows if is_file_name(row[0])]
 
-    def _is_shown(self, row: Any) -> bool:
-        """Whether the view has this row and all that belongs to it."""
+    def _is_current(self, row: Any) -> bool:
+        """Whether the view contains the current data of this row's run."""
         known = self._rows.get(row[0])
-        # A run that no process drives does not change without its row.
+        # The data of a run that no process drives changes only together with its row.
         return known is not None and (known[1] == "ended" or (known == row and row[1] != "running"))
 
     def _show(
@@ -193,31 +202,31 @@ class View:
         program: str,
         path: str,
         created: Any,
-        why: str | None,
+        reason: str | None,
     ) -> None:
-        """why: it is stopped, or what it waits for."""
+        """Show a run with its status and lock. reason: why the run is stopped, or what it waits for."""
         run = DatabaseRun.cached(self.root, run_id, self._session)
         if status == "ended":
             files.rename(run.path, os.path.join(self.root, HISTORY, run_id))
             self._unlock(run_id)
             return
-        facts: dict[str, Any] = {"run": run_id, "program": program, "path": path, "background": True}
+        about: dict[str, Any] = {"run": run_id, "program": program, "path": path, "background": True}
         if status == "stopped":
-            facts |= {"stopped": True, "why": why}
-            write_file(run.lock, _line(facts), durable=False, mode=0o600)
+            about |= {"stopped": True, "why": reason}
+            write_file(run.lock, _json_line(about), durable=False, mode=0o600)
             self._unlock(run_id)
             return
-        facts |= {"since": clock.timestamp(created.timestamp()), "queued": status == "queued"}
-        if why:
-            facts["waits_for"] = [why]
+        about |= {"since": clock.timestamp(created.timestamp()), "queued": status == "queued"}
+        if reason:
+            about["waits_for"] = [reason]
         if owner is not None:
-            facts["worker"] = owner
+            about["worker"] = owner
             with contextlib.suppress(IndexError, ValueError):
-                facts["pid"] = int(owner.rsplit("-", 2)[1])
+                about["pid"] = int(owner.rsplit("-", 2)[1])
         if run_id not in self._locks:
             self._locks[run_id] = files.open_handle(run.lock, files.O_RDWR | files.O_CREAT, 0o600)
             files.flock(self._locks[run_id], files.LOCK_EX)
-        data = _line(facts)
+        data = _json_line(about)
         files.pwrite(self._locks[run_id], data, 0)
         files.ftruncate(self._locks[run_id], len(data))
 
@@ -227,11 +236,11 @@ class View:
             files.close(handle)
 
     def _fetch_output(self, path: str) -> bool:
-        """Fetch a long text of a run here that is being read; False if the database has none."""
+        """Fetch a long text to its path in the view; False if the database does not have it."""
         folder, name = os.path.split(path)
-        place = os.path.dirname(folder)
-        with self._turn:
-            values = [os.path.basename(place), f"{os.path.basename(folder)}/{name}"]
+        run_folder = os.path.dirname(folder)
+        with self._update_lock:
+            values = [os.path.basename(run_folder), f"{os.path.basename(folder)}/{name}"]
             row = self._session.do(
                 lambda connection: connection.execute(_OUTPUT, values, binary=True).fetchone()
             )
@@ -240,17 +249,17 @@ class View:
         return row is not None
 
     def fetch_trees(self, target: str) -> None:
-        """Fetch what the database has of the trees of a run. Raises UserError."""
+        """Fetch the stored trees of a run. Raises UserError."""
         folder = lookup.find_run_folder(target)
         run = DatabaseRun(self.root, folder.path, self._session)
         files.makedirs(run.place(TREES), exist_ok=True)
         for name, data in run.documents(TREES):
-            if is_name(name.removeprefix(TREES)):
+            if is_file_name(name.removeprefix(TREES)):
                 write_file(run.place(name), data, durable=False, mode=0o600)
 
     def close(self) -> None:
-        """Store the answers that were given in the view, and remove the folder. Raises UserError."""
-        with self._turn:
+        """Store new answers in the database and remove the folder. Raises UserError."""
+        with self._update_lock:
             self._is_closed = True
             Blobs.elsewhere = None
             try:
@@ -265,11 +274,11 @@ class View:
             names = files.listdir(folder) if files.isdir(folder) else []
             for name in [name for name in names if name.endswith(".json")]:
                 path = os.path.join(folder, name)
-                if path not in self._stored:
+                if path not in self._stored_answers:
                     with files.open(path, "rb") as file:
                         connection.execute(_ANSWER, [run_id, f"{ANSWERS}/{name}", file.read()])
                     connection.execute("select wake_run(%s)", [run_id])
-                    self._stored.add(path)
+                    self._stored_answers.add(path)
 
     def _remove(self) -> None:
         for run_id in list(self._locks):
@@ -287,18 +296,23 @@ def enter(
     folders: Sequence[str] = (),
     has_trees: bool = False,
 ) -> View:
-    """Make a view the working directory; outside of a project it has the runs of all. Raises UserError.
+    """Create a view and make it the working directory. Raises UserError.
 
-    In a project the view has its other files too. folders: of `.loops` that the command writes to. has_trees:
-    it has the trees of the run that is named, as they are now. Otherwise it is kept up to date, unless it has
-    only the ENDS of journals.
+    In a project, the view also contains links to the project's other files. Outside of a project, it contains
+    the runs of all projects. A view is updated in a thread, except with `has_trees` or with parts ENDS.
+
+    Args:
+        url: address of the database.
+        targets, is_ended, most, parts: see `View`.
+        folders: names of folders in `.loops` to which the command writes.
+        has_trees: fetch the current trees of the first target.
     """
     here = files.realpath(environment.getcwd())
     loops = os.path.join(here, LOOPS)
     project = os.path.basename(here) if files.isdir(loops) else None
-    address = Address.of(url)
-    named = environment.environ.get(DATABASE) == url
-    lookup.resume_options = f" --on {'cluster' if named else 'URL'}"
+    address = Address.parse(url)
+    is_default = environment.environ.get(DATABASE) == url
+    lookup.resume_options = f" --on {'cluster' if is_default else 'URL'}"
     view = View(address, project, targets, is_ended, most, parts)
     if project is not None:
         for name in folders:
@@ -314,14 +328,14 @@ def enter(
 
 
 def _link(source: str, target: str) -> None:
-    """Link the entries of a folder in another one, without those that it has."""
+    """Create symbolic links to the entries of a folder in another folder, except for existing names."""
     for name in files.listdir(source):
         with contextlib.suppress(FileExistsError):
             files.symlink(os.path.join(source, name), os.path.join(target, name))
 
 
-def _line(facts: dict[str, Any]) -> bytes:
-    return json.dumps(facts).encode() + b"\n"
+def _json_line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
 
 
 def _make_folder() -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from ..database.connection import Address
 from ..database.shared_ledger import SharedLedger
 from ..database.store import Claim, DatabaseStore
-from ..database.stored_run import DatabaseRun, Fenced, deliver
+from ..database.stored_run import DatabaseRun, Fenced, deliver_answer
 from ..execution.driver import JOBS
 from ..execution.scheduler import ScheduledRun, Scheduler, concurrent_run_limit
 from ..host import environment, files, processes, signals, threads
@@ -165,7 +165,7 @@ class Checkout:
     def deliver(self, name: str, data: bytes) -> None:
         """Put an answer where the run finds it; nothing while it has no record here."""
         if files.exists(self.folder.journal):
-            deliver(self.folder.place(name), data)
+            deliver_answer(self.folder.place(name), data)
 
 
 # --- the other side -------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def submit_fork(values: Values, url: str, make: Callable[[], Forked]) -> int:
 
     def go(command: Command) -> None:
         forked = make()
-        address, made = Address.of(url), forked.run
+        address, made = Address.parse(url), forked.run
         session = Session(address, lambda: True)
         try:
             parent = DatabaseRun.cached(ROOT, forked.parent, session)
@@ -121,7 +121,7 @@ def _store(values: Values, url: str, labels: tuple[str, ...]) -> Iterator[Databa
     for name in _NOT_HERE:
         if getattr(values, name):
             raise UserError("bad-option", f"`--{name.replace('_', '-')}` and `--on` exclude each other")
-    address = Address.of(url)
+    address = Address.parse(url)
     with connected(address) as connection:
         schema.check(connection, address)
     store = open_store(address)

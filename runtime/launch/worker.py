@@ -1,7 +1,7 @@
 """`llc worker`: drives runs of a cluster's queue, many at once, until it is asked to drain.
 
 Segments arrive in threads of the queue (`database.engine`); all runs are driven by one scheduler in the
-main thread, as in a batch. The heartbeat's thread buries dead workers and passes on requests. See
+main thread, as in a batch. The heartbeat's thread declares dead workers dead and passes on requests. See
 `spec/cluster.md`.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 
 from ..database import live, removal, schema, survivors
 from ..database import owner as owners
-from ..database.connection import Address, Connection, Lost, connected
+from ..database.connection import Address, Connection, Unavailable, connected
 from ..database.engine import Engine
 from ..database.owner import Owner
 from ..database.segments import Deliveries
 from ..database.store import open_store
-from ..database.stored_run import DatabaseRun, deliver
+from ..database.stored_run import DatabaseRun, deliver_answer
 from ..database.watch import Watch
 from ..execution.driver import JOBS
 from ..execution.scheduler import ScheduledRun, Scheduler, concurrent_run_limit
@@ -219,13 +219,13 @@ class Worker:
         for run, name, data, _ in found["answer"]:
             claim, child = self._store.claims.get(run), self._checkouts.get(run)
             if claim is not None:
-                deliver(claim.run.place(name), data)
+                deliver_answer(claim.run.place(name), data)
             elif child is not None:
                 child.deliver(name, data)
         now = clock.monotonic()
         is_sweep = now >= self._next_sweep
         if is_sweep or found["silent"]:
-            self._on_deaths(owners.bury_dead(connection, self._owner.id))
+            self._on_deaths(owners.declare_dead_owners(connection, self._owner.id))
         if is_sweep:
             self._next_sweep = now + _SWEEP_S
             connection.execute("select reconcile_segments()")
@@ -243,9 +243,9 @@ class Worker:
 
     def _end_abandoned(self, connection: Connection) -> None:
         """In the thread of the heartbeat, which does not wait for keepers of actions."""
-        folders = survivors.abandoned(connection, self._store.cache, self._owner.machine)
+        folders = survivors.find_abandoned(connection, self._store.cache, self._owner.machine)
         if folders:
-            threads.Thread(target=survivors.end, args=(folders,), daemon=True).start()
+            threads.Thread(target=survivors.end_actions, args=(folders,), daemon=True).start()
 
     def _live_file(self, run: str) -> str | None:
         child = self._checkouts.get(run)
@@ -276,7 +276,7 @@ class Worker:
         self._deliveries.begin(run, number)
         try:
             return self._performed(run, number)
-        except Lost:  # this worker was declared dead in an outage: another one continues the run
+        except Unavailable:  # declared dead in an outage: another worker continues the run
             return "returned"
         finally:
             self._deliveries.end(run, number)
@@ -312,7 +312,7 @@ class Worker:
     def _conclude(self, segment: _Segment, result: str, why: str) -> None:
         self._asked.discard(segment.run)
         if result == FAILED:
-            self._store.give_up(segment.run, why)
+            self._store.mark_stopped(segment.run, why)
             self._say(f"{segment.run} stopped: {why}")
         elif result == LACKS:
             self._store.refuse(segment.run, why)
@@ -338,7 +338,7 @@ class Worker:
             self._checkouts.pop(run, None)
         if came is None:
             self._say(f"the process of {run} was killed; the run continues")
-            self._store.give_back(run)
+            self._store.requeue_killed(run)
             came = "returned", ""
         self._conclude(segment, *came)
         self._scheduler.pool.wake()
@@ -360,7 +360,7 @@ def work(
     url: str | None, labels: tuple[str, ...], at_once: int, drain_s: float, machine: str | None = None
 ) -> int:
     """`llc worker`; the exit code. Raises UserError."""
-    code = Worker(Address.find(url), labels, at_once, drain_s, machine).go()
+    code = Worker(Address.resolve(url), labels, at_once, drain_s, machine).go()
     if code == EXIT_BURIED:
         processes.exit_now(code)  # threads of the queue may wait for segments that are not ours any more
     return code

@@ -12,7 +12,7 @@ from dbos._core import ActiveWorkflowById
 from dbos._queue import queue_thread
 from dbos._sys_db import SystemDatabase
 
-from llc.runtime.database.engine import POLL_S, POLLER, Events, _Wake, check_hooks
+from llc.runtime.database.engine import POLL_S, POLLER, StopEvents, _WakeUp, check_hooks
 from llc.runtime.host.errors import UserError
 
 
@@ -35,7 +35,7 @@ def test_another_signature_is_refused(gate: Callable[..., object] | None) -> Non
     """The worker does not start with a queue whose limits it cannot set."""
     store = Store()
     store._claim_gate = gate  # type: ignore[method-assign, assignment]
-    with pytest.raises(UserError, match="does not fit"):
+    with pytest.raises(UserError, match="is not supported"):
         check_hooks(store, ActiveWorkflowById(), Launched())
 
 
@@ -50,7 +50,7 @@ def _wait(event: threading.Event, seconds: float, name: str = POLLER) -> list[bo
 
 def test_a_wait_ends_when_it_is_woken_or_stopped() -> None:
     """A wait for the next look ends early; a short one of another purpose is left alone."""
-    wake, event = _Wake(), threading.Event()
+    wake, event = _WakeUp(), threading.Event()
     wake.attach(event)
     wake.set()
     assert _wait(event, POLL_S * 1000) == [False]
@@ -61,8 +61,8 @@ def test_a_wait_ends_when_it_is_woken_or_stopped() -> None:
 
 def test_a_thread_is_never_deaf() -> None:
     """A thread that looks at a queue of before can begin during the launch: its wait is replaced already."""
-    wake, event = _Wake(), threading.Event()
-    events = Events(wake)
+    wake, event = _WakeUp(), threading.Event()
+    events = StopEvents(wake)
     events.append(event)
     wake.set()
     assert _wait(event, POLL_S * 1000) == [False]
@@ -73,7 +73,7 @@ def test_a_thread_is_never_deaf() -> None:
 
 def test_other_threads_do_not_take_the_wake() -> None:
     """Waits for schedules are as long as those for the queue; they are longer once the queue is found."""
-    wake, event, waits = _Wake(), threading.Event(), list[float]()
+    wake, event, waits = _WakeUp(), threading.Event(), list[float]()
     event.wait = lambda timeout=None: bool(waits.append(timeout))  # type: ignore[method-assign]
     wake.attach(event)
     assert _wait(event, 1.0, "scheduler") == [False]

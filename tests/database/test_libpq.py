@@ -11,7 +11,7 @@ import pytest
 from clusters import Cluster
 
 from llc.runtime.database import libpq
-from llc.runtime.database.connection import Address, Lost, Session
+from llc.runtime.database.connection import Address, Session, Unavailable
 
 TEXTS = ["a", "", "ä'\\\"{},%", "null", "NULL", " x "]
 SAME: list[tuple[str, Any]] = [
@@ -59,14 +59,14 @@ def test_it_gives_what_psycopg_gives(postgres_server: str, words: str, values: A
 )
 def test_what_it_cannot_do_is_left_to_psycopg(postgres_server: str, words: str, values: Any) -> None:
     light = libpq.Connection(postgres_server)
-    with pytest.raises(libpq.Unable):
+    with pytest.raises(libpq.Unsupported):
         light.execute(words, values)
     light.close()
 
 
 def test_a_session_changes_to_psycopg(database: str) -> None:
     """An action begins again with psycopg where the light connection gives up, and errors are psycopg's."""
-    session = Session(Address.of(database), lambda: True, is_light=True)
+    session = Session(Address.parse(database), lambda: True, uses_libpq=True)
     kinds = []
 
     def ask(connection: Any) -> Any:
@@ -81,8 +81,8 @@ def test_a_session_changes_to_psycopg(database: str) -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    session = Session(Address.of("postgresql://127.0.0.1:1/none"), lambda: True, is_light=True)
-    with pytest.raises(Lost):
+    session = Session(Address.parse("postgresql://127.0.0.1:1/none"), lambda: True, uses_libpq=True)
+    with pytest.raises(Unavailable):
         session.do(lambda connection: connection)
 
 

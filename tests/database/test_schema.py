@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from llc.runtime.database import installation, schema
-from llc.runtime.database.connection import Address, Lost, connect
+from llc.runtime.database.connection import Address, Unavailable, connect
 from llc.runtime.host.errors import UserError
 
 
@@ -46,7 +46,9 @@ def test_several_machines_initialise_at_once(empty_database: str) -> None:
     """One of them creates the tables, the others wait for it."""
     applied: list[int] = []
     threads = [
-        threading.Thread(target=lambda: applied.append(installation.initialise(Address.of(empty_database))))
+        threading.Thread(
+            target=lambda: applied.append(installation.initialise(Address.parse(empty_database)))
+        )
         for _ in range(4)
     ]
     for thread in threads:
@@ -59,8 +61,8 @@ def test_several_machines_initialise_at_once(empty_database: str) -> None:
 def test_two_schemas_in_one_database(empty_database: str) -> None:
     """`?schema=NAME` keeps the tables of two clusters apart."""
     for name in ("one", "two"):
-        assert installation.initialise(Address.of(f"{empty_database}?schema={name}")) == schema.FORMAT
-    with connect(Address.of(f"{empty_database}?connect_timeout=5&schema=two")) as connection:
+        assert installation.initialise(Address.parse(f"{empty_database}?schema={name}")) == schema.FORMAT
+    with connect(Address.parse(f"{empty_database}?connect_timeout=5&schema=two")) as connection:
         assert connection.execute("select count(*) from runs").fetchone()[0] == 0
         tables = "select count(*) from pg_tables where tablename = 'runs'"
         assert connection.execute(tables).fetchone()[0] == 2
@@ -119,7 +121,7 @@ def test_a_user_without_rights(own_server: postgres.Server, words: str) -> None:
     url = own_server.database()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("create role guest login")
-    installation.initialise(Address.of(url))
+    installation.initialise(Address.parse(url))
     guest = url.replace("llc@", "guest@")
     if words == "db init":  # its schema is there, that of DBOS cannot be created
         guest += "?schema=own"
@@ -145,7 +147,7 @@ def test_a_user_without_rights(own_server: postgres.Server, words: str) -> None:
 def test_a_password_is_in_no_message(place: str, help: str) -> None:
     """Nor a part of it, where libpq would take that for the host, the port or the database."""
     with pytest.raises(UserError) as found:
-        connect(Address.of(f"postgresql://{place}"))
+        connect(Address.parse(f"postgresql://{place}"))
     assert found.value.id == "bad-option"
     assert "hun" not in found.value.message
     assert "ter2" not in found.value.message
@@ -198,7 +200,7 @@ def test_a_wrong_password(own_server: postgres.Server) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("create role other login password 'right'")
         connection.execute("select pg_reload_conf()")
-    wrong = Address.of(url.replace("llc@", "other:wr0ng@"))
+    wrong = Address.parse(url.replace("llc@", "other:wr0ng@"))
     for _ in range(1000):  # the server reads the rules a moment later
         refused = refusal(wrong)
         if refused is not None:
@@ -207,8 +209,8 @@ def test_a_wrong_password(own_server: postgres.Server) -> None:
     assert refused.id == "database-refused"
     assert "wr0ng" not in refused.message
     assert "password" in str(refused.help)
-    assert not isinstance(refused, Lost)
-    assert refusal(Address.of(url.replace("llc@", "other:right@"))) is None
+    assert not isinstance(refused, Unavailable)
+    assert refusal(Address.parse(url.replace("llc@", "other:right@"))) is None
 
 
 def refusal(address: Address) -> UserError | None:
@@ -248,7 +250,7 @@ def test_a_pooler_in_transaction_mode_is_refused(pooled: Callable[[str], str]) -
 def test_a_pooler_is_noticed_while_others_use_it(database: str) -> None:
     """Other clients take the server connections meanwhile, so that none is the same twice in a row."""
     shared = pooler.start(database, "transaction")
-    address = Address.of(shared.url)
+    address = Address.parse(shared.url)
     is_over = threading.Event()
 
     def work() -> None:
@@ -276,7 +278,7 @@ def test_a_pooler_with_sessions(pooled: Callable[[str], str]) -> None:
     checked = llc("db", "check", "--db", address)
     assert checked.returncode == 0, checked.stderr
     key = "select pg_try_advisory_lock(7)"
-    with connect(Address.of(address)) as first, connect(Address.of(address)) as second:
+    with connect(Address.parse(address)) as first, connect(Address.parse(address)) as second:
         assert first.execute(key).fetchone() == (True,)
         assert second.execute(key).fetchone() == (False,)
         first.close()

@@ -40,7 +40,7 @@ import sys
 from llc.runtime.database.connection import Address
 from llc.runtime.database.shared_ledger import SharedLedger
 from llc.runtime.ledger import database, ledger
-database.shared = SharedLedger(Address.of(sys.argv[1]), "p", "nobody")
+database.shared = SharedLedger(Address.parse(sys.argv[1]), "p", "nobody")
 count = 0
 while True:
     call = ledger.Call("p", sys.argv[2], count, "claude", "claude", "")
@@ -55,7 +55,7 @@ print(count)
 
 @pytest.fixture
 def shared(database: str) -> Iterator[SharedLedger]:
-    tables.shared = SharedLedger(Address.of(database), "p", "nobody")
+    tables.shared = SharedLedger(Address.parse(database), "p", "nobody")
     yield tables.shared
     tables.shared = None
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from llc.runtime.database import claims, connection, owner
-from llc.runtime.database.claims import Busy, NewRun
+from llc.runtime.database.claims import NewRun, ScopeConflict
 from llc.runtime.database.connection import Address, Session, connect
 from llc.runtime.database.owner import Owner
 from llc.runtime.database.store import DatabaseStore, open_store
@@ -30,7 +30,7 @@ ABOUT = {"program": "one", "path": ".loops/one.yaml"}
 
 @pytest.fixture
 def store(database: str, tmp_path: Path) -> Iterator[DatabaseStore]:
-    opened = open_store(Address.of(database), str(tmp_path / "here"), "project")
+    opened = open_store(Address.parse(database), str(tmp_path / "here"), "project")
     yield opened
     opened.close()
 
@@ -38,7 +38,7 @@ def store(database: str, tmp_path: Path) -> Iterator[DatabaseStore]:
 @pytest.fixture
 def other(database: str, tmp_path: Path) -> Iterator[DatabaseStore]:
     """The store of another machine."""
-    opened = open_store(Address.of(database), str(tmp_path / "there"), "project")
+    opened = open_store(Address.parse(database), str(tmp_path / "there"), "project")
     yield opened
     opened.close()
 
@@ -94,7 +94,7 @@ def test_an_owner_of_before_appends_nothing(store: DatabaseStore, other: Databas
     run, claim = begin(store)
     journal = run.append_journal(lambda: NOW, 1)
     with connect(store.address) as connection:
-        owner.bury(connection, store.owner.id)
+        owner.declare_dead(connection, store.owner.id)
     there, second = take_over(other, run.id)
     before = Path(there.journal).read_bytes()
     journal.write("note", {"text": "late"})
@@ -113,7 +113,7 @@ def test_a_frozen_owner_loses_its_paths(store: DatabaseStore, other: DatabaseSto
     """Another run gets them once its heartbeat is missing; awake again, it appends nothing."""
     run, claim = begin(store, ("src",))
     journal = run.append_journal(lambda: NOW, 1)
-    with store.owner._turn:  # no heartbeat meanwhile
+    with store.owner._session_lock:  # no heartbeat meanwhile
         with connect(store.address) as connection:
             late = "update workers set beat = now() - interval '1 hour' where id = %s"
             connection.execute(late, [store.owner.id])
@@ -228,14 +228,14 @@ def test_concurrent_claims_of_one_scope(store: DatabaseStore, database: str) -> 
     for thread in threads:
         thread.join(60)
     assert sum(isinstance(one, int) for one in came) == 1
-    assert sum(isinstance(one, Busy) for one in came) == 7
+    assert sum(isinstance(one, ScopeConflict) for one in came) == 7
 
 
 OWNER = """
 import sys, time
 from llc.runtime.database.connection import Address
 from llc.runtime.database.owner import Owner
-print(Owner(Address.of(sys.argv[1])).id, flush=True)
+print(Owner(Address.parse(sys.argv[1])).id, flush=True)
 time.sleep(600)
 """
 
@@ -256,7 +256,7 @@ class Process:
 
 
 def _is_dead(url: str, id: str) -> bool:
-    with connect(Address.of(url)) as connection:
+    with connect(Address.parse(url)) as connection:
         return owner.is_dead(connection, id)
 
 
@@ -301,11 +301,11 @@ def test_a_restart_of_the_server_kills_no_owner(
     try:
         process.popen.send_signal(signal.SIGSTOP)
         own_server.restart()
-        with connect(Address.of(url)) as connection:
+        with connect(Address.parse(url)) as connection:
             connection.execute("update workers set beat = clock_timestamp() - interval '1 hour'")
         assert not _is_dead(url, process.id)
         process.popen.send_signal(signal.SIGCONT)
-        with connect(Address.of(url)) as connection:
+        with connect(Address.parse(url)) as connection:
             registered = "select server_start = pg_postmaster_start_time() from workers where id = %s"
             postgres.until(lambda: connection.execute(registered, [process.id]).fetchone()[0])
         assert not _is_dead(url, process.id)
@@ -318,7 +318,7 @@ def test_a_restart_of_the_server_kills_no_owner(
 def test_an_append_outlives_a_restart_of_the_server(own_server: postgres.Server, tmp_path: Path) -> None:
     """The session connects again and appends once."""
     url = postgres.cluster_database(own_server.url("postgres"))
-    opened = open_store(Address.of(url), str(tmp_path), "project")
+    opened = open_store(Address.parse(url), str(tmp_path), "project")
     run, claim = begin(opened)
     journal = run.append_journal(lambda: NOW, 1)
     for number in range(3):
@@ -337,9 +337,9 @@ def test_an_append_outlives_a_restart_of_the_server(own_server: postgres.Server,
 def test_an_owner_that_was_declared_dead_learns_it(database: str) -> None:
     """With its next heartbeat, so that it can end what it started."""
     told = threading.Event()
-    one = Owner(Address.of(database), on_death=told.set)
-    with connect(Address.of(database)) as connection:
-        owner.bury(connection, one.id)
+    one = Owner(Address.parse(database), on_death=told.set)
+    with connect(Address.parse(database)) as connection:
+        owner.declare_dead(connection, one.id)
     assert told.wait(60)
     assert one.is_dead
     one.close()
@@ -347,8 +347,8 @@ def test_an_owner_that_was_declared_dead_learns_it(database: str) -> None:
 
 def test_a_lock_that_is_held_elsewhere_proves_nothing(database: str) -> None:
     """An owner without its lock lives by its heartbeat, and takes the lock when it is free."""
-    one = Owner(Address.of(database))
-    with connect(Address.of(database)) as holder, connect(Address.of(database)) as connection:
+    one = Owner(Address.parse(database))
+    with connect(Address.parse(database)) as holder, connect(Address.parse(database)) as connection:
         own = "select pid from pg_locks where locktype = 'advisory' and granted"
         (pid,) = holder.execute(own).fetchone()
         holder.execute("update workers set beat = clock_timestamp() + interval '1 hour'")
@@ -369,11 +369,11 @@ def test_a_lock_that_is_held_elsewhere_proves_nothing(database: str) -> None:
 
 
 def test_an_owner_that_was_declared_dead_claims_nothing(store: DatabaseStore, other: DatabaseStore) -> None:
-    """It may not know yet; nobody would bury it a second time."""
+    """It may not know yet; no process would declare it dead a second time."""
     run, claim = begin(other, ("src",))
     claim.close()
     with connect(store.address) as connection:
-        owner.bury(connection, store.owner.id)
+        owner.declare_dead(connection, store.owner.id)
     with pytest.raises(Fenced):
         take_over(store, run.id)
     with pytest.raises(Fenced):
@@ -383,8 +383,8 @@ def test_an_owner_that_was_declared_dead_claims_nothing(store: DatabaseStore, ot
 
 def test_a_silent_transaction_loses_its_locks(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is suspended within a transaction holds up nobody for long."""
-    monkeypatch.setattr("llc.runtime.database.connection.SILENCE_S", 1)
-    silent, other = connect(Address.of(database)), connect(Address.of(database))
+    monkeypatch.setattr("llc.runtime.database.connection.IDLE_TRANSACTION_TIMEOUT_S", 1)
+    silent, other = connect(Address.parse(database)), connect(Address.parse(database))
     silent.execute("begin")
     silent.execute("select pg_advisory_xact_lock(1)")
     other.execute("select pg_advisory_lock(1)")  # waits until the server has ended the first one
@@ -399,13 +399,13 @@ def test_a_silent_transaction_loses_its_locks(database: str, monkeypatch: pytest
         with connection.transaction():
             connection.execute("select 1")
             if len(attempts) == 1:
-                with connect(Address.of(database)) as watcher:
+                with connect(Address.parse(database)) as watcher:
                     gone = "select 1 from pg_stat_activity where pid = %s"
                     pid = connection.info.backend_pid
                     postgres.until(lambda: watcher.execute(gone, [pid]).fetchone() is None)
             connection.execute("select 1")
 
-    session = Session(Address.of(database))
+    session = Session(Address.parse(database))
     session.do(once)
     session.close()
     assert len(attempts) == 2
@@ -416,22 +416,22 @@ def test_after_an_outage_an_owner_has_time_to_come_back(
 ) -> None:
     """The first one that is back buries no other, however long the outage was; after the lease it does."""
     monkeypatch.setattr(owner, "LEASE_S", 1800)  # however slow this machine is
-    with connect(Address.of(database)) as connection:
+    with connect(Address.parse(database)) as connection:
         connection.execute(
             "insert into workers (id, labels, capacity, lock_key, server_start, beat, since) values "
             "('back', '{}', 1, 1, '-infinity', 'infinity', now()), "
             "('late', '{}', 1, 2, '-infinity', now() - interval '1 hour', now() - interval '1 day')"
         )
         assert not owner.is_dead(connection, "late")
-        assert owner.bury_dead(connection, "back") == []
+        assert owner.declare_dead_owners(connection, "back") == []
         connection.execute("update workers set since = now() - interval '31 minutes' where id = 'back'")
         assert owner.is_dead(connection, "late")
-        assert owner.bury_dead(connection, "back") == ["late"]
+        assert owner.declare_dead_owners(connection, "back") == ["late"]
 
 
 def test_while_no_owner_is_back_none_is_dead(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that is back before all heartbeats buries nobody, though the server needed long to start."""
-    with connect(Address.of(database)) as connection:
+    with connect(Address.parse(database)) as connection:
         age = "select extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8"
         monkeypatch.setattr(owner, "LEASE_S", connection.execute(age).fetchone()[0] / 2)
         connection.execute(
@@ -439,7 +439,7 @@ def test_while_no_owner_is_back_none_is_dead(database: str, monkeypatch: pytest.
             "('late', '{}', 1, 2, '-infinity', now() - interval '1 hour', now() - interval '1 day')"
         )
         assert not owner.is_dead(connection, "late")
-        assert owner.bury_dead(connection, "back") == []
+        assert owner.declare_dead_owners(connection, "back") == []
 
 
 def test_a_lost_connection_is_opened_again_with_short_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,10 +454,10 @@ def test_a_lost_connection_is_opened_again_with_short_attempts(monkeypatch: pyte
         if len(patience) not in (2, 3):  # the others are refused at once
             now[0] += patience_s
         if len(patience) < 8:
-            raise connection.Lost(address, "it stops")
+            raise connection.Unavailable(address, "it stops")
 
     monkeypatch.setattr(connection, "connect", connect)
     monkeypatch.setattr(connection, "_PAUSES", (0, 0))
     monkeypatch.setattr(connection.clock, "monotonic", lambda: now[0])
-    Session(Address.of("postgresql://db.example/llc")).do(lambda opened: None)
+    Session(Address.parse("postgresql://db.example/llc")).do(lambda opened: None)
     assert patience == [10, 2, 2, 2, 4, 8, 10, 10]

@@ -136,7 +136,7 @@ def test_a_command_fetches_what_it_shows(cluster: Cluster) -> None:
     assert {row["status"] for row in rows} == {"ended"}
     assert json.loads(_db(cluster, "status", copy, "--json", "--db", cluster.url))["run"] == copy
     assert "29999" in _db(cluster, "logs", copy, "-v", "--db", cluster.url)
-    view = View(Address.of(cluster.url), None, [], None, 50, "record")
+    view = View(Address.parse(cluster.url), None, [], None, 50, "record")
     try:
         found = [path.name for path in Path(view.root, ".loops/.running").glob("job-*")]
         assert (len(found), view.is_cut) == (50, True)
@@ -155,7 +155,7 @@ def test_a_command_fetches_what_it_shows(cluster: Cluster) -> None:
 
 def test_a_run_is_followed_when_a_later_one_begins(cluster: Cluster, ended: str) -> None:
     """A view of a loop's last run keeps that run."""
-    view = View(Address.of(cluster.url), None, ["job"], None, 1)
+    view = View(Address.parse(cluster.url), None, ["job"], None, 1)
     try:
         later = cluster.submit("job")
         cluster.await_status(later)
@@ -232,7 +232,7 @@ def test_a_long_output_is_whole_in_the_database(cluster: Cluster) -> None:
         where = f"{copies} from documents where run = %s and name = %s"
         found = cluster.database.execute(where, [line, run, f"outputs/1-{stream}.txt"]).fetchall()
         assert found == [(f"outputs/1-{stream}.txt", size, True)]
-    view = View(Address.of(cluster.url), None, [run])
+    view = View(Address.parse(cluster.url), None, [run])
     try:
         assert not list(Path(view.root).rglob("*.txt"))
     finally:

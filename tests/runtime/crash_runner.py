@@ -118,7 +118,7 @@ class Accident:
 
 def use_database(url: str, project: str, accident: Accident) -> Any:
     """Let this process keep its runs in a database; its store."""
-    store = open_store(Address.of(url), project=project)
+    store = open_store(Address.parse(url), project=project)
     Command.store, Command.find = store, store.find_unfinished
     for name in ("append", "put"):
         setattr(DatabaseRun, name, accident.wrap(getattr(DatabaseRun, name)))

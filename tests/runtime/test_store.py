@@ -26,7 +26,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunFolder]:
         yield made
         lock.close()
         return
-    database = open_store(Address.of(request.getfixturevalue("database")), root)
+    database = open_store(Address.parse(request.getfixturevalue("database")), root)
     stored, claim = alone(database.starting(root, "one", ["."], dict(ABOUT), None))
     yield stored
     claim.close()

@@ -15,7 +15,7 @@ from typing import Any
 import postgres
 
 from llc.runtime.database.connection import Address, Connection, Session
-from llc.runtime.database.segments import queue_of
+from llc.runtime.database.segments import queue_name
 from llc.runtime.database.store import open_store
 from llc.runtime.host import threads
 from llc.runtime.host.coroutines import alone
@@ -95,7 +95,7 @@ class Queue:
             self._is_asked = False
             values = {
                 "worker": self._executor,
-                "queue": queue_of(self._project),
+                "queue": queue_name(self._project),
                 "project": self._project,
                 "count": max(0, self._capacity - self._active),
             }

@@ -316,13 +316,13 @@ on conflict""",
     "lost-connection": (
         "a connection that is lost ends the worker",
         "runtime/database/connection.py",
-        "            except _lost_errors() as error:\n                lost =",
-        "            except psycopg.InterfaceError as error:\n                lost =",
+        "            except _retryable_errors() as error:\n                outage =",
+        "            except psycopg.InterfaceError as error:\n                outage =",
     ),
     "declared-dead": (
         "a segment that a worker begins which was declared dead in an outage is a defect",
         "runtime/launch/worker.py",
-        "        except Lost:  # this worker was declared dead in an outage: another one continues the run\n"
+        "        except Unavailable:  # declared dead in an outage: another worker continues the run\n"
         '            return "returned"\n',
         "",
     ),

@@ -113,7 +113,7 @@ class Model:
         return _with_run(state, number, run._replace(status="running", owner=index, epoch=run.epoch + 1))
 
     def buried(self, state: State, index: int) -> State:
-        """As `owner.bury`: the worker is dead for all, and its runs are queued again and fenced."""
+        """As `owner.declare_dead`: the worker is dead for all, and its runs are queued again and fenced."""
         raised = 0 if "fence" in self.without else 1
         for number, run in enumerate(state.runs):
             if run.owner == index and run.status == "running":

@@ -29,5 +29,5 @@ def attach(
         llc attach fix-types --stop
     """
 
-    ask = partial(verbs.load("database.requests:ask_to_stop", 2), db) if db is not None else None
+    ask = partial(verbs.load("database.requests:request_stop", 2), db) if db is not None else None
     return attaching.attach(find_run_folder(target), stop, verbose, ask)

@@ -30,13 +30,13 @@ def db(
         raise UserError("bad-option", f"`llc db` has no `{action}`", "there are: " + ", ".join(_ACTIONS))
     if action == "metrics" and json:
         raise UserError("bad-option", "`llc db metrics` writes the text format of Prometheus only")
-    address = connection.Address.find(db)
+    address = connection.Address.resolve(db)
     change = {"init": "initialise", "migrate": "migrate"}.get(action)
     applied = verbs.load(f"database.installation:{change}", 2)(address) if change is not None else 0
     with connection.connected(address) as found:
         schema.check(found, address)
         if action == "metrics":
-            write(metrics.text(found))
+            write(metrics.format_metrics(found))
             return EXIT_OK
         server = found.info.server_version // 10_000
     if json:

@@ -57,7 +57,7 @@ def ui(
     requests = None
     if db is not None:
         asked = (
-            partial(verbs.load(f"database.requests:{name}", 2), db) for name in ("ask_to_stop", "resume")
+            partial(verbs.load(f"database.requests:{name}", 2), db) for name in ("request_stop", "resume")
         )
         requests = Requests(*asked)
     try:
