@@ -110,7 +110,10 @@ class Address:
 
 
 def connect(address: Address, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
-    """Open an autocommit connection with the schema as its search path. Raises UserError and Unavailable."""
+    """Open an autocommit connection with the schema as its search path.
+
+    Raises UserError and DatabaseUnavailable.
+    """
     try:
         open_connection = psycopg.connect
     except ImportError as error:
@@ -136,7 +139,7 @@ def connect(address: Address, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
         connection.execute(_SETTINGS, _settings(address))
     except psycopg.Error as error:
         connection.close()
-        raise Unavailable(address, _one_line(error)) from None
+        raise DatabaseUnavailable(address, _one_line(error)) from None
     return connection
 
 
@@ -146,7 +149,10 @@ def _settings(address: Address) -> list[str]:
 
 @contextlib.contextmanager
 def connected(address: Address) -> Iterator[Connection]:
-    """Open a connection for one request, without retries. Raises UserError, and Unavailable after a loss."""
+    """Open a connection for one request, without retries.
+
+    Raises UserError, and DatabaseUnavailable after a loss.
+    """
     connection = connect(address)
     with translated_errors(address), connection:
         yield connection
@@ -162,7 +168,7 @@ def translated_errors(address: Address) -> Iterator[None]:
         if isinstance(cause, psycopg.errors.InsufficientPrivilege):
             raise _permission_error(address, cause) from None
         if isinstance(cause, _retryable_errors()):
-            raise Unavailable(address, _one_line(cause)) from None
+            raise DatabaseUnavailable(address, _one_line(cause)) from None
         raise
 
 
@@ -177,7 +183,7 @@ def _retryable_errors() -> tuple[type[Exception], ...]:
     return psycopg.OperationalError, psycopg.InterfaceError, timeout
 
 
-class Unavailable(Failure):
+class DatabaseUnavailable(Failure):
     """The database cannot be reached, or its disk is full. It may become available later."""
 
     def __init__(self, address: Address, reason: str) -> None:
@@ -198,7 +204,7 @@ def _connection_error(address: Address, error: Exception) -> UserError:
     if "does not exist" in lower:
         help = "create the database and the user first: createdb NAME"
         return Failure("database-refused", f"{address} refuses the login: {reason}", help)
-    return Unavailable(address, reason)
+    return DatabaseUnavailable(address, reason)
 
 
 def _one_line(error: BaseException) -> str:
@@ -271,7 +277,7 @@ class Session:
         """Return `action(connection)`; restart the action after a lost connection or a deadlock.
 
         The action must be idempotent: it is repeated if the connection was lost after its commit. Raises
-        Unavailable if `has_given_up`, and UserError if the login is refused.
+        DatabaseUnavailable if `has_given_up`, and UserError if the login is refused.
         """
         backoff_s, timeout_s = _MIN_BACKOFF_S, CONNECT_TIMEOUT_S
         is_reported, self._is_stale = self._is_stale, False
@@ -288,10 +294,10 @@ class Session:
                 continue
             except psycopg.errors.InsufficientPrivilege as error:
                 raise _permission_error(self.address, error) from None
-            except Unavailable as error:
+            except DatabaseUnavailable as error:
                 outage = error
             except _retryable_errors() as error:
-                outage = Unavailable(self.address, _one_line(error))
+                outage = DatabaseUnavailable(self.address, _one_line(error))
             self.close()
             if self._has_given_up():
                 raise outage

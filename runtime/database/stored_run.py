@@ -235,14 +235,14 @@ class DatabaseRun(RunFolder):
         return cls(cache, path, session)
 
     def refresh(self) -> None:
-        """Update the cache, without long texts. Raises Unavailable and JournalError."""
+        """Update the cache, without long texts. Raises DatabaseUnavailable and JournalError."""
         if self.id not in refresh(self.session, [self], {}):
             raise JournalError(f"the journal of {self.id} in the database has a gap")
 
     # --- the database ---------------------------------------------------------------------------
 
     def append(self, position: int, data: bytes, lines: int) -> None:
-        """Append to the journal durably. Raises Fenced, and Unavailable when the session gives up."""
+        """Append to the journal durably. Raises Fenced, and DatabaseUnavailable when the session gives up."""
         values = {
             "run": self.id,
             "position": position,
@@ -263,7 +263,7 @@ class DatabaseRun(RunFolder):
             raise Fenced(self.id)
 
     def put(self, name: str, data: bytes) -> None:
-        """Store a document. Raises Fenced, and Unavailable when the session gives up."""
+        """Store a document. Raises Fenced, and DatabaseUnavailable when the session gives up."""
         values = {"run": self.id, "name": name, "data": data, "epoch": self.epoch}
         if self.session.do(lambda connection: connection.execute(_WRITE, values).rowcount) != 1:
             raise Fenced(self.id)
@@ -393,7 +393,7 @@ class DatabaseRun(RunFolder):
 def refresh(
     session: Session, runs: Sequence[DatabaseRun], documents: dict[str, list[str]], parts: str = RECORD
 ) -> set[str]:
-    """Update the caches of runs; return the ids of the runs whose journal has no gap. Raises Unavailable.
+    """Update the caches of runs. Raises DatabaseUnavailable. Returns the runs whose journal has no gap, by id.
 
     documents: names of the cached documents by run id; the names of fetched documents are added.
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..database import live, removal, schema, survivors
 from ..database import owner as owners
-from ..database.connection import Address, Connection, Unavailable, connected
+from ..database.connection import Address, Connection, DatabaseUnavailable, connected
 from ..database.engine import Engine
 from ..database.owner import Owner
 from ..database.segments import Deliveries
@@ -276,7 +276,7 @@ class Worker:
         self._deliveries.begin(run, number)
         try:
             return self._performed(run, number)
-        except Unavailable:  # declared dead in an outage: another worker continues the run
+        except DatabaseUnavailable:  # declared dead in an outage; another worker continues it
             return "returned"
         finally:
             self._deliveries.end(run, number)

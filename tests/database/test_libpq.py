@@ -11,7 +11,7 @@ import pytest
 from clusters import Cluster
 
 from llc.runtime.database import libpq
-from llc.runtime.database.connection import Address, Session, Unavailable
+from llc.runtime.database.connection import Address, DatabaseUnavailable, Session
 
 TEXTS = ["a", "", "ä'\\\"{},%", "null", "NULL", " x "]
 SAME: list[tuple[str, Any]] = [
@@ -82,7 +82,7 @@ def test_a_session_changes_to_psycopg(database: str) -> None:
 
 def test_a_server_that_is_not_there() -> None:
     session = Session(Address.parse("postgresql://127.0.0.1:1/none"), lambda: True, uses_libpq=True)
-    with pytest.raises(Unavailable):
+    with pytest.raises(DatabaseUnavailable):
         session.do(lambda connection: connection)
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from llc.runtime.database import installation, schema
-from llc.runtime.database.connection import Address, Unavailable, connect
+from llc.runtime.database.connection import Address, DatabaseUnavailable, connect
 from llc.runtime.host.errors import UserError
 
 
@@ -209,7 +209,7 @@ def test_a_wrong_password(own_server: postgres.Server) -> None:
     assert refused.id == "database-refused"
     assert "wr0ng" not in refused.message
     assert "password" in str(refused.help)
-    assert not isinstance(refused, Unavailable)
+    assert not isinstance(refused, DatabaseUnavailable)
     assert refusal(Address.parse(url.replace("llc@", "other:right@"))) is None
 
 

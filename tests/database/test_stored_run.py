@@ -454,7 +454,7 @@ def test_a_lost_connection_is_opened_again_with_short_attempts(monkeypatch: pyte
         if len(patience) not in (2, 3):  # the others are refused at once
             now[0] += patience_s
         if len(patience) < 8:
-            raise connection.Unavailable(address, "it stops")
+            raise connection.DatabaseUnavailable(address, "it stops")
 
     monkeypatch.setattr(connection, "connect", connect)
     monkeypatch.setattr(connection, "_PAUSES", (0, 0))

@@ -322,7 +322,7 @@ on conflict""",
     "declared-dead": (
         "a segment that a worker begins which was declared dead in an outage is a defect",
         "runtime/launch/worker.py",
-        "        except Unavailable:  # declared dead in an outage: another worker continues the run\n"
+        "        except DatabaseUnavailable:  # declared dead in an outage; another worker continues it\n"
         '            return "returned"\n',
         "",
     ),
