@@ -393,7 +393,7 @@ class DatabaseRun(RunFolder):
 def refresh(
     session: Session, runs: Sequence[DatabaseRun], documents: dict[str, list[str]], parts: str = RECORD
 ) -> set[str]:
-    """Update the caches of runs. Raises DatabaseUnavailable. Returns the runs whose journal has no gap, by id.
+    """Update the caches of runs. Return the ids of those without a gap. Raises DatabaseUnavailable.
 
     documents: names of the cached documents by run id; the names of fetched documents are added.
     """

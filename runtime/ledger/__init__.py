@@ -1,1 +1,1 @@
-"""Ledgers of what agents and models use: per day, project and account of one user (`spec/budget.md`)."""
+"""Ledgers: usage of agents and models by one user, per day, project and account (`spec/budget.md`)."""

@@ -1,13 +1,12 @@
-"""Circuit breakers: accounts whose quota is used up, so that no run of the user starts work for them.
+"""Circuit breakers: prevent all runs of a user from using an account whose quota is used up.
 
-One row per account in the user's database. A breaker is open until a time; then one caller probes (half-open)
-while the others wait for its result. Success closes it, a further failure opens it again. Must not contain:
-the waiting itself (`models.quota`). See `spec/agents.md`, Quota.
+The user's database has one row per account. A breaker is open until a time. Then it is half-open: one caller
+probes the account while the others wait for the result. A success closes the breaker; a failure opens it
+again. Must not contain: the waiting itself (`models.quota`). See `spec/agents.md`, Quota.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from ..host import clock
@@ -18,19 +17,19 @@ if TYPE_CHECKING:
     import sqlite3
     from typing import Any
 
-# Seconds until the next probe where the time of the reset is unknown, by the number of failures in a row.
-BACKOFF = (300.0, 900.0, 1800.0, 3600.0)
-# A reset further away than this, in seconds, is not believed; no quota has a longer period.
-FURTHEST = 40 * 86400.0
-# Seconds after which a probe without a result does not hold the others back any more.
-PROBE_TIME = 600.0
+# Seconds until the next probe if the time of the reset is unknown, by the number of consecutive failures.
+BACKOFF_S = (300.0, 900.0, 1800.0, 3600.0)
+# A reset further in the future than this, in seconds, is ignored; no quota has a longer period.
+MAX_RESET_S = 40 * 86400.0
+# Seconds after which a probe without a result no longer delays other callers.
+PROBE_TIMEOUT_S = 600.0
 # Seconds by which a clock may be set back without effect on breakers.
-_SET_BACK = 60.0
-# Seconds after a reset until the probe, so that a service whose clock is behind has done it; and seconds for
-# which a reset that has passed is believed to be about to happen.
-_AFTER = 1.0
-_JUST_NOW = 60.0
-_REASON = 500
+_CLOCK_TOLERANCE_S = 60.0
+# Seconds between a reset and the probe, in case the clock of the service is slow.
+_RESET_MARGIN_S = 1.0
+# A reset that has passed by less than this, in seconds, is still expected to happen soon.
+_RECENT_RESET_S = 60.0
+_MAX_REASON_CHARS = 500
 _TABLE = """
 CREATE TABLE IF NOT EXISTS breakers (
   account TEXT PRIMARY KEY, until REAL NOT NULL, opened REAL NOT NULL, reason TEXT NOT NULL,
@@ -39,10 +38,10 @@ CREATE TABLE IF NOT EXISTS breakers (
 
 
 class Breaker(NamedTuple):
-    """An account that cannot be used now.
+    """Breaker of an account that cannot be used now.
 
-    until: when the next caller may probe, in seconds since 1970. opened: when it was opened. failures: how
-    often the quota was used up in a row. run: the run that probes, None if none does.
+    until: time of the next probe; opened: time of opening; both in seconds since 1970. failures: number of
+    consecutive failures. run: id of the run that probes; None if no run probes.
     """
 
     account: str
@@ -53,7 +52,7 @@ class Breaker(NamedTuple):
     run: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The breaker as `llc budget --json` shows it."""
+        """Return the breaker in the format of `llc budget --json`."""
         return {
             **self._asdict(),
             "until": clock.timestamp(self.until),
@@ -62,28 +61,31 @@ class Breaker(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """Whether a call may start: it waits for `breaker` if there is one. is_probe: it is the only one."""
+    """Admission of a call.
+
+    breaker: the call must wait for it; None: it may start. is_probe: the call probes.
+    """
 
     breaker: Breaker | None
     is_probe: bool = False
 
 
 def admit(account: str, run: str) -> Admission:
-    """Ask to start a call of an account. Raises `LedgerError`."""
+    """Decide whether a call of an account may start. Raises `LedgerError`."""
     if not database.exists():
         return Admission(None)
     with database.transaction(is_writing=False) as db:
         row = _row(db, account)
     if row is None:
         return Admission(None)
-    if _is_held(row, clock.time()):
+    if _must_wait(row, clock.time()):
         return Admission(row.breaker)
     with database.transaction() as db:
         row = _row(db, account)
         now = clock.time()
         if row is None:
             return Admission(None)
-        if _is_held(row, now):
+        if _must_wait(row, now):
             return Admission(row.breaker)
         pid, started = database.holder()
         db.execute(
@@ -96,8 +98,8 @@ def admit(account: str, run: str) -> Admission:
 def trip(account: str, reason: str, resets_at: float | None, run: str) -> Breaker:
     """Open the breaker of an account whose quota is used up. Raises `LedgerError`.
 
-    resets_at: seconds since 1970; None if it is not known. A time that has passed, or that is too far away,
-    is not believed.
+    resets_at: time of the reset in seconds since 1970; None if unknown. A time in the past or too far in the
+    future is ignored.
     """
     now = clock.time()
     with database.transaction() as db:
@@ -108,12 +110,12 @@ def trip(account: str, reason: str, resets_at: float | None, run: str) -> Breake
         if row is not None:
             failures = row.breaker.failures
             if _is_open(row, now):
-                until = row.breaker.until  # opened by another call that was under way
+                until = row.breaker.until  # a concurrent call has opened it
             else:
                 failures += 1
         if until == 0.0 or resets_at is not None:
             until = max(until, next_probe(resets_at, failures, now))
-        breaker = Breaker(account, until, now, reason[:_REASON], failures)
+        breaker = Breaker(account, until, now, reason[:_MAX_REASON_CHARS], failures)
         db.execute("DELETE FROM breakers WHERE account = ?", (account,))
         db.execute(
             "INSERT INTO breakers (account, until, opened, reason, failures) VALUES (?, ?, ?, ?, ?)",
@@ -123,14 +125,14 @@ def trip(account: str, reason: str, resets_at: float | None, run: str) -> Breake
 
 
 def next_probe(resets_at: float | None, failures: int, now: float) -> float:
-    """When the next call may probe, in seconds since 1970."""
-    if resets_at is not None and math.isfinite(resets_at) and now - _JUST_NOW < resets_at <= now + FURTHEST:
-        return resets_at + _AFTER if resets_at > now else now + _JUST_NOW / 2
-    return now + BACKOFF[min(max(failures, 1), len(BACKOFF)) - 1]
+    """Return the time of the next probe, in seconds since 1970."""
+    if resets_at is not None and now - _RECENT_RESET_S < resets_at <= now + MAX_RESET_S:
+        return resets_at + _RESET_MARGIN_S if resets_at > now else now + _RECENT_RESET_S / 2
+    return now + BACKOFF_S[min(max(failures, 1), len(BACKOFF_S)) - 1]
 
 
 def close(account: str) -> bool:
-    """Close the breaker of an account; whether there was one. Raises `LedgerError`."""
+    """Close the breaker of an account; return whether it existed. Raises `LedgerError`."""
     if not database.exists():
         return False
     with database.transaction() as db:
@@ -141,7 +143,10 @@ def close(account: str) -> bool:
 
 
 def release(account: str, run: str) -> None:
-    """A probe ended without a result about the quota: the next call may probe. Raises `LedgerError`."""
+    """Release a probe that ended without a result about the quota, so that the next call may probe.
+
+    Raises `LedgerError`.
+    """
     with database.transaction() as db:
         if database.has_breakers(db):
             db.execute(
@@ -152,7 +157,7 @@ def release(account: str, run: str) -> None:
 
 
 def open_breakers() -> list[Breaker]:
-    """The breakers of all accounts that are not closed. Raises `LedgerError`."""
+    """List the breakers of all accounts that are open or half-open. Raises `LedgerError`."""
     with database.transaction(is_writing=False) as db:
         if not database.has_breakers(db):
             return []
@@ -162,7 +167,7 @@ def open_breakers() -> list[Breaker]:
 
 
 class _Row(NamedTuple):
-    """A breaker and the process that probes."""
+    """Row of a breaker, with the process that probes."""
 
     breaker: Breaker
     pid: int | None
@@ -171,14 +176,14 @@ class _Row(NamedTuple):
 
 
 def _row(db: sqlite3.Connection, account: str) -> _Row | None:
-    """The row of an account; None if there is none that can be read."""
+    """Read the row of an account; None if there is no valid row."""
     if not database.has_breakers(db):
         return None
-    found = db.execute(
+    row = db.execute(
         "SELECT until, opened, reason, failures, run, pid, started, probe FROM breakers WHERE account = ?",
         (account,),
     ).fetchone()
-    match found:
+    match row:
         case (float(until), float(opened), str(reason), int(failures), run, pid, started, probe):
             is_probed = isinstance(pid, int) and isinstance(started, str) and isinstance(probe, float)
             breaker = Breaker(account, until, opened, reason, failures, str(run) if is_probed else None)
@@ -187,16 +192,16 @@ def _row(db: sqlite3.Connection, account: str) -> _Row | None:
 
 
 def _is_open(row: _Row, now: float) -> bool:
-    """Whether the time of the next probe is still to come, by a clock that was not set back."""
+    """Whether the time of the next probe is in the future and the clock was not set back."""
     breaker = row.breaker
-    return now < breaker.until <= breaker.opened + FURTHEST and now > breaker.opened - _SET_BACK
+    return now < breaker.until <= breaker.opened + MAX_RESET_S and now > breaker.opened - _CLOCK_TOLERANCE_S
 
 
-def _is_held(row: _Row, now: float) -> bool:
-    """Whether a call has to wait: the breaker is open, or another call probes."""
+def _must_wait(row: _Row, now: float) -> bool:
+    """Whether a call must wait: the breaker is open, or another call probes."""
     if _is_open(row, now):
         return True
-    is_recent = abs(now - row.probe) < PROBE_TIME
+    is_recent = abs(now - row.probe) < PROBE_TIMEOUT_S
     return (
         row.pid is not None and is_recent and database.is_alive(row.breaker.run or "", row.pid, row.started)
     )

@@ -1,8 +1,8 @@
-"""The user's database of calls: where it is, its tables, and transactions on it.
+"""The user's database of calls: its location, its tables, and its transactions.
 
 The file is `llc/ledger.sqlite` in `XDG_DATA_HOME` (`~/.local/share`), readable by its owner only. A
-connection lives for one transaction: nothing is open while an agent works, and processes can be forked.
-The rows are read and written by `ledger`. See `spec/budget.md`.
+connection exists for one transaction only. Therefore no connection is open while an agent works or while a
+process is forked. `ledger` reads and writes the rows. See `spec/budget.md`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..journal.run_folder import RunFolder
 
 FILE = "ledger.sqlite"
 FORMAT = 1
-# Seconds to wait for the transactions of other processes.
-PATIENCE = 10.0
-# Present while the database contains a limit, for runs that cannot read the database.
-_MARK = "ledger.limits"
+# Timeout in seconds for the transactions of other processes.
+LOCK_TIMEOUT_S = 10.0
+# Marker file that exists while the database contains a limit, for runs that cannot read the database.
+_LIMITS_MARKER = "ledger.limits"
 _SCHEMA = f"""
 CREATE TABLE limits (
   scope TEXT NOT NULL, name TEXT NOT NULL, period TEXT NOT NULL, unit TEXT NOT NULL,
@@ -44,66 +44,69 @@ _READ_ONLY = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 
 
 class LedgerError(Failure):
-    """The database cannot be used: why, and what to do."""
+    """Error: the database cannot be used."""
 
     def __init__(self, message: str, help: str) -> None:
         super().__init__("unusable-ledger", message, help)
 
 
 class Tables:
-    """Tables in another place: those of a cluster, which all its workers share."""
+    """Interface of tables outside of the file: those of a cluster, implemented by `database.shared_ledger`.
 
-    # The name of the project in them, and the place for people.
+    project: the name of the project in these tables.
+    """
+
     project: str
 
     @property
     def place(self) -> str:
-        raise NotImplementedError  # `shared_ledger` has it
+        """Location of the tables, for messages."""
+        raise NotImplementedError
 
     def transaction(self, is_writing: bool) -> contextlib.AbstractContextManager[sqlite3.Connection]:
-        """A transaction; one that writes is alone. Raises `LedgerError`."""
-        raise NotImplementedError  # `shared_ledger` has it
+        """Open a transaction; a writing transaction is exclusive. Raises `LedgerError`."""
+        raise NotImplementedError
 
     def has_limits(self) -> bool:
-        """Whether there is a limit, also where that cannot be read."""
-        raise NotImplementedError  # `shared_ledger` has it
+        """Whether a limit is set; True if the tables cannot be read."""
+        raise NotImplementedError
 
     def holder(self) -> tuple[int, str]:
-        """How this process marks its calls, as `is_alive` understands it."""
-        raise NotImplementedError  # `shared_ledger` has it
+        """Return the identification of this process for `is_alive`."""
+        raise NotImplementedError
 
     def is_alive(self, run: str, pid: int, started: str) -> bool:
-        """Whether the process that marked a call still drives the run."""
-        raise NotImplementedError  # `shared_ledger` has it
+        """Whether the process with this identification still drives the run."""
+        raise NotImplementedError
 
     def folder(self, project: str, run: str) -> RunFolder | None:
-        """The record of a run; None if there is none."""
-        raise NotImplementedError  # `shared_ledger` has it
+        """Return the record of a run; None if it does not exist."""
+        raise NotImplementedError
 
 
-# Where this process drives runs of a cluster.
+# Tables that this process uses instead of the file, while it drives runs of a cluster.
 shared: Tables | None = None
 
 
 def place() -> str:
-    """The path of the database."""
+    """Return the path of the database, or the location of the shared tables."""
     if shared is not None:
         return shared.place
     return os.path.join(_folder(), FILE)
 
 
 def has_limits() -> bool:
-    """Whether the database contains a limit, also if it cannot be read."""
+    """Whether the database contains a limit; works also if the database cannot be read."""
     if shared is not None:
         return shared.has_limits()
-    return files.lexists(os.path.join(_folder(), _MARK))
+    return files.lexists(os.path.join(_folder(), _LIMITS_MARKER))
 
 
 def mark_limits(has_any: bool) -> None:
     """Record whether the database contains a limit. Raises OSError."""
     if shared is not None:
         return
-    path = os.path.join(_folder(), _MARK)
+    path = os.path.join(_folder(), _LIMITS_MARKER)
     if has_any:
         files.close(files.open_handle(path, files.O_WRONLY | files.O_CREAT, 0o600))
     else:
@@ -112,13 +115,13 @@ def mark_limits(has_any: bool) -> None:
 
 
 def exists() -> bool:
-    """Whether there is a database."""
+    """Whether the database exists."""
     return shared is not None or files.exists(place())
 
 
 @contextlib.contextmanager
 def transaction(is_writing: bool = True) -> Iterator[sqlite3.Connection]:
-    """A transaction on the database, which is created if it does not exist. Raises `LedgerError`."""
+    """Open a transaction; create the database if it does not exist. Raises `LedgerError`."""
     if shared is not None:
         with shared.transaction(is_writing) as db:
             yield db
@@ -126,23 +129,23 @@ def transaction(is_writing: bool = True) -> Iterator[sqlite3.Connection]:
     path = place()
     try:
         files.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        # Created here for its mode: SQLite would let other users read it.
+        # Create the file with a private mode; SQLite would make it readable for other users.
         files.close(files.open_handle(path, files.O_RDWR | files.O_CREAT, 0o600))
     except OSError as error:
-        help = "make the folder writable, or set XDG_DATA_HOME to another one"
+        help = "make the folder writable, or set XDG_DATA_HOME to another folder"
         raise LedgerError(f"the ledger {path} cannot be opened: {reason(error)}", help) from None
     connection: sqlite3.Connection | None = None
     try:
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None)
         _prepare(connection, path)
         connection.execute("BEGIN IMMEDIATE" if is_writing else "BEGIN")
         yield connection
         connection.execute("COMMIT")
     except UnicodeEncodeError as error:
-        help = "name agents, models and accounts with characters that UTF-8 has"
+        help = "use only valid UTF-8 in the names of agents, models and accounts"
         raise LedgerError(f"the ledger {path} cannot store a name: {error.reason}", help) from None
     except sqlite3.Error as error:
-        raise _refusal(path, error) from None
+        raise _ledger_error(path, error) from None
     finally:
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -150,27 +153,27 @@ def transaction(is_writing: bool = True) -> Iterator[sqlite3.Connection]:
 
 
 def has_breakers(db: sqlite3.Connection) -> bool:
-    """Whether there is a table of circuit breakers."""
+    """Whether the table of circuit breakers exists."""
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'breakers'"
     return shared is not None or db.execute(query).fetchone() is not None
 
 
 def holder() -> tuple[int, str]:
-    """How this process marks its calls, as `is_alive` understands it."""
+    """Return the identification of this process for `is_alive`: pid and start time."""
     pid = processes.getpid()
     return shared.holder() if shared is not None else (pid, processes.start_time(pid))
 
 
 def is_alive(run: str, pid: int, started: str) -> bool:
-    """Whether the process that marked a call is there."""
+    """Whether the process with this identification is alive."""
     return processes.is_alive(pid, started) if shared is None else shared.is_alive(run, pid, started)
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Create the tables in a new file, and check the format of any other."""
+    """Create the tables in a new file; check the format of an existing file."""
     format = connection.execute("PRAGMA user_version").fetchone()[0]
     if format == 0:
-        with contextlib.suppress(sqlite3.OperationalError):  # another process does the same now
+        with contextlib.suppress(sqlite3.OperationalError):  # another process does this at the same time
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         format = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -180,27 +183,27 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
             format = FORMAT
         connection.execute("COMMIT")
     if format != FORMAT:
-        what = f"the ledger {path} has format {format}; this llc reads format {FORMAT}"
-        raise LedgerError(what, "update llc, or set XDG_DATA_HOME to another folder")
+        message = f"the ledger {path} has format {format}; this llc reads format {FORMAT}"
+        raise LedgerError(message, "update llc, or set XDG_DATA_HOME to another folder")
 
 
-def _refusal(path: str, error: sqlite3.Error) -> LedgerError:
-    """What is wrong with the file, for an error of SQLite."""
+def _ledger_error(path: str, error: sqlite3.Error) -> LedgerError:
+    """Convert an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _BUSY:
-        what = f"the ledger {path} is locked by another process"
-        return LedgerError(what, "try again; `fuser` shows which process has opened it")
+        message = f"the ledger {path} is locked by another process"
+        return LedgerError(message, "try again; `fuser` shows which process has opened it")
     if code in _READ_ONLY:
         return LedgerError(f"the ledger {path} cannot be written", f"make it writable: chmod u+w {path}")
     if code == sqlite3.SQLITE_FULL:
-        return LedgerError(f"the ledger {path} cannot be written: the disk is full", "make room")
-    what = f"the ledger {path} is damaged: {error}"
-    help = f"move it away, and set the limits again with `llc budget set`: mv {path} {path}.damaged"
-    return LedgerError(what, help)
+        return LedgerError(f"the ledger {path} cannot be written: the disk is full", "free disk space")
+    message = f"the ledger {path} is damaged: {error}"
+    help = f"move it away (mv {path} {path}.damaged), and set the limits again with `llc budget set`"
+    return LedgerError(message, help)
 
 
 def _folder() -> str:
     home = environment.environ.get("XDG_DATA_HOME") or ""
-    if not os.path.isabs(home):  # as the specification of XDG requires
+    if not os.path.isabs(home):  # the XDG specification says to ignore relative paths
         home = os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(home, "llc")

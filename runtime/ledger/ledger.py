@@ -1,7 +1,7 @@
-"""Reservations, amounts and balances of ledgers: all reading and writing of the database.
+"""Ledger operations: reservations, amounts and balances. Owns all reading and writing of the database.
 
-An amount is reserved before a call starts and settled with what the call reports. What is reserved counts as
-used until then, so concurrent runs cannot exceed a limit together.
+An amount is reserved before a call starts. After the call, the reservation is replaced by the reported
+amount. Until then the reserved amount counts as used, so that concurrent runs cannot exceed a limit.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ..host import clock
 from . import database
 from .limits import ACCOUNT, ALL, PROJECT, Limit, days_back, first_day, renewal
 
-# A call without a limit of its own reserves this part of a limit: an agent 1/4, a call of a model 1/100.
+# Divisors: a call without a limit of its own reserves 1/4 (agent) or 1/100 (model) of a limit.
 AGENT_SHARE, MODEL_SHARE = 4, 100
-# A ledger of which no more than this part is left is used up: an agent could do nothing with it.
-TOO_LITTLE = 0.01
-# Number of calls after which old calls are folded into one row for each day, and their age in days.
-FOLD_EVERY, FOLD_AFTER = 1000, 62
-# What one call can have used at most; a report of more is not believed.
-BELIEVED = {"usd": 10_000.0, "tokens": 1e10, "calls": 1.0, "seconds": 1e8}
+# A ledger is used up if the remaining fraction of its limit is not larger: too little for an agent.
+USED_UP_FRACTION = 0.01
+# Compaction: number of calls between two compactions, and minimum age in days of the calls to compact.
+COMPACT_EVERY_CALLS, COMPACT_AFTER_DAYS = 1000, 62
+# Largest credible amount of one call; a larger reported amount is ignored.
+MAX_CREDIBLE = {"usd": 10_000.0, "tokens": 1e10, "calls": 1.0, "seconds": 1e8}
 _ROUNDING = 1e-9
-# As `Limit.is_charged`.
+# SQL conditions equivalent to `Limit.is_charged`.
 _CHARGED = {
     ALL: "? = ''",
     PROJECT: "project = ?",
@@ -35,8 +35,13 @@ _CHARGED = {
 class Call(NamedTuple):
     """One call of an agent or a model.
 
-    project: the path of the project. run, seq: its effect. agent: name of an agent program, "" for a model.
-    model: "" if it is not known. is_call: whether it counts in the unit `calls`.
+    Args:
+        project: path of the project.
+        run, seq: identify the effect.
+        account: account that is charged.
+        agent: name of the agent program; "" for a call of a model.
+        model: "" if unknown.
+        is_call: whether the call counts in the unit `calls`.
     """
 
     project: str
@@ -49,16 +54,17 @@ class Call(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A reservation. row: its number in the database. held: what is reserved, by the units with a limit."""
+    """Reservation. row: its id in the database. held: reserved amounts, by unit with a limit."""
 
     row: int
     held: dict[str, float]
 
 
 class Denied(NamedTuple):
-    """Why nothing was reserved.
+    """Denied reservation.
 
-    limit: of the ledger. spent: what it has counted. is_used_up: False where other calls hold the rest.
+    limit: limit that denies it. spent: amount counted so far. is_used_up: False if the reservations of other
+    calls hold the remaining amount.
     """
 
     limit: Limit
@@ -67,7 +73,10 @@ class Denied(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What a ledger has counted in its current period. is_least: the amounts of some calls are unknown."""
+    """Balance of a ledger in its current period.
+
+    is_least: amounts are lower bounds; some calls did not report.
+    """
 
     limit: Limit
     spent: float
@@ -79,7 +88,7 @@ class Balance(NamedTuple):
         return max(0.0, self.limit.amount - self.spent - self.held)
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """The balance as `llc budget --json` has it."""
+        """Return the balance in the format of `llc budget --json`."""
         limit = self.limit
         moment = renewal(limit.period, now)
         return {
@@ -97,7 +106,7 @@ class Balance(NamedTuple):
 
 
 def limits() -> list[Limit]:
-    """The limits that the user has set."""
+    """Return the limits that the user has set."""
     with database.transaction(is_writing=False) as db:
         return _limits(db)
 
@@ -114,14 +123,14 @@ def set_limit(limit: Limit) -> None:
 
 
 def remove_limits(scope: str, name: str, period: str | None) -> int:
-    """Remove the limits of a ledger, in all units; how many there were. period: None for any."""
+    """Remove the limits of a ledger in all units; return their number. period: None: all periods."""
     with database.transaction() as db:
-        found = db.execute(
+        count = db.execute(
             "DELETE FROM limits WHERE scope = ? AND name = ? AND period = coalesce(?, period)",
             (scope, name, period),
         ).rowcount
         database.mark_limits(bool(_limits(db)))
-        return found
+        return count
 
 
 def _limits(db: sqlite3.Connection) -> list[Limit]:
@@ -133,10 +142,10 @@ def _limits(db: sqlite3.Connection) -> list[Limit]:
 
 
 def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Grant | Denied:
-    """Reserve what a call may use.
+    """Reserve amounts for a call: a share of the smallest limit, or the rest of it.
 
-    own: limits of the project's configuration. bounds: the most that the call may use anyway, by unit. What
-    is reserved is a share of the smallest limit, or the rest of it. Raises `LedgerError`.
+    own: limits of the project's configuration. bounds: upper bounds that the call has anyway, by unit. Raises
+    `LedgerError`.
     """
     now = clock.time()
     share = AGENT_SHARE if call.agent else MODEL_SHARE
@@ -152,8 +161,8 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
                 continue
             if is_used_up(limit, spent):
                 return Denied(limit, spent, True)
-            left = limit.amount - spent
-            most = 1.0 if limit.unit == "calls" else min(left, limit.amount / share)
+            remaining = limit.amount - spent
+            most = 1.0 if limit.unit == "calls" else min(remaining, limit.amount / share)
             bound = bounds.get(limit.unit, most)
             wanted[limit.unit] = min(wanted.get(limit.unit, most), most, bound if bound > 0 else most)
         for balance in balances:
@@ -170,15 +179,15 @@ def reserve(call: Call, own: Iterable[Limit], bounds: Mapping[str, float]) -> Gr
             ),
         ).lastrowid
         assert row is not None
-        if row % FOLD_EVERY == 0:
-            _fold(db, days_back(FOLD_AFTER, now))
+        if row % COMPACT_EVERY_CALLS == 0:
+            _compact(db, days_back(COMPACT_AFTER_DAYS, now))
         return Grant(row, wanted)
 
 
 def reopen(call: Call) -> Grant | None:
-    """The reservation of a call that a process which died had made; None without one.
+    """Reopen the reservation that a dead process made for a call; None if there is none.
 
-    If it was settled since, by what the call had reported until then, that is undone. Raises `LedgerError`.
+    A settlement of the reservation with the amounts reported until then is undone. Raises `LedgerError`.
     """
     with database.transaction() as db:
         found = db.execute(
@@ -200,9 +209,9 @@ def reopen(call: Call) -> Grant | None:
 
 
 def settle(row: int, is_call: bool, result: Mapping[str, Any]) -> None:
-    """Replace a reservation by what the result of the call reports; no effect on one that is settled.
+    """Replace a reservation by the amounts in the result of the call; no effect if it is already settled.
 
-    An amount that is not reported, or is not believable, counts as what was reserved.
+    A missing or incredible amount counts as the reserved amount.
     """
     with database.transaction() as db:
         held = db.execute(
@@ -214,21 +223,28 @@ def settle(row: int, is_call: bool, result: Mapping[str, Any]) -> None:
         amounts: list[float] = []
         unknown = 0
         for unit, reserved in zip(("usd", "tokens"), held, strict=True):
-            amount = believed(unit, usage.get(unit)) if isinstance(usage, dict) else 0
+            amount = credible_amount(unit, usage.get(unit)) if isinstance(usage, dict) else 0
             unknown += unit == "usd" and amount is None
             amounts.append((reserved or 0) if amount is None else amount)
-        seconds = believed("seconds", result.get("duration_ms"))
+        milliseconds = credible_amount("seconds", result.get("duration_ms"))
         db.execute(
             "UPDATE calls SET usd = ?, tokens = ?, calls = ?, seconds = ?, unknown = ?," + _CLOSED,
-            (amounts[0], int(amounts[1]), is_call, (seconds or 0) / 1000 if is_call else 0, unknown, row),
+            (
+                amounts[0],
+                int(amounts[1]),
+                is_call,
+                (milliseconds or 0) / 1000 if is_call else 0,
+                unknown,
+                row,
+            ),
         )
 
 
-def release(row: int, is_begun: bool, usage: Mapping[str, Any] | None = None) -> None:
-    """Give a reservation back. is_begun: the call has started, and used `usage` at least."""
+def release(row: int, is_started: bool, usage: Mapping[str, Any] | None = None) -> None:
+    """Release a reservation without a result. is_started: the call has started and used at least `usage`."""
     with database.transaction() as db:
-        if is_begun:
-            usd, tokens = (believed(unit, (usage or {}).get(unit)) or 0 for unit in ("usd", "tokens"))
+        if is_started:
+            usd, tokens = (credible_amount(unit, (usage or {}).get(unit)) or 0 for unit in ("usd", "tokens"))
             statement = "UPDATE calls SET usd = ?, tokens = ?, calls = 1, unknown = 1," + _CLOSED
             db.execute(statement, (usd, int(tokens), row))
         else:
@@ -241,8 +257,8 @@ _CLOSED = (
 )
 
 
-def _fold(db: sqlite3.Connection, before: str) -> None:
-    """Replace the calls before a day by one row for each day, project, account, agent and model."""
+def _compact(db: sqlite3.Connection, before: str) -> None:
+    """Merge the calls before a day into one row for each day, project, account, agent and model."""
     keys = "project, day, account, agent, model"
     db.execute("CREATE TEMP TABLE folded AS SELECT id FROM calls WHERE day < ? AND pid IS NULL", (before,))
     db.execute(
@@ -253,8 +269,8 @@ def _fold(db: sqlite3.Connection, before: str) -> None:
     db.execute("DELETE FROM calls WHERE id IN (SELECT id FROM folded)")
 
 
-class Open(NamedTuple):
-    """A reservation that is not settled, and the process that made it."""
+class OpenReservation(NamedTuple):
+    """Reservation that is not settled, with the process that made it (pid, started: its start time)."""
 
     row: int
     project: str
@@ -264,48 +280,48 @@ class Open(NamedTuple):
     started: str
 
 
-def open_reservations(project: str | None = None, run: str | None = None) -> list[Open]:
-    """The reservations that are not settled, of one run if it is given."""
+def open_reservations(project: str | None = None, run: str | None = None) -> list[OpenReservation]:
+    """Return the reservations that are not settled: of one run, or all (None)."""
     with database.transaction(is_writing=False) as db:
         rows = db.execute(
             "SELECT id, project, run, seq, pid, started FROM calls WHERE pid IS NOT NULL"
             " AND project = coalesce(?, project) AND run = coalesce(?, run)",
             (project, run),
         )
-        return [Open(*row) for row in rows]
+        return [OpenReservation(*row) for row in rows]
 
 
-def believed(unit: str, value: Any) -> float | None:
-    """A reported amount; None for what no call can have used: text, negative, not finite, too large."""
+def credible_amount(unit: str, value: Any) -> float | None:
+    """Return a reported amount (time in ms); None if it is a text, negative, not finite or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if 0 <= value <= BELIEVED[unit] * (1000 if unit == "seconds" else 1) else None
+    return value if 0 <= value <= MAX_CREDIBLE[unit] * (1000 if unit == "seconds" else 1) else None
 
 
 def is_used_up(limit: Limit, spent: float) -> bool:
-    """Whether what is left of a limit is too little for a call."""
-    least = _ROUNDING if limit.unit == "calls" else limit.amount * TOO_LITTLE
-    return limit.amount - spent <= least
+    """Whether the remaining amount of a limit is too small for a call."""
+    threshold = _ROUNDING if limit.unit == "calls" else limit.amount * USED_UP_FRACTION
+    return limit.amount - spent <= threshold
 
 
 # --- views ------------------------------------------------------------------------------------
 
 
 def balances(own: Iterable[Limit] = ()) -> list[Balance]:
-    """The balance of each limit, first of those that the user has set, then of `own`."""
+    """Return the balance of each limit: first the limits that the user has set, then `own`."""
     now = clock.time()
     with database.transaction(is_writing=False) as db:
         return [_balance(db, limit, now) for limit in (*_limits(db), *own)]
 
 
 def accounts() -> list[str]:
-    """The accounts of all recorded calls."""
+    """Return the accounts of all recorded calls."""
     with database.transaction(is_writing=False) as db:
         return [name for (name,) in db.execute("SELECT DISTINCT account FROM calls ORDER BY account")]
 
 
 def usage_by_day(first: str) -> list[dict[str, Any]]:
-    """What calls have used since a local day, by day, project, account, agent and model; latest day first."""
+    """Sum the usage since a local day by day, project, account, agent and model; latest day first."""
     keys = "day, project, account, agent, model"
     with database.transaction(is_writing=False) as db:
         rows = db.execute(
@@ -314,10 +330,10 @@ def usage_by_day(first: str) -> list[dict[str, Any]]:
             (first,),
         )
         names = (*keys.split(", "), "calls", "usd", "tokens", "seconds", "unknown")
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-    for row in found:
-        row |= {"usd": round(row["usd"], 9), "seconds": round(row["seconds"], 3)}
-    return found
+        totals = [dict(zip(names, row, strict=True)) for row in rows]
+    for total in totals:
+        total |= {"usd": round(total["usd"], 9), "seconds": round(total["seconds"], 3)}
+    return totals
 
 
 def _balance(db: sqlite3.Connection, limit: Limit, now: float) -> Balance:

@@ -1,7 +1,7 @@
-"""Limits of ledgers: their scopes, periods and amounts, and the texts that people write and read.
+"""Limits of ledgers: scopes, periods and amounts; parsing and formatting of their text forms.
 
-A ledger counts what calls of agents and models use, of one scope in one period. Amounts are in the units of
-a budget. See `spec/budget.md`.
+A ledger counts the usage of agents and models in one scope and one period, in the units of a budget. See
+`spec/budget.md`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from ..host import clock
 from ..host.errors import UserError
 from ..journal.quantities import amount_text
 
-# What a ledger counts: every call of the user, those in one project, those of one account.
+# Scopes: all calls of the user, the calls in one project, the calls of one account.
 ALL, PROJECT, ACCOUNT = "all", "project", "account"
-# When it begins anew: each local day or month, or never.
+# Periods: a local day, a local month, unlimited.
 DAY, MONTH, EVER = "day", "month", "ever"
-LARGEST = 1e12
+MAX_AMOUNT = 1e12
 _AMOUNT = re.compile(r"(\d[\d,_]*(?:\.\d+)?|\.\d+)\s*([a-z]+)(?:\s*/\s*([a-z]+))?", re.IGNORECASE)
 
 
 class Limit(NamedTuple):
-    """The most that a ledger allows in one unit.
+    """Limit of a ledger in one unit.
 
-    scope: `ALL`, `PROJECT` or `ACCOUNT`. name: the path of the project; the account, or its name without a
-    fingerprint for all of that name; or "".
-    period: `DAY`, `MONTH` or `EVER`. unit: one of `UNITS`.
+    Args:
+        scope: `ALL`, `PROJECT` or `ACCOUNT`.
+        name: path of the project; account, or its name without the fingerprint for all accounts of that name;
+            "".
+        period: `DAY`, `MONTH` or `EVER`.
+        unit: one of `UNITS`.
+        amount: maximum amount.
     """
 
     scope: str
@@ -38,46 +42,46 @@ class Limit(NamedTuple):
     amount: float
 
     def is_charged(self, project: str, account: str) -> bool:
-        """Whether a call of a project and an account is charged to the ledger."""
+        """Whether a call in a project with an account is charged to the ledger."""
         if self.scope == ACCOUNT:
             return account == self.name or account.startswith(f"{self.name}:")
         return self.scope == ALL or project == self.name
 
     @property
     def title(self) -> str:
-        """The ledger in words: `the day`, `the project`, `the account claude in a month`."""
+        """Name of the ledger in messages: `the day`, `the project`, `the account claude in a month`."""
         if self.scope == ALL:
             return f"the {self.period}" if self.period != EVER else "all calls"
-        what = "the project" if self.scope == PROJECT else f"the account {self.name}"
-        return what if self.period == EVER else f"{what} in a {self.period}"
+        scope = "the project" if self.scope == PROJECT else f"the account {self.name}"
+        return scope if self.period == EVER else f"{scope} in a {self.period}"
 
     @property
     def key(self) -> str:
-        """The ledger as `llc budget set` names it."""
+        """Name of the ledger in the arguments of `llc budget set`."""
         if self.scope == ALL:
             return self.period
         return PROJECT if self.scope == PROJECT else f"{ACCOUNT}:{self.name}"
 
 
 def first_day(period: str, now: float) -> str:
-    """The first local day of the current period, `2024-01-15`; "" if it has none."""
+    """Return the first local day of the current period (`2024-01-15`); "" for an unlimited period."""
     if period == EVER:
         return ""
     return clock.strftime("%Y-%m-%d" if period == DAY else "%Y-%m-01", clock.localtime(now))
 
 
 def days_back(days: int, now: float) -> str:
-    """The local day `days` days ago, at most 100,000."""
+    """Return the local day `days` days ago; `days` is limited to 100,000."""
     today = clock.localtime(now)
     noon = clock.mktime((today.tm_year, today.tm_mon, today.tm_mday - min(days, 100_000), 12, 0, 0, 0, 0, -1))
     return first_day(DAY, noon)
 
 
 def renewal(period: str, now: float) -> float | None:
-    """When the next period begins, in seconds since 1970: a local midnight. None for never.
+    """Return the start of the next period (a local midnight) in seconds since 1970; None: never.
 
-    A day has 23 or 25 hours where the clock is changed; a midnight that does not exist is the first
-    moment after it.
+    A day with a change of the clock has 23 or 25 hours. If the midnight does not exist, the first moment
+    after it counts.
     """
     if period == EVER:
         return None
@@ -88,35 +92,35 @@ def renewal(period: str, now: float) -> float | None:
 
 
 def renewal_text(period: str, now: float) -> str:
-    """When the next period begins, in local time; "never" without one."""
+    """Format the start of the next period in local time; "never" for an unlimited period."""
     moment = renewal(period, now)
     return "never" if moment is None else clock.strftime("%Y-%m-%d %H:%M", clock.localtime(moment))
 
 
 def parse_amount(text: str) -> tuple[str, float, str | None]:
-    """Unit, amount and period of a text such as `20usd`, `1,000,000 tokens` or `100usd/month`.
+    """Parse a text such as `20usd`, `1,000,000 tokens` or `100usd/month`; return unit, amount and period.
 
-    The period is None where it is absent. Raises UserError.
+    The period is None if it is absent. Raises UserError.
     """
-    example = "such as 20usd, 500000tokens, 50calls, 3600seconds or 100usd/month"
+    example = "for example 20usd, 500000tokens, 50calls, 3600seconds or 100usd/month"
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
-        raise UserError("bad-option", f"`{text[:40]}` is no amount", example)
+        raise UserError("bad-option", f"`{text[:40]}` is not a valid amount", example)
     number, unit, period = match[1].replace(",", "").replace("_", ""), match[2].lower(), match[3]
     if unit not in UNITS and unit + "s" in UNITS:
         unit += "s"
     amount = float(number)
     if unit not in UNITS or (period is not None and period.lower() not in (DAY, MONTH)):
-        raise UserError("bad-option", f"`{text[:40]}` is no amount of {', '.join(UNITS)}", example)
-    if amount > LARGEST or (unit in ("tokens", "calls") and amount != int(amount)):
-        raise UserError("bad-option", f"`{text[:40]}` is too large, or no whole number", example)
+        raise UserError("bad-option", f"`{text[:40]}` is not an amount of {', '.join(UNITS)}", example)
+    if amount > MAX_AMOUNT or (unit in ("tokens", "calls") and amount != int(amount)):
+        raise UserError("bad-option", f"`{text[:40]}` is too large or not a whole number", example)
     return unit, amount, period.lower() if period else None
 
 
 def parse_ledger(text: str, project: str, period: str | None) -> tuple[str, str, str]:
-    """Scope, name and period of the ledger that `llc budget set` names. Raises UserError.
+    """Parse the ledger argument of `llc budget set`; return scope, name and period. Raises UserError.
 
-    project: the path of the current one. period: of the amount, None if it has none.
+    project: path of the current project. period: period in the amount; None if absent.
     """
     scope, colon, name = text.partition(":")
     if scope in (DAY, MONTH) and not colon and period in (None, scope):
@@ -125,12 +129,12 @@ def parse_ledger(text: str, project: str, period: str | None) -> tuple[str, str,
         return PROJECT, os.path.normpath(name) if name else project, period or EVER
     if scope == ACCOUNT and name:
         return ACCOUNT, name, period or EVER
-    help = "it is `day`, `month`, `project`, `project:PATH` or `account:NAME`"
-    raise UserError("bad-option", f"there is no ledger `{text[:80]}`", help)
+    help = "use `day`, `month`, `project`, `project:PATH` or `account:NAME`"
+    raise UserError("bad-option", f"unknown ledger `{text[:80]}`", help)
 
 
-def used_up(limit: Limit, spent: float, now: float) -> str:
-    """That a ledger is used up, and when it is renewed, for an error."""
-    what = f"the budget of {limit.title} is used up: {amount_text(limit.unit, spent)}"
-    text = f"{what} of {amount_text(limit.unit, limit.amount)}"
+def used_up_message(limit: Limit, spent: float, now: float) -> str:
+    """Return the error message for a ledger that is used up, with the time of its renewal."""
+    text = f"the budget of {limit.title} is used up: {amount_text(limit.unit, spent)}"
+    text = f"{text} of {amount_text(limit.unit, limit.amount)}"
     return text if limit.period == EVER else f"{text}; it renews {renewal_text(limit.period, now)}"

@@ -27,7 +27,7 @@ from typing import Any
 
 from ..host import clock, threads
 from ..host.errors import KindError
-from ..ledger.breakers import FURTHEST
+from ..ledger.breakers import MAX_RESET_S
 from . import structured_output
 from .helper_process import MAX_MESSAGE, exit_when_orphaned, serve_in_parts
 from .worker_pool import CONCURRENT_ARGUMENT, serve_concurrently
@@ -244,7 +244,7 @@ def quota_of(error: Any) -> dict[str, Any]:
     if error.status_code == 400:
         return {"kind": "quota"} if _NO_CREDIT in str(error).lower() else {}
     seconds = _wait_of(error.response)
-    if _MAX_CLIENT_WAIT < seconds <= FURTHEST:
+    if _MAX_CLIENT_WAIT < seconds <= MAX_RESET_S:
         return {"kind": "quota", "resets_at": round(clock.time() + seconds, 3)}
     return {"kind": "quota"} if getattr(error, "code", None) == "insufficient_quota" else {}
 

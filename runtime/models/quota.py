@@ -64,7 +64,7 @@ class Quota:
     ) -> None:
         policy = args.get("quota") or {}
         self._waits: bool = policy.get("on", "wait") == "wait"
-        self._max_wait = min(float(policy.get("max_wait_s") or MAX_WAIT), breakers.FURTHEST)
+        self._max_wait = min(float(policy.get("max_wait_s") or MAX_WAIT), breakers.MAX_RESET_S)
         self._args = args
         self._context = context
         self._account = account

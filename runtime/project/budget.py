@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         """Claims of a run on the user's ledgers; `run_ledgers.RunLedgers` is the implementation."""
 
         def claim(
-            self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float], has_begun: bool
+            self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float], has_started: bool
         ) -> Refusal | dict[str, float]: ...
         def settle(self, seq: int, result: Mapping[str, Any]) -> None: ...
         def close(self) -> None: ...
@@ -106,12 +106,14 @@ class Spending:
         if self._ledgers is not None:
             self._ledgers.close()
 
-    def admit(self, seq: int, kind: str, args: Mapping[str, Any], has_begun: bool = False) -> Refusal | None:
+    def admit(
+        self, seq: int, kind: str, args: Mapping[str, Any], has_started: bool = False
+    ) -> Refusal | None:
         """Admit an effect and make its reservation; return None, or the refusal.
 
-        has_begun: the action has survived an earlier driver, so it cannot be refused any more.
+        has_started: the action has survived an earlier driver, so it cannot be refused any more.
         """
-        refusal = None if has_begun else self.refusal(kind, args, seq)
+        refusal = None if has_started else self.refusal(kind, args, seq)
         if refusal is not None or kind not in SPENDERS:
             return refusal
         used = self.used
@@ -120,7 +122,7 @@ class Spending:
         if cap is not None:
             bounds["usd"] = min(bounds.get("usd", cap), cap)
         if self._ledgers is not None:
-            answer = self._ledgers.claim(seq, kind, args, bounds, has_begun)
+            answer = self._ledgers.claim(seq, kind, args, bounds, has_started)
             if isinstance(answer, Refusal):
                 return answer
             bounds |= answer

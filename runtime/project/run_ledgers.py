@@ -12,9 +12,9 @@ from ..host import clock
 from ..journal.quantities import amount_text
 from ..journal.totals import CALLS
 from ..ledger import database
-from ..ledger.claims import Claims, Unavailable, this_project
+from ..ledger.claims import Claims, LedgerUnavailable, this_project
 from ..ledger.ledger import Call, Denied, balances, is_used_up
-from ..ledger.limits import DAY, EVER, MONTH, PROJECT, Limit, renewal, used_up
+from ..ledger.limits import DAY, EVER, MONTH, PROJECT, Limit, renewal, used_up_message
 from . import accounts
 from .budget import Refusal
 from .settings import Configuration
@@ -45,7 +45,7 @@ def exhausted(kind: str, args: Mapping[str, Any], settings: Configuration) -> It
         is_counted = limit.unit != "calls" or kind in CALLS
         if is_counted and limit.is_charged(project, payer.account) and is_used_up(limit, spent):
             help = f"see `llc budget`; to raise the limit: {_how_to_raise(limit, own)}"
-            yield used_up(limit, spent, clock.time()), help
+            yield used_up_message(limit, spent, clock.time()), help
 
 
 def _how_to_raise(limit: Limit, own: tuple[Limit, ...]) -> str:
@@ -70,20 +70,20 @@ class RunLedgers:
         self._has_waited = False
 
     def claim(
-        self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float], has_begun: bool
+        self, seq: int, kind: str, args: Mapping[str, Any], bounds: Mapping[str, float], has_started: bool
     ) -> Refusal | dict[str, float]:
         """Reserve at most `bounds` for an effect; return the reserved amounts by unit, or the refusal.
 
-        has_begun: an earlier driver has started the effect and made its reservation; it is never refused.
+        has_started: an earlier driver has started the effect and made its reservation; it is never refused.
         """
         payer = accounts.of_effect(kind, args, self._settings)
         if payer is None:
             return {}
         call = Call(self._project, self._run, seq, *payer, kind in CALLS)
-        answer = self._claims.claim(call, bounds, has_begun)
-        if answer is None or (has_begun and isinstance(answer, Denied | Unavailable)):
+        answer = self._claims.claim(call, bounds, has_started)
+        if answer is None or (has_started and isinstance(answer, Denied | LedgerUnavailable)):
             return {}
-        if isinstance(answer, Unavailable):
+        if isinstance(answer, LedgerUnavailable):
             return Refusal(answer.message, f"{answer.help}; then: llc resume {{run}}")
         if not isinstance(answer, Denied):
             return answer.held
@@ -92,7 +92,7 @@ class RunLedgers:
             now = clock.time()
             how_to_raise = _how_to_raise(limit, self._own)
             help = f"see `llc budget`; to raise the limit: {how_to_raise}; then: llc resume {{run}}"
-            return Refusal(used_up(limit, answer.spent, now), help, True, renewal(limit.period, now))
+            return Refusal(used_up_message(limit, answer.spent, now), help, True, renewal(limit.period, now))
         message = (
             f"the rest of {amount_text(limit.unit, limit.amount)} of {limit.title} is reserved by other calls"
         )

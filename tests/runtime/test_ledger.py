@@ -578,7 +578,7 @@ def test_a_database_that_cannot_be_used_loses_no_run(
     spoil(project)
     done = project.llc("run", "fix", "--max-iterations", "1")
     assert done.returncode == 3
-    assert "note: what agents and models use is not recorded: the ledger" in done.stderr
+    assert "note: usage of agents and models is not recorded: the ledger" in done.stderr
     assert told in done.stderr
     assert done.stderr.count("not recorded") == 1
     assert len(project.starts) == 2

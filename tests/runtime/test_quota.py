@@ -332,7 +332,7 @@ def cpu_time(pid: int) -> float:
 
 def test_one_probe_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the reset one call may start; the others wait for its result, or for its death."""
-    monkeypatch.setattr(breakers, "_AFTER", 0.0)
+    monkeypatch.setattr(breakers, "_RESET_MARGIN_S", 0.0)
     until_then = clock.time() + 0.2
     breakers.trip("a", "used up", until_then, "r/1")
     assert breakers.admit("a", "r/2").breaker is not None
@@ -547,7 +547,7 @@ def test_a_locked_database_does_not_stop_the_wait(
         monkeypatch.setenv(name, service.env[name])
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     monkeypatch.chdir(service.folder)
-    monkeypatch.setattr(ledger_database, "PATIENCE", 0.05)
+    monkeypatch.setattr(ledger_database, "LOCK_TIMEOUT_S", 0.05)
     breakers.trip("other", "used up", None, "r/1")
     reset = service.resets_in(2)
     said: list[str] = []

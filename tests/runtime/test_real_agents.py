@@ -131,7 +131,7 @@ def test_a_quota_that_is_used_up_is_waited_for(
 ) -> None:
     """One effect: a tool, no quota, a wait, and the same session continues to the end."""
     use(name)
-    monkeypatch.setattr(breakers, "BACKOFF", (2.0,))
+    monkeypatch.setattr(breakers, "BACKOFF_S", (2.0,))
     limit = Fail(429, "You are out of requests", retry_after=7200)
     models.then(Shell("echo ran >> shell.txt"), limit, Say("All done."))
     seen = Seen()
