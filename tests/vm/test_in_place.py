@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tiers import LAWS, assert_alike, told
 
 from llc.vm.code.image import Image
-from llc.vm.jit.analysis.range_checks import Indices
+from llc.vm.jit.analysis.range_checks import RangeChecks
 from llc.vm.jit.analysis.uniqueness import InPlace
 from llc.vm.jit.codegen.translate import Translator
 from llc.vm.jit.model.function import Function
@@ -340,7 +340,7 @@ def test_an_index_is_known_to_be_below_the_end() -> None:
             list="(range 0 5)",
             end=5,
         )
-        assert len(Indices(function_of(machine_of(text).image, "sum")).below) == count
+        assert len(RangeChecks(function_of(machine_of(text).image, "sum")).below) == count
 
 
 def function_of(image: Image, name: str) -> Function:

@@ -1,4 +1,6 @@
-"""Definite assignment: which slots may, and which must, have been assigned where a state begins."""
+"""Definite assignment: the slots that may, and those that must, have been assigned at the start of a
+state.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ def assigned(function: Function) -> Slots:
     code = function.code
     given = (1 << code.parameters + code.captures) - 1
     stored_by = [_stored(function, state) for state in range(len(function.states))]
-    # Slots that may and that must have been assigned where each state begins.
+    # Slots that may, and slots that must, have been assigned at the start of each state.
     may_by = {0: given}
     must_by = {0: given}
     for target, _ in code.handlers.values():
@@ -36,7 +38,7 @@ def assigned(function: Function) -> Slots:
 
 
 def _unsure(function: Function, may_by: dict[int, int], must_by: dict[int, int]) -> int:
-    """The slots to clear where the function begins (`Slots.unsure`)."""
+    """The slots to clear at the start of the function (`Slots.unsure`)."""
     found = 0
     ticked = {0}
     for state in may_by:

@@ -1,10 +1,11 @@
 """Counted loops: detection of loops whose trip count is known when they begin.
 
-Where the head of a loop compares a slot with a fixed bound, each back edge adds or subtracts one, and no
-exit inside can stop, the number of remaining iterations is known. Batches of them run as `for … in range`;
-fuel is charged once per batch; unused fuel is returned where the loop is left early or a fault occurs.
+If the head of a loop compares a slot with a fixed bound, each back edge adds or subtracts one, and no
+exit inside can suspend, then the number of remaining iterations is known. Batches of them run as `for … in
+range`;
+fuel is charged once per batch, and unused fuel is returned if the loop is left early or a fault occurs.
 
-Must not contain: the text (`writer`), how many ticks there are (`ticks`).
+Must not contain: code generation (`codegen/states.py`), tick accounting (`runtime/fuel.py`).
 """
 
 from __future__ import annotations
@@ -12,42 +13,43 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ..model.control_flow import FlowGraph
-from ..model.counted_loop import Count
+from ..model.counted_loop import CountedLoop
 from ..model.function import Function
 from ..model.trees import Node
 from ..model.type_lattice import INTEGERS
-from .liveness import Live, Rounds
-from .type_inference import Known
+from .liveness import BatchLiveness, Liveness
+from .type_inference import KnownTypes
 
-# Comparisons of an index with its bound, by what they say if they do not hold, and if they are turned round;
-# and by which way an index goes, 0 for either, that meets the bound, and where after it.
+# Comparisons of an index with its bound: the negated comparison, and the comparison with swapped operands.
+# `_STEPS` has the direction in which the index must change (0: either) to reach the bound, and the index at
+# the exit.
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "num_eq": "ne"}
 _TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "ne": "ne", "num_eq": "num_eq"}
 _STEPS = {"lt": (1, 0), "le": (1, 1), "gt": (-1, 0), "ge": (-1, -1), "ne": (0, 0)}
-# Exits of states at which the machine cannot stop; inlined calls are a further case.
+# Exits of states at which the machine cannot be suspended. Inlined calls are handled separately.
 _QUIET = frozenset({"JUMP", "BRANCH", "SWITCH", "RETURN"})
 
 
 def counted(
-    function: Function, graph: FlowGraph, known: Known, live: Live, nodes: list[list[Node]]
-) -> dict[int, Count]:
-    """The loops that count, by their header. nodes: the function's `trees`."""
+    function: Function, graph: FlowGraph, known: KnownTypes, live: Liveness, nodes: list[list[Node]]
+) -> dict[int, CountedLoop]:
+    """The counted loops, by header. nodes: the function's `trees`."""
     headers = set(graph.headers)
     if graph.roots == {function.start} and graph.before[function.start]:
         headers.add(function.start)
     found = {}
     for header in headers:
         if _condition(function, header) is not None:
-            loop = _Finding(function, graph, known, live, nodes).loop(header, headers)
+            loop = _LoopAnalysis(function, graph, known, live, nodes).loop(header, headers)
             if loop is not None:
                 found[header] = loop
     return found
 
 
-def by_items(count: Count, live: Rounds, below: Container[int], nodes: list[list[Node]]) -> None:
-    """Find out whether the items of one list are all that a loop wants of its index.
+def by_items(count: CountedLoop, live: BatchLiveness, below: Container[int], nodes: list[list[Node]]) -> None:
+    """Determine whether the loop uses its index only to read the items of one list.
 
-    below: those of `nth` whose index is within the list.
+    below: offsets of `nth` instructions whose index is within the list.
     """
     root = live.root
     found = []
@@ -70,7 +72,7 @@ def by_items(count: Count, live: Rounds, below: Container[int], nodes: list[list
 
 
 def _condition(function: Function, header: int) -> str | None:
-    """The primitive by which a state branches that does nothing else; None where it does."""
+    """The primitive of the branch condition of a state that does nothing else; None for other states."""
     instructions = function.states[header]
     names = [row.name for _, row, _ in instructions]
     if names[2:] != ["PRIM", "BRANCH"] or not {"LOAD", "CONST"}.issuperset(names[:2]):
@@ -79,11 +81,11 @@ def _condition(function: Function, header: int) -> str | None:
     return str(name) if name in _TURNED else None
 
 
-class _Finding:
-    """Looks at one loop."""
+class _LoopAnalysis:
+    """Analysis of one loop."""
 
     def __init__(
-        self, function: Function, graph: FlowGraph, known: Known, live: Live, nodes: list[list[Node]]
+        self, function: Function, graph: FlowGraph, known: KnownTypes, live: Liveness, nodes: list[list[Node]]
     ) -> None:
         self.function = function
         self.graph = graph
@@ -91,12 +93,12 @@ class _Finding:
         self.live = live
         self.root = live.root
         self.nodes = nodes
-        # What a slot is more than the index was when the round began: where each state begins, and at the
-        # end of those that lead back.
+        # Difference between a slot's value and the index at the start of the iteration: at the start of each
+        # state, and at the end of the states with back edges.
         self.values: dict[int, dict[int, int]] = {}
         self.last: list[dict[int, int]] = []
 
-    def loop(self, header: int, headers: set[int]) -> Count | None:
+    def loop(self, header: int, headers: set[int]) -> CountedLoop | None:
         graph, function = self.graph, self.function
         back = [state for state in graph.before[header] if graph.is_back(state, header)]
         states: set[int] = set()
@@ -109,7 +111,7 @@ class _Finding:
         firsts = [target for target in graph.edges[header] if target in states]
         if len(firsts) != 1 or header in back or not all(function.ticks(state, header) for state in back):
             return None
-        loop = Count(header, firsts[0], states)
+        loop = CountedLoop(header, firsts[0], states)
         order = sorted(states, key=graph.position.__getitem__)
         if headers & states or not all(self.is_quiet(state) for state in order):
             return None
@@ -129,8 +131,10 @@ class _Finding:
             function.again[state] or state in function.called or function.states[state][-1][1].name in _QUIET
         )
 
-    def counts(self, loop: Count) -> bool:
-        """Find what is compared with what. Whether the bound stays; how the index goes is seen later."""
+    def counts(self, loop: CountedLoop) -> bool:
+        """Find the index and the bound. True if the bound is constant; the step of the index is determined
+        later.
+        """
         function, header = self.function, loop.header
         name = str(_condition(function, header))
         test = self.nodes[header][2]
@@ -182,13 +186,15 @@ class _Finding:
 
     # --- the index ------------------------------------------------------------------------------
 
-    def follow(self, loop: Count, order: list[int], back: set[int]) -> bool:
-        """Go through a round. Whether its ticks are the same on all ways, and the index goes by its step."""
+    def follow(self, loop: CountedLoop, order: list[int], back: set[int]) -> bool:
+        """Follow one iteration. True if all paths use the same number of ticks and change the index by
+        its step.
+        """
         function, header = self.function, loop.header
         self.values[loop.first] = {loop.index: 0}
         loop.passed[loop.first] = int(function.ticks(header, loop.first))
         for state in order:
-            # The index is stored to last of all.
+            # The index may be stored only at the end of an iteration.
             if state not in back and any(self.root[slot] == loop.index for slot in self.stored(state)):
                 return False
             values = self.state(loop, state, state in back)
@@ -212,8 +218,8 @@ class _Finding:
                         }
         return True
 
-    def state(self, loop: Count, state: int, is_back: bool) -> dict[int, int] | None:
-        """What is known at the end of a state; None where it leads back with another index than it should."""
+    def state(self, loop: CountedLoop, state: int, is_back: bool) -> dict[int, int] | None:
+        """The differences at the end of a state; None if its back edge has another index than expected."""
         function, root = self.function, self.root
         values = self.values[state]
         known: dict[Node, int | None] = {}
@@ -260,7 +266,7 @@ class _Finding:
         return values
 
     def value(self, node: Node, known: dict[Node, int | None], values: dict[int, int]) -> int | None:
-        """What an instruction gives is so much more than the index was."""
+        """The difference between the value of an instruction and the index; None if unknown."""
         if node.name == "LOAD":
             return values.get(self.root[node.slot])
         if node.name in ("add", "sub") and len(node.taken) == 2:

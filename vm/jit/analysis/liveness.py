@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..model.control_flow import FlowGraph
-from ..model.counted_loop import Count
+from ..model.counted_loop import CountedLoop
 from ..model.function import Function, Part
 from ..model.slots import WAITS
-from .type_inference import Known
+from .type_inference import KnownTypes
 
-# Kinds of which there is only one value, so that nothing is loaded.
+# Kinds with a single value, whose loads become constants.
 ONLY = {"null": "None", "true": "True", "false": "False"}
 
 
-class Live:
-    """The slots that may be looked at from a state on, as bits: before it begins, and after its exit."""
+class Liveness:
+    """The live slots as bit masks: before a state begins, and after its exit."""
 
-    def __init__(self, function: Function, graph: FlowGraph, known: Known) -> None:
+    def __init__(self, function: Function, graph: FlowGraph, known: KnownTypes) -> None:
         self.function = function
         self.graph = graph
         self.known = known
         # Instructions whose value is not used.
         self.unread: set[int] = set()
-        # A slot that has another's local is that one.
+        # Slots that share a Python local count as one slot.
         places = {name: slot for slot, name in reversed(list(enumerate(function.names)))}
         self.root = [places[name] for name in function.names]
         self.before: dict[int, int] = dict.fromkeys(graph.order, 0)
@@ -36,7 +36,7 @@ class Live:
         self.look(graph.order)
 
     def look(self, states: Collection[int]) -> None:
-        """Find out about these states, from what is known of the others."""
+        """Compute liveness for these states from that of the others."""
         todo = list(states)
         while todo:
             state = todo.pop()
@@ -49,7 +49,7 @@ class Live:
             self.plan(state)
 
     def loads(self, state: int) -> list[int]:
-        """By instruction of a state, the slot that it looks at, or -1."""
+        """For each instruction of a state, the slot that it reads, or -1."""
         before = self.known.before.get(state, [])
         stored: set[int] = set()
         found = []
@@ -84,7 +84,7 @@ class Live:
                 return -1
             live |= self.onward(state, target)
         if function.again[state]:
-            # What it is given is given anew, and the rest is empty.
+            # A call assigns the parameters and clears the locals of the inlined function.
             count = len(part.code.slots) - part.code.parameters - part.code.captures
             anew = (1 << part.code.parameters) - 1 | ((1 << count) - 1) << len(part.code.slots) - count
             return live & ~(anew << part.slot)
@@ -107,29 +107,33 @@ class Live:
         return False
 
     def onward(self, state: int, target: int) -> int:
-        """What may be looked at where control goes from a state to another, and later."""
+        """The live slots on the edge from a state to a target."""
         live = self.before.get(target, 0)
-        # At the head of a loop one may look when a portion of rounds begins (`counted`).
+        # The frame can be inspected at the head of a loop when a batch of iterations begins
+        # (`counted_loops`).
         if self.function.ticks(state, target) or target in self.graph.headers:
             live |= self.visible(state, target)
         return live
 
     def own(self, part: Part) -> int:
-        """The slots of a part that have locals of their own."""
+        """The slots of a part that have their own Python locals."""
         return sum(1 << slot for slot in self.slots(part) if self.root[slot] == slot)
 
     def slots(self, part: Part) -> range:
         return range(part.slot, part.slot + len(part.code.slots))
 
     def visible(self, state: int, target: int) -> int:
-        """What can be seen where control stops on its way to a state for want of a tick."""
+        """The slots that are visible if the machine runs out of fuel on the edge from a state to a target."""
         function = self.function
         part = function.part_of[target]
         is_first = target in (part.leaves or ()) and state not in (part.leaves or ())
         return self.seen(part, part.state if is_first else target, False)
 
     def seen(self, part: Part, state: int, is_exit: bool) -> int:
-        """What can be seen of a frame at the beginning or the exit of a state, and of its callers."""
+        """The slots of a frame that are visible at the beginning or the exit of a state, including those
+        of its
+        callers.
+        """
         found = 0
         if state in self.function.outer:
             state = self.function.outer[state].call
@@ -144,7 +148,7 @@ class Live:
             part = self.function.part_of[state]
 
     def roots(self, part: Part, slots: int) -> int:
-        """Slots of a part, as they are among all."""
+        """The slots of a part as a mask over all slots of the text."""
         found = 0
         for slot in self.slots(part):
             if slots >> slot - part.slot & 1:
@@ -152,7 +156,7 @@ class Live:
         return found
 
     def is_result(self, state: int) -> bool:
-        """Whether anybody looks at what the exit of a state stores."""
+        """Whether the result that the exit of a state stores is used."""
         function = self.function
         slot = function.result_slot(state)
         assert slot is not None
@@ -164,7 +168,7 @@ class Live:
         return bool(live >> slot & 1)
 
     def plan(self, state: int) -> None:
-        """What to do at each STORE: `drop` it, or `keep` the value for the LOAD that follows."""
+        """Decide about each STORE: `drop` it, or `keep` the value for the following LOAD."""
         live = self.after[state]
         instructions = self.function.states[state]
         loads = self.loads(state)
@@ -183,10 +187,10 @@ class Live:
                 live |= 1 << loads[index]
 
 
-class Rounds(Live):
+class BatchLiveness(Liveness):
     """Liveness inside a batch of a counted loop. `whole` is that of the surrounding function."""
 
-    def __init__(self, whole: Live, count: Count) -> None:
+    def __init__(self, whole: Liveness, count: CountedLoop) -> None:
         self.function = whole.function
         self.graph = whole.graph
         self.known = whole.known
@@ -211,6 +215,6 @@ class Rounds(Live):
             return self.before[target]
         live = super().onward(state, target)
         if target == count.header:
-            # What is so known after a round is stored when the last one of a portion is done.
+            # Slots with a known difference to the index are stored after the last iteration of a batch.
             live &= ~sum(1 << slot for slot in (count.index, *count.ends))
         return live

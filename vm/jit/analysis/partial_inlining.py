@@ -1,8 +1,8 @@
-"""Which part of a function returns without calling anything: what is worth writing in place of a call of it.
+"""Partial inlining: the part of a recursive function that returns without a call.
 
-A function that calls itself is written in place only so far: the questions it asks first, and the states
-that return at once. Where the answers lead elsewhere it is called after all, and asks them again. So the
-questions must be such that asking them twice is the same: they change nothing and cannot fault.
+A recursive function is inlined only up to this part: the conditions that it tests first, and the states
+that return immediately. On all other paths the function is called, and tests its conditions again. The
+conditions must therefore be pure and must not fault.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from ..model.function import Function
 from ..model.type_lattice import INTEGERS, Kind, of_result
-from .type_inference import Known
+from .type_inference import KnownTypes
 
-# The most states that are gone through, and the most words of them.
+# Limits of the inlined part: number of states, and words of code.
 _MOST = 6
 _WORDS = 60
-# Primitives that cannot fault: for integers, and for anything.
+# Primitives that cannot fault: for integers, and for any values.
 _OF_INTEGERS = frozenset(
     {
         "add",
@@ -51,9 +51,9 @@ _OF_ANYTHING = frozenset(
 
 
 def leaves_of(
-    function: Function, known: Known, constants: Sequence[Kind]
+    function: Function, known: KnownTypes, constants: Sequence[Kind]
 ) -> tuple[set[int], set[int]] | None:
-    """The states that ask, and those that return; None where nothing returns so, or everything."""
+    """The states that test conditions, and those that return; None if partial inlining does not apply."""
     asking: set[int] = set()
     leaves: set[int] = set()
     others: set[int] = set()
@@ -70,7 +70,7 @@ def leaves_of(
             todo += function.edges[state]
         else:
             others.add(state)
-    # One state cannot be both: it would be entered with its tick and without.
+    # A state cannot be in both sets: it would be entered with and without its tick.
     if not leaves or not others or leaves & (asking | others):
         return None
     words = sum(function.code.bounds(state)[1] - function.code.bounds(state)[0] for state in asking | leaves)
@@ -78,7 +78,9 @@ def leaves_of(
 
 
 def _way(function: Function, state: int, seen: set[int]) -> set[int] | None:
-    """The states from one on, if they return without calling or going back, and use only what they store."""
+    """The states from `state` on, if they return without calls or back edges and read only slots that they
+    store.
+    """
     if state in seen or len(seen) > _MOST:
         return None
     instructions = function.states[state]
@@ -106,8 +108,8 @@ def _way(function: Function, state: int, seen: set[int]) -> set[int] | None:
             return None
 
 
-def _asks(function: Function, state: int, known: Known, constants: Sequence[Kind]) -> bool:
-    """Whether a state does nothing but find out where to go on, which cannot fail."""
+def _asks(function: Function, state: int, known: KnownTypes, constants: Sequence[Kind]) -> bool:
+    """Whether a state only selects its successor and cannot fault."""
     before = known.before.get(state)
     if before is None or any(target <= state for target in function.edges[state]):
         return False

@@ -1,10 +1,10 @@
-"""Where an index stays below the end of a list: in a loop that asks so first.
+"""Range checks: `nth` in a loop that has already compared the index with the length of the list.
 
-A loop from one round to the next by a tail call of the function itself, such as
+In a loop that iterates by a self tail call, such as
 
     (let next ((i 0)) (if (< i end) … (nth i items) …))
 
-has `items` and `end` all along, so that once is enough to ask whether `end` is within `items`.
+`items` and `end` do not change, so it suffices to check once that `end` is within `items`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from __future__ import annotations
 from ..model.function import Function
 from ..model.trees import Node, trees
 
-# The primitives that compare an index with the end, and which way of a branch is that of a lesser one.
+# Comparisons of an index with the end, and the branch that is taken if the index is smaller.
 _TESTS = {"lt": 0, "ge": 1}
 
 
-class Indices:
-    """below: offsets of `nth` whose index is below the end, as long as for each of `limits`, slots of a list
-    and of an end, the end is within the list when the function begins."""
+class RangeChecks:
+    """Redundant range checks.
+
+    below: offsets of `nth` instructions whose index is below the end, provided that for each of `limits` (a
+    slot of
+    a list and a slot of an end) the end is within the list when the function begins.
+    """
 
     def __init__(self, function: Function) -> None:
         self.below: set[int] = set()
@@ -47,7 +51,9 @@ class Indices:
 
 
 def _condition(nodes: list[Node]) -> tuple[Node | None, int]:
-    """The comparison of two slots that a state branches by, and which way is that of the lesser one."""
+    """The comparison of two slots by which a state branches, and the branch that is taken if the first is
+    smaller.
+    """
     last = nodes[-1]
     if last.name == "BRANCH" and last.taken[0].name in _TESTS and len(last.taken[0].taken) == 2:
         test = last.taken[0]
@@ -57,7 +63,7 @@ def _condition(nodes: list[Node]) -> tuple[Node | None, int]:
 
 
 def _lasting(function: Function, states: list[list[Node]]) -> set[int]:
-    """The slots that hold the same from the beginning to the end."""
+    """The slots that never change."""
     code = function.code
     found = set(range(code.parameters + code.captures)) - function.stored()
     for nodes, is_round in zip(states, function.again, strict=True):
@@ -68,7 +74,7 @@ def _lasting(function: Function, states: list[list[Node]]) -> set[int]:
 
 
 def _reached(function: Function, way: int) -> set[int]:
-    """The states that can be come to other than by one way out of the first."""
+    """The states that are reachable without the given branch of the first state."""
     first, found = function.edges[0], {0}
     todo = [target for number, target in enumerate(first) if number != way]
     while todo:

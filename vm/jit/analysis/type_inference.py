@@ -17,29 +17,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-# A function and what it is called with: parameters, then captures.
+# A function with the kinds of its parameters, then of its captures.
 Call: TypeAlias = "tuple[int, tuple[Kind, ...]]"
 
-# What it is worth knowing of a primitive's operands.
+# For each kind, the primitives that benefit from operands of that kind.
 _WANTED = {
     "int": "add sub mul num_eq lt le gt ge quotient remainder modulo is_even is_odd is_zero is_positive "
     "is_negative",
     "box": "unbox unbox_set",
 }
-# Those of numbers, whichever they are: where one operand is a float, the others should be.
+# Primitives over all numbers: if one operand is a float, the others should be floats too.
 _OF_NUMBERS = frozenset({"add", "sub", "mul", "div", "num_eq", "lt", "le", "gt", "ge"})
 WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
-# Result types are inferred up to this length of a function, number of calls of one, and look-ups at once.
+# Limits of the inference of result types: length of a function, calls of one function, and queued calls.
 _LONGEST = 400
 _CALLS = 8
 _LOOKS = 150
 
 
-class Known:
-    """What is known before each state: the kind of each slot.
+class KnownTypes:
+    """The kinds of all slots before each state.
 
-    calls: by state that ends in a call, what it calls and the arguments.
-    wanted: slots that should hold integers, or boxes. result: what is returned, None where nothing is.
+    calls: for each state that ends in a call, the callee and the kinds of the arguments.
+    wanted: slots that should contain integers, or boxes. result: the kind of the result; None if nothing is
+    returned.
     """
 
     def __init__(self) -> None:
@@ -49,23 +50,23 @@ class Known:
         self.result: Kind | None = None
 
 
-class Results:
-    """What the functions of an image return, by what they are called with."""
+class ResultTypes:
+    """Result kinds of the functions of an image, by the kinds of their arguments."""
 
     def __init__(self, image: Image, whole: Callable[[int], Function]) -> None:
         self.image = image
         self.whole = whole
         self.constants = [type_lattice.of_value(value, image) for value in image.constants]
-        # None where nothing is returned, as far as is known by now.
+        # None means that no return is known yet.
         self.found: dict[Call, Kind | None] = {}
         self.counts: dict[int, int] = {}
-        # What is still to be looked into; what is now, and who asked for what.
+        # The work list, the current call, and the calls that depend on each result.
         self.todo: list[Call] = []
         self.now: Call | None = None
         self.askers: dict[Call, set[Call]] = {}
 
     def of_call(self, callee: Kind, arguments: Sequence[Kind]) -> Kind | None:
-        """What a call returns; None where it does not, as far as is known by now."""
+        """The result kind of a call; None if no return is known yet."""
         if not isinstance(callee, tuple):
             return "any"
         _, index, captures = callee
@@ -93,7 +94,7 @@ class Results:
         return self.found[call] or "any"
 
     def look(self) -> None:
-        """Look into calls until nothing changes any more."""
+        """Analyse calls until a fixed point is reached."""
         begun: set[Call] = set()
         while self.todo:
             call = self.now = self.todo.pop()
@@ -103,7 +104,7 @@ class Results:
             if len(begun) > _LOOKS:
                 result = "any"
             elif old is not None:
-                # What once was found to be returned stays: what follows from it may seem to return nothing.
+                # A result kind only widens: later facts can make a return appear unreachable.
                 result = old if result is None else type_lattice.join([old], [result])[0]
             if result != old:
                 self.found[call] = result
@@ -111,38 +112,38 @@ class Results:
         self.now = None
 
 
-def explore(function: Function, given: Sequence[Kind], results: Results) -> Known:
-    """What is known, if the first slots are of the kinds `given` where control comes in."""
+def explore(function: Function, given: Sequence[Kind], results: ResultTypes) -> KnownTypes:
+    """Infer the kinds of all slots. given: the kinds of the first slots at the entry."""
     return _Exploring(function, results).all_from(given)
 
 
 def operands_of(part: Part, slots: Sequence[Kind]) -> list[Kind]:
-    """What stands before a call of a function whose slots have been set already: itself and its arguments."""
+    """The operands of a call whose slots are already set: the function and its arguments."""
     given = part.slot + part.code.parameters
     captures = tuple(slots[given : given + part.code.captures])
     return [("function", part.index, captures), *slots[part.slot : given]]
 
 
 def begin(part: Part, slots: list[Kind], given: Sequence[Kind]) -> None:
-    """A function begins: its slots are what it is given, and empty."""
+    """Initialise the slots of a function: its arguments, then empty locals."""
     count = len(part.code.slots)
     slots[part.slot : part.slot + count] = [*given, *["null"] * (count - len(given))]
 
 
 class _Exploring:
-    def __init__(self, function: Function, results: Results) -> None:
+    def __init__(self, function: Function, results: ResultTypes) -> None:
         self.function = function
         self.results = results
-        self.known = Known()
+        self.known = KnownTypes()
         self.todo: list[int] = []
 
-    def all_from(self, given: Sequence[Kind]) -> Known:
+    def all_from(self, given: Sequence[Kind]) -> KnownTypes:
         function, known = self.function, self.known
         for target, _ in function.code.handlers.values():
             known.before[target] = ["any"] * function.slots
             heappush(self.todo, target)
         self.reach(function.start, [*given, *["null"] * (function.slots - len(given))])
-        # The first first: what comes later is then gone through less often.
+        # In order of states, so that later states are analysed less often.
         while self.todo:
             self.state(heappop(self.todo))
         return known
@@ -168,7 +169,7 @@ class _Exploring:
         function, constants = self.function, self.results.constants
         slots = list(self.known.before[state])
         wanted = self.known.wanted
-        # Kinds, and the slots they were loaded from.
+        # Kinds of the operand stack, and the slots from which they were loaded.
         stack: list[Kind] = []
         origins: list[int] = []
         for _, row, words in function.states[state][:-1]:

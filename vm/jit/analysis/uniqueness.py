@@ -1,10 +1,10 @@
 """Uniqueness: values that can be changed in place because no other reference to them exists.
 
-Values are immutable (`vm.values`), and a run can be inspected only between states. So a list that
-grows from one round of a loop to the next may be a Python list as long as the loop goes, and a map that one
-slot alone holds may be changed where that slot is about to be given the new map.
+Values are immutable (`vm.values`), and a run can be inspected only between states. A list that
+grows in each iteration of a loop can therefore be a Python list during the loop, and a map that only one
+slot references can be changed in place if that slot is about to be assigned the new map.
 
-Must not contain: the text that does it (`instructions`).
+Must not contain: code generation (`codegen/instructions.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..model.function import Function, Part
 from ..model.trees import Node, trees
 
 
-# What `getrefcount` says of a value that one slot alone holds, in a text such as those made here.
+# The value of `getrefcount` for an object that only one local of generated code references.
 def _alone() -> int:
     value: dict[str, int] = {}
     return getrefcount(value)
@@ -28,12 +28,18 @@ ALONE = _alone()
 
 
 class InPlace:
-    """growing: parameters that hold a list which only grows from round to round, and is turned round at the
-    end. looping: other slots that do, in a loop that stores to them, and whether what they hold where control
-    comes in can be such a list. inner: parameters as `growing` of functions written in place that begin with
-    an empty list. maps: the `put` whose map is not read again, by offset, with the slot that
-    holds it. boxes: those
-    whose map is a box's that is given the new one, with the slots of the box and of the new map, -1 for none.
+    """Slots and instructions with in-place updates.
+
+    Attributes:
+        growing: parameters whose list only grows from iteration to iteration and is reversed at the end.
+        looping: other slots of that sort, in a loop that stores to them; the flag says whether the value at
+            the
+            entry can be such a list.
+        inner: parameters like `growing`, of inlined functions that begin with an empty list.
+        maps: `put` instructions whose map is dead afterwards: offset → slot of the map.
+        boxes: `put` instructions whose map is the content of a box that is assigned the new map: offset →
+            slots of
+            the box and of the new map, -1 for none.
     """
 
     def __init__(self, function: Function) -> None:
@@ -61,7 +67,7 @@ class InPlace:
             }
         stores = [node for nodes in states for node in nodes if node.name == "STORE"]
         if len([part for part in function.parts if part.call < 0]) > 1:
-            return  # one that begins anew may be come to from another (`Function.merge`)
+            return  # a function that restarts can be entered from another one (`Function.merge`)
         for slot in {node.slot for node in stores if _is_cons(node.taken[0], node.slot)}:
             is_given = self.is_unset(slot, states, True)
             is_own = slot < len(function.code.slots)
@@ -76,7 +82,7 @@ class InPlace:
     # --- lists ------------------------------------------------------------------------------
 
     def begun_empty(self, part: Part, states: list[list[Node]]) -> Iterator[int]:
-        """The parameters of a function written in place that begin with an empty list which grows."""
+        """The parameters of an inlined function that begin with an empty, growing list."""
         own = [state for state, other in enumerate(self.function.part_of) if other is part]
         if not any(self.function.again[state] for state in own):
             return
@@ -91,12 +97,12 @@ class InPlace:
                 yield slot
 
     def grows(self, slot: int, state: int, nodes: list[Node], before: int = 0) -> bool:
-        """Whether a state does no more with a parameter than put an item before it for the next round.
+        """Whether a state uses a parameter only to prepend an item for the next iteration.
 
-        before: the number of slots before those of its function.
+        before: the number of slots before those of the parameter's function.
         """
         is_round = self.function.again[state]
-        # What was made of it, and the slot that holds that until the next round begins.
+        # The extended list, and the slot that contains it until the next iteration begins.
         grown: Node | None = None
         held = -1
         if self.function.result_slot(state) == slot:
@@ -123,7 +129,7 @@ class InPlace:
         return grown is None or is_round
 
     def loops(self, slot: int, states: list[list[Node]]) -> bool:
-        """Whether a slot is stored to only to begin a list and to put an item before it."""
+        """Whether all stores to a slot start a new list or prepend an item."""
         function = self.function
         part = next(part for part in reversed(function.parts) if part.slot <= slot)
         if part.leaves is not None or slot - part.slot < part.code.parameters + part.code.captures:
@@ -145,8 +151,7 @@ class InPlace:
         return node.name == "CONST" and self.function.image.constants[node.slot] in (None, ())
 
     def is_unset(self, slot: int, states: list[list[Node]], first: bool) -> bool:
-        """Whether a slot can be read before anything is stored to it; `first`: where control comes in nothing
-        is."""
+        """Whether a slot can be read before its first store. first: the slot is unassigned at the entry."""
         function = self.function
         part = next(part for part in reversed(function.parts) if part.slot <= slot)
         unset = {function.start: first or part.call >= 0}
@@ -171,7 +176,7 @@ class InPlace:
     # --- maps -------------------------------------------------------------------------------
 
     def last_puts(self, state: int, nodes: list[Node]) -> Iterator[tuple[int, int]]:
-        """The `put` of a state whose map slot is dead afterwards, and that slot."""
+        """The `put` instructions of a state whose map slot is dead afterwards, each with that slot."""
         part = self.function.part_of[state]
         is_end = nodes[-1].name in ("RETURN", "TAILCALL")
         parameters = range(part.slot, part.slot + part.code.parameters)
@@ -192,8 +197,11 @@ class InPlace:
 
 
 def _boxed_puts(nodes: list[Node]) -> dict[int, tuple[int, int]]:
-    """The `put` of a state between `unbox` and SETBOX of one box: either at once, or the new map is stored
-    first because it is used."""
+    """The `put` instructions of a state between `unbox` and SETBOX of the same box, directly or through a
+    slot
+    that
+    stores the new map because it is used again.
+    """
     found = {}
     for index, node in enumerate(nodes):
         if node.name != "put" or node.taken[0].name not in ("unbox", "unbox_set"):
@@ -223,19 +231,21 @@ def _is_cons(node: Node, slot: int) -> bool:
 
 
 def grow(base: Value) -> tuple[list[Value], int]:
-    """A list that grows: `base` and the items put before it so far; and how many it may hold with that."""
+    """The Python list for a growing list: the prepended items so far, after `base`; and its maximal
+    length.
+    """
     return [base], bounds.MAX_ITEMS - (0 if base is None else lists.length(base))
 
 
 def grown(items: list[Value] | Value) -> Value:
-    """The list that it is; a value that is none which grows is as it was, where it has not begun to."""
+    """The list value of a growing list; other values are unchanged."""
     if type(items) is not list:
         return items
     return lists.pairs(items[:0:-1], items[0] or ()) if len(items) > 1 else items[0]
 
 
 def turned(items: list[Value]) -> Value:
-    """The list that it is, turned round."""
+    """The reversed list value of a growing list."""
     if items[0]:
         return (*lists.to_tuple(items[0])[::-1], *items[1:])
     return tuple(items[1:])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from ..analysis.liveness import ONLY
-from ..analysis.type_inference import WANTS, Known
+from ..analysis.type_inference import WANTS, KnownTypes
 from ..analysis.uniqueness import ALONE, InPlace
 from ..model import type_lattice
 from ..model.function import Function, operation
@@ -77,7 +77,7 @@ class Instructions:
     """
 
     def __init__(
-        self, function: Function, known: Known, version: Version, liberties: Liberties | None = None
+        self, function: Function, known: KnownTypes, version: Version, liberties: Liberties | None = None
     ) -> None:
         self.function = function
         self.liberties = liberties or Liberties()

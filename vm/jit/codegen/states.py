@@ -10,10 +10,10 @@ import re
 
 from ...code.opcodes import NO_STATE
 from ..analysis.counted_loops import by_items, counted
-from ..analysis.liveness import Live, Rounds
-from ..analysis.type_inference import Known, operands_of
+from ..analysis.liveness import BatchLiveness, Liveness
+from ..analysis.type_inference import KnownTypes, operands_of
 from ..model.control_flow import FlowGraph
-from ..model.counted_loop import Count
+from ..model.counted_loop import CountedLoop
 from ..model.function import NOWHERE, Function, Part
 from ..model.trees import trees
 from .instructions import Liberties, Operand, Version, effects, listed
@@ -31,20 +31,20 @@ class Writer(Regions):
     """
 
     def __init__(
-        self, function: Function, graph: FlowGraph, known: Known, version: Version, liberties: Liberties
+        self, function: Function, graph: FlowGraph, known: KnownTypes, version: Version, liberties: Liberties
     ) -> None:
         super().__init__(function, graph, known, version, liberties)
-        self.live: Live | None = None
+        self.live: Liveness | None = None
         # The loops that count, by their header, with what lives in their rounds; the one whose rounds are
         # being written.
-        self.counted: dict[int, tuple[Count, Rounds]] = {}
-        self.counting: Count | None = None
+        self.counted: dict[int, tuple[CountedLoop, BatchLiveness]] = {}
+        self.counting: CountedLoop | None = None
         if not function.code.handlers:
-            self.live = live = Live(function, graph, known)
+            self.live = live = Liveness(function, graph, known)
             self.plans = live.plans
             nodes = trees(function)
             counts = counted(function, graph, known, live, nodes)
-            self.counted = {header: (count, Rounds(live, count)) for header, count in counts.items()}
+            self.counted = {header: (count, BatchLiveness(live, count)) for header, count in counts.items()}
             without = {f"s{slot}" for count in counts.values() for slot in count.ends}
             without |= {count.name for count in counts.values()} | self.liberties.growing
             self.flags.find(live, nodes, without)
@@ -200,22 +200,22 @@ class Writer(Regions):
         rest: list[Statement] = [("else", written)] if falls else written
         return [(f"if {count.are_many()}", portion), *rest], falls | more
 
-    def count(self, state: int) -> Count | None:
+    def count(self, state: int) -> CountedLoop | None:
         """The loop of whose rounds in a portion a state is, if it is."""
         count = self.counting
         return count if count is not None and state in count.states else None
 
-    def lives(self, state: int) -> Live:
+    def lives(self, state: int) -> Liveness:
         assert self.live is not None
         count = self.count(state)
         return self.live if count is None else self.counted[count.header][1]
 
-    def roomy(self, count: Count | None) -> set[str]:
+    def roomy(self, count: CountedLoop | None) -> set[str]:
         """The lists that have room for the items of a portion of rounds."""
         return self.liberties.once if count is not None and count.header == self.function.start else set()
 
     def portion(
-        self, count: Count, body: list[Statement], leaves: set[int]
+        self, count: CountedLoop, body: list[Statement], leaves: set[int]
     ) -> tuple[list[Statement], set[int]]:
         """A portion of rounds, and what follows it."""
         name, sign = count.name, "+" if count.step > 0 else "-"
@@ -234,7 +234,7 @@ class Writer(Regions):
         written += [(rounds, body), ("else", [*self.ends(count), "continue"])]
         return self.after(written, leaves)
 
-    def ends(self, count: Count) -> list[Statement]:
+    def ends(self, count: CountedLoop) -> list[Statement]:
         """What is known where a portion of rounds is done."""
         assert self.live is not None
         seen = self.live.before[count.header] | self.live.visible(count.header, count.header)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..analysis.type_inference import Known
+from ..analysis.type_inference import KnownTypes
 from ..model.control_flow import FlowGraph
 from ..model.function import Function
 from .instructions import Instructions, Liberties, Version
@@ -49,7 +49,7 @@ class Regions(Instructions):
     """
 
     def __init__(
-        self, function: Function, graph: FlowGraph, known: Known, version: Version, liberties: Liberties
+        self, function: Function, graph: FlowGraph, known: KnownTypes, version: Version, liberties: Liberties
     ) -> None:
         super().__init__(function, known, version, liberties)
         self.graph = graph

@@ -21,8 +21,8 @@ from ...code.image import Image
 from ...code.opcodes import ROWS, decode
 from ..analysis.assignment import assigned
 from ..analysis.partial_inlining import leaves_of
-from ..analysis.range_checks import Indices
-from ..analysis.type_inference import Known, Results, explore
+from ..analysis.range_checks import RangeChecks
+from ..analysis.type_inference import KnownTypes, ResultTypes, explore
 from ..analysis.uniqueness import InPlace
 from ..model.control_flow import FlowGraph
 from ..model.function import NOWHERE, Function, Operation, operation, tail_callee
@@ -111,7 +111,7 @@ class Translator:
         self.wholes: dict[int, tuple[Function, FlowGraph]] = {}
         self.slots: dict[int, Slots] = {}
         self.operations: dict[tuple[int, int], tuple[Function, Slots]] = {}
-        self.results = Results(image, lambda index: self.whole(index)[0])
+        self.results = ResultTypes(image, lambda index: self.whole(index)[0])
         self.versions: dict[tuple[int, tuple[Kind, ...], bool], Version] = {}
         self.named: dict[str, Version] = {}
         self.counts: dict[int, int] = {}
@@ -217,7 +217,7 @@ class Translator:
                 for slot in growing
                 if given[slot] not in ("array", "pair")
             ]
-            indices = Indices(function)
+            indices = RangeChecks(function)
             if all(given[items] == "array" and given[end] in INTEGERS for items, end in indices.limits):
                 below = indices.below
                 tests += [f"len(s{items}) < s{end}" for items, end in sorted(indices.limits)]
@@ -236,7 +236,7 @@ class Translator:
         text.uses = self.uses
         return text
 
-    def hopes(self, index: int, given: list[Kind]) -> tuple[list[Kind], Known | None]:
+    def hopes(self, index: int, given: list[Kind]) -> tuple[list[Kind], KnownTypes | None]:
         """What arguments should be: those of unknown kind that the function computes with are what it wants.
 
         And what is known then, if it has been looked into.
@@ -297,7 +297,7 @@ class Translator:
         given: Sequence[Kind],
         growing: Iterable[int] = (),
         below: Iterable[int] = (),
-        known: Known | None = None,
+        known: KnownTypes | None = None,
     ) -> tuple[list[Statement], str]:
         """What a function does, in statements, from when its slots have their names; and the local that must
         not be less than 0 then.
@@ -337,7 +337,7 @@ class Translator:
             return [*head, *written], writer.rising
         return [*head, f"at = {function.start}", ("while True", _guarded(function, written))], writer.rising
 
-    def absorbed(self, function: Function, given: Sequence[Kind], known: Known | None) -> Known:
+    def absorbed(self, function: Function, given: Sequence[Kind], known: KnownTypes | None) -> KnownTypes:
         """Have small functions written in place of calls; what is known then, given what is known so far."""
         known = known or explore(function, given, self.results)
         # Tail calls last: a call may be in a loop, and what is written in place has bounds. A handler is
@@ -385,7 +385,7 @@ class Translator:
             return None
         function = self.whole(index)[0]
         given = [f"a{number}" for number in range(count)]
-        writer = Instructions(function, Known(), self.version)
+        writer = Instructions(function, KnownTypes(), self.version)
         writer.stack = [Operand(text, "any", True) for text in given]
         writer.primitive(function.states[0][2][0], name, count)
         statements: list[Statement] = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-from ..analysis.liveness import Live
+from ..analysis.liveness import Liveness
 from ..analysis.type_inference import WANTS
 from ..model.function import Function
 from ..model.trees import Node
@@ -31,7 +31,7 @@ class Flags:
     def __init__(self) -> None:
         self.names: dict[tuple[str, str], str] = {}
 
-    def find(self, live: Live, nodes: list[list[Node]], without: Container[str]) -> None:
+    def find(self, live: Liveness, nodes: list[list[Node]], without: Container[str]) -> None:
         """Choose the slots that are worth it; not those whose locals change otherwise (`without`), nor those
         that may be asked before they are given anything. nodes: the function's `trees`."""
         function, known = live.function, live.known
@@ -58,7 +58,7 @@ class Flags:
             if count > max(1, given.get(slot, 0)) and not unsure and name not in without:
                 self.names[name, type_] = f"{_LETTERS[type_]}{slot}"
 
-    def given(self, function: Function, live: Live, state: int, last: Node) -> set[int]:
+    def given(self, function: Function, live: Liveness, state: int, last: Node) -> set[int]:
         """The slots that the exit of a state gives something."""
         result = function.result_slot(state)
         part = function.part_of[state] if function.again[state] else function.called.get(state)

@@ -1,7 +1,7 @@
-"""The shape of a function's control flow: what Python's `if` and `while` can be made of it.
+"""Control flow graph of a function, prepared for Python's `if` and `while`.
 
-States are nodes, jumps are edges; `roots` are the states where control may enter. Owns dominators,
-loops and the states where paths meet. Knows nothing of code.
+States are nodes, jumps are edges; `roots` are the states at which control can enter. Owns dominators,
+loops and join states. Knows nothing about instructions.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 
 class FlowGraph:
-    """The states that can be reached from `roots`, in an order in which jumps forward go forward.
+    """The states that are reachable from `roots`.
 
-    order: those states in reverse postorder. roots: where control enters, and the states that must be
-    entered from outside because a loop has no single way in. headers: the states that begin a loop.
-    inner[n]: the states where paths meet that begin below n, in order (`order`); a root is below none.
+    order: these states in reverse postorder. roots: the entry states, including states that
+    need their own entry because a loop is irreducible. headers: the loop headers.
+    inner[n]: the join states that n immediately dominates, in `order`; no state dominates a root.
     """
 
     __slots__ = ("before", "edges", "headers", "inner", "order", "position", "roots")
@@ -26,7 +26,7 @@ class FlowGraph:
             pass
 
     def is_back(self, state: int, target: int) -> bool:
-        """Whether a jump goes back in `order`: to a loop's header or to a root."""
+        """Whether a jump goes backwards in `order`: to a loop header or to a root."""
         return self.position[target] <= self.position[state]
 
     @property
@@ -34,7 +34,7 @@ class FlowGraph:
         return bool(self.headers) or any(self.before[root] for root in self.roots)
 
     def _shape(self) -> bool:
-        """Find the shape; False where another root was needed, to begin anew."""
+        """Compute the graph; False if another root was added and the computation must be repeated."""
         self.order = self._reverse_postorder()
         self.position = {state: index for index, state in enumerate(self.order)}
         self.before: dict[int, list[int]] = {state: [] for state in self.order}
@@ -58,7 +58,7 @@ class FlowGraph:
                     self.roots.add(state)
                     return False
             if forward > 1 and state not in self.roots:
-                if above[state] < 0:  # paths from several roots meet here
+                if above[state] < 0:  # paths from several roots join here
                     self.roots.add(state)
                     return False
                 self.inner[above[state]].append(state)
@@ -67,7 +67,7 @@ class FlowGraph:
     def _reverse_postorder(self) -> list[int]:
         found: list[int] = []
         seen: set[int] = set()
-        # From the last root to the first, so that the first comes first in the end.
+        # In reverse, so that the first root comes first in the result.
         for root in sorted(self.roots, reverse=True):
             if root in seen:
                 continue
@@ -86,7 +86,7 @@ class FlowGraph:
         return found[::-1]
 
     def _dominators(self, before: dict[int, list[int]]) -> dict[int, int]:
-        """The immediate dominator of each state; -1, outside of the function, is that of the roots.
+        """The immediate dominator of each state; -1, a virtual node, dominates the roots.
 
         Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm (2001).
         """

@@ -5,22 +5,30 @@
 
 from __future__ import annotations
 
-from .function import Ahead
+from .function import PrepaidTicks
 
 # Up to this number of iterations, a batch is slower than single iterations.
 FEW = 16
 
 
-class Count:
-    """A loop that counts.
+class CountedLoop:
+    """A counted loop.
 
-    states: its states without the header; first: the one that the header leads to. index: the slot that
-    counts, name: its local; step: by what. bound: what it reaches in the end, as text; limit: as a number, if
-    it is one. ticks: how many a round uses. passed: by state, how many a round has used when it begins. ends:
-    slots besides the index that are known after a round, by how much more than the next index they are.
-    unread: instructions that only say what the next index is; nexts: the last of those in each state that
-    leads back. sums: instructions that give the index and a number. items: where the index is only used for
-    the items of a list by it, the local that is the list; uses: how often.
+    Attributes:
+        states: its states without the header.
+        first: the successor of the header within the loop.
+        index, name: the slot that counts, and its Python local.
+        step: the change of the index in each iteration.
+        bound: the final index, as Python text.
+        limit: the final index as a number, if it is constant.
+        ticks: ticks per iteration.
+        passed: the ticks used at the start of each state, within the iteration.
+        ends: other slots with a known difference to the next index after an iteration.
+        unread: instructions that only compute the next index.
+        nexts: the last of these in each state with a back edge.
+        sums: instructions that compute the index plus a constant.
+        items: the local of the list, if the index is only used to read its items.
+        uses: the number of these reads.
     """
 
     def __init__(self, header: int, first: int, states: set[int]) -> None:
@@ -39,25 +47,27 @@ class Count:
         self.uses = 0
 
     def left(self, state: int) -> str:
-        """The ticks that are not used yet where a state ends, as text. `e` is where the index ends, `r` the
-        items that are left."""
+        """Python text for the unused ticks at the end of a state. `e` is the final index of the batch,
+        `r` the
+        remaining items.
+        """
         rounds, used = "LEFT(r) + 1" if self.items else self.rounds("e"), self.passed[state] + 1
         return f"{rounds} - {used}" if self.ticks == 1 else f"({rounds}) * {self.ticks} - {used}"
 
     def rounds(self, end: str) -> str:
-        """How many there are until the index is `end`."""
+        """Python text for the number of iterations until the index is `end`."""
         return f"{end} - {self.name}" if self.step > 0 else f"{self.name} - ({end})"
 
     def are_many(self) -> str:
-        """The condition for more rounds to be left than are done quicker one by one."""
+        """Condition that enough iterations remain for a batch to be faster."""
         if self.limit is None:
             return f"{self.rounds(self.bound)} > {FEW}"
         return f"{self.name} < {self.limit - FEW}" if self.step > 0 else f"{self.name} > {self.limit + FEW}"
 
-    def ahead(self, state: int) -> Ahead:
-        """The same as what a fault goes by."""
-        return Ahead("" if self.items else self.name, self.ticks, self.passed[state] + 1)
+    def ahead(self, state: int) -> PrepaidTicks:
+        """The ticks charged in advance, for faults."""
+        return PrepaidTicks("" if self.items else self.name, self.ticks, self.passed[state] + 1)
 
     def is_within(self, state: int, target: int) -> bool:
-        """Whether a jump stays within a round."""
+        """Whether a jump stays within an iteration."""
         return target in self.states and (state in self.states or state == self.header)

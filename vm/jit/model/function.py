@@ -1,7 +1,7 @@
-"""One function's code, taken apart: its states and where they lead. What it calls may be written in place.
+"""The decoded code of one function: its states and their successors; inlining of other functions.
 
-A function in whose text others are written in place (`absorb`) has their states and slots after its own;
-offsets go on likewise. `frames` says which frames of the machine stand at an offset.
+`absorb` inlines a function: its states and slots follow those of the caller, and
+its offsets continue. `frames` gives the frames of the machine at an offset.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
 Instruction: TypeAlias = tuple[int, Opcode, tuple[int, ...]]
-# A function, an offset in its code, and the names of the Python locals that are its slots, '' for an
-# empty one; several with commas for a list of what they hold.
+# A function, an offset in its code, and the Python locals of its slots: '' for an empty slot, several names
+# with commas for a list of their values.
 Place: TypeAlias = tuple[int, int, list[str]]
 
-# The offset of what belongs to no frame.
+# Offset of code that belongs to no frame.
 NOWHERE = 1 << 40
 
 
-class Ahead:
+class PrepaidTicks:
     """Ticks charged in advance: `each` per remaining iteration, minus those `used` in the current one.
 
     Iterations remain until the local `index` equals `e`, or without an index as long as `r` has items.
@@ -49,13 +49,15 @@ class Ahead:
 
 
 class Part:
-    """One function in a text: the text's own, or one that is written in place of a call.
+    """One function within a text: the function itself, or an inlined one.
 
-    offset, slot, state: where its own begin among all. call: the state that calls it, -1 for the own.
-    is_tail: whether that is a tail call, so that the caller's frame is gone.
-    is_spread: whether its slots are the items of the list that is the function's one slot (`Operation`).
-    filled: what is known of its slots; None where the function is entered in the middle. leaves: where it is
-    written in place only as far as it returns without calling anything, the states that do so.
+    Attributes:
+        offset, slot, state: the positions of its first code word, slot and state among all.
+        call: the calling state, -1 for the function itself.
+        is_tail: whether the call is a tail call, so that the caller's frame no longer exists.
+        is_spread: whether its slots are the items of the list in the function's only slot (`Operation`).
+        filled: the assigned slots; None if the function is entered in the middle.
+        leaves: with partial inlining, the states that return without a call.
     """
 
     __slots__ = (
@@ -85,7 +87,7 @@ class Part:
 
     @property
     def emptied(self) -> list[int]:
-        """The slots that are to be emptied where the function begins."""
+        """The slots to clear at the start of the function."""
         if self.filled is None or self.leaves is not None:
             return []
         unsure = self.filled.unsure
@@ -93,14 +95,19 @@ class Part:
 
 
 class Function:
-    """A function of an image, or what of it can be reached from the start of the state `start`.
+    """A function of an image, or the part of it that is reachable from the state `start`.
 
-    states: the instructions of each. edges: the states each leads to. parts: the functions in it.
-    again: whether a state ends in a tail call of the function itself, which is a jump to its start.
-    called: the functions written in place, by the state that calls them. outer: the calls of those of them
-    whose other states are not written in place. names: the Python locals that are the slots. left: the
-    jumps, from a state to another, where the text ends and that of another entry continues (`leave_loops`).
-    roots: the states where control may come in. ahead: what marks say of ticks (`text.AHEAD`).
+    Attributes:
+        states: the instructions of each state.
+        edges: the successors of each state.
+        parts: the function and its inlined functions.
+        again: whether a state ends in a self tail call, which becomes a jump to the start.
+        called: the inlined functions, by calling state.
+        outer: calling states of partially inlined functions.
+        names: the Python locals of the slots.
+        left: jumps (state, target) at which the text ends and another entry continues (`leave_loops`).
+        roots: the entry states.
+        ahead: the ticks charged in advance at marks (`text.AHEAD`).
     """
 
     def __init__(self, image: Image, index: int, start: int | None = None) -> None:
@@ -122,22 +129,22 @@ class Function:
         self.called: dict[int, Part] = {}
         self.outer: dict[int, Part] = {}
         self.left: set[tuple[int, int]] = set()
-        self.ahead: list[Ahead] = []
-        # The slots that change, once the function has begun.
+        self.ahead: list[PrepaidTicks] = []
+        # The slots that change after the function has begun.
         self.changed = stored = self.stored()
-        # One that is entered in the middle calls the whole function.
+        # A function that is entered in the middle calls the complete function.
         self.again = [not self.is_entry and self._calls_itself(state, set(stored)) for state in self.states]
         self.edges = [self._targets(number) for number in range(len(self.states))]
         self.roots = {self.start} | {target for target, _ in code.handlers.values()}
 
     def stored(self) -> set[int]:
-        """The slots that are stored to."""
+        """The slots with stores."""
         return {slot for state in self.states for slot in stores(state)} | {
             slot for _, slot in self.code.handlers.values()
         }
 
     def _calls_itself(self, state: list[Instruction], stored: set[int]) -> bool:
-        """Whether a state ends in a tail call of this function with the same captures."""
+        """Whether a state ends in a self tail call with the same captures."""
         _, row, operands = state[-1]
         code = self.code
         own = range(code.parameters, code.parameters + code.captures)
@@ -179,7 +186,9 @@ class Function:
                 return []
 
     def leave_loops(self, graph: FlowGraph) -> None:
-        """Have the text end where it would come back to a loop around its start. `graph` is the whole's."""
+        """End the text at jumps back to a loop around its start. graph: the graph of the complete
+        function.
+        """
         onward = {self.start}
         todo = [self.start]
         back = []
@@ -194,7 +203,7 @@ class Function:
         self.left = {(state, target) for state, target in back if target not in onward}
 
     def is_end(self, state: int) -> bool:
-        """Whether a state ends the run of a loop: what it captured is looked at afterwards."""
+        """Whether a state returns from the function of a loop, whose captures are inspected afterwards."""
         return (
             self.states[state][-1][1].name == "RETURN"
             and self.part_of[state].call < 0
@@ -204,7 +213,7 @@ class Function:
 
     @property
     def ways(self) -> list[list[int]]:
-        """The states that each leads to in this text."""
+        """The successors of each state within this text."""
         if not self.left:
             return self.edges
         return [
@@ -222,10 +231,11 @@ class Function:
         asking: Iterable[int] = (),
         leaves: set[int] | None = None,
     ) -> None:
-        """Have another function, a whole one, written in place of the call that ends a state.
+        """Inline a complete function in place of the call at the end of a state.
 
-        With leaves, only these of its states and those `asking` that lead to them; where it goes to others,
-        it is called after all (`leaves`).
+        leaves: with partial inlining, only these states are inlined, with the states `asking` that lead to
+        them;
+        on other paths the function is called.
         """
         part = Part(other.index, other.code, self.size, self.slots, len(self.states), call)
         part.filled = filled
@@ -257,7 +267,7 @@ class Function:
                 self.edges[-1] = list(onward)
 
     def _add(self, part: Part, other: Function, number: int) -> None:
-        """Add a state of a part's function."""
+        """Add a state of an inlined function."""
         self.states.append([_moved(instruction, part) for instruction in other.states[number]])
         self.offsets.append(other.offsets[number] + part.offset)
         self.part_of.append(part)
@@ -265,7 +275,7 @@ class Function:
         self.edges.append([target + part.state for target in other.edges[number]])
 
     def merge(self, others: Iterable[tuple[Function, Slots]]) -> None:
-        """Have whole functions written in, with jumps for the tail calls among them and this one."""
+        """Merge complete functions into this text; tail calls among them become jumps."""
         for other, filled in others:
             part = Part(other.index, other.code, self.size, self.slots, len(self.states), -1)
             part.filled = filled
@@ -283,13 +293,13 @@ class Function:
                 self.edges[state] = [target.state]
 
     def _names_for(self, part: Part, other: Function) -> list[str]:
-        """The names of the slots of a function written in place.
+        """The Python locals for the slots of an inlined function.
 
-        What the caller gives from a slot of its own stays there as long as the call lasts.
+        An argument from a slot of the caller that does not change during the call shares the caller's local.
         """
         names = [f"s{part.slot + slot}" for slot in range(other.slots)]
         state = self.states[part.call]
-        # Such a value might be changed in place, were it held by one slot only.
+        # With its own local, such a value can have a single reference and be changed in place.
         if {"put", "cons"} & {self.image.constants[words[0]] for words in other.primitives()}:
             return names
         given = part.code.parameters
@@ -297,14 +307,14 @@ class Function:
         _, _, captures = stack[-1 - given]
         sources = stack[len(stack) - given :] + captures
         changed = set() if part.leaves is not None else other.changed
-        # What the caller stores to its slots here, it has stored before it loads what it gives.
+        # Stores of the calling state precede the loads of the arguments.
         for slot, (name, words, _) in enumerate(sources):
             if name == "LOAD" and slot not in changed:
                 names[slot] = self.names[words[0]]
         return names
 
     def closures(self) -> set[int]:
-        """The functions that it makes values of, but for tail calls of itself."""
+        """The functions whose closures the code creates, except in self tail calls."""
         return {
             words[0]
             for state, again in zip(self.states, self.again, strict=True)
@@ -313,30 +323,30 @@ class Function:
         }
 
     def primitives(self) -> Iterable[tuple[int, ...]]:
-        """The operands of those that are applied."""
+        """The operands of the primitive applications."""
         return (words for state in self.states for _, row, words in state if row.name == "PRIM")
 
     def is_return(self, state: int) -> bool:
-        """Whether a state leaves a function that is written in place."""
+        """Whether a state returns from an inlined function."""
         name = self.states[state][-1][1].name
         is_left = name == "RETURN" or (name == "TAILCALL" and not self.again[state])
         return is_left and self.returns_to(self.part_of[state]) >= 0
 
     def returns_to(self, part: Part) -> int:
-        """The state that waits for what a part returns, -1 for none: one before its tail calls."""
+        """The state that receives the result of a part, found through its tail calls; -1 for none."""
         while part.is_tail:
             part = self.part_of[part.call]
         return part.call
 
     def result_slot(self, state: int) -> int | None:
-        """The slot that the exit of a state stores to."""
+        """The slot in which the exit of a state stores its result."""
         if self.is_return(state):
             state = self.returns_to(self.part_of[state])
         _, row, operands = self.states[state][-1]
         return result_slot(row.name, operands)
 
     def ticks(self, state: int, target: int) -> bool:
-        """Whether going from a state to another uses a tick."""
+        """Whether the edge from a state to a target uses a tick."""
         part = self.part_of[state]
         if state in self.called:
             return self.called[state].leaves is None
@@ -346,17 +356,17 @@ class Function:
             state = self.outer[state].call
         elif self.is_return(state):
             state = self.returns_to(part)
-        # The answer to an effect has its tick already.
+        # The result of an effect has been charged already.
         return target <= state and self.states[state][-1][1].name != "PERFORM"
 
     def tick_offset(self, state: int, target: int) -> int:
-        """Where the machine stands that has no tick for going from a state to another."""
+        """The offset at which the machine stops if the edge from a state to a target has no tick left."""
         part = self.part_of[state]
         is_first = part.leaves is not None and state not in part.leaves
         return self.offsets[part.state if is_first else target]
 
     def chain(self, state: int) -> Iterable[Part]:
-        """The part that a state is of and those that called it, innermost first."""
+        """The part of a state and its callers, innermost first."""
         part = self.part_of[state]
         while True:
             yield part
@@ -365,7 +375,7 @@ class Function:
             part = self.part_of[part.call]
 
     def frames(self, offset: int) -> tuple[Place, ...]:
-        """The frames of the machine that stand at an offset, outermost first."""
+        """The frames of the machine at an offset, outermost first."""
         if offset == NOWHERE:
             return ()
         part = next(part for part in reversed(self.parts) if part.offset <= offset)
@@ -377,7 +387,7 @@ class Function:
         return tuple(reversed(found))
 
     def names_at(self, part: Part, offset: int) -> list[str]:
-        """The Python locals that are the slots of a part, at the beginning or the exit of a state."""
+        """The Python locals of the slots of a part, at the beginning or the exit of a state."""
         names = self.names[part.slot : part.slot + len(part.code.slots)]
         if part.is_spread:
             return ["".join(f"{name}," for name in names)]
@@ -390,8 +400,9 @@ class Function:
 
 
 class Operation(Function):
-    """A function that applies a primitive to the list of its arguments (`operation`), as one that has as many
-    parameters as it is called with here: they are slots in place of the one with the list."""
+    """A function that applies a primitive to its argument list (`operation`), specialised to a number of
+    arguments: each argument has a slot, in place of the slot of the list.
+    """
 
     def __init__(self, image: Image, index: int, count: int) -> None:
         super().__init__(image, index)
@@ -406,7 +417,7 @@ class Operation(Function):
 
 
 def _stack(state: list[Instruction]) -> list[Any]:
-    """What is on the stack before the exit of a state: an instruction, its words, and what it took."""
+    """The operand stack before the exit of a state, as (instruction, words, operands)."""
     stack: list[Any] = []
     for _, row, words in state[:-1]:
         count = row.popped(words)
@@ -418,7 +429,7 @@ def _stack(state: list[Instruction]) -> list[Any]:
 
 
 def tail_callee(image: Image, state: list[Instruction]) -> int:
-    """The function that a state ends in a tail call of, with as many arguments as it takes; -1 for none."""
+    """The callee of the tail call at the end of a state if the number of arguments matches; -1 otherwise."""
     _, row, words = state[-1]
     if row.name != "TAILCALL":
         return -1
@@ -439,7 +450,7 @@ def _moved(instruction: Instruction, part: Part) -> Instruction:
 
 
 def stores(state: list[Instruction]) -> Iterable[int]:
-    """The slots that a state stores to, its exit included."""
+    """The slots that a state stores to, including its exit."""
     for _, row, operands in state:
         if row.name == "STORE":
             yield operands[0]
@@ -459,7 +470,9 @@ def result_slot(name: str, operands: tuple[int, ...]) -> int | None:
 
 
 def operation(image: Image, index: int, count: int) -> str | None:
-    """The primitive, if a function does nothing but apply one to its arguments, which may be `count`."""
+    """The primitive of a function that only applies it to its arguments, of which there are `count`; else
+    None.
+    """
     code, constants = image.functions[index], image.constants
     if not code.rest or code.parameters != 1 or code.captures or len(code.states) != 1:
         return None

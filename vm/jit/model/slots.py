@@ -1,22 +1,25 @@
-"""Assigned slots: which slots of a function can hold a value at which state.
+"""Assigned slots: the slots of a function that can contain a value at each state.
 
-A frame's own slots are empty when its function begins, and snapshots show them. Code that begins a function
-again in the same Python frame would therefore have to clear them. A slot that cannot have been assigned
-since then need not be cleared: an inspection of the frame takes it for empty (`analysis/assignment.py`).
+A frame's local slots are empty when its function begins, and snapshots show them. Code that restarts a
+function
+in the same Python frame would therefore have to clear them. A slot that cannot have been assigned
+since the restart need not be cleared: an inspection of the frame treats it as empty
+(`analysis/assignment.py`).
 """
 
 from __future__ import annotations
 
-# Exits at which a frame can be inspected; so can that of a loop's run once it has ended.
+# Exits at which a frame can be inspected; another place is the end of a loop's function.
 WAITS = frozenset({"CALL", "PERFORM", "PARALLEL"})
 
 
 class Slots:
-    """The assigned slots of a whole function without inlined calls. Sets of slots are bit masks.
+    """The assigned slots of a complete function without inlined calls. Sets of slots are bit masks.
 
-    stored: by state, the slots that it assigns before its exit. may: by reachable state, the slots that can
-    have been assigned where it begins. unsure: the slots that must be cleared where the function begins,
-    since they are read or inspected at a place where they may or may not have been assigned.
+    stored: the slots that each state assigns before its exit. may: the slots that can
+    have been assigned at the start of each reachable state. unsure: the slots to clear at the start of the
+    function,
+    because they are read or inspected at a place where their assignment is not certain.
     """
 
     __slots__ = ("may", "stored", "unsure")
@@ -27,5 +30,5 @@ class Slots:
         self.unsure = unsure
 
     def full(self, state: int, is_exit: bool) -> int:
-        """The slots that may not be empty where a state begins, or at its exit."""
+        """The slots that can contain a value at the start of a state, or at its exit."""
         return self.may.get(state, -1) | (self.stored[state] if is_exit else 0) | self.unsure

@@ -1,4 +1,4 @@
-"""The instructions of a state as trees: each with those that its operands are from."""
+"""Expression trees: the instructions of a state, each with its operands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .function import Function
 
 
 class Node:
-    """An instruction, what it takes from the stack, and what stays below that."""
+    """An instruction, its operands, and the operand stack below them."""
 
     __slots__ = ("below", "name", "offset", "taken", "words")
 
@@ -29,7 +29,7 @@ class Node:
         return self.name == "LOAD" and self.words[0] == slot
 
     def all(self) -> Iterator[Node]:
-        """It and what its operands are from."""
+        """The node and all nodes of its operands."""
         todo = [self]
         while todo:
             node = todo.pop()
@@ -41,7 +41,7 @@ class Node:
 
 
 def trees(function: Function) -> list[list[Node]]:
-    """The instructions of each state, its exit last. A primitive goes by its own name."""
+    """The instruction trees of each state, the exit last. A primitive is named directly, without PRIM."""
     constants = function.image.constants
     states = []
     for instructions in function.states:

@@ -1,8 +1,10 @@
-"""What is known of a value's type, as a word, or for a function which one it is.
+"""Type lattice: the kinds of values that inference distinguishes.
 
-"int", "float", "bool", "str", "map" and "box" say the type, "array" and "pair" the form of a list, "small"
-and "step" that an integer is not large; "true", "false" and "null" are these values; `("function", 3, kinds)`
-is function 3, whose captures are of these kinds and which has no arguments filled in; "any" is any value.
+"int", "float", "bool", "str", "map" and "box" are types. "array" and "pair" are representations of a list.
+"small"
+and "step" are integers of limited size. "true", "false" and "null" are single values. `("function", 3,
+kinds)`
+is function 3 with captures of these kinds and no applied arguments. "any" is any value.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ _OF_TYPES: dict[type, Kind] = {
     Box: "box",
     type(None): "null",
 }
-# From the widest to the narrowest. A step is no larger than `_STEP`. What begins as a `_SMALL` integer and
-# is changed by steps alone stays below 2⁶² in any time there is, since it takes a tick now and then.
+# From the narrowest to the widest. A step is at most `_STEP`. An integer that starts as `_SMALL` and changes
+# only by steps stays below 2⁶² for any realistic run time, because each change costs time.
 INTEGERS = frozenset({"int", "small", "step"})
 _WIDTHS = ("step", "small", "int")
 _STEP = 1 << 10
 _SMALL = 1 << 48
 _BOOLEANS = ("bool", "true", "false")
 _WIDER = {"null": "any", "true": "bool", "false": "bool", "step": "small"}
-# How deep functions are known that others have caught.
+# Nesting limit of functions as captures of functions.
 _DEEPEST = 2
 
 
@@ -69,12 +71,12 @@ def _shallow(kind: Kind, depth: int) -> Kind:
 
 
 def given(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
-    """Kinds of arguments, as far as it is worth telling calls apart by them."""
+    """The kinds of arguments, reduced to those that are worth a version of a function."""
     return tuple(_WIDER.get(kind, kind) if isinstance(kind, str) else kind for kind in kinds)
 
 
 def join(kinds: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
-    """What is known where either is so."""
+    """The least upper bound of two lists of kinds."""
     return [a if a == b else _either(a, b) for a, b in zip(kinds, others, strict=True)]
 
 
@@ -85,13 +87,13 @@ def _either(kind: Kind, other: Kind) -> Kind:
 
 
 def wider(*integers: Kind) -> Kind:
-    """The widest of kinds of integers."""
+    """The widest of several integer kinds."""
     return max(integers, key=lambda kind: _WIDTHS.index(str(kind)))
 
 
 # --- primitives ---------------------------------------------------------------------------------
 
-# What they give. "whole" is an integer where all operands are integers.
+# Result kinds of primitives. "whole" is an integer if all operands are integers.
 _RESULTS = {
     "whole": "add sub mul quotient remainder modulo gcd lcm abs min max round floor ceiling truncate exact",
     "small": "length string_length",
@@ -105,13 +107,13 @@ _RESULTS = {
     "is_string is_map is_symbol is_boolean is_function is_pair is_list is_integer is_number is_float "
     "is_empty has_key starts_with ends_with string_eq string_lt contains",
 }
-# Those that give a float, if anything, where one of their operands is one.
+# Primitives whose result, if any, is a float if one operand is a float.
 _FLOATING = frozenset({"add", "sub", "mul", "div"})
 _RESULT_OF = {name: kind for kind, names in _RESULTS.items() for name in names.split()}
 
 
 def of_result(name: str, operands: Sequence[Kind]) -> Kind:
-    """What a primitive gives for operands of these kinds."""
+    """The result kind of a primitive for operands of these kinds."""
     if name == "select":
         _, then, otherwise = operands
         return join([then], [otherwise])[0]
@@ -124,12 +126,12 @@ def of_result(name: str, operands: Sequence[Kind]) -> Kind:
 
 
 def of_quick(name: str, kind: Kind) -> Kind:
-    """What a primitive gives where it is done for integers, as it may be (`inline`)."""
+    """The result kind of the integer fast path of a primitive (`inline`)."""
     return "int" if kind == "any" and _RESULT_OF.get(name) == "whole" else kind
 
 
 def _whole(name: str, operands: Sequence[Kind]) -> Kind:
-    """What arithmetic gives for integers."""
+    """The result kind of integer arithmetic."""
     match name, *operands:
         case ("modulo" | "remainder", _, "step"):
             return "step"

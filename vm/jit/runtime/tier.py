@@ -95,7 +95,7 @@ class _Catch:
         self.has_ahead = has_ahead
 
 
-class Live(CompiledStrand):
+class LiveStrand(CompiledStrand):
     """The running part of a strand: its greenlet; answer: the result that it continues with."""
 
     __slots__ = ("answer", "greenlet", "is_back")
@@ -159,7 +159,7 @@ class Direct(Ticks, CompiledTier):
             machine.asked[machine.seq] = strand
         effect = strand.effect = Effect(machine.seq, kind, given, site[1])
         live = strand.live
-        assert isinstance(live, Live)
+        assert isinstance(live, LiveStrand)
         live.is_back = site[0]
         self.count()
         self.host.switch(effect)
@@ -313,9 +313,9 @@ class Direct(Ticks, CompiledTier):
         self.host = getcurrent()
         self.allow()
         with self.running:
-            live: Live | None = strand.live  # type: ignore[assignment]
+            live: LiveStrand | None = strand.live  # type: ignore[assignment]
             if live is None:
-                live = strand.live = Live(greenlet(self.main))
+                live = strand.live = LiveStrand(greenlet(self.main))
                 self.depth = len(strand.calls)
                 self.deep = min(max(DEEP, 2 * self.depth), machine.room - 2 * SLICE)
                 said = live.greenlet.switch(strand)
@@ -429,7 +429,7 @@ class Direct(Ticks, CompiledTier):
 
     def settle(self, strand: Strand, callee: Frame | None = None) -> None:
         """Make the frames of a strand the machine's own; `callee` is of a function that they just called."""
-        live: Live | None = strand.live  # type: ignore[assignment]
+        live: LiveStrand | None = strand.live  # type: ignore[assignment]
         if live is None:
             return
         strand.live = None
