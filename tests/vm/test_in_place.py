@@ -13,7 +13,7 @@ from llc.vm.jit.analysis.range_checks import RangeChecks
 from llc.vm.jit.analysis.uniqueness import InPlace
 from llc.vm.jit.codegen.translate import Translator
 from llc.vm.jit.model.function import Function
-from llc.vm.jit.runtime.tier import Live
+from llc.vm.jit.runtime.tier import LiveStrand
 from llc.vm.tiered import Machine
 from llc.vm.values import bounds
 
@@ -251,7 +251,7 @@ def test_functions_that_call_one_another_last_leave_no_frames() -> None:
     machine = Machine(image, tier="direct", fuel=4_000)
     machine.resume()
     live = machine.strand.live
-    assert isinstance(live, Live)
+    assert isinstance(live, LiveStrand)
     frame, count = live.greenlet.gr_frame, 0
     while frame is not None:
         frame, count = frame.f_back, count + 1

@@ -1,12 +1,13 @@
-"""Primitives as Python expressions, where that says the same in less time than a call of their code.
+"""Inline expansion of primitives: Python expressions that are faster than a call of the primitive.
 
-Each row of `RULES` makes an expression of operands with what is known of them (`kinds`), and the condition
-under which it says the same as the primitive, '' for always; or nothing, and the primitive's function is
-called. An operand may be written more than once in an expression, so it is a name or a constant
-(`instructions` sees to that), except for those `IN_ORDER`.
+Each row of `RULES` builds an expression from operands with their inferred kinds (`type_lattice`), together
+with the
+guard under which it equals the primitive ('' if it always does). A rule returns None if it does not apply,
+and the
+primitive is called. An operand can occur several times in an expression, so it must be a name or a constant
+(`instructions` ensures this), except for the primitives in `IN_ORDER`.
 
-`SECOND` has the form for operands of another type, which is tried where the condition of the first one, if it
-has one, does not hold.
+`SECOND` has rules for operands of another type; they are tried if the guard of the first rule fails.
 """
 
 from __future__ import annotations
@@ -22,29 +23,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-# An operand: Python text and what is known of its type.
+# An operand: Python text and inferred kind.
 Typed: TypeAlias = "tuple[str, Kind]"
-# An expression and its condition.
+# An expression and its guard.
 Quick: TypeAlias = "tuple[str, str]"
 Rule: TypeAlias = "Callable[[Sequence[Typed]], Quick | None]"
 
-# Beyond this a product of two might be larger than an integer may be.
+# The product of larger integers may exceed the limit of integers.
 _SMALL = 1 << 64
-# Lists of fewer items are no more than a list may be, whatever bounds a host sets within reason.
+# Shorter lists are within the limit of lists for any reasonable setting of the host.
 _MANY = 1 << 20
-# The rest of a list of fewer items is made by copying it.
+# The rest of a shorter list is a copy.
 _FEW = 8
-# What a map holds that is no dict.
+# The entries of a `MapVersion`.
 _ENTRIES = "({0}.entries or {0}.read())"
-# Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
+# Eight strings of this length are within the limit of strings for any reasonable setting of the host.
 _SHORT = 1 << 16
 
-# A text with a variable in it, and not in a string, unless that is put together of what variables hold.
+# Matches text that refers to a variable outside of string literals, or in the replacement fields of an
+# f-string.
 _VARIABLE = re.compile(r"""[^'"]*\b[sx]\d+\b|\(*f"[^"]*\{[sx]\d+\}""")
 
 
 def fits(name: str) -> bool:
-    """Whether what a rule leaves unchecked is within the bounds that hold (`vm.values.bounds`)."""
+    """Whether the current limits (`vm.values.bounds`) allow a rule to omit its size check."""
     match name:
         case "string_append" | "to_string":
             return bounds.MAX_TEXT >= 8 * _SHORT
@@ -55,12 +57,12 @@ def fits(name: str) -> bool:
 
 
 def trust() -> tuple[bool, ...]:
-    """What texts depend on besides the image: which of these bounds hold."""
+    """The limits that generated code depends on; part of the key of a translation."""
     return tuple(fits(name) for name in ("string_append", "cons", "mul"))
 
 
 def _are_ints(operands: Sequence[Typed]) -> str | None:
-    """The condition for all operands to be integers: '' where that is known, None where it is not so."""
+    """Guard that all operands are integers; '' if that is known, None if one is not an integer."""
     unsure = []
     for text, kind in dict.fromkeys(operands):
         if kind == "any":
@@ -73,7 +75,7 @@ def _are_ints(operands: Sequence[Typed]) -> str | None:
 
 
 def _of_numbers(sign: str) -> Rule:
-    """Of two numbers, or of several integers."""
+    """Rule for two numbers, or for several integers."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         if len(operands) < 2:
@@ -81,7 +83,7 @@ def _of_numbers(sign: str) -> Rule:
         texts = f" {sign} ".join(text for text, _ in operands)
         if _has_float(operands):
             condition = _are_numbers(operands)
-            # A sum begins with 0, so that it is never -0.0.
+            # Adding 0 turns -0.0 into 0.0, as in the interpreter.
             texts = f"{'0 + ' * (sign == '+')}{texts}"
         else:
             condition = _are_ints(operands)
@@ -91,7 +93,7 @@ def _of_numbers(sign: str) -> Rule:
 
 
 def _of_floats(sign: str) -> Rule:
-    """Of two operands that may be floats, as far as is known, or one and a small integer."""
+    """Rule for two operands that may be floats, or one of them and a small integer."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         unsure = [f"type({text})" for text, kind in dict.fromkeys(operands) if kind == "any"]
@@ -108,7 +110,7 @@ def _has_float(operands: Sequence[Typed]) -> bool:
 
 
 def _are_numbers(operands: Sequence[Typed]) -> str | None:
-    """The condition for all operands to be floats or integers that a float can hold, as `_are_ints`."""
+    """Guard that all operands are floats or integers that a float represents exactly; see `_are_ints`."""
     tests = []
     for text, kind in dict.fromkeys(operands):
         if kind == "any":
@@ -121,7 +123,7 @@ def _are_numbers(operands: Sequence[Typed]) -> str | None:
 
 
 def _quotient(operands: Sequence[Typed]) -> Quick | None:
-    """Of two numbers, one of them a float."""
+    """Rule for two numbers, one of them a float."""
     condition = _are_numbers(operands) if len(operands) == 2 and _has_float(operands) else None
     if condition is None:
         return None
@@ -145,17 +147,19 @@ def _product(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _is_small(text: str, kind: Kind) -> str:
-    """The condition for an integer to be small, '' where that is known."""
+    """Guard that an integer is small; '' if that is known."""
     return "" if kind in ("small", "step") or _is_number(text) else f"-{_SMALL} < {text} < {_SMALL}"
 
 
 def _is_number(text: str) -> bool:
-    """Whether an operand is a small number written out."""
+    """Whether an operand is a short integer literal."""
     return text.lstrip("-").isdigit() and abs(int(text)) < _SMALL
 
 
 def _division(name: str, quick: str) -> Rule:
-    """Of an integer from 0 by one above 0, where Python's division is everybody's."""
+    """Rule for a dividend ≥ 0 and a divisor > 0, for which all definitions of division agree with
+    Python's.
+    """
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         condition = _are_ints(operands)
@@ -175,7 +179,7 @@ def _division(name: str, quick: str) -> Rule:
 
 
 def _of_one(quick: str) -> Rule:
-    """A question about one integer."""
+    """Rule for a predicate of one integer."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         condition = _are_ints(operands)
@@ -196,7 +200,7 @@ def _equal(operands: Sequence[Typed]) -> Quick | None:
     if {left_kind, right_kind} <= INTEGERS or "str" in (left_kind, right_kind):
         return f"{left} == {right}", ""
     for text, kind in operands:
-        # Python's 1 equals True, no other number does.
+        # In Python 1 equals True and 0 equals False; other numbers equal no boolean.
         if kind in INTEGERS and _is_number(text) and int(text) not in (0, 1):
             return f"{left} == {right}", ""
     for (_, kind), (other, _) in (operands, operands[::-1]):
@@ -238,7 +242,7 @@ def _rest(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _field(name: str, operands: Sequence[Typed]) -> Quick | None:
-    """Of a pair."""
+    """Rule for a field of a pair."""
     ((items, kind),) = operands
     if not items.isidentifier() or kind == "array":
         return None
@@ -246,7 +250,7 @@ def _field(name: str, operands: Sequence[Typed]) -> Quick | None:
 
 
 def _item(index: int) -> Rule:
-    """One item of an array."""
+    """Rule for an item of an array."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         return _nth([(str(index), "step"), *operands])
@@ -255,7 +259,7 @@ def _item(index: int) -> Rule:
 
 
 def _short_rest(operands: Sequence[Typed]) -> Quick | None:
-    """Of an array that is copied quicker than its items are made into pairs (`vm.values.lists`)."""
+    """Rule for an array so short that copying it is faster than creating pairs (`vm.values.lists`)."""
     ((items, kind),) = operands
     if not items.isidentifier() or kind == "pair":
         return None
@@ -263,7 +267,7 @@ def _short_rest(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _is_array(items: str, kind: Kind) -> str:
-    """The beginning of a condition for an array."""
+    """The first part of a guard that a list is an array."""
     return "" if kind == "array" else f"type({items}) is tuple and "
 
 
@@ -276,7 +280,7 @@ def _cons(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _nth(operands: Sequence[Typed]) -> Quick | None:
-    """Of an array: where an item of a chain is, takes a search."""
+    """Rule for an item of an array; in a chain of pairs, items must be searched."""
     for (index, other), (items, kind) in (operands, operands[::-1]):
         if other in INTEGERS and kind in ("array", "any") and items.isidentifier():
             if index == "0":
@@ -287,7 +291,7 @@ def _nth(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _nth_of_any(operands: Sequence[Typed]) -> Quick | None:
-    """Where the index is not known to be one: the first operand, unless that is known to be a list."""
+    """Rule for an index of unknown kind: the first operand, unless that is known to be a list."""
     (index, other), (items, kind) = operands if operands[0][1] == "any" else operands[::-1]
     if other != "any" or kind not in ("array", "any") or not items.isidentifier():
         return None
@@ -314,7 +318,7 @@ def _length_of_pairs(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _of_two_pairs(field: str) -> Rule:
-    """Of a list that begins with two pairs."""
+    """Rule for a list that begins with two pairs."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         ((items, kind),) = operands
@@ -327,21 +331,23 @@ def _of_two_pairs(field: str) -> Rule:
 
 
 def _list(operands: Sequence[Typed]) -> Quick | None:
-    """Of something that varies: Python would make a list of constants once, and each is to be another one."""
+    """Rule for a list with a variable item. A list of constants would be created once by Python and
+    shared.
+    """
     if not any(_VARIABLE.match(text) for text, _ in operands):
         return None
     return f"({''.join(f'{text}, ' for text, _ in operands)})", ""
 
 
 def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
-    """What is to be asked of them."""
+    """Guards that the operands are a map and a string key."""
     tests = ["" if map_[1] == "map" else f"type({map_[0]}) is dict"]
     tests.append("" if key[1] == "str" else f"type({key[0]}) is str")
     return [test for test in tests if test]
 
 
 def _of_dict(quick: str) -> Rule:
-    """Of a map that is a dict, or either where it is known to be a map, and a key."""
+    """Rule for a key and a dict, or either form of map if the operand is known to be a map."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         (map_, kind), key, *more = operands
@@ -357,7 +363,7 @@ def _of_dict(quick: str) -> Rule:
 
 
 def _of_version(quick: str) -> Rule:
-    """The same of a longer map, without the calls that it would make."""
+    """Rule for a `MapVersion`, without the calls of the primitive."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         (map_, kind), key, *more = operands
@@ -392,7 +398,7 @@ def _map(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _joined(operands: Sequence[Typed]) -> Quick | None:
-    """Short strings, and integers that are not long; others may be more than a text may hold."""
+    """Rule for short strings and short integers; others could exceed the limit of strings."""
     if not 0 < len(operands) < 9:
         return None
     tests, parts = [], []
@@ -410,7 +416,7 @@ def _joined(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _is_short(text: str, kind: Kind) -> str:
-    """The condition for an operand to be a short string or a small integer."""
+    """Guard that an operand is a short string or a small integer."""
     if kind in INTEGERS:
         return _is_small(text, kind)
     is_short = f"len({text}) < {_SHORT}"
@@ -431,19 +437,19 @@ def _to_string(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a string that is written out can stand in another as it is."""
+    """Whether a string literal can be inserted in an f-string unchanged."""
     return not any(mark in text[1:-1] for mark in "\\\"'{}")
 
 
 def _are_texts(*operands: Typed) -> str | None:
-    """The condition for all operands to be strings, as `_are_ints`."""
+    """Guard that all operands are strings; see `_are_ints`."""
     if not all(kind in ("str", "any") for _, kind in operands):
         return None
     return " and ".join(f"type({text}) is str" for text, kind in operands if kind == "any")
 
 
 def _of_texts(sign: str) -> Rule:
-    """Of two strings."""
+    """Rule for two strings."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         condition = _are_texts(*operands) if len(operands) == 2 else None
@@ -469,7 +475,7 @@ def _substring(operands: Sequence[Typed]) -> Quick | None:
 
 
 def _extreme(name: str, sign: str) -> Rule:
-    """One of several integers."""
+    """Rule for the minimum or maximum of integers."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         condition = _are_ints(operands) if len(operands) > 1 else None
@@ -562,5 +568,5 @@ SECOND: dict[str, Rule] = {
     "gt": _of_floats(">"),
     "ge": _of_floats(">="),
 }
-# Those that write each operand once, in the order they stand.
+# Primitives whose expression contains each operand once, in order.
 IN_ORDER = frozenset({"list", "map"})

@@ -1,7 +1,7 @@
-"""Translation of the instructions of a state: the operand stack holds expressions until they are stored.
+"""Translation of the instructions of a state. Expressions stay on an operand stack until they are stored.
 
-An expression is written where its value is wanted, in the order in which the machine would have computed
-it: what must be written ahead of others takes those that come before it along (`take`).
+An expression is emitted where its value is used, in the evaluation order of the machine: when an
+expression must be emitted before others, the ones that precede it on the stack are emitted first (`take`).
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-# The name of a version of a function: for what it is called with, parameters and captures.
+# The name of the version of a function for the kinds of its parameters and captures.
 Version: TypeAlias = "Callable[[int, tuple[Kind, ...]], str]"
 
 
-# Placeholder of an operand while the expression around it is built; limit of its length.
+# Placeholder of an operand while its enclosing expression is built; length limit of an expression.
 _PLACE = "xx"
 _LONGEST = 400
 _VARIABLE = re.compile(r"[sx]\d+")
-# What a text names.
+# The names in a text.
 _WORDS = re.compile(r"\w+")
 
 
 class Operand:
-    """An expression on the stack: its text, what is known of its type, whether it can be written twice.
+    """An expression on the stack: its text, its kind, and whether its text can be repeated.
 
-    captures: those of a function that is made right here. choice: where the expression is one of two, they
-    and the condition for the first, and what is known of that one. applied: where it is a function with a
-    list of arguments filled in, the names of both.
+    captures: the captures of a closure that is created here. choice: for a conditional expression, the
+    condition,
+    both alternatives, and the kind of the first. applied: for a function with an applied
+    list of arguments, the names of both.
     """
 
     def __init__(self, text: str, kind: Kind, is_atom: bool, captures: list[str] | None = None) -> None:
@@ -53,11 +54,14 @@ class Operand:
 
 
 class Liberties:
-    """What a text may do, being what it is: see `inplace` and `indices`.
+    """Optimisations that are valid for one text; see `uniqueness` and `range_checks`.
 
-    growing: the names of slots that hold a list which grows. maps: the `put` that may change their map, by
-    offset, with the name of the slot that holds it; boxes: those that may change a box's (`InPlace`). below:
-    those of `nth` whose index is below the end. once: of the growing those that get one item a round.
+    Attributes:
+        growing: names of the slots with growing lists.
+        maps: `put` instructions that may change their map in place: offset → name of the map's slot.
+        boxes: `put` instructions that may change the map of a box in place (`InPlace`).
+        below: `nth` instructions without a range check.
+        once: growing lists that get one item per iteration.
     """
 
     def __init__(
@@ -71,9 +75,9 @@ class Liberties:
 
 
 class Instructions:
-    """Writes the instructions of one state after another.
+    """Writes the instructions of states, one after another.
 
-    kinds: what is known of each slot now. stack: the operands. out: the statements so far.
+    kinds: the current kind of each slot. stack: the operands. out: the statements so far.
     """
 
     def __init__(
@@ -89,19 +93,20 @@ class Instructions:
         self.out: list[Statement] = []
         self.flags = Flags()
         self.temporaries = 0
-        # What each of them was made of.
+        # The expression from which each temporary was computed.
         self.sources: dict[str, str] = {}
-        # What to do at each STORE but to store (`live`), and whether the LOAD after one has been done so.
+        # What replaces each STORE (`Liveness.plan`), and whether the following LOAD has been replaced.
         self.plans: dict[int, str] = {}
         self.is_kept = False
-        # What marks the instructions of this state, besides their offset.
+        # Added to the offsets of this state's marks.
         self.ahead = 0
-        # The local that counts upwards from 0 or more; the list whose items a loop goes over (`counted`).
+        # The local that counts upwards from 0 or more; the list over whose items a loop iterates
+        # (`counted_loops`).
         self.rising = ""
         self.items = ""
-        # The lists that are known to have room for what is put in.
+        # The lists that are known to have room for another item.
         self.has_room: set[str] = set()
-        # A slot that is read once, at once, and what it would hold.
+        # A slot that is read only once, immediately, and the expression of its value.
         self.asked: tuple[int, str] = -1, ""
 
     def enter(self, state: int) -> None:
@@ -169,11 +174,11 @@ class Instructions:
                 raise AssertionError(f"{name} is not known here")
 
     def take(self, count: int, are_atoms: bool = True) -> list[Operand]:
-        """The topmost operands, in the order they were pushed."""
+        """Pop the topmost operands, in the order in which they were pushed."""
         first = len(self.stack) - count
         if are_atoms:
             last = max((i for i, one in enumerate(self.stack) if i >= first and not one.is_atom), default=-1)
-            # What is written ahead of the others must not be done before those that come first.
+            # Operands below must be evaluated before a statement that is emitted now.
             for index in range(last + 1):
                 if index >= first or self.stack[index].captures is None:
                     self.stack[index] = self.atom(self.stack[index])
@@ -199,7 +204,7 @@ class Instructions:
         if self.take_liberty(offset, name, taken) or (name == "applied" and self.fill_in(offset, *taken)):
             return
         kind = type_lattice.of_result(name, [one.kind for one in taken])
-        # The call of the primitive, if there is one, is on a line of its own.
+        # The call of the primitive, if it is needed, must be on its own line.
         slow = f"{self.mark(offset)}P_{name}({', '.join(one.text for one in taken)})"
         typed = [(one.text, one.kind) for one in taken]
         found = None if rule is None else rule(typed)
@@ -214,11 +219,12 @@ class Instructions:
             slow = f"{other} if {when} else {slow}"
         self.stack.append(_chosen(quick, condition, slow, kind, type_lattice.of_quick(name, kind)))
         if has_second and name not in WANTS:
-            # Either form is as likely: what is done with the first alone would be slow for the second.
+            # Both alternatives are equally likely: code specialised for the first would be slow for the
+            # second.
             self.stack[-1].choice = None
 
     def combine(self, offset: int, name: str, count: int, rule: Rule) -> bool:
-        """Write a primitive around the one of its operands that is no name or constant, if that is enough."""
+        """Nest the expression of an operand in that of the primitive; False if that is not possible."""
         taken = self.stack[len(self.stack) - count :]
         inner = [index for index, one in enumerate(taken) if not one.is_atom]
         if len(inner) != 1 or self.is_liberty(offset, name):
@@ -245,7 +251,7 @@ class Instructions:
         return True
 
     def fill_in(self, offset: int, function: Operand, values: Operand) -> bool:
-        """`applied`: what a call that follows at once takes apart again (`call`)."""
+        """Translate `applied` together with the following call, which would take it apart (`call`)."""
         function, values = map(self.atom, (function, values))
         if not _VARIABLE.fullmatch(function.text):
             return False
@@ -259,7 +265,7 @@ class Instructions:
         return True
 
     def is_liberty(self, offset: int, name: str) -> bool:
-        """Whether a primitive may be written as nowhere else (`take_liberty`)."""
+        """Whether an optimisation that is specific to this text applies (`take_liberty`)."""
         own = self.liberties
         return (
             offset in own.maps
@@ -269,7 +275,7 @@ class Instructions:
         )
 
     def take_liberty(self, offset: int, name: str, taken: list[Operand]) -> bool:
-        """Write a primitive as one may here alone; False where it is like any other."""
+        """Write a primitive with an optimisation that is specific to this text; False if none applies."""
         texts = [one.text for one in taken]
         growing = self.liberties.growing
         if name == "cons" and texts[1] in growing:
@@ -316,12 +322,15 @@ class Instructions:
         return True
 
     def is_alone(self, slot: str, taken: list[Operand]) -> bool:
-        """Whether a slot's name is the map of a `put` and no other operand."""
+        """Whether the local of a slot is the map operand of a `put` and no other operand."""
         others = [one for one in (*taken[1:], *self.stack) if one.is_atom or one.captures is not None]
         return taken[0].text == slot and not any(slot in _WORDS.findall(one.text) for one in others)
 
     def put_in_box(self, offset: int, taken: list[Operand]) -> None:
-        """`put` between `unbox` and SETBOX of one box. What else holds the map here lets go of it first."""
+        """Translate a `put` between `unbox` and SETBOX of the same box. Other references to the map are
+        released
+        first.
+        """
         self.written()
         slot, kept = self.liberties.boxes[offset]
         old, key, value = (one.text for one in taken)
@@ -338,7 +347,7 @@ class Instructions:
         self.stack.append(Operand(map_, "map", False))
 
     def written(self) -> None:
-        """Have all that comes before a statement written ahead of it."""
+        """Emit all operands on the stack before a statement."""
         for index, one in enumerate(self.stack):
             if one.captures is None:
                 self.stack[index] = self.atom(one)
@@ -359,12 +368,12 @@ class Instructions:
         if not value.isidentifier():
             return f"({self.mark(offset)}NO_FUNCTION({value}{given}))"
         call = f"{self.mark(offset)}C{count}[{value}.function]({value}.captures{given})"
-        # An argument may stand on a line of its own, so the other call does too.
+        # An argument may be on its own line, so the other call must be too.
         wrong = f"{self.mark(offset)}NO_FUNCTION({value}{given})"
         return f"({call} if type({value}) is FunctionValue else {wrong})"
 
     def call_known(self, offset: int, count: int, callee: Operand, function: int) -> str:
-        """A call of a function that is known."""
+        """A call of a known function."""
         code = self.image.functions[function]
         arguments = self.take(count, False)
         self.stack.pop()
@@ -386,7 +395,7 @@ class Instructions:
         return f"({self.mark(offset)}F{function}({', '.join([own, *texts])}))"
 
     def captures(self, callee: Operand) -> list[str]:
-        """What a function that is known has caught."""
+        """The captures of a known function."""
         assert isinstance(callee.kind, tuple)
         if callee.captures is not None:
             return callee.captures
@@ -398,7 +407,7 @@ class Instructions:
             return repr(value), "null" if value is None else "bool"
         if type(value) is int and value.bit_length() < 256:
             return repr(value), type_lattice.of_value(value, self.image)
-        # What might be taken for a call in the text is not written out (`primitive`).
+        # Constants that could be mistaken for a call in the text are not written as literals (`primitive`).
         if type(value) is str and len(value) < 80 and value.isprintable() and "(" not in value:
             return repr(value), "str"
         if value == () and type(value) is tuple:
@@ -407,7 +416,7 @@ class Instructions:
 
 
 def _chosen(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind) -> Operand:
-    """An expression under a condition, and another where that does not hold."""
+    """A conditional expression: `quick` under the guard, otherwise `slow`."""
     text = f"({quick} if {condition} else {slow})" if condition else f"({quick})"
     made = Operand(text, kind, False)
     made.choice = quick, condition, slow, quick_kind
@@ -415,10 +424,10 @@ def _chosen(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind)
 
 
 def effects(text: str) -> list[Statement]:
-    """The side effects of an expression whose value is not used."""
+    """The statement for an expression whose value is not used."""
     return [text] if MARK in text else []
 
 
 def listed(texts: list[str]) -> str:
-    """A tuple."""
+    """A tuple display."""
     return f"({''.join(f'{text}, ' for text in texts)})"

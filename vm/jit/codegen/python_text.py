@@ -1,4 +1,4 @@
-"""The text of a Python function, made of statements, with what the machine's frames are in each line."""
+"""The text of a Python function, built from statements, with the frames of the machine at each line."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-# A line, or (a head such as `if x`, what stands under it).
+# A line, or a compound statement: (head such as `if x`, body).
 Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
 
 MARK = "\x01"
 _MARK = re.compile(MARK + "(\\d+)\x02")
 _INDENT = " "
-# Offsets are less; above that a mark says what has been used ahead of time (`Function.ahead`).
+# Offsets are smaller; a mark above this value also encodes the ticks charged in advance (`Function.ahead`).
 AHEAD = 1 << 50
 
 
 class Text:
     """The text of a function called `name`.
 
-    places: the frames of the machine that stand at each line. uses: the versions of functions that it calls.
+    places: the frames of the machine at each line. uses: the versions of functions that it calls.
     """
 
     def __init__(self, name: str, function: Function, statements: list[Statement]) -> None:
         self.name = name
         self.uses: set[str] = set()
         lines: list[str] = []
-        # Lines are counted from 1.
+        # Line numbers start at 1.
         offsets = [0]
         todo: list[tuple[int, Statement]] = [(0, statement) for statement in reversed(statements)]
         offset = 0
@@ -59,7 +59,7 @@ class Text:
 
 
 class Places:
-    """The frames of the machine that stand at each line of a text, as `Function.frames` says them."""
+    """The frames of the machine at each line of a text, from `Function.frames`."""
 
     def __init__(self, function: Function, offsets: list[int]) -> None:
         self.function = function
@@ -67,12 +67,12 @@ class Places:
         self.found: dict[int, tuple[Place, ...]] = {}
 
     def unused(self, line: int, frame: FrameType) -> int:
-        """How many ticks have been used already for what comes after a line (`counted_loops`)."""
+        """The number of ticks that were charged in advance for code after a line (`counted_loops`)."""
         number = self.offsets[line] // AHEAD
         return self.function.ahead[number - 1].ticks(frame.f_locals) if number else 0
 
     def is_ahead(self, line: int) -> bool:
-        """Whether ticks may have been used already for what comes after a line."""
+        """Whether ticks may have been charged in advance for code after a line."""
         return self.offsets[line] >= AHEAD
 
     def __getitem__(self, line: int) -> tuple[Place, ...]:
@@ -89,7 +89,7 @@ def mark(offset: int) -> str:
 
 
 class Arrival:
-    """`at = target`, written only where `at` is read."""
+    """The assignment `at = target`, emitted only if `at` is read."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -97,7 +97,7 @@ class Arrival:
 
 
 class Told(Arrival):
-    """Stands among the arrivals of a state that later ones are to be told of too."""
+    """Marks that later arrivals at a state must also assign `at`."""
 
     def __init__(self) -> None:
         super().__init__(-1)

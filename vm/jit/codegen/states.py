@@ -1,7 +1,7 @@
 """Translation of states and their exits. The states of a counted loop are written twice: as an iteration of
 a batch (`analysis/counted_loops.py`), and as ordinary states.
 
-Must not contain: the text around states (`regions`), instructions other than exits (`instructions`).
+Must not contain: control structure (`structurer`), instructions other than exits (`instructions`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .instructions import Liberties, Operand, Version, effects, listed
 from .python_text import AHEAD, Statement, mark, tick
 from .structurer import Loop, Regions
 
-# What a slot is given first of all in a round over the items of a list.
+# The first assignment of an iteration over the items of a list.
 _FROM_ITEM = re.compile(r"(s\d+) = i")
 
 
 class Writer(Regions):
-    """Writes the states of a function, given what is known of types.
+    """Writes the states of a function for the inferred types.
 
-    rising: the slot that must not be less than 0 where the function begins.
+    rising: the slot that must be at least 0 when the function begins.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Writer(Regions):
     ) -> None:
         super().__init__(function, graph, known, version, liberties)
         self.live: Liveness | None = None
-        # The loops that count, by their header, with what lives in their rounds; the one whose rounds are
+        # The counted loops by header, with the liveness within their batches; and the loop whose batch is
         # being written.
         self.counted: dict[int, tuple[CountedLoop, BatchLiveness]] = {}
         self.counting: CountedLoop | None = None
@@ -55,7 +55,7 @@ class Writer(Regions):
                     by_items(count, rounds, self.liberties.below, nodes)
 
     def jump(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
-        """Control goes from a state to another."""
+        """Write a jump from a state to a target."""
         graph, function = self.graph, self.function
         written: list[Statement] = []
         count = self.count(state)
@@ -64,7 +64,7 @@ class Writer(Regions):
                 written.append(f"{count.name} = e - LEFT(r) - 1")
             written.append(f"GIVE({count.left(state)})")
         if count is not None and count.is_within(state, target):
-            pass  # its tick has been used
+            pass  # the tick has been charged
         elif function.ticks(state, target) and not self.is_counted(state, target):
             written += tick(function.tick_offset(state, target))
         if (state, target) in function.left:
@@ -110,7 +110,7 @@ class Writer(Regions):
         return self.leave(state)
 
     def marked(self, state: int) -> int:
-        """What marks the instructions of a state besides their offsets."""
+        """The value that is added to the offsets of a state's marks."""
         count = self.count(state)
         if count is None:
             return 0
@@ -118,7 +118,7 @@ class Writer(Regions):
         return AHEAD * len(self.function.ahead)
 
     def operands_of(self, part: Part) -> list[Operand]:
-        """What stands before a call of a function whose slots have been set already."""
+        """The operands of a call of a function whose slots are already set."""
         callee, *kinds = operands_of(part, self.kinds)
         names = self.function.names[part.slot :]
         given = part.code.parameters
@@ -127,7 +127,7 @@ class Writer(Regions):
         return [Operand("", callee, False, captures), *arguments]
 
     def leave(self, state: int) -> tuple[list[Statement], set[int]]:
-        """The exit of a state, and what follows from it."""
+        """Write the exit of a state and the states that follow it."""
         offset, row, operands = self.function.states[state][-1]
         if row.name == "BRANCH":
             condition = self.stack.pop().text
@@ -181,8 +181,7 @@ class Writer(Regions):
     # --- counted loops ---------------------------------------------------------------------------
 
     def enter_way(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
-        """Control goes a way that a state branches to; where that is into the rounds of a loop that counts,
-        many are done in portions."""
+        """Write one branch of a state; if it enters a counted loop, write a batch of iterations."""
         if state not in self.counted or target != self.counted[state][0].first:
             return self.jump(state, target)
         count, _ = self.counted[state]
@@ -201,7 +200,7 @@ class Writer(Regions):
         return [(f"if {count.are_many()}", portion), *rest], falls | more
 
     def count(self, state: int) -> CountedLoop | None:
-        """The loop of whose rounds in a portion a state is, if it is."""
+        """The counted loop whose batch contains a state, if any."""
         count = self.counting
         return count if count is not None and state in count.states else None
 
@@ -211,13 +210,13 @@ class Writer(Regions):
         return self.live if count is None else self.counted[count.header][1]
 
     def roomy(self, count: CountedLoop | None) -> set[str]:
-        """The lists that have room for the items of a portion of rounds."""
+        """The lists that have room for the items of a whole batch."""
         return self.liberties.once if count is not None and count.header == self.function.start else set()
 
     def portion(
         self, count: CountedLoop, body: list[Statement], leaves: set[int]
     ) -> tuple[list[Statement], set[int]]:
-        """A portion of rounds, and what follows it."""
+        """Write a batch of iterations, and the states that follow it."""
         name, sign = count.name, "+" if count.step > 0 else "-"
         given = [count.rounds(count.bound), str(count.ticks)]
         given += [f"m{one[1:]} + 1 - len({one})" for one in sorted(self.roomy(count))]
@@ -235,7 +234,7 @@ class Writer(Regions):
         return self.after(written, leaves)
 
     def ends(self, count: CountedLoop) -> list[Statement]:
-        """What is known where a portion of rounds is done."""
+        """Assign the slots with known values at the end of a batch."""
         assert self.live is not None
         seen = self.live.before[count.header] | self.live.visible(count.header, count.header)
         found: list[Statement] = [f"{count.name} = e"]
@@ -245,7 +244,7 @@ class Writer(Regions):
         return found
 
     def is_asked(self, state: int, slot: int) -> bool:
-        """Whether what a state gives is nothing but what the next one branches by."""
+        """Whether the result of a state is used only for the branch of the next state."""
         function, (target, *_) = self.function, self.function.edges[state]
         count = self.count(state)
         return (
@@ -292,7 +291,7 @@ class Writer(Regions):
         return written, all_falls
 
     def begin_again(self, state: int) -> tuple[list[Statement], set[int]]:
-        """A tail call of the function itself."""
+        """Write a self tail call."""
         part = self.function.part_of[state]
         arguments = self.take(part.code.parameters, False)
         names = self.function.names[part.slot :]
@@ -303,12 +302,12 @@ class Writer(Regions):
             written.append(f"{', '.join(name for name, _ in moved)} = {texts}")
         for name, one in moved:
             written += self.flags.after(name, one.kind)
-        # The jump itself is to the first state, so it has its tick.
+        # A jump to the first state charges its tick itself.
         body, falls = self.jump(state, part.state)
         return [*written, *emptied(part), *body], falls
 
     def begin(self, state: int) -> tuple[list[Statement], set[int]]:
-        """A call of a function that is written in place."""
+        """Write an inlined call."""
         part = self.function.called[state]
         arguments = self.take(part.code.parameters, False)
         callee = self.stack.pop()
@@ -326,6 +325,6 @@ class Writer(Regions):
 
 
 def emptied(part: Part) -> list[Statement]:
-    """A function begins with nothing in its own slots."""
+    """Clear the local slots of an inlined function."""
     slots = part.emptied
     return [" = ".join([*(f"s{slot}" for slot in slots), "None"])] if slots else []

@@ -1,10 +1,11 @@
-"""Structured control flow: loops and branches of Python from the control flow graph of a function.
+"""Structured control flow: Python loops and branches for the control flow graph of a function.
 
-A state that one jump alone leads to stands where that jump was; states where paths meet follow the state
-above them all, asking `at` which was meant where that is not plain; what cannot be said so is a root,
-which is entered from the top of the function.
+A state with a single predecessor is written in place of the jump to it. A join state follows the text of its
+immediate dominator; the local `at` selects the state if there are several. A state that cannot be placed in
+this way
+becomes a root, which is entered from the top of the function.
 
-Must not contain: what states become (`writer`).
+Must not contain: the translation of states (`states`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,15 @@ from ..model.function import Function
 from .instructions import Instructions, Liberties, Version
 from .python_text import Arrival, Statement, Told, mark, tick
 
-# How deep statements and loops are nested, and how many states stand below one another, before one
-# becomes a root.
+# Nesting limits of statements, loops and states; a state that would exceed one becomes a root.
 _DEEPEST = 40
-# Python has room for 20 blocks inside one another: a loop takes two, and those of a tick, a handler and
-# the whole function come on top.
+# Python allows 20 nested blocks: a loop takes two; ticks, a handler and the function itself take more.
 _MOST_LOOPS = 7
 _LONGEST = 100
 
 
 class Loop:
-    """A `while` being written. states: where `continue` leads to; breaks: where what leaves it goes."""
+    """A `while` loop being written. states: the targets of `continue`; breaks: the targets after `break`."""
 
     def __init__(self, states: Iterable[int], is_root: bool = False) -> None:
         self.states = set(states)
@@ -36,16 +35,16 @@ class Loop:
 
 
 class Nested(Exception):
-    """A state would stand too deep: it is to be a root."""
+    """Raised for a state that would be nested too deep; it becomes a root."""
 
     def __init__(self, state: int) -> None:
         self.state = state
 
 
 class Regions(Instructions):
-    """Writes the text around the states of a function.
+    """Writes the control structure around the states of a function.
 
-    begun: whether the text uses the tick for entering the function itself, in its first line.
+    begun: whether the first line of the text charges the tick for the function entry.
     """
 
     def __init__(
@@ -54,19 +53,19 @@ class Regions(Instructions):
         super().__init__(function, known, version, liberties)
         self.graph = graph
         self.begun = False
-        # What stands around: loops, and lists of the states that follow.
+        # The enclosing constructs: loops, and lists of following join states.
         self.around: list[Loop | list[int]] = []
         self.arrivals: dict[int, list[Arrival]] = {}
-        # How many regions are being written inside one another, and how deep their text stands.
+        # Number of nested regions, and indentation of their text.
         self.depth = 0
         self.nested = 0
 
     def state(self, state: int) -> tuple[list[Statement], set[int]]:
-        """A state and its nested successors; and the states that follow at its end."""
-        raise NotImplementedError  # `Writer` says how: a region knows what stands where, not what it does
+        """Write a state and its nested successors; return the text and the states that follow at its end."""
+        raise NotImplementedError  # defined in `Writer`: this class knows only the structure
 
     def whole(self) -> list[Statement]:
-        """The text of all that can be reached."""
+        """The text of all reachable states."""
         graph, start = self.graph, self.function.start
         if self.is_plain:
             if not self.graph.before[start]:
@@ -87,11 +86,13 @@ class Regions(Instructions):
 
     @property
     def is_plain(self) -> bool:
-        """Whether control enters at the start only."""
+        """Whether the start is the only entry."""
         return self.graph.roots == {self.function.start} and not self.function.code.handlers
 
     def region(self, state: int) -> tuple[list[Statement], set[int]]:
-        """A state and all states that it dominates; and the states that follow at the end of the text."""
+        """Write a state and all states that it dominates; return the text and the states that follow at
+        its end.
+        """
         graph = self.graph
         self.depth += 1
         if self.depth > _LONGEST or self.nested > _DEEPEST:
@@ -114,7 +115,7 @@ class Regions(Instructions):
         return found
 
     def after(self, written: list[Statement], leaves: set[int]) -> tuple[list[Statement], set[int]]:
-        """What follows a loop, by where control has left it for."""
+        """Dispatch after a loop to the states at which control left it."""
         onward: set[int] = set()
         for target in sorted(leaves):
             words = self.onward(target)
@@ -128,7 +129,7 @@ class Regions(Instructions):
         return written, onward
 
     def counts(self, header: int) -> bool:
-        """Whether each jump back to a loop's header uses a tick: then the loop can go over those."""
+        """Whether every back edge to a loop header costs a tick, so that the loop can iterate over ticks."""
         return all(
             self.function.ticks(state, header)
             for state in self.graph.before[header]
@@ -136,7 +137,7 @@ class Regions(Instructions):
         )
 
     def counts_first(self, header: int) -> bool:
-        """Whether entering the loop uses one too."""
+        """Whether entering the loop costs a tick too."""
         if header == self.function.start:
             return not self.function.is_entry
         return all(self.function.ticks(state, header) for state in self.graph.before[header])
@@ -148,7 +149,7 @@ class Regions(Instructions):
         if self.counts_first(header):
             more: list[Statement] = [f"({mark(offset)}MORE())", "continue"]
             return [("while True", [("for _ in tick", body), ("else", more), "break"])]
-        # The first time round uses no tick.
+        # The first iteration costs no tick.
         again = [*tick(offset), "continue"]
         return [("while True", [("for _ in chain(ONE, tick)", body), ("else", again), "break"])]
 
@@ -176,7 +177,7 @@ class Regions(Instructions):
         return written, falls
 
     def tell(self, states: Iterable[int]) -> None:
-        """`at` must say which of these it is."""
+        """Require `at` to distinguish these states."""
         for state in states:
             for arrival in self.arrivals.get(state, ()):
                 arrival.is_told = True
@@ -208,10 +209,10 @@ class Regions(Instructions):
         return "continue" if isinstance(one, Loop) else None
 
     def is_counted(self, state: int, target: int) -> bool:
-        """Whether the loop that a jump leads to uses the tick for it."""
+        """Whether the loop at the target of a jump charges the tick of the jump."""
         graph = self.graph
         if (state, target) in self.function.left:
-            return False  # that loop is in another text
+            return False  # the loop is in another text
         if target not in graph.headers and not (self.is_plain and target == self.function.start):
             return False
         if not self.counts(target):

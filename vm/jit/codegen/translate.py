@@ -1,14 +1,16 @@
-"""A function of an image as a Python function in direct style: a call is a call, a loop a `while`.
+"""Translation of functions of an image to Python functions in direct style: a call becomes a call, a loop a
+`while`.
 
-Between two states only slots are live, so a Python frame that is at a call, an effect or a tick
-is a frame of the machine: its locals `s0`, `s1` … are the slots, and its line tells the state (`text`).
-Where a small function is known that is called, it is written in place of the call, and the one Python
-frame is two of the machine's (`function`).
+Between two states only slots are live. A Python frame at a call, an effect or a tick
+therefore represents a frame of the machine: its locals `s0`, `s1` … are the slots, and its line identifies
+the
+state (`python_text`). A call of a small known function is inlined; the Python
+frame then represents two frames of the machine (`function`).
 
-A function has a version for each kind of arguments that it is seen to be called with (`kinds`): in one for
-integers nothing asks whether they are.
+A function has one version for each combination of argument kinds (`type_lattice`): the version for
+integers contains no type tests.
 
-Must not contain: what the names in the text mean (`library`, `tier`), Python for primitives
+Must not contain: the meaning of names in the text (`functions`, `tier`), Python text for primitives
 (`inline`).
 """
 
@@ -37,28 +39,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Why a program with an opcode that has no translation is not translated.
+# The reason for not translating a program with an opcode that only the interpreter implements.
 ONLY_INTERPRETED = "which only the interpreter runs"
-# A function with more states is not translated: its text would be too large to be worth it.
+# Functions with more states are not translated, because of the size of their text.
 MOST_STATES = 3000
-# The most versions of a function, besides the one for any arguments.
+# Limit of versions of a function, besides the generic one.
 _VERSIONS = 8
-# From this many words on a function is not written twice in hope of integers.
+# Functions with at least this many words of code get no speculative version for integers.
 _LONG = 400
-# Limits of inlining, in words of code: of the inlined function, of the whole text; and of its nesting in
-# another so often.
+# Limits of inlining: words of code of the inlined function and of the whole text, and nesting of a function
+# in itself.
 _SMALL = 120
 _WHOLE = 500
 _INSIDE = 4
-# The most operands of a primitive in place of a call of a function that applies it.
+# Limit of operands of a primitive that replaces a call of a function that applies it.
 _OPERANDS = 4
-# A call by a table is the first in its line (`text.mark`); what a text holds never is.
+# A call through a table is always at the start of a line (`python_text.mark`); string constants never are.
 _TABLES = re.compile(r"(?m)^C(\d+)\[")
 _TYPES = {"int": "int", "float": "float", "box": "Box"}
 
 
 def obstacle(image: Image) -> str | None:
-    """Why a program cannot be translated, in words; None where it can."""
+    """The reason why a program cannot be translated; None if it can."""
     interpreted = {row.number for row in ROWS if not row.is_translated}
     for code in image.functions:
         if len(code.states) > MOST_STATES:
@@ -71,10 +73,11 @@ def obstacle(image: Image) -> str | None:
 
 
 class Version:
-    """A function as it is called with arguments and captures of certain kinds.
+    """A function specialised to the kinds of its arguments and captures.
 
-    is_plain: whether it takes each as it comes. Else the text is for what its arguments are hoped to be,
-    and calls the plain version where they are not.
+    is_plain: whether the arguments are used as they are. Otherwise the text is speculative: it tests whether
+    the
+    arguments have the expected kinds, and calls the plain version if not.
     """
 
     def __init__(self, name: str, index: int, given: tuple[Kind, ...], is_plain: bool) -> None:
@@ -85,9 +88,9 @@ class Version:
 
 
 class Made:
-    """A text that was compiled.
+    """A compiled text.
 
-    tables: the argument counts of the call tables that it names.
+    tables: the argument counts of the call tables that it refers to.
     """
 
     def __init__(self, text: Text, title: str) -> None:
@@ -99,9 +102,9 @@ class Made:
 
 
 class Translator:
-    """Translates functions of one image, for all machines that run it.
+    """Translator of the functions of one image, shared by all machines that run it.
 
-    made: what was compiled so far. places: the functions and states at which control has come in.
+    made: the compiled texts. places: the (function, state) pairs at which functions have been entered.
     """
 
     def __init__(self, image: Image) -> None:
@@ -119,7 +122,7 @@ class Translator:
         self.tailed: dict[int, set[int]] = {}
 
     def whole(self, index: int) -> tuple[Function, FlowGraph]:
-        """A function with nothing written in place, and its shape."""
+        """A function without inlined calls, and its control flow graph."""
         found = self.wholes.get(index)
         if found is None:
             function = Function(self.image, index)
@@ -127,7 +130,7 @@ class Translator:
         return found
 
     def spread_out(self, index: int, count: int) -> tuple[Function, Slots]:
-        """A function that applies a primitive, with `count` parameters, and its assigned slots."""
+        """A function that applies a primitive, specialised to `count` parameters, and its assigned slots."""
         found = self.operations.get((index, count))
         if found is None:
             function = Operation(self.image, index, count)
@@ -135,7 +138,7 @@ class Translator:
         return found
 
     def filled(self, index: int) -> Slots:
-        """The assigned slots of a whole function."""
+        """The assigned slots of a function without inlined calls."""
         found = self.slots.get(index)
         if found is None:
             found = self.slots[index] = assigned(self.whole(index)[0])
@@ -144,7 +147,7 @@ class Translator:
     # --- versions ---------------------------------------------------------------------------
 
     def version(self, index: int, given: tuple[Kind, ...], is_plain: bool = False) -> str:
-        """The name of a version of a function, which takes parameters, then captures."""
+        """The name of a version of a function; it takes the parameters, then the captures."""
         version = self.versions.get((index, given, is_plain))
         if version is None:
             count = self.counts[index] = self.counts.get(index, 0) + 1
@@ -158,7 +161,7 @@ class Translator:
         return version.name
 
     def fitting(self, index: int, given: tuple[Kind, ...]) -> str:
-        """The name of a version of a function that takes these, one that there is already if it can be."""
+        """The name of a version of a function for these kinds; an existing one if possible."""
         own = (one for one in self.named.values() if one.index == index and not one.is_plain)
         for version in own:
             if all(kind in ("any", known) for kind, known in zip(version.given, given, strict=True)):
@@ -166,12 +169,12 @@ class Translator:
         return self.version(index, given)
 
     def function(self, index: int) -> Text:
-        """`F<index>`: the function as one that takes its captures, as a tuple, and its parameters."""
+        """`F<index>`: the function with its captures as a tuple, followed by its parameters."""
         code = self.image.functions[index]
         given = ("any",) * (code.parameters + code.captures)
         name = f"F{index}"
         head: list[Statement] = []
-        if not code.parameters:  # who calls it with no arguments may have filled some in
+        if not code.parameters:  # a call without arguments may have applied arguments
             head.append((f"if len(c) != {code.captures}", [f"return APPLIED({index}, c)"]))
         own = _names(code.parameters, code.captures)
         if own:
@@ -179,12 +182,12 @@ class Translator:
         return self.text(Version(name, index, given, False), ["c", *_names(0, code.parameters)], head)
 
     def specialised(self, name: str) -> Text:
-        """The version of a name, which takes its parameters and then its captures."""
+        """The version with this name; it takes the parameters, then the captures."""
         version = self.named[name]
         return self.text(version, _names(0, len(version.given)), [])
 
     def entry(self, index: int, state: int, given: Sequence[Kind]) -> Text:
-        """`E<index>_<state>`: the function from a state on, as one that takes all its slots in a list."""
+        """`E<index>_<state>`: the function from a state on; it takes all slots in a list."""
         function = Function(self.image, index, state)
         function.leave_loops(self.whole(index)[1])
         name = f"E{index}_{state}"
@@ -237,9 +240,10 @@ class Translator:
         return text
 
     def hopes(self, index: int, given: list[Kind]) -> tuple[list[Kind], KnownTypes | None]:
-        """What arguments should be: those of unknown kind that the function computes with are what it wants.
+        """Speculate on argument kinds: an argument of unknown kind is expected to have the kind that the
+        function needs.
 
-        And what is known then, if it has been looked into.
+        Returns the kinds, and the resulting inference if it was computed.
         """
         function = self.whole(index)[0]
         if self.image.functions[index].handlers:
@@ -257,9 +261,9 @@ class Translator:
         return lasting, known if lasting == wanted else None
 
     def partners(self, index: int) -> list[int]:
-        """The functions that a function comes to by tail calls and that come back to it so.
+        """The functions that are mutually reachable with a function by tail calls.
 
-        In a text of their own, each would leave a frame that nothing needs any more.
+        In separate texts, each of these tail calls would leave a dead frame.
         """
         onward = self.reached(index)
         found = [other for other in sorted(onward) if other != index and index in self.reached(other)]
@@ -270,7 +274,7 @@ class Translator:
         return [] if exits & {"PERFORM", "PARALLEL"} else found
 
     def reached(self, index: int) -> set[int]:
-        """The functions that one comes to by tail calls, one after another."""
+        """The functions that are reachable from a function by tail calls."""
         found: set[int] = set()
         todo = [index]
         while todo:
@@ -281,7 +285,7 @@ class Translator:
         return found
 
     def tails(self, index: int) -> set[int]:
-        """The functions that one makes tail calls of."""
+        """The functions that a function calls in tail position."""
         found = self.tailed.get(index)
         if found is None:
             states = self.whole(index)[0].states
@@ -299,12 +303,14 @@ class Translator:
         below: Iterable[int] = (),
         known: KnownTypes | None = None,
     ) -> tuple[list[Statement], str]:
-        """What a function does, in statements, from when its slots have their names; and the local that must
-        not be less than 0 then.
+        """The statements of a function after its slots have their names; and the local that must be at
+        least 0
+        at its start.
 
-        `growing` and `below` are what of that is sure (`inplace`, `indices`), `known` what is known of kinds.
+        `growing` and `below` are results of `uniqueness` and `range_checks`; `known` are inferred types, if
+        available.
         """
-        # What is entered in the middle and goes round nowhere runs once.
+        # An entry in the middle of a function without a loop runs once.
         if function.is_entry and not FlowGraph(function.ways, function.roots).has_loop:
             known = explore(function, given, self.results)
         else:
@@ -326,7 +332,7 @@ class Translator:
             try:
                 written = writer.whole()
             except Nested as nested:
-                # Where a state would stand too deep, that becomes a root.
+                # A state that would be nested too deep becomes a root.
                 function.roots.add(nested.state)
                 continue
             break
@@ -338,10 +344,10 @@ class Translator:
         return [*head, f"at = {function.start}", ("while True", _guarded(function, written))], writer.rising
 
     def absorbed(self, function: Function, given: Sequence[Kind], known: KnownTypes | None) -> KnownTypes:
-        """Have small functions written in place of calls; what is known then, given what is known so far."""
+        """Inline calls of small functions; return the inferred types afterwards."""
         known = known or explore(function, given, self.results)
-        # Tail calls last: a call may be in a loop, and what is written in place has bounds. A handler is
-        # found by the frame that it belongs to, which a tail call would leave.
+        # Tail calls come last, because a call may be in a loop and the size of the text is limited. A handler
+        # is found through the frame that it belongs to, which an inlined tail call would remove.
         exits = ("CALL",) if function.code.handlers else ("CALL", "TAILCALL")
         while True:
             before = len(function.parts)
@@ -354,7 +360,7 @@ class Translator:
             known = explore(function, given, self.results)
 
     def absorb(self, function: Function, state: int, index: int, given: Sequence[Kind]) -> None:
-        """Have a function written in place of the call that ends a state, all or part, if it is worth it."""
+        """Inline a function at the call that ends a state, completely or partially, if this is worthwhile."""
         _, row, words = function.states[state][-1]
         code = self.image.functions[index]
         around = [part.index for part in function.chain(state)]
@@ -367,7 +373,7 @@ class Translator:
             return
         other, graph = self.whole(index)
         if row.name == "TAILCALL":
-            # A loop is quicker where it begins as a function, with what its arguments are hoped to be.
+            # A loop is faster as a separate function, which is specialised to its arguments.
             if is_small(other, graph) and not graph.has_loop and index not in around:
                 function.absorb(state, other, self.filled(index))
             return
@@ -379,7 +385,9 @@ class Translator:
             function.absorb(state, other, self.filled(index), *found)
 
     def spread(self, index: int, count: int) -> Text | None:
-        """`A<index>_<count>_0`: a function that only applies a primitive to its list, for `count` items."""
+        """`A<index>_<count>_0`: a function that only applies a primitive to its argument list, for `count`
+        items.
+        """
         name = operation(self.image, index, count)
         if name is None:
             return None
@@ -399,13 +407,13 @@ class Translator:
 
 
 def is_small(function: Function, graph: FlowGraph) -> bool:
-    """Whether a function is worth being written whole in place of a call."""
+    """Whether a function is small enough to be inlined completely."""
     if len(function.code.code) > _SMALL:
         return False
     exits = {state[-1][1].name for state in function.states}
     if exits & {"PERFORM", "PARALLEL"}:
         return False
-    # A loop that calls the function anew is as quick where it stands.
+    # A loop that also calls itself recursively gains nothing from inlining.
     return not (graph.headers or any(function.again)) or function.index not in function.closures()
 
 
@@ -414,7 +422,7 @@ def _names(first: int, count: int) -> list[str]:
 
 
 def _guarded(function: Function, body: list[Statement]) -> list[Statement]:
-    """The body with what happens to faults in it: control goes to a handler's state, if there is one."""
+    """The body with fault handling: control goes to a handler's state if there is one."""
     handlers = function.code.handlers
     if not handlers:
         return body

@@ -1,8 +1,9 @@
-"""Type flags: locals that say whether a slot holds an integer, or a pair.
+"""Type flags: locals that record whether a slot contains an integer, or a pair.
 
-Where the type of what a slot holds is asked for more often than the slot changes, it is asked for once, when
-the slot is given something. A flag that is true is right; one that is false says nothing, since where a type
-is not known a primitive does what it does for any.
+If the type of a slot's value is tested more often than the slot changes, it is tested once, when
+the slot is assigned. A true flag is reliable; a false flag means nothing, because the generic code of a
+primitive
+accepts any type.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..model.trees import Node
 from ..model.type_lattice import INTEGERS, Kind
 from .python_text import Statement
 
-# Primitives that ask for integers, and for pairs, of their operands.
+# Primitives that test their operands for integers, or for pairs.
 _ASKING = {name: "int" for name, kind in WANTS.items() if kind == "int"}
 _ASKING |= {"first": "Pair", "rest": "Pair", "is_nil": "Pair"}
 _LETTERS = {"int": "t", "Pair": "p"}
@@ -26,14 +27,17 @@ _NIL = re.compile(r"(\w+) is NIL or \1 is None")
 
 
 class Flags:
-    """names: the flags, by the local of a slot and the type. Without a function there are none."""
+    """The flags of a text. names: flag by the local of the slot and the type. Empty without a function."""
 
     def __init__(self) -> None:
         self.names: dict[tuple[str, str], str] = {}
 
     def find(self, live: Liveness, nodes: list[list[Node]], without: Container[str]) -> None:
-        """Choose the slots that are worth it; not those whose locals change otherwise (`without`), nor those
-        that may be asked before they are given anything. nodes: the function's `trees`."""
+        """Select the slots for which a flag is worthwhile. Slots whose locals change in other ways
+        (`without`),
+        and
+        slots that can be tested before their first assignment, get none. nodes: the function's `trees`.
+        """
         function, known = live.function, live.known
         asked: dict[tuple[int, str], int] = {}
         given: dict[int, int] = {}
@@ -59,7 +63,7 @@ class Flags:
                 self.names[name, type_] = f"{_LETTERS[type_]}{slot}"
 
     def given(self, function: Function, live: Liveness, state: int, last: Node) -> set[int]:
-        """The slots that the exit of a state gives something."""
+        """The slots that the exit of a state assigns."""
         result = function.result_slot(state)
         part = function.part_of[state] if function.again[state] else function.called.get(state)
         if part is None:
@@ -70,7 +74,7 @@ class Flags:
         return {slot for slot in slots if live.root[slot] == slot} - same
 
     def within(self, text: str) -> str:
-        """A condition or a question with flags in it."""
+        """A condition or a test with types replaced by flags."""
         if not self.names:
             return text
         both = _BOTH.fullmatch(text) or _BOTH.match(text)
@@ -84,7 +88,7 @@ class Flags:
         return text
 
     def after(self, name: str, kind: Kind) -> list[Statement]:
-        """What follows where a local is given a value of a kind."""
+        """The statements that follow an assignment to a local."""
         found: list[Statement] = []
         for type_ in _LETTERS:
             flag = self.names.get((name, type_))

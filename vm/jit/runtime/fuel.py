@@ -1,4 +1,4 @@
-"""Fuel accounting in the compiled tier. Translated code takes ticks from an iterator, refilled here.
+"""Fuel accounting in the compiled tier. Translated code takes ticks from an iterator, which is refilled here.
 
 Must not contain: execution and its outcomes (`tier`).
 """
@@ -20,18 +20,18 @@ from ...machine.outcomes import OutOfFuel
 from .functions import Library
 
 TAILCALL = BY_NAME["TAILCALL"].number
-# Frames left over from tail calls are searched for from this depth on, among the innermost _SAMPLE.
+# Dead frames of tail calls are searched for from this stack depth on, among the innermost _SAMPLE frames.
 DEEP = 5_000
 _SAMPLE = 1_000
 # Largest batch of a counted loop.
 _ROUNDS = 1 << 16
 
-# Why a greenlet stops: for want of fuel, or to have its frames settled.
+# Reasons why a greenlet stops: no fuel, or a request to settle its frames.
 OUT = OutOfFuel()
 SETTLE = object()
 
 
-# Python goes over a tuple as quickly as over anything, from 3.12 on more so.
+# Iterating over a tuple is as fast as any iteration, and faster from Python 3.12 on.
 _TICKS = (None,) * SLICE
 
 
@@ -105,7 +105,7 @@ class Ticks:
             self.left = 0
             rounds = min(rounds, int((spare + 1) // each))
             used = rounds * each - 1
-        if rounds < 1:  # the interpreter runs the next ones: `room` may exceed the limit of a list
+        if rounds < 1:  # the interpreter runs the next iterations: `room` may exceed the limit of a list
             self.count()
             self.host.switch(DEEPER)
         machine.ticks += used
@@ -120,7 +120,7 @@ class Ticks:
         machine = self.machine
         self.count()
         machine.ticks += 1
-        # Looked at first: a host may give fuel in portions that are smaller than any depth.
+        # Tested first: a host may grant fuel in portions that are smaller than the stack depth.
         if self.depth > self.deep and self.is_worth_settling(sys._getframe(1)):
             self.host.switch(SETTLE)
         elif machine.ticks >= machine.limit:
@@ -130,15 +130,15 @@ class Ticks:
 
     def more(self) -> None:
         """`tick` is exhausted: refill it for a loop that takes the tick itself."""
-        if length_hint(self.names["tick"]):  # the loop went over ticks of an earlier time
+        if length_hint(self.names["tick"]):  # the loop iterated over an older iterator
             return
         self.out()
         self.names["tick"] = ticks(self.left + 1)
 
     def is_worth_settling(self, frame: FrameType | None) -> bool:
-        """Whether most of many frames are left over from tail calls, or the machine's bound is near.
+        """Whether most frames are dead frames of tail calls, or the machine's depth limit is near.
 
-        Looks at the innermost ones only; `depth` is how many there may be at most.
+        Samples only the innermost frames; `depth` is an upper bound of their number.
         """
         frames = dead = 0
         while frame is not None and frames < _SAMPLE:
@@ -157,7 +157,7 @@ class Ticks:
         return False
 
     def is_dead(self, code: CodeType, line: int) -> bool:
-        """Whether nothing of a frame that called another is needed: it did so by a tail call."""
+        """Whether a calling frame is dead because its call is a tail call."""
         places = self.library.codes[code][line]
         return not places or (len(places) == 1 and self.is_tail(*places[0][:2]))
 

@@ -1,8 +1,9 @@
-"""The Python functions of an image, made when they are first called, and the names in their text.
+"""The Python functions of an image, created on their first call, and the namespace of their texts.
 
-`F3` is function 3, `V3_1` a version of it for certain arguments; `E3_7` enters it at state 7 with all slots
-in a list; `C2` is a table, by function, of what calls each with two arguments, which puts them in order
-(`A…`) or says that they do not fit.
+`F3` is function 3, and `V3_1` a version of it for certain argument kinds. `E3_7` enters it at state 7 with
+all slots
+in a list. `C2` is a table, by function, of adapters for calls with two arguments, which order the arguments
+(`A…`) or raise the arity fault.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 Entry: TypeAlias = "Callable[[Sequence[Value]], Value]"
 
-# A call with a list of arguments. Few are given one by one, since only such a call does without Python's own
-# stack, which is short. Where the function has some filled in already, they are after these.
+# A call with a list of arguments. Up to this number, arguments are passed one by one, because only such calls
+# do not use the limited C stack. Applied arguments come after them.
 _ARGUMENTS = 4
 _ITEMS = [f"values[{number}]" for number in range(_ARGUMENTS)]
 _APPLY = """
@@ -53,21 +54,21 @@ def APPLY(function, values):
 for _count in range(1, _ARGUMENTS + 1):
     _APPLY += f"  if count == {_count}:\n   return C{_count}[index](captures, {', '.join(_ITEMS[:_count])})\n"
 _APPLY += " return APPLIED(index, (*values, *captures))\n"
-# Limit of the entries of a function at one state, which differ by the types of its slots.
+# Limit of the entries of a function at one state, which differ in the types of its slots.
 _ENTRIES = 8
 
 
 class Untranslatable(Exception):
-    """A function cannot be had as Python; why, in words."""
+    """A function cannot be translated; the message is the reason."""
 
 
 class Library:
-    """What an image is in Python."""
+    """The Python functions of an image."""
 
     def __init__(self, image: Image) -> None:
         self.image = image
         self.translator = translator_of(image)
-        # By Python's code objects and by line: the frames of the machine that stand there, outermost first.
+        # By Python code object and line: the frames of the machine, outermost first.
         self.codes: dict[CodeType, Places] = {}
         self.entries: dict[tuple[int, int], dict[tuple[Kind, ...], Entry]] = {}
         self.starts = {
@@ -122,14 +123,14 @@ class Library:
     # --- functions ------------------------------------------------------------------------
 
     def add(self, function: int, key: Any, write: Callable[[], Text]) -> Any:
-        """What a text defines. Raises Untranslatable, whatever keeps it from being written or compiled."""
+        """Write, compile and add a text; return what it defines. Raises Untranslatable for any failure."""
         made = self.translator.made.get(key)
         if made is None:
             title = self.image.functions[function].name
             try:
                 made = Made(write(), title)
             except Exception as error:
-                # Python has bounds of its own for a text, and an error of ours need not end a run.
+                # Python has its own limits for source text, and a defect of llc here need not end a run.
                 raise Untranslatable(f"`{title}`: {type(error).__name__}: {error}") from error
             self.translator.made[key] = made
         for count in made.tables:
@@ -142,16 +143,16 @@ class Library:
         return found
 
     def name(self, version: str) -> None:
-        """Have a version of a function translated when it is first called."""
+        """Register a version of a function, to be translated on its first call."""
         if version not in self.names:
             self.names[version] = partial(self.first, self.translator.named[version].index, version)
 
     def first(self, function: int, name: str, *given: Value) -> Value:
-        """The first call of a function or a version of it: now it is translated."""
+        """The first call of a function or version, which translates it."""
         return self.load(function, name)(*given)
 
     def load(self, function: int, name: str) -> Any:
-        """What has this name, translated; callers find it from now on."""
+        """Translate the function with this name and make it available to callers."""
         if not isinstance(self.names[name], partial):
             return self.names[name]
         translator = self.translator
@@ -164,11 +165,13 @@ class Library:
             return made
 
     def interpreted(self, function: int, name: str, why: str) -> Any:
-        """What takes the place of a function that cannot be translated: it never returns."""
+        """The substitute for a function that cannot be translated: it switches to the interpreter and never
+        returns.
+        """
         count = self.image.functions[function].captures
 
         def leave(captures: tuple[Value, ...], *arguments: Value) -> Value:
-            if len(captures) != count:  # arguments are filled in, and this takes none
+            if len(captures) != count:  # there are applied arguments, which this function does not take
                 return self.applied(function, captures)
             return self.names["LEAVE"](why, function, (*arguments, *captures))
 
@@ -186,7 +189,7 @@ class Library:
         return entries[given]
 
     def beginning(self, frame: Frame) -> Entry | None:
-        """The function from its start on, where it has just begun; it uses the tick for that again."""
+        """The whole function, for a frame at its start; entering it charges the tick again."""
         code = frame.function.code
         count = code.parameters + code.captures
         if frame.state or any(value is not None for value in frame.slots[count:]):
@@ -198,7 +201,9 @@ class Library:
         return lambda slots: self.load(index, name)(*slots[:count])
 
     def is_worth_entering(self, function: int, state: int) -> bool:
-        """Whether control has come in there before: what is entered once is not worth its translation."""
+        """Whether the function was entered at this state before; a single entry is not worth a
+        translation.
+        """
         places, place = self.translator.places, (function, state)
         if place in places:
             return True
@@ -206,7 +211,7 @@ class Library:
         return False
 
     def enter(self, function: int, state: int, slots: Sequence[Value]) -> Value:
-        """The text of a function ends where a loop around it begins again."""
+        """Continue at a state, where the text of an entry ends at an enclosing loop."""
         try:
             entry = self.entry(function, state, slots)
         except Untranslatable as error:
@@ -214,7 +219,7 @@ class Library:
         return entry(slots)
 
     def table(self, count: int) -> list[Any]:
-        """By function: what calls it with `count` arguments."""
+        """The adapters for calls with `count` arguments, by function."""
         name = f"C{count}"
         if name not in self.names:
             functions = range(len(self.image.functions))
@@ -226,12 +231,12 @@ class Library:
         return self.resolve(function, count, captures)(captures, *given)
 
     def resolve(self, function: int, count: int, captures: tuple[Value, ...]) -> Any:
-        """What calls a function with `count` arguments in addition to those filled in."""
+        """The adapter for calls of a function with `count` arguments in addition to the applied ones."""
         code = self.image.functions[function]
         filled = len(captures) - code.captures
         if filled > 0:
             if count == 0 and code.parameters:
-                # It calls itself so, maybe: from now on without Python's own stack, which is short.
+                # It may call itself in this way: further calls do not use the limited C stack.
                 self.table(0)[function] = lambda captures: self.applied(function, captures)
             return self.adapter(function, count, filled)
         if code.rest or count != code.parameters:
@@ -242,7 +247,7 @@ class Library:
         return made
 
     def adapter(self, function: int, count: int, filled: int) -> Any:
-        """A function that puts arguments in the order that a function has them in."""
+        """A Python function that passes arguments in the order of a function's parameters."""
         name = f"A{function}_{count}_{filled}"
         if name in self.names:
             return self.names[name]
@@ -257,17 +262,17 @@ class Library:
             raise PrimitiveFault("arity", f"`{code.name}` takes {takes(code)}, not {len(texts)}")
         given = ", ".join(["c", *(f"a{number}" for number in range(count))])
         own = f"c[{filled}:]" if filled else "c"
-        # A caller without arguments may have filled some in.
+        # A call without arguments may have applied arguments.
         test = f" if len(c) != {code.captures}:\n  return APPLIED({function}, c)\n"
         body = f" return F{function}({', '.join([own, *texts])})\n"
         exec(f"def {name}({given}):\n{'' if count or filled else test}{body}", self.names)
         return self.names[name]
 
     def applied(self, function: int, captures: tuple[Value, ...]) -> Value:
-        """A function is called with what is filled in, and no more."""
+        """Call a function with its applied arguments only."""
         code = self.image.functions[function]
         if code.rest and code.parameters < 3:
-            # As many as there are: an adapter for each number of them would be made, and kept.
+            # For any number of arguments: an adapter for each number would be created and kept.
             own, given = captures[len(captures) - code.captures :], captures[: len(captures) - code.captures]
             if code.parameters == 1:
                 return self.names[f"F{function}"](own, given)
@@ -283,20 +288,20 @@ class Library:
         return self.names["APPLY"](function, values)
 
     def call(self, function: FunctionValue, arguments: tuple[Value, ...]) -> Value:
-        """A call that can be seen not to fit."""
+        """A call whose arguments do not match the parameters."""
         return self.resolve(function.function, len(arguments), function.captures)(
             function.captures, *arguments
         )
 
 
 def _applicable(function: Value, values: Value) -> tuple[Value, ...]:
-    """The arguments in a list, if the function is one and the list is one."""
+    """The arguments of `apply`, after checks of the function and the list."""
     applied(function, values)
     return items(values)
 
 
 def translator_of(image: Image) -> Translator:
-    """The one that machines of an image share, as long as the same bounds hold."""
+    """The translator that the machines of an image share while the limits are unchanged."""
     loaded = image.loaded
     assert isinstance(loaded, Functions)
     translator: Translator | None = loaded.translators.get(trust())

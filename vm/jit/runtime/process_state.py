@@ -1,6 +1,6 @@
-"""What is the whole process's and must be otherwise while machines run in the direct tier.
+"""Process-wide settings of Python while machines run in the compiled tier.
 
-Machines of several threads run at once, so the first of them sets it and the last puts it back.
+Machines can run in several threads: the first one changes the settings, and the last one restores them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Python's own bound must not be met: depth is bounded by the machine's.
+# Python's recursion limit must not be reached: the machine limits the depth.
 _RECURSION = 1 << 30
-# After how many objects Python looks for cycles, to which nothing but boxes leads: with its own number
-# that takes most of the time in which a long list is made.
+# Threshold of the cyclic garbage collector. Only boxes can form cycles; with Python's default, most of the
+# time to build a long list is spent on collection.
 _OBJECTS = 100_000
 
 
 class Running:
-    """Entered by each that runs; `with` it, calls may be deep and many objects be made."""
+    """Context in which calls may be deep and many objects may be created."""
 
     def __init__(self) -> None:
         self.lock = allocate_lock()
@@ -48,7 +48,9 @@ class Running:
 
 
 class Shallow:
-    """In its place for a loop of states, which is one function: it neither goes deep nor makes much."""
+    """Substitute for a program that is a single loop function, which neither recurses nor creates many
+    objects.
+    """
 
     def __enter__(self) -> None: ...
 

@@ -1,12 +1,12 @@
-"""A strand of the machine that runs as Python functions made of its code (`library`).
+"""Compiled tier: runs the strands of a machine as Python functions generated from its code (`functions`).
 
-A strand that runs so has a greenlet of its own: its frames are Python frames, and an effect is a switch
-back to the machine, whatever the depth. To be inspected, frames are settled: they become the
-machine's own frames again, at the same states with the same slots, and the greenlet is dropped. Frames
-that were settled are entered again, one when the other returns, by a function that begins at their state.
-So snapshots, faults and ticks are the same in either tier.
+Each strand has its own greenlet. Its frames are Python frames, and an effect is a switch
+back to the machine, at any depth. To be inspected, frames are *settled*: they are converted to
+frames of the machine at the same states with the same slots, and the greenlet is dropped. Settled
+frames are entered again one by one, when the inner one returns, by functions that begin at their states.
+Snapshots, faults and ticks are therefore identical in both tiers.
 
-Must not contain: what instructions become (`translate`), order of strands (`machine`, `strands`).
+Must not contain: translation of instructions (`translate`), the order of strands (`machine`, `strands`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from .fuel import DEEP, OUT, SETTLE, TAILCALL, Ticks
 from .functions import Library, Untranslatable
 from .process_state import RUNNING, SHALLOW
 
-# Frames that a caught fault left, from which on they are not kept as they are but cut to those of a trace.
+# Frames of a caught fault; if there are at least this many, only those of the backtrace are kept.
 _MANY = 64
-# The most ways of caught faults that are known.
+# Limit of cached catch sites.
 _CATCHES = 256
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class _Fork:
-    """Why a greenlet stops: it calls for each item of a list."""
+    """Reason why a greenlet stops: it forks for the items of a list."""
 
     def __init__(self, callee: Value, items: tuple[Value, ...]) -> None:
         self.callee = callee
@@ -52,7 +52,7 @@ class _Fork:
 
 
 class _Left:
-    """Why a greenlet stops: the interpreter must go on, with `callee` where a function was called."""
+    """Reason why a greenlet stops: deoptimisation; `callee` is the frame of a function that was called."""
 
     def __init__(self, why: str, callee: Frame | None = None) -> None:
         self.why = why
@@ -70,11 +70,11 @@ class _Failed:
 
 
 class _Catch:
-    """Where faults on one way are caught: the slot of the fault map, and where control goes from which state.
+    """A catch site: the slot of the fault map, the state of the fault, and the target of its handler.
 
-    inner: the functions that they come through and where those stand, outermost first. place: the
-    innermost's, as a fault's map says it. has_ahead: whether they may keep from being done what ticks were
-    used for (`unused`).
+    inner: the functions through which the fault passes, with their offsets, outermost first. place: the
+    innermost place, as in a fault map. has_ahead: whether ticks may have been charged in advance for code
+    that the fault skips (`unused`).
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class LiveStrand(CompiledStrand):
 
     def __init__(self, greenlet_: greenlet) -> None:
         self.greenlet = greenlet_
-        # Whether it continues by a jump that costs a tick.
+        # Whether execution continues by a jump that costs a tick.
         self.is_back = False
         self.answer: list[Value] = []
 
     def take(self, meter: FuelMeter, value: Value) -> None:
-        """The answer to the effect; the jump that follows has its tick at once."""
+        """Deliver the result of the effect; the following jump is charged at once."""
         self.answer.append(value)
         if self.is_back:
             meter.ticks += 1
@@ -118,16 +118,16 @@ class Direct(Ticks, CompiledTier):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, Library(machine.image))
-        # Entered for each effect, so it is worth a tenth of an event where nothing needs it.
+        # Entered for each effect; skipping it saves a tenth of an event.
         image = machine.image
         is_states = image.meta["kind"] == "loop" and len(image.functions) == 1
         self.running = SHALLOW if is_states else RUNNING
         self.is_patient = machine.is_patient
-        # What is left of a run that has ended.
+        # The frames of a run that has ended.
         self.last: list[Frame] = []
-        # Where effects are asked for, by code object and line: whether the next jump is backward; the place.
+        # Effect sites, by code object and line: whether the following jump is backward; the place.
         self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
-        # Where faults are caught, by the code objects and lines that they came through.
+        # Catch sites, by the code objects and lines through which the fault passed.
         self.catches: dict[tuple[int, ...], _Catch | None] = {}
         self.names |= {
             "PERFORM": self.perform,
@@ -145,7 +145,7 @@ class Direct(Ticks, CompiledTier):
         machine, library = self.machine, self.library
         given = plain_map(args, EFFECT_ARGUMENTS, kind)
         frame = sys._getframe(1)
-        # A code object is known by its identity: to hash one is to read all of it.
+        # Code objects are identified by `id`, because hashing one reads all of it.
         at = id(frame.f_code), frame.f_lineno
         site = self.sites.get(at)
         if site is None:
@@ -177,9 +177,9 @@ class Direct(Ticks, CompiledTier):
         self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind) if made is None else made))
 
     def leave(self, why: str, function: int, slots: Sequence[Value], state: int | None = None) -> None:
-        """Deoptimise: continue in the interpreter, because what follows cannot be translated.
+        """Deoptimise: continue in the interpreter, because the following code cannot be translated.
 
-        A call of a function, or the function from a state on, where that is given.
+        Continues at the call of `function`, or, with `state`, at that state of the function.
         """
         self.count()
         frame = Frame(self.machine.functions[function], slots)
@@ -190,18 +190,21 @@ class Direct(Ticks, CompiledTier):
         self.host.switch(_Left(why, frame))
 
     def end(self, value: Value) -> Value:
-        """A loop's run ends with a value. Its frame stays, for those who look at what was captured."""
+        """End the run of a loop with a value. Its frame is kept so that its captures can be inspected."""
         self.last = self.seen(sys._getframe(1), False)
         return value
 
     def caught(self, function: int, fault: PrimitiveFault) -> tuple[int, int, Value, bool] | None:
-        """A fault came to a frame of a function with handlers: where control goes, if anywhere."""
+        """Handle a fault in a frame of a function with handlers: the target and its arguments; None if it
+        is not
+        caught.
+        """
         trace = fault.__traceback__
         assert trace is not None
         way: list[int] = []
         inmost: TracebackType | None = trace
         while inmost is not None:
-            # A code object is known by its identity, as in `perform`.
+            # Identified by `id`, as in `perform`.
             way += (id(inmost.tb_frame.f_code), inmost.tb_lasti)
             inmost = inmost.tb_next
         key = tuple(way)
@@ -227,12 +230,14 @@ class Direct(Ticks, CompiledTier):
         return site.target, site.slot, value, site.is_back
 
     def catch_at(self, function: int, trace: TracebackType) -> _Catch | None:
-        """What is the same for every fault that comes to a frame of a function with handlers on one way; None
-        where it is not caught there."""
+        """The catch site for faults that arrive at a frame through the same code; None if the frame does not
+        catch
+        them.
+        """
         library = self.library
         code, line = trace.tb_frame.f_code, trace.tb_lineno
         places = library.codes[code][line]
-        if not places:  # another entry of the function has taken its place
+        if not places:  # another entry of the function has replaced it
             return None
         state = library.state_of(function, places[0][1])
         handler = self.machine.image.functions[function].handlers.get(state)
@@ -243,7 +248,7 @@ class Direct(Ticks, CompiledTier):
         return _Catch(slot, target, state, inner, library.place(*inner[-1]), self.has_ahead(trace))
 
     def has_ahead(self, trace: TracebackType | None) -> bool:
-        """Whether a fault may have kept from being done what ticks were used for (`unused`)."""
+        """Whether ticks may have been charged in advance for code that the fault skips (`unused`)."""
         while trace is not None:
             places = self.library.codes.get(trace.tb_frame.f_code)
             if places is not None and places.is_ahead(trace.tb_lineno):
@@ -252,7 +257,7 @@ class Direct(Ticks, CompiledTier):
         return False
 
     def unused(self, trace: TracebackType | None) -> int:
-        """How many ticks were used for what a fault kept from being done."""
+        """The number of ticks charged in advance for code that the fault skips."""
         found = 0
         while trace is not None:
             places = self.library.codes.get(trace.tb_frame.f_code)
@@ -262,7 +267,7 @@ class Direct(Ticks, CompiledTier):
         return found
 
     def frames_of(self, trace: TracebackType | None) -> list[tuple[int, int]]:
-        """The functions that a fault came through and where they stand, outermost first."""
+        """The functions through which a fault passed, with their offsets, outermost first."""
         found = []
         codes = self.library.codes
         while trace is not None:
@@ -275,7 +280,7 @@ class Direct(Ticks, CompiledTier):
     def locate(self, fault: PrimitiveFault, trace: list[tuple[int, int]], outer: FrameType | None) -> None:
         """Set the place of a fault in the library to the author's call.
 
-        `trace` is where it came through so far, `outer` the next frame outwards.
+        trace: the frames that the fault has passed so far. outer: the next frame outwards.
         """
         library, machine = self.library, self.machine
         if fault.place is not None or not is_library(library.place(*trace[-1])):
@@ -300,14 +305,14 @@ class Direct(Ticks, CompiledTier):
     # --- strands --------------------------------------------------------------------------
 
     def run(self) -> Any:
-        """Run the machine's strand on until it stops; its outcome, None where there is none yet.
+        """Continue the machine's strand until it stops; return its outcome, or None if there is none yet.
 
-        DEEPER where the interpreter must do it: that counts each call. COLD where it is done sooner.
+        DEEPER: the interpreter must continue, which counts each call. COLD: the interpreter is faster.
         """
         machine = self.machine
         strand = machine.strand
         if len(strand.calls) + SLICE > machine.room:
-            return DEEPER  # the interpreter knows when it is too deep
+            return DEEPER  # the interpreter detects the depth limit
         if strand.live is None and self.is_cold(strand):
             return COLD
         self.host = getcurrent()
@@ -353,7 +358,9 @@ class Direct(Ticks, CompiledTier):
         return machine.fail(said.raised) if strand.within is None else machine.end_strand(None, said.raised)
 
     def main(self, strand: Strand) -> Any:
-        """A strand's greenlet: enter its innermost frame, then those it returns to."""
+        """The main function of a strand's greenlet: enter its innermost frame, then the frames to which it
+        returns.
+        """
         machine, library = self.machine, self.library
         calls = strand.calls
         while True:
@@ -361,7 +368,7 @@ class Direct(Ticks, CompiledTier):
             try:
                 begun = library.beginning(frame)
                 entry = begun or library.entry(frame.function.index, frame.state, frame.slots)
-                self.returned += begun is not None  # it takes a tick that has been used
+                self.returned += begun is not None  # the entry charges a tick that was charged already
             except Untranslatable as error:
                 self.host.switch(_Left(str(error)))
             slots = frame.slots
@@ -379,7 +386,7 @@ class Direct(Ticks, CompiledTier):
                     self.restart()
                     continue
                 whole = machine.whole(raised.under(calls))
-                for function, state in raised.trace:  # to be looked at
+                for function, state in raised.trace:  # for the backtrace
                     frame = Frame(function, ())
                     frame.state = state
                     calls.append(frame)
@@ -396,9 +403,9 @@ class Direct(Ticks, CompiledTier):
             self.restart()
 
     def is_cold(self, strand: Strand) -> bool:
-        """Whether the interpreter continues a strand, until it reaches a function or a loop.
+        """Whether the interpreter should continue a strand until it reaches a function or a loop.
 
-        It must not reach other strands, which have live frames.
+        The interpreter must not reach other strands, which have live frames.
         """
         if not self.is_patient or strand.within is not None:
             return False
@@ -415,7 +422,7 @@ class Direct(Ticks, CompiledTier):
             self.allow()
 
     def trail(self, found: list[tuple[int, int]]) -> Trail:
-        """The frames that a fault left, which came through `found`."""
+        """The frames that a fault left, which passed through `found`."""
         codes = self.machine.image.functions
         last = len(found) - 1
         live = [where for index, where in enumerate(found) if index == last or not self.is_tail(*where)]
@@ -428,7 +435,9 @@ class Direct(Ticks, CompiledTier):
         return trace, at, len(live) - len(ends)
 
     def settle(self, strand: Strand, callee: Frame | None = None) -> None:
-        """Make the frames of a strand the machine's own; `callee` is of a function that they just called."""
+        """Convert the frames of a strand to frames of the machine; `callee`: the frame of a function just
+        called.
+        """
         live: LiveStrand | None = strand.live  # type: ignore[assignment]
         if live is None:
             return
@@ -454,7 +463,9 @@ class Direct(Ticks, CompiledTier):
             live.greenlet.throw()
 
     def seen(self, frame: FrameType, is_inner: bool) -> list[Frame]:
-        """The machine's frames that a Python frame is, innermost first. is_inner: it has called others."""
+        """The frames of the machine that a Python frame represents, innermost first. is_inner: it has called
+        others.
+        """
         machine, library = self.machine, self.library
         found = []
         for function, offset, names in reversed(library.codes[frame.f_code][frame.f_lineno]):
@@ -462,7 +473,7 @@ class Direct(Ticks, CompiledTier):
             if not (is_inner and code.code[offset] == TAILCALL):
                 made = Frame(machine.functions[function], ())
                 made.state = library.state_of(function, offset)
-                # Not of a frame that is left behind: Python makes a map of all its locals.
+                # Read only from frames that are kept: Python builds a map of all locals.
                 values = frame.f_locals
                 made.slots = [_held(values, name) for name in names]
                 found.append(made)
@@ -475,7 +486,7 @@ class Direct(Ticks, CompiledTier):
 
 
 def _held(local: Mapping[str, Value], name: str) -> Value:
-    """What a slot holds: a local, or a list of several (`Place`)."""
+    """The value of a slot: a local, or a list of several locals (`Place`)."""
     if "," in name:
         return tuple(grown(local.get(one)) for one in name.split(",")[:-1])
     return grown(local.get(name))
