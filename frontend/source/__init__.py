@@ -1,4 +1,4 @@
-"""Source files and documents: reading, YAML and XML trees with spans, the schema engine.
+"""Source files, YAML and XML trees with spans, and the schema engine.
 
-Must not contain: schemas of particular files, or any language built on them.
+Must not contain: schemas of particular files, or any language that is built on them.
 """

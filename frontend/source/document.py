@@ -1,4 +1,4 @@
-"""Document tree of a YAML text: nodes with positions, and the findings about them.
+"""Document tree of a YAML text: nodes with positions, and the diagnostics about them.
 
 Must not contain: YAML's syntax (`yaml_tree`), or the meaning of keys.
 """
@@ -13,12 +13,16 @@ from typing import Any
 from ...ir.diagnostics import Diagnostic, DiagnosticId
 from ...ir.spans import Lines, Source, Span
 
-# Limit of findings in one document: a hostile file could produce millions.
+# Limit of diagnostics for one document; a hostile file could produce millions.
 MAX_FINDINGS = 1000
 
 
 class Scalar:
-    """A scalar: `value` as YAML 1.2 reads it, `text` as written."""
+    """A scalar: `value` as YAML 1.2 reads it, `text` as written, `plain` if it has no quotes.
+
+    The `height` of a node is its number of nested levels; its `weight` is its number of nodes, aliases
+    expanded.
+    """
 
     __slots__ = ("end", "plain", "start", "text", "value")
     height = 0
@@ -44,7 +48,7 @@ class Sequence:
 
 
 class Mapping:
-    """A mapping: its entries in order, keys being text and distinct."""
+    """A mapping with its entries in document order; keys are distinct texts."""
 
     __slots__ = ("end", "entries", "height", "start", "weight")
 
@@ -60,14 +64,14 @@ Node = Scalar | Sequence | Mapping
 
 
 class Refused(Exception):
-    """Reading ended early; the document's diagnostics say why."""
+    """Raised to stop reading; the document's diagnostics contain the reason."""
 
 
 class Document:
     """A YAML document: its tree, and positions in its text as spans.
 
-    root: the tree; None where there was nothing to build one from.
-    diagnostics: what was wrong with it as YAML.
+    root: the tree; None if the text is empty or has a syntax error.
+    diagnostics: the errors and warnings about the text.
     """
 
     def __init__(self, source: Source) -> None:
@@ -75,18 +79,18 @@ class Document:
         self.text = source.text or ""
         self.root: Node | None = None
         self.diagnostics: list[Diagnostic] = []
-        # The texts one after another: the offset at which each begins, and its lines.
+        # Included documents (None: this one), and the offset at which the text of each begins.
         self._starts = [0]
         self._texts: list[Document | None] = [None]
         self._lines = Lines(source)
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The texts that it is made of."""
+        """The source of this document and those of all included documents."""
         return (self.source, *(text.source for text in self._texts if text is not None))
 
     def include(self, other: Document) -> None:
-        """Add another document, whose nodes may then be used in this tree and keep their places."""
+        """Add another document. Its nodes may then be used in this tree and keep their positions."""
         last = self._texts[-1] or self
         start = self._starts[-1] + len(last.text) + 1
         self._starts.append(start)
@@ -95,7 +99,7 @@ class Document:
             other.root = _moved(other.root, start, {})
 
     def span_at(self, start: int, end: int) -> Span:
-        """The span of the characters from `start` to `end`."""
+        """The span of the characters from offset `start` to `end`."""
         if len(self._starts) > 1:
             at = bisect_right(self._starts, start) - 1
             text = self._texts[at]
@@ -108,16 +112,19 @@ class Document:
         return self.span_at(node.start, node.end)
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a line and a column in the text."""
+        """The offset of a line and a column, both counted from 1; the length of the text if there is no such
+        position.
+        """
         if not 0 < line <= len(self._lines.starts):
             return len(self.text)
         return min(self._lines.offset(line, column), len(self.text))
 
     def within(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
-        """The span of `text[start:end]`, `text` being what the scalar at `span` reads as.
+        """The span of `text[start:end]` in the source, where `text` is the value of the scalar at `span`.
 
-        The same characters are looked for in the source; where escapes or line folding hide them,
-        the whole scalar is the answer.
+        The substring is searched in the source. If escapes or line folding hide it, the result is the span of
+        the
+        whole scalar.
         """
         if span is not None and span.path != self.source.path:
             for other in self._texts:
@@ -136,7 +143,7 @@ class Document:
         return self.span_at(at, at + len(needle))
 
     def plain(self, node: Node) -> Any:
-        """The node as plain data: None, booleans, numbers, texts, lists, dicts."""
+        """Convert a node to plain data: None, booleans, numbers, strings, lists, dicts."""
         if isinstance(node, Scalar):
             return node.value
         if isinstance(node, Sequence):
@@ -144,7 +151,7 @@ class Document:
         return {key: self.plain(value) for key, (_, value) in node.entries.items()}
 
     def report(self, finding: Diagnostic) -> None:
-        """Keep a finding; `Refused` when there are too many."""
+        """Add a diagnostic. Raises `Refused` if the limit is reached."""
         if len(self.diagnostics) >= MAX_FINDINGS:
             message = f"there are more than {MAX_FINDINGS:,} findings; the others are left out"
             self.diagnostics.append(Diagnostic("too-many-findings", message, finding.span))
@@ -158,9 +165,10 @@ class Document:
 
 
 def _moved(node: Node, by: int, made: dict[int, Node]) -> Node:
-    """A copy of a tree with other positions: the tree itself may be kept for another document.
+    """Copy a tree with all positions shifted by `by`. The original is not changed, because a cache may
+    hold it.
 
-    made: the copies by the ids of their nodes, as an alias is the node itself.
+    copies: finished copies by the id of the original node; an alias is the same node object as its anchor.
     """
     copy = made.get(id(node))
     if copy is not None:
@@ -182,7 +190,7 @@ def _moved(node: Node, by: int, made: dict[int, Node]) -> Node:
 
 
 class Places(Map[str, Span]):
-    """Spans by name, computed on demand, because most are not needed."""
+    """Spans by key, computed on demand, because most are never used."""
 
     __slots__ = ("document", "nodes")
 

@@ -1,4 +1,4 @@
-"""Source files: reading them, and the questions that the frontend asks the file system.
+"""Source files: reading, and the file system queries of the frontend.
 
 Owns encodings and the limit of a file's size. Must not contain: any syntax.
 """
@@ -15,17 +15,17 @@ from ...ir.spans import Source, Span
 
 MAX_BYTES = 16 * 1024 * 1024
 
-# The suffix of flows, and the path of an expression that has no file.
+# Path of an expression that was given without a file.
 EXPRESSION = "<expression>"
 
 
 def real(path: str) -> str:
-    """The path with all links resolved, the same for every name of a file."""
+    """The path with all symbolic links resolved: the same result for all names of a file."""
     return os.path.realpath(path)
 
 
 def is_there(path: str) -> bool:
-    """Whether a path exists, even as a broken link."""
+    """Whether a path exists; true for a broken symbolic link."""
     return os.path.lexists(path)
 
 
@@ -35,14 +35,14 @@ def is_file(path: str) -> bool:
 
 
 def path_from(file: str, path: str) -> str:
-    """A path that a file names, relative to the folder of that file."""
+    """Resolve `path`, which is relative to the folder of `file`."""
     joined = os.path.join(os.path.dirname(file), path)
     parts = [part for part in joined.split("/") if part not in ("", ".")]
     return "/" * joined.startswith("/") + "/".join(parts)
 
 
 def names_in(folder: str) -> list[str]:
-    """The sorted names in a folder; none if it cannot be read."""
+    """The names in a folder, sorted; an empty list if the folder cannot be read."""
     try:
         return sorted(os.listdir(folder or "."))
     except OSError:
@@ -50,20 +50,20 @@ def names_in(folder: str) -> list[str]:
 
 
 def is_flow_path(path: str) -> bool:
-    """Whether a source with this path is a flow; an expression without a file is one too."""
+    """Whether a source with this path is a flow; true for an expression without a file."""
     return path.endswith(FLOW_SUFFIX) or path == EXPRESSION
 
 
 def text_source(text: str, path: str = "<text>") -> Source:
-    """A source of a text in memory."""
+    """Make a source from a text in memory."""
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return Source(path, digest, text)
 
 
 def read_source(path: str, must_be_regular: bool = False) -> Source:
-    """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8.
+    """Read a file. Raises CompileError if it is unreadable, too large or not UTF-8.
 
-    must_be_regular: whether a pipe is an error, which may be empty although its text is needed.
+    must_be_regular: refuse pipes, whose content can be read only once.
     """
     try:
         # Without O_NONBLOCK, opening a pipe without a writer would block.

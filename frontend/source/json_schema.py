@@ -1,4 +1,4 @@
-"""JSON Schemas for editors, from the classes of `schema`."""
+"""JSON Schemas for editors, generated from the classes of `schema`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 def document_schema(title: str, root: type[Spec], **more: Any) -> dict[str, Any]:
-    """The JSON Schema (draft 7) of a file that is one block; `more`: further keywords."""
+    """JSON Schema (draft 7) of a file that consists of one block. `more`: further top-level keywords."""
     definitions: dict[str, Any] = {}
     found = block_schema(root, definitions)
     return {"$schema": DRAFT, "title": title, **found, "definitions": definitions, **more}
@@ -19,7 +19,7 @@ def document_schema(title: str, root: type[Spec], **more: Any) -> dict[str, Any]
 def block_schema(
     cls: type[Spec], definitions: dict[str, Any], extra: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The JSON Schema of a block. The blocks in it are added to `definitions`; extra: further properties."""
+    """JSON Schema of a block. Adds nested blocks to `definitions`; `extra`: further properties."""
     fields = fields_of(cls)
     properties = dict(extra or {})
     for key, field in fields.items():
@@ -44,7 +44,7 @@ def block_schema(
 
 
 def type_schema(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a value."""
+    """JSON Schema of a value."""
     found = _type_schema(type, definitions)
     return {"anyOf": [found, {"type": "null"}]} if type.nullable else found
 
@@ -92,13 +92,13 @@ def _type_schema(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
 def _reference(cls: type[Spec], definitions: dict[str, Any]) -> dict[str, Any]:
     name = cls.__name__
     if name not in definitions:
-        definitions[name] = {}  # a block may contain itself
+        definitions[name] = {}  # terminates the recursion of a block that contains itself
         definitions[name] = block_schema(cls, definitions)
     return {"$ref": f"#/definitions/{name}"}
 
 
 def _tagged(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
-    """A block whose class is selected by a key: one definition for the family, one for each class."""
+    """JSON Schema of a tagged block: one definition for the union, one for each class."""
     base = type.specs[0].noun
     family = base.capitalize()
     if family not in definitions:

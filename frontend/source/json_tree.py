@@ -1,6 +1,6 @@
-"""JSON texts and plain data as document trees, so that the schema engine can read them.
+"""Conversion of JSON texts and plain data to document trees, which the schema engine reads.
 
-Every node has the place of the whole text: a line of a JSON Lines file is short enough to find a key in.
+Every node has the span of the whole text. That is exact enough for a JSON Lines file, whose lines are short.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .document import Mapping, Node, Scalar, Sequence
 
 
 class DuplicateKey(ValueError):
-    """A key that an object contains twice."""
+    """An object contains a key twice."""
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text. Raises `ValueError`, `DuplicateKey` or `RecursionError`."""
+    """Parse a JSON text. Raises `ValueError`, `DuplicateKey` or `RecursionError`."""
     return json.loads(text, object_pairs_hook=_once)
 
 
@@ -30,7 +30,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def tree_of(value: Any, start: int = 0, end: int = 0) -> Node:
-    """The tree of plain data; all its nodes have the place from `start` to `end`."""
+    """Convert plain data to a tree. All nodes span the offsets from `start` to `end`."""
     node: Node
     if isinstance(value, dict):
         node = Mapping(start)

@@ -1,16 +1,18 @@
 """Schemas of YAML and JSON files: one class per block (`Spec`), one field per key.
 
-A field, made by `required` or `optional`, holds its `Type` and its documentation. Everything else
-derives from these classes: the reader (`schema_reader`), the JSON Schemas for editors and the tables of
-the specification (`json_schema`). Loops, configuration, tools, worlds, cases and jobs are declared this
-way, each in the package that uses it. Must not be in here: YAML, the keys of any particular file.
+A field is created by `required` or `optional` and holds its `Type` and its documentation. Everything else
+derives from these classes: the reader (`schema_reader`), the JSON Schemas for editors (`json_schema`) and the
+tables of the specification. Loops, configuration, tools, worlds, cases and jobs are declared this way, each
+in
+the package that uses it. Must not contain: YAML, or the keys of any particular file.
 
-A `Spec` is no class of attrs: a command that reads a loop declares forty of them first, with 400 fields, and
+A `Spec` is not an attrs class: a command that reads a loop first declares 40 of them with 400 fields, and
 attrs would take more than 10 ms to generate their methods.
 
-Every object knows its place in the text: `span` is the whole block, `spans[field]` the value of a key
-that was given, `spans["key:" + field]` the key itself; entries of maps are `route.success`, items of
-lists `steps[0]`. A block that is named by its key has the place of that key in `spans["name"]`.
+Every object knows its position in the text. `span` is the whole block. `spans[field]` is the value of a given
+key, `spans["key:" + field]` the key itself. Entries of maps have names such as `route.success`, items of
+lists
+such as `steps[0]`. The name of a block that is an entry of a map has the key's span in `spans["name"]`.
 """
 
 from __future__ import annotations
@@ -20,30 +22,31 @@ from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 from ...ir.spans import Span
 
-# 30 years: longer waits are typing errors, and would overflow the clocks below us.
+# 30 years. A longer wait is a typing error, and would overflow the clocks of the operating system.
 MAX_SECONDS = 1e9
 MAX_NAME = 200
 
 
 class Type(NamedTuple):
-    """What the value of a field may be.
+    """Type of the values of a field.
 
     kind:
-        text, template (text with `${…}`), target (a state's name or a template),
-        scalar (a text, or a number or word that is taken as one), integer, number,
+        text, template (text with `${…}`), target (the name of a state, or a template),
+        scalar (a text; a number or boolean is read as its text), integer, number,
         measure (a number or a template), boolean, choice, json (any value), list, map,
         spec (a block), tagged (a block whose `tag` key selects one of `specs`),
-        either (one of `options`, selected by whether the value is a scalar, a list or a mapping; among
-        several blocks by which of their required keys is given),
-        node (any value; the class that declares it reads the tree itself).
-    item: type of a list's items or of a map's values.
-    specs: the classes that a block may be.
-    least, most, above: bounds of a number, `above` being exclusive; `least` of a text, list or map
-        is its least length, `most` the greatest.
-    pattern: a regular expression that matches the whole text; `says` describes it in words.
-    hint: the remedy to offer where a value does not fit.
-    nullable: whether the value may be left empty, which reads as None.
-    partial: whether an item that cannot be read leaves the others of a list or map as they are.
+        either (one of `options`: a scalar, a list or a mapping selects the option of that form; a required
+        key
+        selects one of several blocks),
+        node (any value; the class that declares the field reads the tree itself).
+    item: type of the items of a list or of the values of a map.
+    specs: the classes of a block.
+    least, most, above: bounds of a number, `above` being exclusive; for a text, list or map, `least` and
+        `most` bound its length.
+    pattern: regular expression that must match the whole text. says: the pattern in words.
+    hint: help for a value that does not fit.
+    nullable: an empty value is allowed and reads as None.
+    partial: an invalid item of a list or map is left out, and the others are kept.
     """
 
     kind: str
@@ -74,7 +77,7 @@ COUNT = Type("integer", least=1, most=1e12)
 DURATION = Type("number", above=0, most=MAX_SECONDS)
 PAUSE = Type("number", least=0, most=MAX_SECONDS)
 EXIT_CODES = Type("list", Type("integer", least=0, most=255))
-# The arguments of a call: positional or by name.
+# Arguments of a call: positional, or by name.
 ARGUMENTS = Type("either", options=(Type("list", JSON), Type("map", JSON)), says="a list or a mapping")
 VARIABLE = Type(
     "text",
@@ -84,25 +87,27 @@ VARIABLE = Type(
 )
 
 
-# The default of a field that has none.
+# Marks a field that has no default.
 MISSING: Any = object()
 
 
 def choice(*words: str) -> Type:
-    """One of a few words."""
+    """The type of a text that is one of `words`."""
     return Type("choice", choices=words)
 
 
 def block(cls: type[Any]) -> Type:
-    """A nested block."""
+    """The type of a nested block."""
     return Type("spec", specs=(cls,))
 
 
 class Field(NamedTuple):
-    """A field of a block. type: None if it is no key of the file.
+    """A field of a block.
 
-    default: its value if it is not given; `MISSING`: it must be. factory: makes the default of each block.
-    is_compared: whether it counts where two blocks are compared.
+    type: None if the field is not a key of the file.
+    default: value if the key is absent; `MISSING` makes the key required.
+    factory: creates the default value of each object.
+    is_compared: whether the field takes part in comparisons of two blocks.
     """
 
     type: Any = None
@@ -117,30 +122,30 @@ class Field(NamedTuple):
 
 
 def required(type: Type, doc: str) -> Any:
-    """A field that is a key which must be given."""
+    """Declare a required key."""
     return Field(type, doc)
 
 
 def optional(type: Type, doc: str, default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
-    """A field that is a key which may be absent."""
+    """Declare an optional key."""
     return Field(type, doc, MISSING if factory else default, factory)
 
 
 def internal(default: Any = MISSING, *, factory: Callable[[], Any] | None = None) -> Any:
-    """A field that is no key of the file, and that is not compared."""
+    """Declare a field that is not a key of the file and is not compared."""
     return Field(None, "", default, factory, False)
 
 
-# Of a field without a value in the class: it must be given, and is no key.
+# Field of an annotation without a value: a required constructor argument that is not a key.
 _BARE = Field()
 
 
-# `optional` and `internal` are not listed: the type checker then takes any value of a field for a default.
+# `optional` and `internal` are not listed: the type checker then takes any value of a field as a default.
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(required,))
 class Block:
-    """Fields of classes as they are declared, and of their objects, which are frozen: the base of `Spec`."""
+    """Base of `Spec`: collects the declared fields of a class. Objects are frozen."""
 
-    # All fields by name; those that are keys; those that must be given; those with a factory.
+    # Fields by name: all of them, those that are keys, the required ones, and those with a factory.
     _all: ClassVar[dict[str, Field]] = {}
     _keys: ClassVar[dict[str, Field]] = {}
     _required: ClassVar[frozenset[str]] = frozenset()
@@ -155,7 +160,7 @@ class Block:
             fields.pop(name, None)
             field = fields[name] = own.get(name, _BARE)
             if field.default is not MISSING:
-                setattr(cls, name, field.default)  # unless an object has another
+                setattr(cls, name, field.default)  # class attribute as the default of each object
             elif name in own:
                 delattr(cls, name)
         cls._all = fields
@@ -173,11 +178,11 @@ class Block:
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(self._all)}")
 
     def evolve(self, **changes: Any) -> Self:
-        """A copy with some fields replaced."""
+        """Return a copy with some fields replaced."""
         return type(self)(**{name: getattr(self, name) for name in self._all} | changes)
 
     def properties(self) -> dict[str, Any]:
-        """The values that count where two blocks are compared, by field."""
+        """The compared values, by field."""
         return {name: getattr(self, name) for name, field in self._all.items() if field.is_compared}
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -197,13 +202,13 @@ class Block:
 
 
 class Spec(Block):
-    """A block of a document. `flawed`: part of it could not be read, and was reported."""
+    """A block of a document. `flawed`: a part of it was invalid, and was reported."""
 
-    # Whether the block is an entry of a map and takes its name from the key.
+    # Whether the block is an entry of a map and is named by its key.
     keyed: ClassVar[bool] = False
-    # Keys at least one of which is required.
+    # Keys of which at least one is required.
     any_of: ClassVar[tuple[str, ...]] = ()
-    # The term for such a block in messages; empty: its path in the document.
+    # Term for such a block in messages; if empty, messages use its path in the document.
     noun: ClassVar[str] = ""
 
     span: Span | None = internal(None)
@@ -211,7 +216,7 @@ class Spec(Block):
     flawed: bool = internal(False)
 
     def span_of(self, *keys: str) -> Span | None:
-        """The place of the first of `keys` that was given, else of the whole block."""
+        """The span of the first given key of `keys`, or else of the whole block."""
         for key in keys:
             if key in self.spans:
                 return self.spans[key]
@@ -223,15 +228,15 @@ class Spec(Block):
 
 
 def fields_of(cls: type[Spec]) -> dict[str, Field]:
-    """The keys that a block may have, in the order of their declaration."""
+    """The keys of a block with their fields, in the order of declaration."""
     return cls._keys
 
 
 def required_of(cls: type[Spec]) -> frozenset[str]:
-    """The keys that a block must have."""
+    """The required keys of a block."""
     return cls._required & cls._keys.keys()
 
 
 def values_of(spec: Spec, cls: type[Spec]) -> dict[str, Any]:
-    """The values of all fields that a class of a block declares, by name."""
+    """The values of all fields that `cls` declares, by name."""
     return {name: getattr(spec, name) for name in cls._all}

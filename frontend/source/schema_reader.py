@@ -1,8 +1,8 @@
-"""Reads documents by their schema (`schema`) and reports everything that does not fit, with its place.
+"""Reader of documents by their schema (`schema`). Reports everything that does not fit, with its position.
 
-What cannot be read is reported and left out, and its block marked `flawed`, so that later checks can
-still examine the rest. Must not be in here: checks that need more than one key, or the keys of any
-particular file; loops extend the reader in `loop.reader`.
+An invalid value is reported and left out, and its block is marked `flawed`, so that later checks can still
+examine the rest. Must not contain: checks that need more than one key, or the keys of any particular file
+(`loop.reader` extends the reader for loops).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Bad:
     """The type of `BAD`."""
 
 
-# Placeholder for a value that was reported and cannot be used.
+# Placeholder for an invalid value that was reported.
 BAD = Bad()
 
 _KINDS = {
@@ -41,7 +41,7 @@ _KINDS = {
     "spec": "a mapping",
     "tagged": "a mapping",
 }
-# Spellings that other formats, YAML 1.1 among them, read as a boolean.
+# Spellings that other formats, for example YAML 1.1, read as a boolean.
 _BOOLEAN_HELP = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), "write `true`"),
     **dict.fromkeys(("false", "no", "off", "n", "0"), "write `false`"),
@@ -49,7 +49,7 @@ _BOOLEAN_HELP = {
 
 
 def describe(node: Node) -> str:
-    """What kind of value the text contains, in a word or two."""
+    """Describe the kind of value that the text contains, as a label."""
     if isinstance(node, Sequence):
         return "this is a list"
     if isinstance(node, Mapping):
@@ -76,7 +76,7 @@ def is_empty(node: Node) -> bool:
 
 
 class SchemaReader:
-    """Reads the blocks and values of one document, to which it reports."""
+    """Reader of the blocks and values of one document; reports diagnostics to the document."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -93,7 +93,7 @@ class SchemaReader:
         self.document.report(Diagnostic(id, message, span, label, help, "warning"))
 
     def wrong(self, type: Type, node: Node, path: str, help: str | None = None) -> Bad:
-        """Report a value of another type."""
+        """Report a value of the wrong type."""
         message = f"`{path}` should be {wanted(type)}"
         return self.error("wrong-type", message, self.document.span(node), describe(node), help or type.hint)
 
@@ -106,19 +106,23 @@ class SchemaReader:
         values: dict[str, Any],
         places: dict[str, Node],
     ) -> list[tuple[str, Scalar, Node]]:
-        """Read keys that are not fields of `cls`; returns those that are unknown."""
+        """Hook: read keys that are not fields of `cls`. Returns the keys that remain unknown."""
         return others
 
     def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
-        """The remedy for a key that certainly belongs elsewhere than to a block with these fields."""
+        """Hook: help for a key that certainly belongs to another block than one with these fields, or
+        None.
+        """
         return None
 
     def home_of(self, key: str) -> str | None:
-        """The remedy for a key that belongs elsewhere."""
+        """Hook: help for a key that belongs to another block, or None."""
         return None
 
     def stand_in(self, cls: type[Spec], field: Field) -> Any:
-        """The value for a required field that could not be read; BAD: the block cannot be built."""
+        """Hook: substitute for a required field that is missing or invalid. BAD: the block cannot be
+        built.
+        """
         return BAD
 
     def unknown_class(self, noun: str, text: str, place: Span, help: str | None) -> Bad:
@@ -138,11 +142,14 @@ class SchemaReader:
         named: Scalar | None = None,
         **fixed: Any,
     ) -> Spec | None:
-        """An object of `cls` from a mapping; None where a required key has no usable value.
+        """Read a mapping as an object of `cls`; None if a required key is missing or invalid.
 
-        place: where to report a missing key; None: at `named`, the key that names the block.
-        what: the term for the block in messages. ignored: a key that was read before.
-        fixed: values of fields from elsewhere.
+        Args:
+            place: where to report a missing key; None: at `named`.
+            what: term for the block in messages.
+            ignored: a key that the caller has read.
+            named: the key that names the block.
+            fixed: values of fields that do not come from the mapping.
         """
         document = self.document
         fields = fields_of(cls)
@@ -204,7 +211,7 @@ class SchemaReader:
         return cls(spans=Places(document, places), flawed=flawed, **values)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
-        """Report a key that the block may not have."""
+        """Report a key that the block does not have."""
         help = suggest(key, fields, "it may have")
         if key == "<<":
             help = "YAML 1.2 has no merge keys; write the keys out"
@@ -215,7 +222,7 @@ class SchemaReader:
         )
 
     def named_block(self, cls: type[Spec], name: str, key: Scalar, node: Node) -> Any:
-        """A block that takes its name from the key in a map."""
+        """Read an entry of a map as a block that is named by its key."""
         what = f"{cls.noun} `{name[:80]}`"
         if isinstance(node, Mapping):
             span = self.document.span_at(key.start, node.end)
@@ -232,7 +239,7 @@ class SchemaReader:
         return cls(name=name, span=place, spans=Places(self.document, {"name": key}), flawed=True)  # type: ignore[call-arg, unused-ignore]
 
     def tagged(self, type: Type, node: Node, path: str) -> Any:
-        """A block whose class is selected by one of its keys."""
+        """Read a block whose class is selected by one of its keys."""
         classes = {cls.type: cls for cls in type.specs}
         noun, tag = type.specs[0].noun, type.tag
         article = "an" if noun[0] in "aeiou" else "a"
@@ -255,7 +262,7 @@ class SchemaReader:
     # --- values ---------------------------------------------------------------------------------
 
     def value(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
-        """The value of a node by its type, or BAD; the places of its parts go into `places`."""
+        """Read a node by its type; BAD if it does not fit. Adds the nodes of its parts to `places`."""
         if type.nullable and is_empty(node):
             return None
         match type.kind:
@@ -289,13 +296,13 @@ class SchemaReader:
         return self.spec(type, node, path)
 
     def either(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
-        """One of several types: the one that is written as this node is."""
+        """Read a value that has one of several types, selected by the form of the node."""
         form = "list" if isinstance(node, Sequence) else "map" if isinstance(node, Mapping) else "scalar"
         fitting = [option for option in type.options if _FORMS.get(option.kind, "scalar") == form]
         if len(fitting) > 1 and isinstance(node, Mapping):
             return self.one_block(fitting, node, path)
         if len(fitting) > 1 and isinstance(node, Scalar):
-            # `true` and `false` are for a type of their own, if there is one.
+            # A boolean or an integer selects the option of that kind, if there is one.
             is_boolean = isinstance(node.value, bool)
             fitting = [option for option in fitting if (option.kind == "boolean") == is_boolean] or fitting
             is_number = isinstance(node.value, int | float)
@@ -306,7 +313,7 @@ class SchemaReader:
         return self.wrong(type, node, path, f"write `[{node.text}]`" if is_short else None)  # type: ignore[union-attr]
 
     def one_block(self, options: list[Type], node: Mapping, path: str) -> Any:
-        """One of several blocks: the one whose required key is given."""
+        """Read one of several blocks, selected by the required key that is given."""
         keys = {key: option for option in options for key in required_of(option.specs[0])}
         given = [key for key in node.entries if key in keys]
         place = self.document.span(node)
@@ -360,7 +367,7 @@ class SchemaReader:
         return node.value
 
     def as_text(self, type: Type, node: Node) -> str | None:
-        """The remedy for a list or a mapping where a text is expected."""
+        """Help for a list or a mapping where a text is expected."""
         if type.kind != "target" and self.document.text[node.start : node.start + 1] in ("[", "{"):
             return "put the text in quotes: `[` and `{` begin a list and a mapping"
         if type.kind == "template" and isinstance(node, Sequence):
@@ -399,7 +406,7 @@ class SchemaReader:
         return value
 
     def json(self, node: Node, path: str) -> Any:
-        """Plain data; a number that JSON cannot write is refused."""
+        """Read plain data; a number that JSON cannot represent is an error."""
         if isinstance(node, Scalar):
             if isinstance(node.value, float) and not math.isfinite(node.value):
                 return self.error("out-of-range", f"`{path}` should be finite", self.document.span(node))
@@ -470,7 +477,7 @@ class SchemaReader:
         return BAD if found is None else found
 
 
-# How a type is written where it is not a scalar.
+# Kinds of types that are not written as a scalar, and their forms.
 _FORMS = {"list": "list", "map": "map", "spec": "map", "tagged": "map"}
 
 
@@ -480,7 +487,7 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def _number_in(text: str, type: Type) -> str | None:
-    """The remedy for a number with a unit."""
+    """Help for a number with a unit."""
     match = _WITH_UNIT.fullmatch(text) if len(text) < 40 else None
     if match is None:
         return None
@@ -492,7 +499,7 @@ def _number_in(text: str, type: Type) -> str | None:
 
 
 def _read_number(text: str) -> int | float | None:
-    """The number that a quoted text holds, or None."""
+    """The number in a quoted text, or None."""
     try:
         value = read_scalar(text.strip())
     except ValueError:

@@ -1,4 +1,4 @@
-"""XML parser: texts to trees whose elements, attributes and texts have positions.
+"""XML parser: trees whose elements, attributes and texts have positions.
 
 Document types are refused, so there are no entities and no external content. Depth and number of
 elements are limited. Must not contain: the meaning of elements (`tasks/task_file.py`).
@@ -22,9 +22,9 @@ MAX_ELEMENTS = 10_000
 
 @define(eq=False)
 class Element:
-    """An element. `start`: the offset of its tag in the source, `end` behind it.
+    """An element. Its opening tag is at the offsets `start` to `end` of the source.
 
-    chunks: the positions of pieces of the text, as (offset in the text, offset in the source).
+    chunks: positions of the pieces of the text, as (offset in the text, offset in the source).
     """
 
     tag: str
@@ -38,12 +38,12 @@ class Element:
 
     @property
     def text(self) -> str:
-        """The text directly in it."""
+        """The text directly in the element, without that of its children."""
         return "".join(self.parts)
 
 
 class Markup:
-    """A parsed document: its root (None where it could not be read) and its findings."""
+    """A parsed document: its root (None after a syntax error) and its diagnostics."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -58,11 +58,11 @@ class Markup:
         self.diagnostics.append(Diagnostic(id, message, span, label, help))
 
     def span(self, element: Element) -> Span:
-        """The element's opening tag."""
+        """The span of the element's opening tag."""
         return self.lines.span(element.start, element.end)
 
     def attribute_span(self, element: Element, name: str) -> Span:
-        """An attribute with its value."""
+        """The span of an attribute with its value."""
         tag = self.text[element.start : element.end]
         found = re.search(rf"(?<=\s){re.escape(name)}\s*=\s*(\"[^\"]*\"|'[^']*')", tag)
         if found is None:
@@ -70,7 +70,7 @@ class Markup:
         return self.lines.span(element.start + found.start(), element.start + found.end())
 
     def text_span(self, element: Element, start: int, end: int) -> Span:
-        """A stretch of an element's text."""
+        """The span of `element.text[start:end]`."""
         at = bisect_right(element.chunks, (start, len(self.text))) - 1
         if at < 0:
             return self.span(element)
@@ -80,7 +80,7 @@ class Markup:
 
 
 def read_markup(source: Source) -> Markup:
-    """Parse a source. Never raises for bad XML: errors are in `diagnostics`."""
+    """Parse a source. Never raises for invalid XML; errors are in `diagnostics`."""
     markup = Markup(source)
     builder = _Builder(markup)
     try:
@@ -109,7 +109,7 @@ class _Builder:
         self.root: Element | None = None
         self.stack: list[Element] = []
         self.count = 0
-        # Each piece of text comes by itself, with its place.
+        # `buffer_text` stays off: each piece of text is reported with its own position.
         self.parser = ParserCreate()
         self.parser.StartDoctypeDeclHandler = self.doctype
         self.parser.StartElementHandler = self.start
@@ -117,7 +117,7 @@ class _Builder:
         self.parser.CharacterDataHandler = self.characters
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a place as the parser counts: lines from 1, columns from 0."""
+        """The offset of a position of the parser: lines from 1, columns from 0."""
         starts = self.markup.lines.starts
         return min(starts[min(line, len(starts)) - 1] + column, len(self.markup.text))
 
@@ -129,7 +129,7 @@ class _Builder:
         return self.markup.lines.span(place, min(place + 1, len(self.markup.text)))
 
     def doctype(self, *declared: object) -> None:
-        """Refuse a document type: its entities can grow without end or read files."""
+        """Refuse a document type: its entities can expand without bound or read files."""
         message = "a document type or an entity is not allowed in a task"
         help = "remove the `<!DOCTYPE …>`; write `&lt;` for `<` and `&amp;` for `&`"
         raise _Refused(Diagnostic("dangerous-xml", message, self.here(), "here", help))

@@ -1,4 +1,4 @@
-"""Syntax errors of YAML: libyaml's messages translated to diagnostics."""
+"""YAML syntax errors: libyaml's messages translated to diagnostics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ _BLOCK = late_pattern(r".*:\s*[|>][+-]?[0-9]?\s*(?:#.*)?")
 
 
 def _cause(document: Document, error: Any, problem: str) -> tuple[str, Span, str, str] | None:
-    """Message, place, label and help where the mistake is known, and may be in a line before the problem."""
+    """Message, span, label and help of a known mistake, which may be on a line before the error; None:
+    unknown.
+    """
     lines = document.text.splitlines()
     at = error.problem_mark.line if error.problem_mark is not None else 0
     if "mapping values are not allowed" in problem:
@@ -69,12 +71,12 @@ def _cause(document: Document, error: Any, problem: str) -> tuple[str, Span, str
 
 
 def _span_in(document: Document, line: int, start: int, end: int) -> Span:
-    """The place of some characters of a line, both counted from 0."""
+    """The span of some characters of a line; line and columns are counted from 0."""
     offset = sum(len(text) for text in document.text.splitlines(keepends=True)[:line])
     return document.span_at(offset + start, offset + max(end, start + 1))
 
 
-# libyaml's messages for the most common mistakes, with the message and help of the diagnostic.
+# Parts of libyaml's messages for the most common mistakes, with the message and help of the diagnostic.
 _SYNTAX: dict[str, tuple[str, str | None]] = {
     "mapping values are not allowed": (
         "a `:` is not allowed here",

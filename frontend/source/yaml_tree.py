@@ -1,7 +1,8 @@
 """YAML parser: texts to documents whose nodes have positions.
 
-Owns YAML's syntax and its scalars (YAML 1.2 core schema: `yes`, `no`, `on`, `off` are text). Trees are
-built without recursion from libyaml's events, because composing deep nesting overflows the C stack.
+Owns YAML's syntax and its scalars (YAML 1.2 core schema: `yes`, `no`, `on`, `off` are texts). Trees are
+built from libyaml's events without recursion, because libyaml's composer overflows the C stack on deep
+nesting.
 Must not contain: the meaning of keys.
 """
 
@@ -19,7 +20,7 @@ from .yaml_errors import report_syntax
 
 MAX_DEPTH = 100
 MAX_DIRECTIVES = 100
-# Nodes counted with aliases written out; a loop of 10,000 states has about 150,000.
+# Limit of nodes, aliases expanded; a loop of 10,000 states has about 150,000.
 MAX_NODES = 1_000_000
 
 
@@ -36,20 +37,20 @@ _TAG_TYPES: dict[str, tuple[type, ...]] = {
 
 # --- trees ------------------------------------------------------------------------------------
 
-# What a YAML stream may not contain at all (YAML 1.2, 5.1).
-# The forbidden characters are listed because a pattern of the allowed ones takes 3 ms to compile.
+# Characters that a YAML stream must not contain (YAML 1.2, 5.1). They are listed because a pattern of the
+# allowed characters takes 3 ms to compile.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-# Trees by their texts, and how many nodes they may have: one, and all of them.
+# Cache of trees by text, with limits of nodes for one tree and for all of them.
 _KEPT: dict[str | None, Node] = {}
 _MOST_OF_ONE, _MOST_OF_ALL = 20_000, 200_000
 
 
 def read_document(source: Source) -> Document:
-    """Parse a source. Never raises for bad YAML: errors are in `diagnostics`.
+    """Parse a source. Never raises for invalid YAML; errors are in `diagnostics`.
 
-    Trees are kept for other loops that use the same file, and never changed.
+    Trees are cached, because several loops may use the same file. They are never changed.
     """
     kept = _KEPT.get(source.text)
     document = Document(source)
@@ -72,7 +73,7 @@ def _parse(document: Document) -> None:
             "control-character", f"character {code} is not allowed in YAML", document.span_at(*bad.span())
         )
         return
-    # libyaml compares each with all others; a loop needs none.
+    # libyaml compares each `%TAG` directive with all others; a loop needs none.
     if document.text.count("\n%TAG") > MAX_DIRECTIVES:
         place = document.span_at(0, 0)
         document.fail("too-many-directives", f"there are more than {MAX_DIRECTIVES} tag directives", place)
@@ -93,13 +94,13 @@ def _parse(document: Document) -> None:
 
 
 class _Builder:
-    """Builds nodes from events, with an explicit stack."""
+    """Builds nodes from events with an explicit stack."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
         self.stack: list[tuple[Sequence | Mapping, bool, str | None]] = []
-        self.keys: list[Scalar | None] = []  # the key each open mapping waits to give a value
-        self.anchors: dict[str, Node | None] = {}  # None while its node is open
+        self.keys: list[Scalar | None] = []  # the pending key of each open mapping
+        self.anchors: dict[str, Node | None] = {}  # None while the node is open
         self.count = 0
 
     def build(self, events: Iterator[Any]) -> None:
@@ -173,7 +174,7 @@ class _Builder:
         return Scalar(value, text, plain, start, end)
 
     def tagged(self, tag: str, text: str, place: tuple[int, int]) -> Any:
-        """The value of a scalar with a tag; ValueError as `read_scalar`."""
+        """The value of a scalar with a tag. Raises ValueError like `read_scalar`."""
         name = tag.removeprefix(_CORE)
         if name == "str" or tag == "!":
             return text
@@ -226,7 +227,7 @@ class _Builder:
         self.close(node, None, place[1])
 
     def close(self, node: Node, anchor: str | None, end: int | None = None) -> None:
-        """Add a finished node to the innermost open one."""
+        """Add a finished node to the innermost open node."""
         if anchor is not None:
             self.anchors[anchor] = node
         if not self.stack:

@@ -13,14 +13,14 @@ from typing import Any
 from ...ir.scalars import read_scalar
 
 _BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-# What a YAML 1.1 reader would not take as text.
+# Words that YAML 1.1 reads as booleans.
 _OLD_WORDS = frozenset({"y", "n", "yes", "no", "on", "off"})
 _MAX_SIMPLE_KEY = 120
-# A text that needs no quotes anywhere; a path may be one.
+# Words and paths that need no quotes in any position.
 _PLAIN_WORD = re.compile(r"[A-Za-z_.][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*", re.ASCII)
 _MAX_FLOW = 80
 _MAX_INLINE = 110
-# Characters that a double-quoted YAML text must escape and JSON leaves alone.
+# Characters that a double-quoted YAML text must escape, but JSON does not.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufe00-\ufe0f\ufeff\ufff0-\uffff]")
 _BLOCK_LINE = re.compile(
     "[\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufdff\uff00-\uffef\U00010000-\U0010ffff]*"
@@ -28,15 +28,17 @@ _BLOCK_LINE = re.compile(
 
 
 class Word(str):
-    """A text that needs no quotes: one of a field's choices; see `bare` for any other."""
+    """A text that is written without quotes, such as a value of a fixed set; `bare` decides for other
+    texts.
+    """
 
 
 class Inline(dict[str, Any]):
-    """A mapping that is written on one line if it fits, like the mappings in it."""
+    """A mapping that is written on one line if it fits, with its nested mappings."""
 
 
 def entry(key: str, value: Any, indent: int) -> list[str]:
-    """The lines of one key and its value."""
+    """The lines of a key and its value."""
     pad = " " * indent
     name = _key(key)
     head = f"{pad}{name}:" if len(name) <= _MAX_SIMPLE_KEY else f"{pad}? {name}\n{pad}:"
@@ -44,7 +46,7 @@ def entry(key: str, value: Any, indent: int) -> list[str]:
 
 
 def one_line(value: str | int | float | list[int]) -> str:
-    """A text in quotes, a number or a list of numbers, as it may stand anywhere in YAML."""
+    """A quoted text, a number or a list of numbers on one line, valid in any position."""
     return _quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
@@ -77,7 +79,7 @@ def _behind(head: str, value: Any, indent: int) -> list[str]:
 
 
 def _flow(value: Any) -> str | None:
-    """The value on one line; None if it is written on several."""
+    """The value on one line; None if it needs several lines."""
     if isinstance(value, Word):
         return str(value)
     if isinstance(value, str):
@@ -94,7 +96,7 @@ def _flow(value: Any) -> str | None:
 
 
 def _inline(value: Any) -> str | None:
-    """A value with its contents on one line; None if it does not fit."""
+    """A value and its contents on one line; None if it does not fit."""
     if isinstance(value, dict):
         parts = []
         for key, item in value.items():
@@ -116,12 +118,12 @@ def _inline(value: Any) -> str | None:
 
 
 def bare(text: str) -> str:
-    """A text, without quotes if it is one plain word."""
+    """The text as a `Word` if it needs no quotes."""
     return Word(text) if _PLAIN_WORD.fullmatch(text) and _is_text(text) else text
 
 
 def _is_text(word: str) -> bool:
-    """Whether a word without quotes is a text, to old readers too."""
+    """Whether an unquoted word reads as a text, in YAML 1.1 too."""
     return isinstance(read_scalar(word), str) and word.lower() not in _OLD_WORDS
 
 
