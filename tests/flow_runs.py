@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llc.frontend.link.flow import compile_flow
-from llc.frontend.source.files import EXPRESSION, text_source
+from llc.frontend.source.files import EXPRESSION_PATH, text_source
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Done, Effect
@@ -28,7 +28,7 @@ class Ended(Exception):
 
 def machine_of(text: str) -> Machine:
     """A machine for a program, whose image went through its file format."""
-    program = compile_flow(text_source(text, EXPRESSION)).program
+    program = compile_flow(text_source(text, EXPRESSION_PATH)).program
     return Machine(Image.from_bytes(emit(program).to_bytes()))
 
 

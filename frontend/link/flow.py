@@ -22,7 +22,7 @@ from ..loop.schema import Loop, model_name
 from ..lower.program import lower_calling_loop, lower_flow
 from ..sexp.reader import read
 from ..source.document import Document
-from ..source.files import EXPRESSION, text_source
+from ..source.files import EXPRESSION_PATH, text_source
 from .error_recovery import is_worth_expanding, reliable_findings
 from .linker import Linker, imported_source
 
@@ -60,7 +60,7 @@ def compile_flow(source: Source, options: CompileOptions = DEFAULT_OPTIONS) -> F
     root: core.Core = expansion.program.body
     if variables:
         root = core.Let(variables, root, span=root.span)
-    name = "expression" if source.path == EXPRESSION else splitext(basename(source.path))[0]
+    name = "expression" if source.path == EXPRESSION_PATH else splitext(basename(source.path))[0]
     return Flow(lower_flow(root, name, sources, definition), expansion.program, tuple(found))
 
 

@@ -31,7 +31,7 @@ from ..loop.load import load, unread_context, with_llm_options
 from ..loop.schema import Loop, StateSpec, model_name
 from ..sexp.reader import read
 from ..source import files
-from ..source.files import EXPRESSION, path_from, read_source
+from ..source.files import EXPRESSION_PATH, read_source, resolve_path
 from ..tasks.registry import TaskRegistry
 from ..template.nodes import Given
 from .calls import arguments_of, target_of
@@ -64,7 +64,7 @@ class Linker:
     @contextlib.contextmanager
     def reading(self, path: str) -> Iterator[None]:
         """Context of reading a file, for the check for cycles."""
-        self._trail.append((files.real(path), path))
+        self._trail.append((files.real_path(path), path))
         try:
             yield
         finally:
@@ -81,7 +81,7 @@ class Linker:
 
     def source(self, path: str, span: Span | None, what: str) -> Source | None:
         """A file's source, if it can be read and is not read already further out."""
-        real = files.real(path)
+        real = files.real_path(path)
         names = [shown for _, shown in self._trail]
         index = next((i for i, (other, _) in enumerate(self._trail) if other == real), None)
         if index is not None:
@@ -129,7 +129,7 @@ class Linker:
             repr(sorted(request.constants.items())),
             frozenset(request.given),
         )
-        if key not in self._loops or any(files.real(path) == real for real, _ in self._trail):
+        if key not in self._loops or any(files.real_path(path) == real for real, _ in self._trail):
             self._loops[key] = self._read_loop(path, request)
         return self._loops[key]
 
@@ -137,17 +137,17 @@ class Linker:
         name = request.name
         if "/" in name or name.endswith(LOOP_SUFFIXES):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), name))
-            if files.is_there(path):
+            if files.path_exists(path):
                 return path
             folder = posixpath.dirname(path)
-            known = [file for file in files.names_in(folder) if file.endswith(LOOP_SUFFIXES)]
+            known = [file for file in files.list_folder(folder) if file.endswith(LOOP_SUFFIXES)]
             help = suggest(posixpath.basename(path), known, f"loops in `{folder or '.'}`")
             self.error("unknown-file", f"there is no file `{path}`", request.span, help=help)
             return None
         path = posixpath.join(LOOPS, name + LOOP_SUFFIXES[0])
-        if name and files.is_there(path):
+        if name and files.path_exists(path):
             return path
-        stems = [posixpath.splitext(file) for file in files.names_in(LOOPS) if not file.startswith(".")]
+        stems = [posixpath.splitext(file) for file in files.list_folder(LOOPS) if not file.startswith(".")]
         if (name, ".sexp") in stems:
             help = f'`{name}` is a flow: (import "{name}.sexp") makes its functions known'
         else:
@@ -301,8 +301,10 @@ class Linker:
             self.error("bad-call", f"`{file}` is no file of functions", span, help=how)
             return None
         path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), file))
-        if not files.is_there(path):
-            known = [file for file in files.names_in(posixpath.dirname(path)) if file.endswith(FLOW_SUFFIX)]
+        if not files.path_exists(path):
+            known = [
+                file for file in files.list_folder(posixpath.dirname(path)) if file.endswith(FLOW_SUFFIX)
+            ]
             help = suggest(posixpath.basename(path), known, "flows there")
             self.error("unknown-file", f"there is no file `{path}`", span, help=help)
             return None
@@ -323,7 +325,7 @@ class Linker:
         return CallPart(self._functions[key], arguments)
 
     def _definitions(self, path: str, span: Span | None) -> Definitions | None:
-        if path not in self._files or any(files.real(path) == real for real, _ in self._trail):
+        if path not in self._files or any(files.real_path(path) == real for real, _ in self._trail):
             self._files[path] = self._read_definitions(path, span)
         return self._files[path]
 
@@ -348,4 +350,4 @@ class Linker:
 
 def imported_source(path: str, importer: str) -> Source:
     """The source that an `import` of `path` in the file `importer` names. Raises CompileError."""
-    return read_source(path_from("" if importer == EXPRESSION else importer, path))
+    return read_source(resolve_path("" if importer == EXPRESSION_PATH else importer, path))

@@ -16,7 +16,7 @@ from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, nearest, suggest
 from ...ir.python_internals import late_pattern
 from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
-from ..source.files import is_file, names_in, read_source, real
+from ..source.files import is_file, list_folder, read_source, real_path
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import MAX_NODES, read_document
 from ..template.nodes import text_of
@@ -83,7 +83,7 @@ def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | N
     not lie outside of that, links resolved.
     """
     folders = _folders(folder)
-    root = real(folders[-1] or ".")
+    root = real_path(folders[-1] or ".")
     candidates = [join(base, name + ending) for base in folders for ending in endings]
     path = next((path for path in candidates if is_file(path)), None)
     if path is None:
@@ -92,7 +92,7 @@ def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | N
         known = {
             file if ending == "" else file.removesuffix(ending)
             for base in folders
-            for file in names_in(base)
+            for file in list_folder(base)
             for ending in endings
             if file.endswith(ending) and file.endswith(LOOP_SUFFIXES)
         }
@@ -102,7 +102,7 @@ def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | N
         if what == "library" and not meant:
             help += "; one that little-loops ships is copied from its folder of loops"
         return NoFile("file-not-found", message, "names no file", help)
-    if commonpath([root, real(path)]) != root:
+    if commonpath([root, real_path(path)]) != root:
         message = f"`{name[:200]}` lies outside the folder of loops"
         help = f"copy the file to `{folders[-1] or '.'}` or a folder in it"
         return NoFile("outside-project", message, "leads out of it", help)
@@ -139,7 +139,7 @@ class _Composition:
         if isinstance(path, NoFile):
             self.fail(path.id, path.message, node, path.label, path.help)
             return None
-        resolved = real(path)
+        resolved = real_path(path)
         if resolved in self.read:
             return self.read[resolved]
         if len(self.read) >= MAX_FILES:
@@ -174,8 +174,8 @@ class _Composition:
         parent = self.find(name, node, dirname(path), endings, "loop")
         if parent is None:
             raise Refused
-        chain = (*above, real(path))
-        if real(parent.source.path) in chain:
+        chain = (*above, real_path(path))
+        if real_path(parent.source.path) in chain:
             names = [basename(step) for step in (*chain, parent.source.path)]
             self.refuse("circular-inheritance", f"the loop inherits from itself: {' → '.join(names)}", node)
         if not isinstance(parent.root, Mapping):
@@ -486,7 +486,7 @@ def _folders(folder: str) -> list[str]:
     That is the nearest one called `.loops` or `loops`; where there is none, only the folder itself.
     """
     found = [folder]
-    at = real(folder or ".")
+    at = real_path(folder or ".")
     while basename(at) not in (".loops", "loops"):
         parent = dirname(at)
         if parent == at:

@@ -122,7 +122,7 @@ class Classify(OutputEvaluator):
         Type(
             "either",
             options=(Type("integer", least=-1e6, most=1e6), choice("last", "first")),
-            says="`last`, `first` or a number",
+            expected="`last`, `first` or a number",
         ),
         "Which of the lines that are not blank, from 0 or, negative, from the end.",
         "last",

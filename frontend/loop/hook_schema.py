@@ -30,7 +30,7 @@ class HookSpec(Spec):
 
 
 Hook = str | HookSpec
-HOOK = Type("either", options=(TEMPLATE, block(HookSpec)), says="a command or a mapping with `run`")
+HOOK = Type("either", options=(TEMPLATE, block(HookSpec)), expected="a command or a mapping with `run`")
 
 
 class StateHooks(Spec):

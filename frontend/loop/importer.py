@@ -19,7 +19,7 @@ from ..source.document import Document, Mapping, Node, Scalar, Sequence
 from ..source.files import text_source
 from ..source.schema import Spec, fields_of
 from ..source.yaml_tree import read_document
-from ..source.yaml_writer import bare, entry
+from ..source.yaml_writer import as_word, entry
 from ..template.nodes import Given
 from .checks import check
 from .dialect import translated, with_scope
@@ -452,5 +452,5 @@ def _written(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str) and "\n" not in value:
-        return entry("x", bare(value), 0)[0].removeprefix("x: ")
+        return entry("x", as_word(value), 0)[0].removeprefix("x: ")
     return json.dumps(value)

@@ -18,7 +18,7 @@ from ...ir.python_internals import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Scalar
-from ..source.files import is_there, read_source
+from ..source.files import path_exists, read_source
 from ..source.schema import fields_of
 from ..source.yaml_tree import read_document
 from ..source.yaml_writer import entry
@@ -68,7 +68,7 @@ def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Doc
     """
     lock = lock_path(document.source.path)
     try:
-        found = _read(lock) if lock is not None and is_there(lock) else None
+        found = _read(lock) if lock is not None and path_exists(lock) else None
     except CompileError as error:
         for diagnostic in error.diagnostics:
             document.report(diagnostic)
@@ -201,7 +201,7 @@ def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
 
 def pins_in(path: str) -> list[Pin]:
     """What is pinned in a lock file, in its order; nothing where there is no file. CompileError."""
-    if not is_there(path):
+    if not path_exists(path):
         return []
     return [
         Pin(key, str(_scalar(node, "loop") or ""), str(_scalar(node, "model") or ""), _scalar(node, "yaml"))

@@ -73,8 +73,8 @@ class PromptSpec(AgentOptions):
 ActionSpec = str | CallSpec | CommandSpec | PromptSpec
 JudgedSpec = str | CallSpec | CheckSpec | PromptSpec
 _SAYS = "an action"
-ACTION = Type("either", options=(TEMPLATE, *map(block, (CommandSpec, PromptSpec, CallSpec))), says=_SAYS)
-CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, CallSpec))), says=_SAYS)
+ACTION = Type("either", options=(TEMPLATE, *map(block, (CommandSpec, PromptSpec, CallSpec))), expected=_SAYS)
+CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, CallSpec))), expected=_SAYS)
 
 
 class GoalSpec(LoopSettings):

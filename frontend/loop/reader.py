@@ -38,7 +38,7 @@ _BINDINGS = Type("map", JSON)
 _VERDICT_KEY = late_pattern(r"on_([A-Za-z][\w-]*)")
 # Placeholders for required fields of a loop that could not be read.
 _SHELL_WORD = late_pattern(r"\w*sh|shell\w*|cmd|command|run")
-_STAND_IN: dict[str, Any] = {"text": "", "target": "", "map": {}}
+_SUBSTITUTES: dict[str, Any] = {"text": "", "target": "", "map": {}}
 
 
 def _paradigms() -> dict[str, type[LoopSettings]]:
@@ -60,9 +60,9 @@ def read_loop(
     if (hidden := _INVISIBLE.search(document.text)) and any(found.is_error for found in document.diagnostics):
         # Everything else follows from it.
         code = f"U+{ord(hidden[1]):04X}"
-        message = f"the invisible character {code} is no space of YAML"
+        message = f"the invisible character {code} is not a YAML space"
         place = document.span_at(*hidden.span(1))
-        return None, document, [Diagnostic("yaml-syntax", message, place, "here", "write a plain space")]
+        return None, document, [Diagnostic("yaml-syntax", message, place, "here", "replace it with a space")]
     return spec, document, document.diagnostics
 
 
@@ -201,7 +201,7 @@ class _Reader(SchemaReader):
 
     # --- what the general reader leaves open --------------------------------------------------
 
-    def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
+    def help_for_common_mistake(self, key: str, fields: dict[str, Field]) -> str | None:
         if (usual := usual_key(key, fields)) is not None:
             return usual
         if "max_iterations" not in fields:  # an inner block
@@ -226,7 +226,7 @@ class _Reader(SchemaReader):
         theirs = {**theirs, **dict.fromkeys(more, fields["description"])} if more else theirs
         super().unknown_key(key, node, what, fields if nearest(key, fields) in theirs else own)
 
-    def home_of(self, key: str) -> str | None:
+    def help_for_misplaced_key(self, key: str) -> str | None:
         for name, cls in _paradigms().items():
             if key in fields_of(cls):
                 return f"`{key}` belongs to `paradigm: {name}`"
@@ -235,9 +235,9 @@ class _Reader(SchemaReader):
         owners = [name for name, cls in EVALUATORS.items() if key in fields_of(cls)]
         return f"`{key}` belongs to `evaluate` with `type: {' | '.join(owners)}`" if owners else None
 
-    def stand_in(self, cls: type[Spec], field: Field) -> Any:
+    def substitute(self, cls: type[Spec], field: Field) -> Any:
         """A loop is built whatever is missing, so that its states can be checked."""
-        return _STAND_IN[field.type.kind] if cls is Loop else BAD
+        return _SUBSTITUTES[field.type.kind] if cls is Loop else BAD
 
     def unknown_class(self, noun: str, text: str, place: Span, help: str | None) -> Bad:
         help = explain_evaluator(text) or help
@@ -291,7 +291,7 @@ class _Reader(SchemaReader):
                 unknown.append((key, key_node, node))
         return unknown
 
-    def more_keys(
+    def read_other_keys(
         self,
         cls: type[Spec],
         others: list[tuple[str, Scalar, Node]],

@@ -122,7 +122,7 @@ class StateSpec(DialectState):
         Type("list", NAME, least=1), "Instead of an action: loops that run at once, by their names."
     )
     join: str | int | None = optional(
-        Type("either", options=(COUNT, choice("all", "any")), says="a count, `all` or `any`"),
+        Type("either", options=(COUNT, choice("all", "any")), expected="a count, `all` or `any`"),
         "How many of them have to succeed; absent: `all`.",
     )
     capture: str | None = optional(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
@@ -138,7 +138,7 @@ class StateSpec(DialectState):
             "map",
             TARGET,
             pattern=r"\S(?:.*\S)?",
-            says="a mapping from verdicts (without blanks around them) to states",
+            expected="a mapping from verdicts (without blanks around them) to states",
         ),
         "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
     )
@@ -281,7 +281,7 @@ class LoopSettings(DialectLoop):
         block(LlmSettings), "How a model judges output; see `llm`.", factory=LlmSettings
     )
     agent: str | AgentSettings | None = optional(
-        Type("either", options=(TEXT, block(AgentSettings)), says="a text or a mapping"),
+        Type("either", options=(TEXT, block(AgentSettings)), expected="a text or a mapping"),
         "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
     )
     on_handoff: str = optional(
@@ -296,7 +296,7 @@ class LoopSettings(DialectLoop):
         Type(
             "either",
             options=(BOOLEAN, COUNT, block(StallSettings)),
-            says="true or false, a count, or a mapping",
+            expected="true or false, a count, or a mapping",
         ),
         "After how many rounds of check and agent without any change the loop ends, as by a limit; absent: "
         f"{STALL_ROUNDS} in every paradigm but `fsm`; see `stall`.",

@@ -14,7 +14,7 @@ from ...ir.diagnostics import Diagnostic, DiagnosticId
 from ...ir.spans import Lines, Source, Span
 
 # Limit of diagnostics for one document; a hostile file could produce millions.
-MAX_FINDINGS = 1000
+MAX_DIAGNOSTICS = 1000
 
 
 class Scalar:
@@ -80,31 +80,31 @@ class Document:
         self.root: Node | None = None
         self.diagnostics: list[Diagnostic] = []
         # Included documents (None: this one), and the offset at which the text of each begins.
-        self._starts = [0]
-        self._texts: list[Document | None] = [None]
+        self._included_starts = [0]
+        self._included: list[Document | None] = [None]
         self._lines = Lines(source)
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """The source of this document and those of all included documents."""
-        return (self.source, *(text.source for text in self._texts if text is not None))
+        return (self.source, *(text.source for text in self._included if text is not None))
 
     def include(self, other: Document) -> None:
         """Add another document. Its nodes may then be used in this tree and keep their positions."""
-        last = self._texts[-1] or self
-        start = self._starts[-1] + len(last.text) + 1
-        self._starts.append(start)
-        self._texts.append(other)
+        last = self._included[-1] or self
+        start = self._included_starts[-1] + len(last.text) + 1
+        self._included_starts.append(start)
+        self._included.append(other)
         if other.root is not None:
-            other.root = _moved(other.root, start, {})
+            other.root = _shift(other.root, start, {})
 
     def span_at(self, start: int, end: int) -> Span:
         """The span of the characters from offset `start` to `end`."""
-        if len(self._starts) > 1:
-            at = bisect_right(self._starts, start) - 1
-            text = self._texts[at]
+        if len(self._included_starts) > 1:
+            at = bisect_right(self._included_starts, start) - 1
+            text = self._included[at]
             if text is not None:
-                first = self._starts[at]
+                first = self._included_starts[at]
                 return text.span_at(start - first, min(max(end, start) - first, len(text.text)))
         return self._lines.span(start, end)
 
@@ -127,7 +127,7 @@ class Document:
         whole scalar.
         """
         if span is not None and span.path != self.source.path:
-            for other in self._texts:
+            for other in self._included:
                 if other is not None and other.source.path == span.path:
                     return other.within(span, text, start, end)
         if span is None or span.path != self.source.path or not start < end:
@@ -152,8 +152,8 @@ class Document:
 
     def report(self, finding: Diagnostic) -> None:
         """Add a diagnostic. Raises `Refused` if the limit is reached."""
-        if len(self.diagnostics) >= MAX_FINDINGS:
-            message = f"there are more than {MAX_FINDINGS:,} findings; the others are left out"
+        if len(self.diagnostics) >= MAX_DIAGNOSTICS:
+            message = f"there are more than {MAX_DIAGNOSTICS:,} diagnostics; the others are omitted"
             self.diagnostics.append(Diagnostic("too-many-findings", message, finding.span))
             raise Refused
         self.diagnostics.append(finding)
@@ -164,32 +164,32 @@ class Document:
         self.report(Diagnostic(id, message, span, label, help))
 
 
-def _moved(node: Node, by: int, made: dict[int, Node]) -> Node:
-    """Copy a tree with all positions shifted by `by`. The original is not changed, because a cache may
+def _shift(node: Node, offset: int, copies: dict[int, Node]) -> Node:
+    """Copy a tree with all positions shifted by `offset`. The original is not changed, because a cache may
     hold it.
 
     copies: finished copies by the id of the original node; an alias is the same node object as its anchor.
     """
-    copy = made.get(id(node))
+    copy = copies.get(id(node))
     if copy is not None:
         return copy
     if isinstance(node, Scalar):
-        copy = Scalar(node.value, node.text, node.plain, node.start + by, node.end + by)
+        copy = Scalar(node.value, node.text, node.plain, node.start + offset, node.end + offset)
     else:
-        copy = type(node)(node.start + by)
-        copy.end, copy.height, copy.weight = node.end + by, node.height, node.weight
+        copy = type(node)(node.start + offset)
+        copy.end, copy.height, copy.weight = node.end + offset, node.height, node.weight
         if isinstance(node, Sequence):
-            copy.items = [_moved(item, by, made) for item in node.items]  # type: ignore[union-attr]
+            copy.items = [_shift(item, offset, copies) for item in node.items]  # type: ignore[union-attr]
         else:
             copy.entries = {  # type: ignore[union-attr]
-                name: (_moved(key, by, made), _moved(value, by, made))
+                name: (_shift(key, offset, copies), _shift(value, offset, copies))
                 for name, (key, value) in node.entries.items()
             }
-    made[id(node)] = copy
+    copies[id(node)] = copy
     return copy
 
 
-class Places(Map[str, Span]):
+class NodeSpans(Map[str, Span]):
     """Spans by key, computed on demand, because most are never used."""
 
     __slots__ = ("document", "nodes")

@@ -16,15 +16,15 @@ from ...ir.spans import Source, Span
 MAX_BYTES = 16 * 1024 * 1024
 
 # Path of an expression that was given without a file.
-EXPRESSION = "<expression>"
+EXPRESSION_PATH = "<expression>"
 
 
-def real(path: str) -> str:
+def real_path(path: str) -> str:
     """The path with all symbolic links resolved: the same result for all names of a file."""
     return os.path.realpath(path)
 
 
-def is_there(path: str) -> bool:
+def path_exists(path: str) -> bool:
     """Whether a path exists; true for a broken symbolic link."""
     return os.path.lexists(path)
 
@@ -34,14 +34,14 @@ def is_file(path: str) -> bool:
     return os.path.isfile(path)
 
 
-def path_from(file: str, path: str) -> str:
+def resolve_path(file: str, path: str) -> str:
     """Resolve `path`, which is relative to the folder of `file`."""
     joined = os.path.join(os.path.dirname(file), path)
     parts = [part for part in joined.split("/") if part not in ("", ".")]
     return "/" * joined.startswith("/") + "/".join(parts)
 
 
-def names_in(folder: str) -> list[str]:
+def list_folder(folder: str) -> list[str]:
     """The names in a folder, sorted; an empty list if the folder cannot be read."""
     try:
         return sorted(os.listdir(folder or "."))
@@ -51,7 +51,7 @@ def names_in(folder: str) -> list[str]:
 
 def is_flow_path(path: str) -> bool:
     """Whether a source with this path is a flow; true for an expression without a file."""
-    return path.endswith(FLOW_SUFFIX) or path == EXPRESSION
+    return path.endswith(FLOW_SUFFIX) or path == EXPRESSION_PATH
 
 
 def text_source(text: str, path: str = "<text>") -> Source:

@@ -12,8 +12,8 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 def document_schema(title: str, root: type[Spec], **more: Any) -> dict[str, Any]:
     """JSON Schema (draft 7) of a file that consists of one block. `more`: further top-level keywords."""
     definitions: dict[str, Any] = {}
-    found = block_schema(root, definitions)
-    return {"$schema": DRAFT, "title": title, **found, "definitions": definitions, **more}
+    schema = block_schema(root, definitions)
+    return {"$schema": DRAFT, "title": title, **schema, "definitions": definitions, **more}
 
 
 def block_schema(
@@ -23,13 +23,13 @@ def block_schema(
     fields = fields_of(cls)
     properties = dict(extra or {})
     for key, field in fields.items():
-        described = type_schema(field.type, definitions)
+        field_schema = type_schema(field.type, definitions)
         properties[key] = (
-            {"allOf": [described], "description": field.doc}
-            if "$ref" in described
-            else described | {"description": field.doc}
+            {"allOf": [field_schema], "description": field.doc}
+            if "$ref" in field_schema
+            else field_schema | {"description": field.doc}
         )
-    found: dict[str, Any] = {
+    schema: dict[str, Any] = {
         "type": "object",
         "description": (cls.__doc__ or "").partition("\n")[0],
         "properties": properties,
@@ -37,16 +37,16 @@ def block_schema(
     }
     required = [key for key, field in fields.items() if field.required]
     if required:
-        found["required"] = required
+        schema["required"] = required
     if cls.any_of:
-        found["anyOf"] = [{"required": [key]} for key in cls.any_of]
-    return found | getattr(cls, "json_schema", {})
+        schema["anyOf"] = [{"required": [key]} for key in cls.any_of]
+    return schema | getattr(cls, "json_schema", {})
 
 
 def type_schema(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
     """JSON Schema of a value."""
-    found = _type_schema(type, definitions)
-    return {"anyOf": [found, {"type": "null"}]} if type.nullable else found
+    schema = _type_schema(type, definitions)
+    return {"anyOf": [schema, {"type": "null"}]} if type.nullable else schema
 
 
 def _type_schema(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -78,10 +78,13 @@ def _type_schema(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
             }
         case "map":
             assert type.item is not None
-            few: dict[str, Any] = {"minProperties": int(type.least)} if type.least else {}
+            constraints: dict[str, Any] = {"minProperties": int(type.least)} if type.least else {}
             if type.pattern:
-                few["propertyNames"] = {"pattern": f"^(?:{type.pattern})$"}
-            return {"type": "object", "additionalProperties": type_schema(type.item, definitions)} | few
+                constraints["propertyNames"] = {"pattern": f"^(?:{type.pattern})$"}
+            return {
+                "type": "object",
+                "additionalProperties": type_schema(type.item, definitions),
+            } | constraints
         case "spec":
             return _reference(type.specs[0], definitions)
         case "tagged":
@@ -115,9 +118,9 @@ def _tagged(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
             ],
         }
         for cls in type.specs:
-            found = block_schema(cls, definitions, {type.tag: {"const": cls.type}})
-            found["required"] = [type.tag, *found.get("required", [])]
-            definitions[f"{base}-{cls.type}"] = found
+            schema = block_schema(cls, definitions, {type.tag: {"const": cls.type}})
+            schema["required"] = [type.tag, *schema.get("required", [])]
+            definitions[f"{base}-{cls.type}"] = schema
     return {"$ref": f"#/definitions/{family}"}
 
 

@@ -17,29 +17,29 @@ class DuplicateKey(ValueError):
 
 def parse_json(text: str) -> Any:
     """Parse a JSON text. Raises `ValueError`, `DuplicateKey` or `RecursionError`."""
-    return json.loads(text, object_pairs_hook=_once)
+    return json.loads(text, object_pairs_hook=_reject_duplicate_keys)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in result:
             raise DuplicateKey(name)
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
-def tree_of(value: Any, start: int = 0, end: int = 0) -> Node:
+def to_tree(value: Any, start: int = 0, end: int = 0) -> Node:
     """Convert plain data to a tree. All nodes span the offsets from `start` to `end`."""
     node: Node
     if isinstance(value, dict):
         node = Mapping(start)
         for key, item in value.items():
             name = str(key)
-            node.entries[name] = Scalar(name, name, False, start, end), tree_of(item, start, end)
+            node.entries[name] = Scalar(name, name, False, start, end), to_tree(item, start, end)
     elif isinstance(value, list | tuple):
         node = Sequence(start)
-        node.items = [tree_of(item, start, end) for item in value]
+        node.items = [to_tree(item, start, end) for item in value]
     else:
         text = value if isinstance(value, str) else json.dumps(value, default=repr)
         return Scalar(value, text, not isinstance(value, str), start, end)

@@ -43,7 +43,7 @@ class Type(NamedTuple):
     specs: the classes of a block.
     least, most, above: bounds of a number, `above` being exclusive; for a text, list or map, `least` and
         `most` bound its length.
-    pattern: regular expression that must match the whole text. says: the pattern in words.
+    pattern: regular expression that must match the whole text. expected: the type in words, for messages.
     hint: help for a value that does not fit.
     nullable: an empty value is allowed and reads as None.
     partial: an invalid item of a list or map is left out, and the others are kept.
@@ -59,7 +59,7 @@ class Type(NamedTuple):
     options: tuple[Type, ...] = ()
     tag: str = ""
     pattern: str = ""
-    says: str = ""
+    expected: str = ""
     hint: str | None = None
     nullable: bool = False
     partial: bool = False
@@ -78,11 +78,11 @@ DURATION = Type("number", above=0, most=MAX_SECONDS)
 PAUSE = Type("number", least=0, most=MAX_SECONDS)
 EXIT_CODES = Type("list", Type("integer", least=0, most=255))
 # Arguments of a call: positional, or by name.
-ARGUMENTS = Type("either", options=(Type("list", JSON), Type("map", JSON)), says="a list or a mapping")
+ARGUMENTS = Type("either", options=(Type("list", JSON), Type("map", JSON)), expected="a list or a mapping")
 VARIABLE = Type(
     "text",
     pattern="[A-Za-z_][A-Za-z0-9_]*",
-    says="the name of an environment variable",
+    expected="the name of an environment variable",
     hint="write the variable's name here, never its value",
 )
 
@@ -137,7 +137,7 @@ def internal(default: Any = MISSING, *, factory: Callable[[], Any] | None = None
 
 
 # Field of an annotation without a value: a required constructor argument that is not a key.
-_BARE = Field()
+_CONSTRUCTOR_ARGUMENT = Field()
 
 
 # `optional` and `internal` are not listed: the type checker then takes any value of a field as a default.
@@ -149,7 +149,7 @@ class Block:
     _all: ClassVar[dict[str, Field]] = {}
     _keys: ClassVar[dict[str, Field]] = {}
     _required: ClassVar[frozenset[str]] = frozenset()
-    _made: ClassVar[dict[str, Callable[[], Any]]] = {}
+    _factories: ClassVar[dict[str, Callable[[], Any]]] = {}
 
     def __init_subclass__(cls) -> None:
         own = vars(cls)
@@ -158,7 +158,7 @@ class Block:
             if annotation.startswith("ClassVar"):
                 continue
             fields.pop(name, None)
-            field = fields[name] = own.get(name, _BARE)
+            field = fields[name] = own.get(name, _CONSTRUCTOR_ARGUMENT)
             if field.default is not MISSING:
                 setattr(cls, name, field.default)  # class attribute as the default of each object
             elif name in own:
@@ -166,12 +166,12 @@ class Block:
         cls._all = fields
         cls._keys = {name: field for name, field in fields.items() if field.type is not None}
         cls._required = frozenset(name for name, field in fields.items() if field.required)
-        cls._made = {name: field.factory for name, field in fields.items() if field.factory is not None}
+        cls._factories = {name: field.factory for name, field in fields.items() if field.factory is not None}
 
     def __init__(self, **values: Any) -> None:
         fields = self.__dict__
         fields.update(values)
-        for name, factory in self._made.items():
+        for name, factory in self._factories.items():
             if name not in fields:
                 fields[name] = factory()
         if not (fields.keys() <= self._all.keys() and self._required <= fields.keys()):

@@ -15,7 +15,7 @@ from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled, nearest, sugge
 from ...ir.python_internals import late_pattern
 from ...ir.scalars import read_scalar
 from ...ir.spans import Span
-from .document import Document, Mapping, Node, Places, Scalar, Sequence
+from .document import Document, Mapping, Node, NodeSpans, Scalar, Sequence
 from .schema import MAX_SECONDS, Field, Spec, Type, fields_of, required_of
 
 
@@ -26,7 +26,7 @@ class Bad:
 # Placeholder for an invalid value that was reported.
 BAD = Bad()
 
-_KINDS = {
+_KIND_NOUNS = {
     "text": "a text",
     "template": "a text",
     "scalar": "a text",
@@ -55,7 +55,7 @@ def describe(node: Node) -> str:
     if isinstance(node, Mapping):
         return "this is a mapping"
     if node.value is None:
-        return "this is null" if node.text else "nothing is here"
+        return "this is null" if node.text else "no value"
     if isinstance(node.value, bool):
         return "this is a boolean"
     return "this is a text" if isinstance(node.value, str) else "this is a number"
@@ -63,11 +63,11 @@ def describe(node: Node) -> str:
 
 def wanted(type: Type) -> str:
     """A type in words, for messages: "a number", "a list or a mapping"."""
-    if type.says:
-        return type.says
+    if type.expected:
+        return type.expected
     if type.kind == "either":
         return " or ".join(dict.fromkeys(wanted(option) for option in type.options))
-    return _KINDS[type.kind]
+    return _KIND_NOUNS[type.kind]
 
 
 def is_empty(node: Node) -> bool:
@@ -92,14 +92,14 @@ class SchemaReader:
     ) -> None:
         self.document.report(Diagnostic(id, message, span, label, help, "warning"))
 
-    def wrong(self, type: Type, node: Node, path: str, help: str | None = None) -> Bad:
+    def wrong_type(self, type: Type, node: Node, path: str, help: str | None = None) -> Bad:
         """Report a value of the wrong type."""
         message = f"`{path}` should be {wanted(type)}"
         return self.error("wrong-type", message, self.document.span(node), describe(node), help or type.hint)
 
     # --- hooks for particular files -------------------------------------------------------------
 
-    def more_keys(
+    def read_other_keys(
         self,
         cls: type[Spec],
         others: list[tuple[str, Scalar, Node]],
@@ -109,17 +109,17 @@ class SchemaReader:
         """Hook: read keys that are not fields of `cls`. Returns the keys that remain unknown."""
         return others
 
-    def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
+    def help_for_common_mistake(self, key: str, fields: dict[str, Field]) -> str | None:
         """Hook: help for a key that certainly belongs to another block than one with these fields, or
         None.
         """
         return None
 
-    def home_of(self, key: str) -> str | None:
+    def help_for_misplaced_key(self, key: str) -> str | None:
         """Hook: help for a key that belongs to another block, or None."""
         return None
 
-    def stand_in(self, cls: type[Spec], field: Field) -> Any:
+    def substitute(self, cls: type[Spec], field: Field) -> Any:
         """Hook: substitute for a required field that is missing or invalid. BAD: the block cannot be
         built.
         """
@@ -180,7 +180,7 @@ class SchemaReader:
             value = values[key] = self.value(field.type, value_node, key, places)
             flawed = flawed or value is BAD
         if others:
-            for key, key_node, _ in self.more_keys(cls, others, values, places):
+            for key, key_node, _ in self.read_other_keys(cls, others, values, places):
                 flawed = True
                 self.unknown_key(key, key_node, what, fields)
             flawed = flawed or any(value is BAD for value in values.values())
@@ -204,11 +204,11 @@ class SchemaReader:
                 if not field.required:
                     del values[key]
                 else:
-                    values[key] = self.stand_in(cls, field)
+                    values[key] = self.substitute(cls, field)
                     is_lost = is_lost or values[key] is BAD
         if is_lost:
             return None
-        return cls(spans=Places(document, places), flawed=flawed, **values)
+        return cls(spans=NodeSpans(document, places), flawed=flawed, **values)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
         """Report a key that the block does not have."""
@@ -216,7 +216,7 @@ class SchemaReader:
         if key == "<<":
             help = "YAML 1.2 has no merge keys; write the keys out"
         else:
-            help = self.certain_home_of(key, fields) or self.home_of(key) or help
+            help = self.help_for_common_mistake(key, fields) or self.help_for_misplaced_key(key) or help
         self.error(
             "unknown-key", f"{what} has no key `{key[:200]}`", self.document.span(node), "unknown", help
         )
@@ -236,7 +236,7 @@ class SchemaReader:
         self.error("wrong-type", f"{what} should be a mapping", at, describe(node), help)
         if required_of(cls):
             return BAD
-        return cls(name=name, span=place, spans=Places(self.document, {"name": key}), flawed=True)  # type: ignore[call-arg, unused-ignore]
+        return cls(name=name, span=place, spans=NodeSpans(self.document, {"name": key}), flawed=True)  # type: ignore[call-arg, unused-ignore]
 
     def tagged(self, type: Type, node: Node, path: str) -> Any:
         """Read a block whose class is selected by one of its keys."""
@@ -245,7 +245,7 @@ class SchemaReader:
         article = "an" if noun[0] in "aeiou" else "a"
         place = self.document.span(node)
         if not isinstance(node, Mapping):
-            return self.wrong(type, node, path, f"such as `{{{tag}: {next(iter(classes))}}}`")
+            return self.wrong_type(type, node, path, f"such as `{{{tag}: {next(iter(classes))}}}`")
         given = node.entries.get(tag)
         if given is None:
             help = f"one of {', '.join(classes)}"
@@ -271,12 +271,12 @@ class SchemaReader:
             case "scalar":
                 if isinstance(node, Scalar) and node.value is not None:
                     return node.value if isinstance(node.value, str) else node.text
-                return self.wrong(type, node, path)
+                return self.wrong_type(type, node, path)
             case "boolean":
                 if isinstance(node, Scalar) and isinstance(node.value, bool):
                     return node.value
                 said = node.text if isinstance(node, Scalar) else ""
-                return self.wrong(type, node, path, _BOOLEAN_HELP.get(said.lower()))
+                return self.wrong_type(type, node, path, _BOOLEAN_HELP.get(said.lower()))
             case "integer" | "number" | "measure":
                 return self.number(type, node, path)
             case "choice":
@@ -298,9 +298,9 @@ class SchemaReader:
     def either(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
         """Read a value that has one of several types, selected by the form of the node."""
         form = "list" if isinstance(node, Sequence) else "map" if isinstance(node, Mapping) else "scalar"
-        fitting = [option for option in type.options if _FORMS.get(option.kind, "scalar") == form]
+        fitting = [option for option in type.options if _FORM_BY_KIND.get(option.kind, "scalar") == form]
         if len(fitting) > 1 and isinstance(node, Mapping):
-            return self.one_block(fitting, node, path)
+            return self.block_by_key(fitting, node, path)
         if len(fitting) > 1 and isinstance(node, Scalar):
             # A boolean or an integer selects the option of that kind, if there is one.
             is_boolean = isinstance(node.value, bool)
@@ -310,9 +310,9 @@ class SchemaReader:
         if fitting:
             return self.value(fitting[0], node, path, places)
         is_short = isinstance(node, Scalar) and node.text and any(o.kind == "list" for o in type.options)
-        return self.wrong(type, node, path, f"write `[{node.text}]`" if is_short else None)  # type: ignore[union-attr]
+        return self.wrong_type(type, node, path, f"write `[{node.text}]`" if is_short else None)  # type: ignore[union-attr]
 
-    def one_block(self, options: list[Type], node: Mapping, path: str) -> Any:
+    def block_by_key(self, options: list[Type], node: Mapping, path: str) -> Any:
         """Read one of several blocks, selected by the required key that is given."""
         keys = {key: option for option in options for key in required_of(option.specs[0])}
         given = [key for key in node.entries if key in keys]
@@ -331,10 +331,12 @@ class SchemaReader:
             )
             return BAD
         unknown = next(iter(node.entries), "")
-        help = f"it needs one of {listed}"
+        help = "add one of them"
         if unknown and nearest(unknown, keys) is not None:
-            help = suggest(unknown, keys, "one of") or help
-        return self.error("missing-field", f"`{path}` does not say what to do", place, "begins here", help)
+            help = suggest(unknown, keys, "keys") or help
+        return self.error(
+            "missing-field", f"`{path}` has none of the keys {listed}", place, "begins here", help
+        )
 
     def choice(self, type: Type, node: Node, path: str) -> Any:
         text = self.text(Type("text"), node, path)
@@ -346,17 +348,17 @@ class SchemaReader:
 
     def text(self, type: Type, node: Node, path: str) -> Any:
         if not isinstance(node, Scalar):
-            return self.wrong(type, node, path, self.as_text(type, node))
+            return self.wrong_type(type, node, path, self.text_help(type, node))
         if not isinstance(node.value, str):
-            return self.wrong(type, node, path, f'write it in quotes: "{node.text}"' if node.text else None)
-        if type.least and not node.value.strip():
-            return self.error(
-                "empty-text", f"`{path}` is empty", self.document.span(node), "nothing is in it"
+            return self.wrong_type(
+                type, node, path, f'write it in quotes: "{node.text}"' if node.text else None
             )
+        if type.least and not node.value.strip():
+            return self.error("empty-text", f"`{path}` is empty", self.document.span(node), "no content")
         if type.pattern and re.fullmatch(type.pattern, node.value) is None:
-            return self.wrong(type, node, path)
-        if node.plain and _CURLY.fullmatch(node.value):
-            help = "a text is quoted by \" or '"
+            return self.wrong_type(type, node, path)
+        if node.plain and _TYPOGRAPHIC_QUOTES.fullmatch(node.value):
+            help = "quote a text with \" or '"
             self.warn(
                 "stray-quote",
                 "these quotation marks are part of the text",
@@ -366,7 +368,7 @@ class SchemaReader:
             )
         return node.value
 
-    def as_text(self, type: Type, node: Node) -> str | None:
+    def text_help(self, type: Type, node: Node) -> str | None:
         """Help for a list or a mapping where a text is expected."""
         if type.kind != "target" and self.document.text[node.start : node.start + 1] in ("[", "{"):
             return "put the text in quotes: `[` and `{` begin a list and a mapping"
@@ -376,24 +378,24 @@ class SchemaReader:
 
     def number(self, type: Type, node: Node, path: str) -> Any:
         if not isinstance(node, Scalar):
-            return self.wrong(type, node, path)
+            return self.wrong_type(type, node, path)
         value = node.value
         if isinstance(value, str):
             if type.kind == "measure" and "${" in value:
                 return value
             number = _read_number(value)
             if number is None or type.kind != "measure":
-                help = "write it without quotes" if number is not None else _number_in(value, type)
-                return self.wrong(type, node, path, help)
+                help = "write it without quotes" if number is not None else _unit_help(value, type)
+                return self.wrong_type(type, node, path, help)
             value = number
         if value is None or isinstance(value, bool):
-            return self.wrong(type, node, path)
+            return self.wrong_type(type, node, path)
         place = self.document.span(node)
         if isinstance(value, float) and not math.isfinite(value):
             return self.error("out-of-range", f"`{path}` should be finite", place)
         if type.kind == "integer":
             if value != int(value):
-                return self.wrong(type, node, path)
+                return self.wrong_type(type, node, path)
             value = int(value)
         bounds = (
             (type.least is not None and value < type.least, "at least", type.least),
@@ -426,7 +428,7 @@ class SchemaReader:
         if not isinstance(node, Sequence):
             is_short = isinstance(node, Scalar) and node.value is not None and len(node.text) < 40
             help = f"write `[{node.text}]`" if is_short and isinstance(node, Scalar) else None
-            return self.wrong(type, node, path, help)
+            return self.wrong_type(type, node, path, help)
         if type.most is not None and len(node.items) > type.most:
             return self.too_many(type, path, node.items[int(type.most)])
         values = []
@@ -434,9 +436,7 @@ class SchemaReader:
             places[f"{path}[{i}]"] = item
             values.append(self.value(type.item, item, f"{path}[{i}]", places))
         if type.least and not values:
-            return self.error(
-                "empty-list", f"`{path}` is empty", self.document.span(node), "nothing is in it"
-            )
+            return self.error("empty-list", f"`{path}` is empty", self.document.span(node), "no content")
         if type.partial:
             return tuple(value for value in values if value is not BAD)
         return BAD if any(value is BAD for value in values) else tuple(values)
@@ -448,7 +448,7 @@ class SchemaReader:
     def map(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
         assert type.item is not None
         if not isinstance(node, Mapping):
-            return self.wrong(type, node, path)
+            return self.wrong_type(type, node, path)
         if type.most is not None and len(node.entries) > type.most:
             return self.too_many(type, path, list(node.entries.values())[int(type.most)][0])
         cls = type.item.specs[0] if type.item.kind == "spec" else None
@@ -457,7 +457,7 @@ class SchemaReader:
             if type.pattern and re.fullmatch(type.pattern, key) is None:
                 place = self.document.span(key_node)
                 values[key] = self.error(
-                    "bad-name", f"`{key[:80]}` cannot be a name in `{path}`", place, "", type.says
+                    "bad-name", f"`{key[:80]}` cannot be a name in `{path}`", place, "", type.expected
                 )
             elif cls is not None and cls.keyed:
                 values[key] = self.named_block(cls, key, key_node, item)
@@ -472,21 +472,21 @@ class SchemaReader:
     def spec(self, type: Type, node: Node, path: str) -> Any:
         cls = type.specs[0]
         if not isinstance(node, Mapping):
-            return self.wrong(type, node, path, getattr(cls, "example", None))
+            return self.wrong_type(type, node, path, getattr(cls, "example", None))
         found = self.block(cls, node, self.document.span(node), cls.noun or f"`{path}`")
         return BAD if found is None else found
 
 
 # Kinds of types that are not written as a scalar, and their forms.
-_FORMS = {"list": "list", "map": "map", "spec": "map", "tagged": "map"}
+_FORM_BY_KIND = {"list": "list", "map": "map", "spec": "map", "tagged": "map"}
 
 
-_CURLY = late_pattern(r"(?s)[“„‘«].*[”“’»]")
+_TYPOGRAPHIC_QUOTES = late_pattern(r"(?s)[“„‘«].*[”“’»]")
 _WITH_UNIT = late_pattern(r"\s*\$?(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-def _number_in(text: str, type: Type) -> str | None:
+def _unit_help(text: str, type: Type) -> str | None:
     """Help for a number with a unit."""
     match = _WITH_UNIT.fullmatch(text) if len(text) < 40 else None
     if match is None:
@@ -495,7 +495,7 @@ def _number_in(text: str, type: Type) -> str | None:
     for start in range(len(unit), 0, -1):
         if type.most == MAX_SECONDS and unit[:start] in _SECONDS:
             return f"write the seconds, without a unit: {float(match[1]) * _SECONDS[unit[:start]]:.15g}"
-    return f"write the number alone: {match[1]}"
+    return f"write only the number: {match[1]}"
 
 
 def _read_number(text: str) -> int | float | None:

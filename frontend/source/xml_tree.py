@@ -91,9 +91,9 @@ def read_markup(source: Source) -> Markup:
     except ExpatError as error:
         place = builder.offset(error.lineno, error.offset)
         span = markup.lines.span(place, min(place + 1, len(markup.text)))
-        markup.fail("xml-syntax", f"this is not XML: {ErrorString(error.code)}", span, "here")
+        markup.fail("xml-syntax", f"invalid XML: {ErrorString(error.code)}", span, "here")
     except ValueError as error:
-        markup.fail("xml-syntax", f"this is not XML: {error}", builder.here())
+        markup.fail("xml-syntax", f"invalid XML: {error}", builder.here())
     return markup
 
 

@@ -10,27 +10,37 @@ from .document import Document
 
 
 def report_syntax(document: Document, error: Any) -> None:
+    """Report an error of libyaml. error: a `yaml.MarkedYAMLError`."""
     mark = error.problem_mark or error.context_mark
     at = min(mark.index, len(document.text)) if mark is not None else 0
     span = document.span_at(at, min(at + 1, len(document.text)))
     if document.text[at : at + 1] == "\t":
-        document.fail("yaml-tab", "a tab cannot indent in YAML", span, "a tab", "indent with spaces")
+        document.fail(
+            "yaml-tab", "YAML does not allow tabs for indentation", span, "a tab", "indent with spaces"
+        )
         return
     problem = error.problem or "this is not YAML"
     if (cause := _cause(document, error, problem)) is not None:
         document.fail("yaml-syntax", *cause)
         return
-    begun = error.context_mark.line + 1 if error.context_mark is not None else 0
-    if problem == "found unexpected end of stream" and begun:
-        what = (error.context or "").removeprefix("while scanning ") or "something"
+    context_line = error.context_mark.line + 1 if error.context_mark is not None else 0
+    if problem == "found unexpected end of stream" and context_line:
+        construct = (error.context or "").removeprefix("while scanning ") or "something"
         at = min(error.context_mark.index, len(document.text))
-        document.fail("yaml-syntax", f"{what} has no end", document.span_at(at, at + 1), "begins here")
+        document.fail(
+            "yaml-syntax", f"{construct} is not closed", document.span_at(at, at + 1), "begins here"
+        )
         return
-    known = next((answer for words, answer in _SYNTAX.items() if words in problem), None)
+    known = next((known for part, known in _SYNTAX.items() if part in problem), None)
     if known is None:
-        found = problem.removeprefix("did not find expected ")
-        message = f"{found} is expected here" if found != problem else problem
-        known = message, f"in what begins in line {begun}" if begun and begun != span.line else None
+        expected = problem.removeprefix("did not find expected ")
+        message = f"{expected} is expected here" if expected != problem else problem
+        known = (
+            message,
+            f"in the block that begins in line {context_line}"
+            if context_line and context_line != span.line
+            else None,
+        )
     document.fail("yaml-syntax", known[0], span, "here", known[1])
 
 
@@ -50,8 +60,13 @@ def _cause(document: Document, error: Any, problem: str) -> tuple[str, Span, str
             if match := _NO_SPACE.match(text):
                 place = _span_in(document, line, match.start(1), match.end(1))
                 if match[1] == ":":
-                    return "a key and its value are one word", place, "here", "a space follows `:`"
-                return "`：` is no colon of YAML", place, "here", "write `: `"
+                    return (
+                        "there is no space between `:` and the value",
+                        place,
+                        "here",
+                        "write a space after `:`",
+                    )
+                return "`：` is not a YAML colon", place, "here", "write `: `"
     if "could not find expected ':'" in problem and error.context_mark is not None:
         line = error.context_mark.line
         text = lines[line] if line < len(lines) else ""
@@ -66,7 +81,7 @@ def _cause(document: Document, error: Any, problem: str) -> tuple[str, Span, str
         escape = document.text[index - (document.text[index] != "\\") :][:2]
         help = f"write the text in single quotes, or `\\{escape}`"
         place = document.span_at(index, index + 1)
-        return f"double quotes have no escape `{escape}`", place, "here", help
+        return f"unknown escape sequence in double quotes: `{escape}`", place, "here", help
     return None
 
 
@@ -83,11 +98,14 @@ _SYNTAX: dict[str, tuple[str, str | None]] = {
         "put a text that contains `: ` in quotes, or check the indentation",
     ),
     "alphabetic or numeric character": (
-        "`&` and `*` name parts of the text here",
+        "`&` and `*` mark anchors and aliases here",
         "put a text that begins with, or follows, `[`, `{`, `&` or `*` in quotes",
     ),
     "cannot start any token": ("this character cannot begin a text", "put the text in quotes"),
-    "expected <document start>": ("this belongs to nothing before it", "check the indentation"),
+    "expected <document start>": (
+        "this line does not continue the mapping or list before it",
+        "check the indentation",
+    ),
     "expected key": ("a key is expected here", "check the indentation and the quotes before it"),
     "could not find expected ':'": ("this line is neither a key nor a value", "a key ends in `:`"),
     "sequence entries are not allowed": ("a list item is not allowed here", "check the indentation"),

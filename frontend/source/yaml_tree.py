@@ -43,8 +43,8 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\ud
 
 
 # Cache of trees by text, with limits of nodes for one tree and for all of them.
-_KEPT: dict[str | None, Node] = {}
-_MOST_OF_ONE, _MOST_OF_ALL = 20_000, 200_000
+_TREE_CACHE: dict[str | None, Node] = {}
+_MAX_NODES_PER_CACHED_TREE, _MAX_CACHED_NODES = 20_000, 200_000
 
 
 def read_document(source: Source) -> Document:
@@ -52,16 +52,20 @@ def read_document(source: Source) -> Document:
 
     Trees are cached, because several loops may use the same file. They are never changed.
     """
-    kept = _KEPT.get(source.text)
+    cached = _TREE_CACHE.get(source.text)
     document = Document(source)
-    if kept is not None:
-        document.root = kept
+    if cached is not None:
+        document.root = cached
         return document
     _parse(document)
-    if document.root is not None and not document.diagnostics and document.root.weight <= _MOST_OF_ONE:
-        if sum(root.weight for root in [*_KEPT.values()]) > _MOST_OF_ALL:
-            _KEPT.clear()
-        _KEPT[source.text] = document.root
+    if (
+        document.root is not None
+        and not document.diagnostics
+        and document.root.weight <= _MAX_NODES_PER_CACHED_TREE
+    ):
+        if sum(tree.weight for tree in [*_TREE_CACHE.values()]) > _MAX_CACHED_NODES:
+            _TREE_CACHE.clear()
+        _TREE_CACHE[source.text] = document.root
     return document
 
 
@@ -123,12 +127,12 @@ class _Builder:
                         mark = event.start_mark.index
                         self.refuse(
                             "many-documents",
-                            "a file holds one document",
+                            "a file must contain a single document",
                             (mark, event.end_mark.index),
-                            "another one begins",
+                            "second document begins",
                         )
         if self.document.root is None:
-            self.document.fail("empty-document", "there is nothing in it", self.document.span_at(0, 0))
+            self.document.fail("empty-document", "the document is empty", self.document.span_at(0, 0))
 
     def refuse(
         self, id: DiagnosticId, message: str, place: tuple[int, int], label: str = "", help: str | None = None
@@ -142,7 +146,7 @@ class _Builder:
     ) -> None:
         self.document.fail(id, message, self.document.span_at(*place), label, help)
 
-    def counted(self, nodes: int, place: tuple[int, int]) -> None:
+    def count_nodes(self, nodes: int, place: tuple[int, int]) -> None:
         self.count += nodes
         if self.count > MAX_NODES:
             self.refuse(
@@ -158,7 +162,7 @@ class _Builder:
         plain = event.style in ("", None)
         if event.style in ("|", ">"):
             end = start + len(self.document.text[start:end].rstrip())
-        self.counted(1, (start, end))
+        self.count_nodes(1, (start, end))
         if "\0" in text:
             self.fail("nul-character", "a text cannot contain a NUL character", (start, end))
             text = text.replace("\0", "")
@@ -189,11 +193,11 @@ class _Builder:
         return float(read_scalar(text)) if name == "float" else value
 
     def unknown_tag(self, tag: str, place: tuple[int, int]) -> None:
-        self.fail("unknown-tag", f"tag `{tag[:60]}` means nothing here", place, help="leave the tag out")
+        self.fail("unknown-tag", f"tag `{tag[:60]}` is not supported", place, help="remove the tag")
 
     def open(self, node: Sequence | Mapping, event: Any) -> None:
         place = (event.start_mark.index, event.end_mark.index)
-        self.counted(1, place)
+        self.count_nodes(1, place)
         if len(self.stack) >= MAX_DEPTH:
             self.refuse("too-deep", f"nested more than {MAX_DEPTH} deep", place)
         if event.tag is not None and event.tag not in (_CORE + "map", _CORE + "seq", "!"):
@@ -221,7 +225,7 @@ class _Builder:
         if node is None:
             self.refuse("recursive-alias", f"`*{name}` would contain itself", place)
             return
-        self.counted(node.weight, place)
+        self.count_nodes(node.weight, place)
         if len(self.stack) + node.height > MAX_DEPTH:
             self.refuse("too-deep", f"nested more than {MAX_DEPTH} deep", place)
         self.close(node, None, place[1])
@@ -249,7 +253,7 @@ class _Builder:
     def key(self, node: Node) -> Scalar:
         place = (node.start, node.end)
         if not isinstance(node, Scalar):
-            self.fail("key-not-text", "a key is a text", place, "this is a list or a mapping")
+            self.fail("key-not-text", "a key must be a text", place, "this is a list or a mapping")
             return Scalar("", "", False, *place)
         if not isinstance(node.value, str):
             kind = (
@@ -257,14 +261,14 @@ class _Builder:
             )
             self.fail(
                 "key-not-text",
-                "a key is a text",
+                "a key must be a text",
                 place,
                 f"this is {kind}",
                 f'write it in quotes: "{node.text}"' if node.text else None,
             )
         elif node.plain and not node.value[:1].isprintable():
-            message = f"the invisible character U+{ord(node.value[0]):04X} is no space of YAML"
-            self.fail("yaml-syntax", message, (node.start, node.start + 1), "here", "write a plain space")
+            message = f"the invisible character U+{ord(node.value[0]):04X} is not a YAML space"
+            self.fail("yaml-syntax", message, (node.start, node.start + 1), "here", "replace it with a space")
         return node
 
     def entry(self, parent: Mapping, key: Scalar, node: Node) -> None:

@@ -28,7 +28,7 @@ _BLOCK_LINE = re.compile(
 
 
 class Word(str):
-    """A text that is written without quotes, such as a value of a fixed set; `bare` decides for other
+    """A text that is written without quotes, such as a value of a fixed set; `as_word` decides for other
     texts.
     """
 
@@ -42,19 +42,19 @@ def entry(key: str, value: Any, indent: int) -> list[str]:
     pad = " " * indent
     name = _key(key)
     head = f"{pad}{name}:" if len(name) <= _MAX_SIMPLE_KEY else f"{pad}? {name}\n{pad}:"
-    return _behind(head, value, indent)
+    return _value_lines(head, value, indent)
 
 
 def one_line(value: str | int | float | list[int]) -> str:
     """A quoted text, a number or a list of numbers on one line, valid in any position."""
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+    return _quote(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) and _is_text(key) else _quoted(key)
+    return key if _BARE_KEY.fullmatch(key) and _is_text(key) else _quote(key)
 
 
-def _behind(head: str, value: Any, indent: int) -> list[str]:
+def _value_lines(head: str, value: Any, indent: int) -> list[str]:
     """The lines of a value after `head`, which is indented by `indent`."""
     simple = _flow(value)
     if simple is not None:
@@ -74,7 +74,7 @@ def _behind(head: str, value: Any, indent: int) -> list[str]:
                 inner = [line for key, part in item.items() for line in entry(key, part, indent + 4)]
                 lines += [" " * (indent + 2) + "- " + inner[0][indent + 4 :], *inner[1:]]
                 continue
-            lines += _behind(" " * (indent + 2) + "-", item, indent + 2)
+            lines += _value_lines(" " * (indent + 2) + "-", item, indent + 2)
     return lines
 
 
@@ -83,7 +83,7 @@ def _flow(value: Any) -> str | None:
     if isinstance(value, Word):
         return str(value)
     if isinstance(value, str):
-        return None if _is_block(value) else _quoted(value)
+        return None if _is_block(value) else _quote(value)
     if isinstance(value, Inline):
         return _inline(value)
     if isinstance(value, dict):
@@ -113,11 +113,11 @@ def _inline(value: Any) -> str | None:
     elif isinstance(value, Word):
         return str(value)
     else:
-        line = _quoted(value) if isinstance(value, str) else json.dumps(value)
+        line = _quote(value) if isinstance(value, str) else json.dumps(value)
     return line if len(line) <= _MAX_INLINE else None
 
 
-def bare(text: str) -> str:
+def as_word(text: str) -> str:
     """The text as a `Word` if it needs no quotes."""
     return Word(text) if _PLAIN_WORD.fullmatch(text) and _is_text(text) else text
 
@@ -138,5 +138,5 @@ def _is_block(text: str) -> bool:
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))

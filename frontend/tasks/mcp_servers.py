@@ -18,7 +18,7 @@ from ...ir.diagnostics import CompileError, clean, suggest
 from ...ir.python_internals import sha256
 from ...ir.spans import Source
 from ..source.document import Mapping as MappingNode
-from ..source.files import is_file, is_there, read_source
+from ..source.files import is_file, path_exists, read_source
 from ..source.schema import TEXT, Spec, Type, block, optional, required
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
@@ -62,7 +62,7 @@ SERVERS = Type(
     "map",
     block(McpServer),
     pattern="[A-Za-z0-9][A-Za-z0-9_-]{0,63}",
-    says="a mapping from names (letters, digits, `_` and `-`) to servers",
+    expected="a mapping from names (letters, digits, `_` and `-`) to servers",
     hint="such as: files: {command: files-server}",
 )
 
@@ -99,7 +99,7 @@ class McpTools:
         if self._servers is None:
             self._servers = {}
             path = join(self._folder, CONFIG_FILE) if self._folder is not None else ""
-            if path and is_there(path):
+            if path and path_exists(path):
                 try:
                     self._servers = _configured(path)
                 except CompileError as error:

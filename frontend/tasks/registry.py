@@ -16,7 +16,7 @@ from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ...stdlib import read_text
-from ..source.files import is_file, is_there, names_in, read_source, text_source
+from ..source.files import is_file, list_folder, path_exists, read_source, text_source
 from .builtin_signatures import SYSTEM_TOOLS
 from .mcp_servers import PREFIX, McpTools
 from .names import is_name, is_parameter_name, spellings
@@ -163,8 +163,8 @@ def project_files(folder: str) -> list[str]:
     """The files of a project that declare tools and tasks, in order."""
     tools = join(folder, TOOLS_FILE)
     tasks = join(folder, TASKS_FOLDER)
-    names = [name for name in names_in(tasks) if name.endswith(TASK_SUFFIX) and not name.startswith(".")]
-    return [tools] * is_there(tools) + [join(tasks, name) for name in names]
+    names = [name for name in list_folder(tasks) if name.endswith(TASK_SUFFIX) and not name.startswith(".")]
+    return [tools] * path_exists(tools) + [join(tasks, name) for name in names]
 
 
 def read_project(folder: str) -> Found:

@@ -64,7 +64,7 @@ def read_task(source: Source) -> tuple[Signature | None, list[Diagnostic]]:
     markup = read_markup(source)
     if markup.root is None:
         if not markup.diagnostics:
-            markup.fail("empty-document", "there is nothing in it", markup.lines.span(0, 0))
+            markup.fail("empty-document", "the document is empty", markup.lines.span(0, 0))
         return None, markup.diagnostics
     task = _Reader(markup).task(markup.root)
     if task is None or any(found.is_error for found in markup.diagnostics):

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.effects import ON_UNKNOWN
 from ...ir.spans import Source
-from ..source.document import Mapping, Node, Places, Refused, Sequence
+from ..source.document import Mapping, Node, NodeSpans, Refused, Sequence
 from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, optional, required
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
@@ -59,7 +59,7 @@ _PARAMETERS = Type(
         ),
         Type("list", Type("either", options=(TEXT, block(NamedParameterSpec))), most=MAX_PARAMETERS),
     ),
-    says="a mapping from names to types, or a list",
+    expected="a mapping from names to types, or a list",
     nullable=True,
 )
 
@@ -74,14 +74,14 @@ class ToolSpec(Spec):
     description: str = optional(Type("text"), "What it does.", "")
     parameters: Any = optional(_PARAMETERS, "Its parameters: names to types, or a list.", ())
     command: Any = optional(
-        Type("either", options=(Type("text"), Type("list", Type("node"))), says="a text or a list"),
+        Type("either", options=(Type("text"), Type("list", Type("node"))), expected="a text or a list"),
         "A program with its arguments, or a text for the shell; `${name}` is a parameter's value.",
     )
     python: str | None = optional(
         Type(
             "text",
             pattern=r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*",
-            says="a function, as `module:function`",
+            expected="a function, as `module:function`",
         ),
         "A function of the project, as `module:function`.",
     )
@@ -209,7 +209,7 @@ class _Reader(SchemaReader):
             return {}
         if spec.python is not None:
             return {"python": spec.python}
-        assert isinstance(spec.spans, Places)
+        assert isinstance(spec.spans, NodeSpans)
         node = spec.spans.nodes["command"]
         if isinstance(node, Sequence):
             return {"argv": argv_pieces(self.document, node, parameters)}

@@ -16,7 +16,7 @@ from ...frontend.loop.evaluator_schema import EVALUATORS
 from ...frontend.loop.paradigms import PARADIGMS, slug
 from ...frontend.loop.schema import LoopSettings, StateSpec
 from ...frontend.source.schema import Spec, fields_of
-from ...frontend.source.yaml_writer import Word, bare, entry
+from ...frontend.source.yaml_writer import Word, as_word, entry
 from ...ir.light_records import LightRecord
 from ..host import files
 from ..host.errors import Failure, UserError, reason
@@ -105,7 +105,7 @@ def _worded(key: str, value: Any) -> Any:
         return {str(name): _worded(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_worded("", item) for item in value]
-    return bare(value) if key in _WORDS and isinstance(value, str) else value
+    return as_word(value) if key in _WORDS and isinstance(value, str) else value
 
 
 # --- names ------------------------------------------------------------------------------------

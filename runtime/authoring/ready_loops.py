@@ -70,8 +70,8 @@ class Tool(Spec):
     set: Mapping[str, str | Command] = required(
         Type(
             "map",
-            Type("either", options=(TEXT, block(Command)), says="a text or a command"),
-            says="values by parameter",
+            Type("either", options=(TEXT, block(Command)), expected="a text or a command"),
+            expected="values by parameter",
         ),
         "The parameters' values.",
     )
@@ -87,7 +87,7 @@ class ReadyLoop(Spec):
     needs: str = required(TEXT, "What it needs.")
     adapt: str = required(TEXT, "How to adapt it.")
     parameters: Mapping[str, Parameter] = required(
-        Type("map", block(Parameter), says="parameters by name"), "What can be set."
+        Type("map", block(Parameter), expected="parameters by name"), "What can be set."
     )
     tools: tuple[Tool, ...] = optional(Type("list", block(Tool)), "Values by the project's files.", ())
     loop: str = required(TEXT, "The loop.")

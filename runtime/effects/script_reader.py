@@ -39,7 +39,7 @@ class ResultSpec(Spec):
     exit_code: int | None = optional(Type("integer", least=0, most=255), "Exit code; absent: 0.")
     duration_ms: float | None = optional(_AMOUNT, "Milliseconds; the scripted clock advances by them.")
     signal: str | None = optional(
-        Type("text", says="the name of a signal such as `SIGKILL`"), "The signal that ended the process."
+        Type("text", expected="the name of a signal such as `SIGKILL`"), "The signal that ended the process."
     )
     timed_out: str | None = optional(choice("action", "loop"), "Whose time limit ended it.")
     truncated: Mapping[str, Any] | None = optional(_MAP, "How much output was left out, by stream.")
@@ -55,7 +55,7 @@ class ResultSpec(Spec):
     reason: str | None = optional(SCALAR, "Its reason.")
     reply: Mapping[str, Any] | None = optional(_MAP, "The whole reply of a model.")
     matches: tuple[Any, ...] | None = optional(
-        Type("list", JSON, says="a list of paths, or of mappings with a `path`"), "Files found."
+        Type("list", JSON, expected="a list of paths, or of mappings with a `path`"), "Files found."
     )
     summary: str | None = optional(SCALAR, "A summary of the files.")
     value: Any = optional(JSON, "The value of a tool or of a jq expression.")
@@ -98,7 +98,7 @@ class WorldFile(Spec):
         Type("map", SCALAR), "Environment variables; there are no others.", factory=dict
     )
     clock: str | None = optional(
-        Type("scalar", says="a time such as 2024-01-15T10:30:00Z"), "The time at which the clock starts."
+        Type("scalar", expected="a time such as 2024-01-15T10:30:00Z"), "The time at which the clock starts."
     )
 
 

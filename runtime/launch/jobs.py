@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ...frontend.source.document import Document, Node, Refused
-from ...frontend.source.json_tree import DuplicateKey, parse_json, tree_of
+from ...frontend.source.json_tree import DuplicateKey, parse_json, to_tree
 from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, optional, required
 from ...frontend.source.schema_reader import SchemaReader
 from ...ir.diagnostics import CompileError, clean
@@ -45,7 +45,7 @@ class Job(LightRecord):
     source: Source | None = None
 
 
-_VALUES = Type("map", JSON, says="a map of names to values")
+_VALUES = Type("map", JSON, expected="a map of names to values")
 
 
 class JobSpec(Spec):
@@ -57,7 +57,7 @@ class JobSpec(Spec):
     context: Mapping[str, Any] | None = optional(_VALUES, "Values for the loop's context variables.")
     args: Mapping[str, Any] | None = optional(_VALUES, "Values for the parameters of a flow.")
     scope: tuple[str, ...] | None = optional(
-        Type("list", TEXT, says="a list of paths"),
+        Type("list", TEXT, expected="a list of paths"),
         "Paths that the run works on, for locks; absent: as the loop says; `[]`: none.",
     )
     max_iterations: int | None = optional(Type("integer", least=1, most=1e9), "Iterations at most.")
@@ -91,7 +91,7 @@ def from_data(jobs: Iterable[str | Mapping[str, Any]]) -> list[Job]:
         if not isinstance(said, Mapping):
             raise UserError("bad-job", f"job {number} is {type(job).__name__}, not a loop's name or a map")
         document = Document(Source(f"job {number}", "", ""))
-        spec = _job_spec(document, tree_of(dict(said)))
+        spec = _job_spec(document, to_tree(dict(said)))
         if spec is None:
             first = next(finding for finding in document.diagnostics if finding.is_error)
             raise UserError("bad-job", f"job {number}: {first.message}", first.help)
@@ -150,7 +150,7 @@ def _parsed(document: Document, row: str, start: int, end: int) -> JobSpec | Non
     if message is not None:
         document.fail("bad-job", message, document.span_at(start, end), "here", help)
         return None
-    return _job_spec(document, tree_of(value, start, end))
+    return _job_spec(document, to_tree(value, start, end))
 
 
 def _job_spec(document: Document, node: Node) -> JobSpec | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...frontend.source.files import EXPRESSION
+from ...frontend.source.files import EXPRESSION_PATH
 from ...ir.compile_options import CompileOptions
 from ...vm.code.emit import emit
 from ...vm.code.image import Image
@@ -84,7 +84,7 @@ def evaluate(
     given = Bounds(**{"fuel": fuel, **(limits or {})})
     with restoring_bounds():
         given.apply()
-        image = compile(source, EXPRESSION, arguments=bindings, declare=declare)
+        image = compile(source, EXPRESSION_PATH, arguments=bindings, declare=declare)
         if world is not None:
             return _evaluate(image, _world(world), given.fuel)
         real = World()

@@ -48,19 +48,21 @@ STOP_SIGNALS = ("INT", "TERM")
 # Scopes of `usage` and `cost` of an event: one message, one step, the process so far, the session so far.
 SCOPES = ("message", "step", "process", "thread")
 
-_WORDS = Type("list", TEXT, least=1, says="a list: a program and its arguments")
+_WORDS = Type("list", TEXT, least=1, expected="a list: a program and its arguments")
 ARGV = Type(
     "list",
-    Type("either", options=(TEXT, Type("list", TEXT, least=1)), says="a word, or a list of words"),
+    Type("either", options=(TEXT, Type("list", TEXT, least=1)), expected="a word, or a list of words"),
     least=1,
-    says="a list: a program and its arguments; a nested list is omitted if its placeholder has no value",
+    expected="a list: a program and its arguments; a nested list is omitted if its placeholder has no value",
 )
-_OPTIONS = Type("list", ARGV.item, says="a list of words, and of lists of words")
+_OPTIONS = Type("list", ARGV.item, expected="a list of words, and of lists of words")
 # Keys from the outermost to the innermost, separated by dots; `[*]` after a key selects each item of its
 # list.
-PATH = Type("text", least=1, most=300, says="a path such as `message.content` or `item.changes[*].path`")
-_PATHS = Type("either", options=(PATH, Type("list", PATH, least=1)), says="a path, or a list of paths")
-_WANTED = Type("either", options=(SCALAR, Type("list", SCALAR, least=1)), says="a value, or a list of values")
+PATH = Type("text", least=1, most=300, expected="a path such as `message.content` or `item.changes[*].path`")
+_PATHS = Type("either", options=(PATH, Type("list", PATH, least=1)), expected="a path, or a list of paths")
+_WANTED = Type(
+    "either", options=(SCALAR, Type("list", SCALAR, least=1)), expected="a value, or a list of values"
+)
 _MATCH = Type("map", _WANTED, least=1)
 _REGEX = Type("text", least=1, most=2000)
 _VARIABLES = Type("map", Type("text"), pattern="[A-Za-z_][A-Za-z0-9_]*")
@@ -274,7 +276,7 @@ class AgentSpec(Spec):
     prompt: PromptSpec = optional(block(PromptSpec), "Transfer of the prompt.", factory=PromptSpec)
     output: str = optional(choice(*OUTPUTS), "Output format; `auto`: detected from the output.", "auto")
     fields: Mapping[str, str] = optional(
-        Type("map", TEXT, pattern="|".join(FIELDS), says=f"fields are {', '.join(FIELDS)}"),
+        Type("map", TEXT, pattern="|".join(FIELDS), expected=f"fields are {', '.join(FIELDS)}"),
         "Paths of the values in a JSON report.",
         factory=dict,
     )
@@ -287,7 +289,7 @@ class AgentSpec(Spec):
             "map",
             block(PermissionMode),
             pattern="|".join(PERMISSIONS),
-            says=f"permission modes are {', '.join(PERMISSIONS)}",
+            expected=f"permission modes are {', '.join(PERMISSIONS)}",
         ),
         "Its permission modes.",
         factory=dict,

@@ -39,7 +39,7 @@ from .settings import AGE, SIZE, Configuration, ModelEntry, TaskSettings, age, s
 
 _AMOUNT = Type("number", least=0, most=1e15)
 _WHOLE_AMOUNT = Type("integer", least=0, most=1e15)
-_COMMAND = Type("list", TEXT, least=1, says="a list: a program and its arguments")
+_COMMAND = Type("list", TEXT, least=1, expected="a list: a program and its arguments")
 _RUNS = Type("integer", least=0, most=1e12)
 _BYTES = Type("integer", least=1, most=1e12)
 _TASK_DEFAULTS = TaskSettings()
@@ -50,7 +50,7 @@ class Keep(Spec):
 
     runs: int = optional(_RUNS, "Finished runs kept per loop.", KEPT)
     size: str | None = optional(
-        Type("text", pattern=SIZE, says="a size such as `2GB` or `500MB`"),
+        Type("text", pattern=SIZE, expected="a size such as `2GB` or `500MB`"),
         "Maximum size of all finished runs; the oldest are removed first, but never the last run of a loop.",
     )
 
@@ -59,12 +59,12 @@ class History(Spec):
     """Retention of finished runs."""
 
     keep: int | Keep = optional(
-        Type("either", options=(_RUNS, block(Keep)), says="a number of runs, or `runs` and `size`"),
+        Type("either", options=(_RUNS, block(Keep)), expected="a number of runs, or `runs` and `size`"),
         "Finished runs kept per loop; with `size`, also the maximum size of all.",
         KEPT,
     )
     older_than: str | None = optional(
-        Type("text", pattern=AGE, says="an age such as `30d`, `12h` or `4w`"),
+        Type("text", pattern=AGE, expected="an age such as `30d`, `12h` or `4w`"),
         "Remove only runs that started longer ago than this.",
     )
 
@@ -87,7 +87,7 @@ class ModelSpec(Spec):
             _AMOUNT,
             least=2,
             most=2,
-            says="a list of two numbers",
+            expected="a list of two numbers",
             hint="USD per million tokens of input and of output: [1, 5]",
         ),
         "USD per million input tokens and per million output tokens.",
@@ -103,7 +103,7 @@ class TaskSpec(Spec):
         Type(
             "either",
             options=(TEXT, _COMMAND),
-            says="a name of `agents`, or a list: a program and its arguments",
+            expected="a name of `agents`, or a list: a program and its arguments",
         ),
         "The agent that performs tasks: a name of `agents`, or a program and its arguments.",
         (),
@@ -178,7 +178,9 @@ class ConfigurationFile(Spec):
         Configuration().record_files,
     )
     database: str | None = optional(
-        Type("text", pattern=r"postgres(ql)?://\S+", says="a URL such as postgresql://llc@db.example/llc"),
+        Type(
+            "text", pattern=r"postgres(ql)?://\S+", expected="a URL such as postgresql://llc@db.example/llc"
+        ),
         "The database of the cluster, for `--db` and `--on cluster`.",
     )
     workspace: WorkspaceSpec | None = optional(
@@ -216,7 +218,7 @@ def read_configuration(path: str) -> Configuration:
 
 
 class _ConfigurationReader(AgentReader):
-    def certain_home_of(self, key: str, fields: dict[str, Field]) -> str | None:
+    def help_for_common_mistake(self, key: str, fields: dict[str, Field]) -> str | None:
         if "secrets" not in fields:  # an inner block
             return (
                 f"`{key}` belongs to the top level of the file"

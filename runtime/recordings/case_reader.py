@@ -66,7 +66,7 @@ class CaseFile(Spec):
     )
     ticks: int = optional(_COUNT, "Ticks that the run used.", 0)
     trace: tuple[Node, ...] = required(
-        Type("list", _RECORDED, says="a list of events"), "The events: effects and notes."
+        Type("list", _RECORDED, expected="a list of events"), "The events: effects and notes."
     )
     outcome: Any = optional(block(CaseOutcome)._replace(nullable=True), "How it ended; null: it did not.")
 
@@ -181,7 +181,7 @@ class _Reader(SchemaReader):
     def event(self, node: Node, recording: Recording) -> None:
         place = self.document.span(node)
         if not isinstance(node, MappingNode) or not node.entries:
-            self.wrong(Type("list", says="a list of mappings"), node, "trace")
+            self.wrong_type(Type("list", expected="a list of mappings"), node, "trace")
         elif "effect" in node.entries:
             effect = self.block(EffectEvent, node, place, EffectEvent.noun)
             if isinstance(effect, EffectEvent):
@@ -195,7 +195,7 @@ class _Reader(SchemaReader):
             if isinstance(fields, MappingNode):
                 recording.add(Note(kind, self.values(_nodes(fields))))
             else:
-                self.wrong(_FIELDS, fields, kind)
+                self.wrong_type(_FIELDS, fields, kind)
         else:
             names = ", ".join(f"`{name}`" for name in list(node.entries)[:4])
             message = f"an event is a note by its kind, an `effect` or a `result_of`, not {names}"

@@ -10,7 +10,7 @@ import os.path
 from collections.abc import Iterator
 from typing import Any
 
-from ...frontend.source.yaml_writer import Inline, Word, bare, entry
+from ...frontend.source.yaml_writer import Inline, Word, as_word, entry
 from ..host import files
 from ..host.errors import Failure
 from ..journal import journal as journals
@@ -66,7 +66,7 @@ class _Writer:
         if case.expression is not None:
             head["expression"] = case.expression
         else:
-            head["source"] = bare(case.source)
+            head["source"] = as_word(case.source)
         given = {name: value for name, value in case.options.items() if value}
         if given:
             head["options"] = {
@@ -138,7 +138,7 @@ class _Writer:
         """Replace long texts, and texts that YAML cannot represent, by references."""
         if isinstance(packed, str):
             is_inline = len(packed) <= _MAX_INLINE_CHARACTERS and _is_yaml_text(packed)
-            return bare(packed) if is_inline else self.keep(packed)
+            return as_word(packed) if is_inline else self.keep(packed)
         if isinstance(packed, list):
             return [self.shortened(item) for item in packed]
         if isinstance(packed, dict):
@@ -159,7 +159,7 @@ def _item(event: dict[str, Any]) -> list[str]:
 
 
 def _plain_option(value: Any) -> Any:
-    return bare(value) if isinstance(value, str) else value
+    return as_word(value) if isinstance(value, str) else value
 
 
 def _row(fields: dict[str, Any]) -> dict[str, Any]:

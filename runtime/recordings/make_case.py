@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...frontend.source.files import EXPRESSION
+from ...frontend.source.files import EXPRESSION_PATH
 from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.diagnostics import CompileError
 from ...vm.code.emit import emit
@@ -182,7 +182,7 @@ def compile_case(case: Case) -> Image:
     model = case.options.get("default_model") or DEFAULT_LLM_MODEL
     chosen = compile_options(values).evolve(default_model=model)
     if case.expression is not None:
-        return emit(compile_text(case.expression, EXPRESSION, chosen).program)
+        return emit(compile_text(case.expression, EXPRESSION_PATH, chosen).program)
     path = resolve_loop(_as_path(case.source))
     if path.endswith(IMAGE_SUFFIX):
         return load_program(path, values, lambda text: None)

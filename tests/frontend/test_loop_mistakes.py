@@ -39,8 +39,8 @@ MISTAKES = {
         5,
         "without `- `",
     ),
-    "no space after a key": (f"name:x\ninitial: a\n{STATES}", 1, "a space follows `:`"),
-    "a wide colon": (f"name： x\ninitial: a\n{STATES}", 1, "`：` is no colon"),
+    "no space after a key": (f"name:x\ninitial: a\n{STATES}", 1, "write a space after `:`"),
+    "a wide colon": (f"name： x\ninitial: a\n{STATES}", 1, "`：` is not a YAML colon"),
     "a text that is not indented": (
         "name: x\ninitial: a\nstates:\n  a:\n    action: |\n    echo hi\n    next: a\n",
         6,
@@ -64,7 +64,7 @@ MISTAKES = {
         "lines below `|`",
     ),
     "a time with a unit": (loop(more="timeout: 10m\n"), 3, "write the seconds, without a unit: 600"),
-    "a price with a unit": (loop(more="budget: {usd: 5usd}\n"), 3, "write the number alone: 5"),
+    "a price with a unit": (loop(more="budget: {usd: 5usd}\n"), 3, "write only the number: 5"),
     "a budget that is a number": (loop(more="budget: 5\n"), 3, "such as `{usd: 5}`"),
     "a list of hooks": (loop(more="hooks: [echo]\n"), 3, "such as `{before: "),
     "a key that is a number": (

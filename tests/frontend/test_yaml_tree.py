@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.frontend.source import yaml_tree
-from llc.frontend.source.document import MAX_FINDINGS, Document, Mapping, Node, Scalar, Sequence
+from llc.frontend.source.document import MAX_DIAGNOSTICS, Document, Mapping, Node, Scalar, Sequence
 from llc.frontend.source.files import MAX_BYTES, read_source, text_source
 from llc.frontend.source.yaml_tree import read_document
 from llc.ir.diagnostics import CompileError
@@ -233,7 +233,7 @@ def test_tag_directives_are_bounded() -> None:
 def test_findings_are_bounded() -> None:
     """A file full of mistakes gives a list that ends."""
     found = ids("a: 1\n" * 5000)
-    assert len(found) == MAX_FINDINGS + 1
+    assert len(found) == MAX_DIAGNOSTICS + 1
     assert found[-1] == "too-many-findings"
 
 
@@ -298,4 +298,4 @@ def test_trees_are_kept_up_to_a_bound() -> None:
     assert [len(read_document(wrong).diagnostics) for _ in range(2)] == [1, 1]
     for number in range(12):
         read_document(text_source(f"n: {number}\na: [" + "1, " * 19_000 + "]\n"))
-    assert sum(root.weight for root in yaml_tree._KEPT.values()) <= 220_000
+    assert sum(root.weight for root in yaml_tree._TREE_CACHE.values()) <= 220_000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llc.frontend.source.files import text_source
 from llc.frontend.source.yaml_tree import read_document
-from llc.frontend.source.yaml_writer import Inline, bare, entry
+from llc.frontend.source.yaml_writer import Inline, as_word, entry
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
 VALUES = st.recursive(
@@ -41,8 +41,8 @@ def test_a_mapping_on_one_line_reads_back(value: dict[str, Any]) -> None:
 @given(TEXTS | st.from_regex(r"[a-z_.0-9~+-]{1,6}(/[a-z.]+)?", fullmatch=True))
 def test_a_plain_word_reads_back_without_quotes(text: str) -> None:
     """Whatever looks like a number, a truth value or null keeps its quotes."""
-    assert read_back("key", bare(text)) == {"key": text}
-    assert read_back("key", Inline(of=bare(text))) == {"key": {"of": text}}
+    assert read_back("key", as_word(text)) == {"key": text}
+    assert read_back("key", Inline(of=as_word(text))) == {"key": {"of": text}}
 
 
 def test_a_short_mapping_stands_on_one_line() -> None:

@@ -387,7 +387,7 @@ HEAD = "llc_case: 1\nsource: x.yaml\n"
 @pytest.mark.parametrize(
     ("text", "message", "line"),
     [
-        ("", "there is nothing in it", 1),
+        ("", "the document is empty", 1),
         ("[1, 2]", "a case is a mapping", 1),
         ("name: fix\n", "this file is not a recorded case", 1),
         ("llc_case: 2\n", "a case of format 2 cannot be read", 1),

@@ -70,7 +70,9 @@ def _words(type: Type) -> str:
             return "any value"
         case "either":
             return (
-                " or ".join(_words(option) for option in type.options) if not type.says else _bare(type.says)
+                " or ".join(_words(option) for option in type.options)
+                if not type.expected
+                else _bare(type.expected)
             )
         case "list":
             assert type.item is not None
@@ -84,7 +86,7 @@ def _words(type: Type) -> str:
             return "text"
         case "node":
             return "any value"
-    return _bare(type.says) or type.kind
+    return _bare(type.expected) or type.kind
 
 
 def _bare(words: str) -> str:
