@@ -30,7 +30,7 @@ OUTPUTS = "outputs"
 ANSWERS = "answers"
 # Documents of a run that has a workspace (`trees.workspace`).
 WORKSPACE, PACKS = "workspace.json", "workspace/"
-# Folder of the data that comparisons of trees need (`trees.kept`); same name as in `trees.stores`.
+# Folder of the data that comparisons of trees need (`trees.tree_upload`); same name as in `trees.stores`.
 TREES = "kept-trees/"
 # Names of the full outputs in `outputs` (`effects.output_capture`). Larger files stay on the worker.
 _FULL_OUTPUTS = "{seq}-output.txt", "{seq}-stderr.txt"

@@ -1,12 +1,12 @@
-"""The `ask` effect: a question to a person, answered in the terminal, from elsewhere, or by its default.
+"""Performer of the `ask` effect: a question to a person, in the terminal or for `llc answer`.
 
-A question that waits has a place in the folder of its run, so that `llc answer` finds it:
+A waiting question uses two files in the folder of its run:
 
-    answers/<seq>.json    the answer, put there whole and only once (`answering`)
-    answers/<seq>.wake    a pipe with a name; what is written to it wakes the run that waits
+    answers/<seq>.json    the answer, written atomically and only once
+    answers/<seq>.wake    a named pipe; writing to it wakes the waiting run
 
-The answer stays there until it is on record, so a run that is killed in between finds it again.
-See `spec/people.md`.
+The answer file remains until the answer is recorded, so a run that is killed in between finds the answer
+again. See `spec/people.md`.
 """
 
 from __future__ import annotations
@@ -27,90 +27,91 @@ if TYPE_CHECKING:
 
 
 FOLDER = "answers"
-# A run that waits looks by itself so often: a pipe may be impossible where the project is.
-_LOOK_AGAIN = 5.0
-# How often a question that waits for another one to be answered looks for the terminal.
-_TURN = 0.3
-# A longer answer is refused: no person types it.
-LONGEST_ANSWER = 64 * 1024
-# What a terminal gives of a line, in bytes: it drops the rest.
-LONGEST_LINE = 4095
-# The terminal is one, questions may be several.
-_terminal = threads.Lock()
+# Seconds between two checks of the answer file, because the file system may not support named pipes.
+_CHECK_INTERVAL = 5.0
+# Seconds between two attempts to get the terminal while another question uses it.
+_TERMINAL_RETRY_INTERVAL = 0.3
+# Maximum length of an answer; no person types a longer answer.
+MAX_ANSWER_BYTES = 64 * 1024
+# Maximum length of a line that a terminal delivers, in bytes; it drops the rest.
+MAX_LINE_BYTES = 4095
+# Held by the question that uses the terminal.
+_terminal_lock = threads.Lock()
 
 
 def pick(text: str, choices: list[str]) -> str | None:
-    """The choice that a person means: as it stands, in another case, by its number, by how it begins."""
+    """The choice that matches a text exactly, in another case, by number, or by prefix; None without one."""
     text = text.strip()
     if text in choices:
         return text
-    low = text.casefold()
+    folded = text.casefold()
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    for found in (
-        [choice for choice in choices if choice.casefold() == low],
+    for matches in (
+        [choice for choice in choices if choice.casefold() == folded],
         choices[number - 1 : number] if number else [],
-        [choice for choice in choices if low and choice.casefold().startswith(low)],
+        [choice for choice in choices if folded and choice.casefold().startswith(folded)],
     ):
-        if len(found) == 1:
-            return found[0]
+        if len(matches) == 1:
+            return matches[0]
     return None
 
 
 def accepted(text: str, choices: list[str]) -> str | None:
-    """The answer that a text is to a question with these choices, if any; None where it is none."""
+    """The answer for a text; None if it is empty or matches no choice. choices: may be empty."""
     if choices:
         return pick(text, choices)
     return text.strip() or None
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
-    """The answer as an action's output. Raises `Interrupted`; the question is asked again then."""
-    began = clock.monotonic()
+    """Ask the question; return the answer as output. Raises `Interrupted`, after which it is asked again."""
+    started_at = clock.monotonic()
     limit, limited_by = context.limit(args, own="action")
     default, choices = args.get("default"), args.get("choices") or ()
     if default is not None and choices and default not in choices:
         message = f"the default `{default}` is not one of the choices: {', '.join(map(str, choices))}"
         return failure(context, 1, kind="unknown-choice", message=message)
     if not context.has_input or (context.folder is None and context.on_prompt is None):
-        return _alone(args, context)
+        return _without_person(args, context)
     mailbox = Mailbox(context.folder, int(context.effect_id.rpartition("/")[2]), args["question"])
-    waiting = _Waiting(args, context, mailbox, None if limit is None else began + limit)
+    question = _Question(args, context, mailbox, None if limit is None else started_at + limit)
     try:
-        answer, by = waiting.wait()
+        answer, by = question.wait()
     finally:
-        waiting.close()
+        question.close()
     if answer is None and default is not None and limited_by == "action":
         answer, by = str(default), "default"
-    took = round((clock.monotonic() - began + context.waited_s) * 1000)
+    duration_ms = round((clock.monotonic() - started_at + context.waited_s) * 1000)
     if answer is None:
         result = failure(context, 124, timed_out=limited_by)
-        return {**result, "duration_ms": took, "limit_ms": round(max(limit or 0.0, 0.0) * 1000)}
+        return {**result, "duration_ms": duration_ms, "limit_ms": round(max(limit or 0.0, 0.0) * 1000)}
     return {
         "output": answer,
         "stderr": "",
         "exit_code": 0,
         "by": by,
-        "duration_ms": took,
+        "duration_ms": duration_ms,
         "elapsed_ms": context.elapsed_ms(),
     }
 
 
-def _alone(args: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The result where no person may be asked, or none can be: without a terminal and a recorded run."""
+def _without_person(args: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The result if no person can be asked: with `--no-input`, or without a terminal and a recorded run."""
     if args.get("default") is None:
-        why = "there is neither a terminal nor a run that `llc answer` can find"
+        reason = "there is neither a terminal nor a run that `llc answer` can find"
         if not context.has_input:
-            why = "the run was started with `--no-input`"
-        message = f"no person can be asked: {why}; give the question a `default`"
+            reason = "the run was started with `--no-input`"
+        message = f"no person can be asked: {reason}; give the question a `default`"
         return failure(context, 1, kind="nobody", message=message)
     result = failure(context, 0)
     return {**result, "output": str(args["default"]), "by": "default"}
 
 
 class Mailbox:
-    """Where the answer to a question comes to; `folder` is the run's, None where it has none.
+    """The answer file and the wake-up pipe of a question.
 
-    name: the number of the effect, and for an agent that asks an id of its own.
+    folder: folder of the run; None if the run is not recorded. name: sequence number of the effect; for a
+    question of an agent, an id of its own.
     """
 
     def __init__(self, folder: str | None, name: int | str, question: str) -> None:
@@ -121,7 +122,7 @@ class Mailbox:
         self._descriptors: list[int] = []
 
     def open(self) -> int:
-        """What becomes readable when an answer may have come; -1 where that cannot be had."""
+        """Open the pipe; return a descriptor that becomes readable for an answer, or -1 on failure."""
         if self.wake_path is None:
             return -1
         try:
@@ -130,21 +131,21 @@ class Mailbox:
                 pipes.mkfifo(self.wake_path, 0o600)
             flags = files.O_NONBLOCK
             self._descriptors.append(files.open_handle(self.wake_path, files.O_RDONLY | flags))
-            # Without a writer of our own it would be readable for ever after the first one closed it.
+            # An own writer, because a pipe without writers is always readable.
             self._descriptors.append(files.open_handle(self.wake_path, files.O_WRONLY | flags))
         except OSError:
             return -1
         return self._descriptors[0]
 
     def take(self) -> str | None:
-        """The answer, if there is one to this question."""
+        """The answer to this question; None if there is none yet."""
         if self.answer_path is None:
             return None
         try:
             with open_regular(self.answer_path) as file:
-                found = json.loads(file.read(4 * LONGEST_ANSWER))
-            if found["question"] == secrets.masked(self.question) and isinstance(found["answer"], str):
-                return str(found["answer"])
+                fields = json.loads(file.read(4 * MAX_ANSWER_BYTES))
+            if fields["question"] == secrets.masked(self.question) and isinstance(fields["answer"], str):
+                return str(fields["answer"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             pass
         return None
@@ -162,15 +163,17 @@ class Mailbox:
         self._descriptors.clear()
 
 
-class _Waiting:
-    """One question that waits, in the terminal if there is one and no other question has it."""
+class _Question:
+    """A waiting question; uses the terminal if there is one and no other question uses it."""
 
-    def __init__(self, args: dict[str, Any], context: Context, mailbox: Mailbox, end: float | None) -> None:
+    def __init__(
+        self, args: dict[str, Any], context: Context, mailbox: Mailbox, deadline: float | None
+    ) -> None:
         self._choices = [str(choice) for choice in args.get("choices") or ()]
         self._default = args.get("default")
         self._context = context
         self._mailbox = mailbox
-        self._end = end
+        self._deadline = deadline
         self._wants_terminal = context.on_prompt is not None
         self._has_terminal = False
         self._typed = b""
@@ -181,35 +184,37 @@ class _Waiting:
             self._poller.register(self._wake, pipes.POLLIN)
 
     def close(self) -> None:
-        self._release()
+        self._release_terminal()
         self._mailbox.close()
 
     def wait(self) -> tuple[str | None, str]:
-        """The answer, None where the time was over; and by whom it is."""
+        """Wait for the answer; return it with its origin, or (None, "") after a timeout."""
         context, poller = self._context, self._poller
-        looked = 0.0
+        checked_at = 0.0
         while True:
             context.interrupt.check()
             now = clock.monotonic()
-            if not looked or now - looked >= _LOOK_AGAIN:
-                looked = now
+            if not checked_at or now - checked_at >= _CHECK_INTERVAL:
+                checked_at = now
                 answer = self._mailbox.take()
                 if answer is not None:
                     return answer, "answer"
-            left = _LOOK_AGAIN if self._end is None else self._end - now
-            if left <= 0:
+            wait = _CHECK_INTERVAL if self._deadline is None else self._deadline - now
+            if wait <= 0:
                 return None, ""
             if self._wants_terminal and not self._has_terminal:
-                self._seize()
-            left = min(left, _LOOK_AGAIN, _TURN if self._wants_terminal and not self._has_terminal else left)
+                self._acquire_terminal()
+            wait = min(wait, _CHECK_INTERVAL)
+            if self._wants_terminal and not self._has_terminal:
+                wait = min(wait, _TERMINAL_RETRY_INTERVAL)
             if context.on_tick is not None:
-                left = min(left, TICK)
-            ready = poller.poll(milliseconds(left))
+                wait = min(wait, TICK)
+            ready = poller.poll(milliseconds(wait))
             context.interrupt.check()
             for descriptor, _ in ready:
                 if descriptor == self._wake:
                     self._mailbox.drain()
-                    looked = 0.0
+                    checked_at = 0.0
                 elif descriptor == 0:
                     answer = self._read()
                     if answer is not None:
@@ -217,34 +222,33 @@ class _Waiting:
             if context.on_tick is not None and not ready:
                 context.on_tick()
 
-    # --- in the terminal ------------------------------------------------------------------------
+    # --- terminal -------------------------------------------------------------------------------
 
-    def _seize(self) -> None:
-        if not _terminal.acquire(blocking=False):
+    def _acquire_terminal(self) -> None:
+        if not _terminal_lock.acquire(blocking=False):
             return
         self._has_terminal = True
-
-        # What was typed before the question was read is no answer to it.
+        # Discard input that was typed before the question was shown.
         with contextlib.suppress(terminal.TerminalError, OSError):
             terminal.tcflush(0, terminal.TCIFLUSH)
         self._poller.register(0, pipes.POLLIN)
         self._prompt()
 
-    def _release(self) -> None:
+    def _release_terminal(self) -> None:
         if self._has_terminal:
             self._has_terminal = False
             with contextlib.suppress(KeyError):
                 self._poller.unregister(0)
-            _terminal.release()
+            _terminal_lock.release()
 
-    def _prompt(self, trouble: str = "") -> None:
+    def _prompt(self, problem: str = "") -> None:
         assert self._context.on_prompt is not None
-        asked = " / ".join(self._choices)
-        shown = " ".join(part for part in (asked, f"[{self._default}]" if self._default else "") if part)
-        self._context.on_prompt((f"{trouble}\n" if trouble else "") + (f"{shown}: " if shown else "answer: "))
+        choices = " / ".join(self._choices)
+        label = " ".join(part for part in (choices, f"[{self._default}]" if self._default else "") if part)
+        self._context.on_prompt((f"{problem}\n" if problem else "") + (f"{label}: " if label else "answer: "))
 
     def _read(self) -> str | None:
-        """The answer that was typed, if it is one by now."""
+        """Read typed input; return the answer, None if there is no valid answer yet."""
         try:
             data = files.read(0, 4096)
         except BlockingIOError:
@@ -252,20 +256,20 @@ class _Waiting:
         except OSError:
             data = b""
         if not data:
-            # The terminal is gone or its input was closed (Ctrl-D); `llc answer` still works.
+            # The terminal was closed or its input ended (Ctrl-D); `llc answer` still works.
             self._wants_terminal = False
-            self._release()
+            self._release_terminal()
             assert self._context.on_prompt is not None
             self._context.on_prompt(f"\nto answer: llc answer {self._context.run_id}\n")
             return None
-        self._typed = (self._typed + data)[-LONGEST_ANSWER:]
+        self._typed = (self._typed + data)[-MAX_ANSWER_BYTES:]
         if not self._typed.endswith(b"\n"):
             return None
         typed, self._typed = self._typed.decode("utf-8", "replace"), b""
-        if len(typed.encode()) > LONGEST_LINE:
+        if len(typed.encode()) > MAX_LINE_BYTES:
             self._prompt(
-                f"a terminal drops what stands behind {LONGEST_LINE:,} bytes of a line; "
-                f"a longer answer is given by: llc answer {self._context.run_id} ANSWER"
+                f"the line is too long: a terminal delivers only {MAX_LINE_BYTES:,} bytes of a line; "
+                f"for a longer answer: llc answer {self._context.run_id} ANSWER"
             )
             return None
         typed = typed.strip()

@@ -1,4 +1,4 @@
-"""The `context` effect: a search in the index of the project, ranked by a model if asked for."""
+"""Performer of the `context` effect: a search in the index of the project, optionally ranked by a model."""
 
 from __future__ import annotations
 
@@ -10,4 +10,7 @@ from .performers import Parts
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
-    return recall.perform(args, context, lambda asked, asking: parts.perform_kind("evaluate", asked, asking))
+    def rank(rank_args: dict[str, Any], rank_context: Context) -> dict[str, Any]:
+        return parts.perform_kind("evaluate", rank_args, rank_context)
+
+    return recall.perform(args, context, rank)

@@ -1,4 +1,4 @@
-"""The helper process of `jq`: libjq with a bound on memory."""
+"""Helper process of `jq`: libjq with limited memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jq  # type: ignore[import-not-found, unused-ignore]
 from ..host import signals
 from ..models.helper_process import MAX_DEPTH, MAX_MESSAGE, serve
 
-# Bytes of address space; a document of 1 MiB needs about 100 MiB.
+# Limit of the address space, in bytes; a document of 1 MiB needs about 100 MiB.
 MEMORY = 1 << 30
 
 
@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    # Ends an endless program if the run is killed meanwhile.
+    # Ends an endless program if the run is killed.
     signals.setitimer(signals.ITIMER_REAL, request["limit"] + 1)
     try:
         try:

@@ -1,6 +1,6 @@
-"""What an action writes: shown as it comes, kept whole up to a bound, beyond that on disk.
+"""Capture of an action's output: shows it immediately, keeps a limited part in memory, the whole on disk.
 
-Works on blocks of bytes as they are read, never on lines.
+Processes blocks of bytes as they are read, never lines.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# Output up to this many bytes is kept whole; of more, the first and last KEPT_END bytes.
+# Output up to this size in bytes is kept in memory; of larger output, the first and last KEPT_END bytes.
 CAPTURE_LIMIT = 1 << 20
 KEPT_END = CAPTURE_LIMIT // 2
 
 
 class Capture:
-    """One output stream: kept whole up to CAPTURE_LIMIT, beyond that on disk, its ends in memory."""
+    """One output stream, kept in memory up to CAPTURE_LIMIT; larger output is on disk, its ends in memory."""
 
     def __init__(self, stream: str, context: Context) -> None:
         self.stream = stream
         self.total = 0
-        self.copy = ""  # where the whole output is, or why it is nowhere
+        self.copy = ""  # clause about the copy on disk, or why there is none
         self._tail = bytearray()
         self._head = b""
         self._file = -1
         self._directory = context.output_dir
         self._name = f"{context.effect_id.rpartition('/')[2]}-{stream}.txt"
         self._show = context.on_output
-        self._masked: secrets.Stream | None = None  # what makes the copy fit to be looked at
+        self._masked: secrets.Stream | None = None  # masks secrets in the copy
         self._decode: Callable[[bytes, bool], str] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -60,7 +60,7 @@ class Capture:
                 self._show(self.stream, text)
 
     def finish(self) -> str:
-        """The captured text; of a large output the first and last part with a line in between."""
+        """The captured text; for large output, the first and last part with a marker line in between."""
         if self._decode is not None and self._show is not None:
             rest = self._decode(b"", True)
             if rest:
@@ -72,7 +72,7 @@ class Capture:
                 masked, self._masked = self._masked, None
                 self._write(masked.finish())
             self.close()
-        # Neither end may begin or stop inside a character.
+        # Do not split a character at either cut.
         head = self._head[: len(self._head) - _incomplete(self._head)]
         tail = self._tail[-KEPT_END:]
         start = 0
@@ -116,18 +116,18 @@ class Capture:
                 done = 0
                 while done < len(view):
                     done += files.write(self._file, view[done:])
-        except OSError as error:  # a full disk costs the copy, not the step
+        except OSError as error:  # a full disk only prevents the copy
             self.copy = f"no full copy: {error.strerror}"
             self.close()
 
 
 def _incomplete(data: bytes) -> int:
-    """How many bytes at the end begin a UTF-8 character without finishing it."""
-    for back in range(1, min(4, len(data) + 1)):
-        byte = data[-back]
+    """The number of bytes at the end that belong to an incomplete UTF-8 character."""
+    for count in range(1, min(4, len(data) + 1)):
+        byte = data[-count]
         if byte >= 0xC0:
-            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return back if needed > back else 0
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return count if length > count else 0
         if byte < 0x80:
             return 0
     return 0

@@ -1,7 +1,7 @@
-"""Regular expressions where RE2 is not installed: matched in a helper process, with limits.
+"""Regular expressions without RE2: matching in a helper process, with limits.
 
-The helper matches with Python's `re`, which can take exponential time, so it is ended after `LIMIT`
-seconds and has bounded memory. `regex_worker` accepts only what RE2 accepts too.
+The helper matches with Python's `re`, which can take exponential time, so it is killed after `LIMIT` seconds
+and has limited memory. `regex_worker` accepts only patterns that RE2 also accepts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..host.effect_context import Interrupt
 from ..host.screen import Screen
 from ..models.helper_process import Worker, WorkerEnded, WorkerTimeout
 
-# Seconds one match may take.
+# Timeout of one match, in seconds.
 LIMIT = 5.0
 NOTE = (
     "note: google-re2 is not installed: regular expressions are matched in a helper process, "
@@ -24,8 +24,8 @@ NOTE = (
 )
 
 
-class Found:
-    """A match in a text, by the bounds of the match and of its groups in bytes."""
+class HelperMatch:
+    """A match in a text. bounds: start and end of the match and of each group, in bytes."""
 
     def __init__(self, text: bytes, bounds: list[list[int] | None]) -> None:
         self._text = text
@@ -38,35 +38,33 @@ class Found:
         return self._bounds[0][1] if self._bounds[0] else 0
 
     def group(self, number: int = 0) -> bytes | None:
-        at = self._bounds[number]
-        return None if at is None else self._text[at[0] : at[1]]
+        bounds = self._bounds[number]
+        return None if bounds is None else self._text[bounds[0] : bounds[1]]
 
     def groups(self) -> tuple[bytes | None, ...]:
         return tuple(self.group(number) for number in range(1, len(self._bounds)))
 
 
 class HelperExpression:
-    """A pattern that the helper matches."""
+    """A compiled pattern that the helper matches; has the interface of RE2's patterns."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
 
-    def search(self, text: bytes) -> Found | None:
-        return next(iter(self._matches(text, most=1)), None)
+    def search(self, text: bytes) -> HelperMatch | None:
+        return next(iter(self._matches(text, limit=1)), None)
 
-    def finditer(self, text: bytes) -> list[Found]:
+    def finditer(self, text: bytes) -> list[HelperMatch]:
         return self._matches(text)
 
-    def _matches(self, text: bytes, most: int | None = None) -> list[Found]:
-        rows = _ask({"pattern": self._pattern, "text": text.decode("utf-8", "replace"), "most": most})[
-            "matches"
-        ]
-        return [Found(text, bounds) for bounds in rows]
+    def _matches(self, text: bytes, limit: int | None = None) -> list[HelperMatch]:
+        request = {"pattern": self._pattern, "text": text.decode("utf-8", "replace"), "max_matches": limit}
+        return [HelperMatch(text, bounds) for bounds in _ask(request)["matches"]]
 
 
 @lru_cache(maxsize=256)
 def match_in_helper(pattern: str) -> HelperExpression:
-    """The expression of a pattern. Raises ValueError."""
+    """Compile a pattern in the helper. Raises ValueError for an invalid pattern."""
     _ask({"pattern": pattern, "text": None})
     return HelperExpression(pattern)
 
@@ -77,14 +75,14 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
     except WorkerTimeout:
         raise MatchLimit(f"without RE2, a match may take {LIMIT:g} s, and this one takes longer") from None
     except WorkerEnded as error:
-        raise MatchLimit(f"without RE2, the match was too much for its helper process: {error}") from None
+        raise MatchLimit(f"without RE2, the helper process of a match ended: {error}") from None
     if "error" in answer:
         raise (MatchLimit if "limit" in answer else ValueError)(answer["error"])
     return answer
 
 
 class _Helper:
-    """The helper of this process, started at the first match; a forked process starts its own."""
+    """The helper of this process; started for the first match. A forked process starts its own helper."""
 
     def __init__(self) -> None:
         self._lock = threads.Lock()
@@ -96,12 +94,12 @@ class _Helper:
             if self._worker is None:
                 Screen(sys.stderr).write(NOTE)
             if self._worker is None or self._owner != processes.getpid():
-                kept = {
+                env = {
                     name: value
                     for name, value in environment.environb.items()
                     if name.startswith((b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_"))
                 }
-                self._worker, self._owner = Worker("effects.regex_worker", kept), processes.getpid()
+                self._worker, self._owner = Worker("effects.regex_worker", env), processes.getpid()
             return self._worker.ask(request, LIMIT, Interrupt())
 
 

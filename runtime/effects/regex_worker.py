@@ -1,4 +1,4 @@
-"""The helper process of `regex`: Python's `re`, restricted to what RE2 has too, with a bound on memory."""
+"""Helper process of `regex`: Python's `re`, restricted to the syntax of RE2, with limited memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 from ..host import signals
 from ..models.helper_process import MAX_MESSAGE, serve
 
-# Bytes of address space.
+# Limit of the address space, in bytes.
 MEMORY = 1 << 30
-# The most repetitions that RE2 allows.
-_MOST = 1000
+# Maximum repetition count of RE2.
+_MAX_REPETITIONS = 1000
 _POSIX = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ",
     "cntrl": r"\x00-\x1f\x7f", "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~",
     "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ", "upper": "A-Z",
     "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
-# A piece of a pattern: an escape, a class, a group's beginning, a repetition, or one character.
+# A token of a pattern: an escape, a class, the start of a group, a repetition, or one character.
 _PIECE = re.compile(
     r"\\(?:x\{[0-9a-fA-F]+\}|.)|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^]\\])*\]|\(\?(?:P?<\w+>|P.|[a-zA-Z-]*[:)]|.{1,2})"
     r"|(?:[*+?]|\{\d+(?:,\d*)?\})[+?]?|.",
     re.DOTALL,
 )
 _CLASS_PIECE = re.compile(r"\[:(\^?)(\w+):\]|\\x\{([0-9a-fA-F]+)\}|\\.|.", re.DOTALL)
-# Escapes that mean the same in both; all others with a letter are refused.
+# Escapes with the same meaning in both syntaxes; all other escapes with a letter are rejected.
 _ESCAPES = frozenset("AbBdDsSwWafnrtvx01234567")
 
 
@@ -35,14 +35,14 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """The bounds of the matches in bytes, `most` at most; without a text, whether the pattern is one."""
-    # Ends an endless match if the run is killed meanwhile.
+    """The bounds of at most `max_matches` matches, in bytes; without a text, only check the pattern."""
+    # Ends an endless match if the run is killed.
     signals.setitimer(signals.ITIMER_REAL, request["limit"] + 1)
     try:
         expression = _compiled(request["pattern"])
         if request["text"] is None:
             return {"matches": []}
-        return {"matches": _matches(expression, request["text"], request["most"])}
+        return {"matches": _matches(expression, request["text"], request["max_matches"])}
     except (ValueError, re.error, OverflowError, RecursionError) as error:
         return {"error": str(error)[:MAX_MESSAGE]}
     except MemoryError:
@@ -54,24 +54,25 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         signals.setitimer(signals.ITIMER_REAL, 0)
 
 
-def _matches(expression: re.Pattern[str], text: str, most: int | None) -> list[list[list[int] | None]]:
-    found: list[list[list[int] | None]] = []
-    characters = at = 0
+def _matches(expression: re.Pattern[str], text: str, max_matches: int | None) -> list[list[list[int] | None]]:
+    matches: list[list[list[int] | None]] = []
+    # Character index of the last match, and its byte offset.
+    characters = offset = 0
     position, match = 0, expression.search(text)
     while match is not None:
-        at += len(text[characters : match.start()].encode())
+        offset += len(text[characters : match.start()].encode())
         characters = match.start()
         row: list[list[int] | None] = []
-        for begin, end in match.regs:
-            begin_at = at + len(text[characters:begin].encode())
-            row.append(None if begin < 0 else [begin_at, begin_at + len(text[begin:end].encode())])
-        found.append(row)
-        if len(found) == most:
+        for start, end in match.regs:
+            start_offset = offset + len(text[characters:start].encode())
+            row.append(None if start < 0 else [start_offset, start_offset + len(text[start:end].encode())])
+        matches.append(row)
+        if len(matches) == max_matches:
             break
-        # As RE2's binding continues, which differs from Python's `finditer` after an empty match.
+        # Continue like RE2's binding, which differs from Python's `finditer` after an empty match.
         position = match.end() if match.end() > position else position + 1
         match = expression.search(text, position) if position <= len(text) else None
-    return found
+    return matches
 
 
 @lru_cache(maxsize=64)
@@ -80,30 +81,32 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def translated(pattern: str) -> str:
-    r"""The pattern in Python's syntax. Raises ValueError for what one of the two does not have.
+    r"""Translate an RE2 pattern to Python's syntax. Raises ValueError for syntax that is not in both.
 
-    `$` is the end of the text there, and in Python it would also match before a final newline.
+    In RE2, `$` matches only at the end of the text; in Python, it also matches before a final newline.
     """
-    made = []
+    parts = []
     lines = re.search(r"\(\?[a-zA-Z]*m", pattern) is not None
     for piece in _PIECE.findall(pattern):
         if piece == "$":
-            made.append("$" if lines else r"\Z")
+            parts.append("$" if lines else r"\Z")
         elif piece == r"\z":
-            made.append(r"\Z")
+            parts.append(r"\Z")
         elif piece[0] == "\\":
-            made.append(_escape(piece))
+            parts.append(_escape(piece))
         elif piece[0] == "[" and len(piece) > 1:
-            made.append(_class(piece))
+            parts.append(_class(piece))
         elif piece[:2] == "(?":
-            made.append(_group(piece))
+            parts.append(_group(piece))
         else:
             if piece[-1] == "+" and piece[0] in "*+?{" and len(piece) > 1:
                 raise ValueError(f"invalid repetition: {piece}")
-            if piece[0] == "{" and any(int(number) > _MOST for number in re.findall(r"\d+", piece)):
+            if piece[0] == "{" and any(
+                int(number) > _MAX_REPETITIONS for number in re.findall(r"\d+", piece)
+            ):
                 raise ValueError(f"invalid repetition size: {piece}")
-            made.append("\\{" if piece == "{" else piece)
-    return "".join(made)
+            parts.append("\\{" if piece == "{" else piece)
+    return "".join(parts)
 
 
 def _escape(piece: str) -> str:
@@ -152,7 +155,7 @@ def _group(piece: str) -> str:
     if re.fullmatch(r"\(\?<\w+>", piece):
         return "(?P" + piece[2:]
     if re.fullmatch(r"\(\?[ims]+\)", piece):
-        return piece  # Python accepts it at the beginning only, and says so
+        return piece  # Python accepts flags only at the start and reports other positions
     raise ValueError(
         f"invalid perl operator: {piece}"
         if piece[2:3] in "=!<>P(#"

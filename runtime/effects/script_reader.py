@@ -1,4 +1,4 @@
-"""Script files: the schema of a scripted world, and its rules; `spec/effects.md`, Scripted worlds."""
+"""Reader of script files: schema and rules of a scripted world; see `spec/effects.md`, Scripted worlds."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from ...ir.spans import Source
 from ..host import signals
 from .scripted_world import EPOCH, Rule, ScriptedWorld
 
-# The fields of a result that a rule may give, by kind; `verdict`, `confidence`, `reason` stand for a reply.
+# Result fields that a rule can set, by kind; `verdict`, `confidence` and `reason` are short for a reply.
 RESULT_FIELDS = {row.name: row.scripted.split() for row in EFFECTS.values() if row.scripted}
-# Kinds that a rule has to name, and kinds that it answers if it gives no field of another kind.
+# Kinds that a rule must name.
 _NAMED = tuple(row.name for row in EFFECTS.values() if row.inputs)
+# Kinds that a rule answers if it sets no field of another kind.
 _ACTIONS = tuple(row.name for row in EFFECTS.values() if row.is_action)
 _MAP = Type("map", JSON)
 _AMOUNT = Type("number", least=0, most=1e15)
 
 
 class ResultSpec(Spec):
-    """The fields of a result, for all kinds of effects; a test compares them with the effect table."""
+    """Result fields of all kinds of effects; a test compares them with the effect table."""
 
     noun: ClassVar[str] = "a result"
 
@@ -41,12 +42,12 @@ class ResultSpec(Spec):
     signal: str | None = optional(
         Type("text", expected="the name of a signal such as `SIGKILL`"), "The signal that ended the process."
     )
-    timed_out: str | None = optional(choice("action", "loop"), "Whose time limit ended it.")
-    truncated: Mapping[str, Any] | None = optional(_MAP, "How much output was left out, by stream.")
+    timed_out: str | None = optional(choice("action", "loop"), "The time limit that ended it.")
+    truncated: Mapping[str, Any] | None = optional(_MAP, "Total size of truncated output, by stream.")
     error: str | Mapping[str, Any] | None = optional(
-        Type("either", options=(Type("text"), _MAP)), "Why it failed: a kind, or a mapping with `kind`."
+        Type("either", options=(Type("text"), _MAP)), "The error: a kind, or a mapping with `kind`."
     )
-    usage: Mapping[str, Any] | None = optional(_MAP, "What it used: `usd`, `tokens`, `calls`.")
+    usage: Mapping[str, Any] | None = optional(_MAP, "Its usage: `usd`, `tokens`, `calls`.")
     session: str | None = optional(SCALAR, "The session id of the agent.")
     handoff: str | None = optional(SCALAR, "The text that the agent hands to its next session.")
     answer: str | None = optional(SCALAR, "The answer to a question.")
@@ -67,17 +68,19 @@ class ResultSpec(Spec):
 
 
 class RuleSpec(ResultSpec):
-    """A rule: which effects it answers, and the results. A result's fields may be given here too."""
+    """A rule: its conditions and results. The rule itself can also contain the fields of its result."""
 
     noun: ClassVar[str] = "a rule"
 
     state: str | None = optional(SCALAR, "Answer only in this state.")
     kind: str | None = optional(SCALAR, f"Answer only this kind: {', '.join(RESULT_FIELDS)}.")
     command: str | None = optional(SCALAR, "An RE2 expression, searched in the command, query or question.")
-    times: int | None = optional(Type("integer", least=1), "How many effects it answers; absent: any number.")
+    times: int | None = optional(
+        Type("integer", least=1), "Number of effects it answers; absent: any number."
+    )
     tool: str | None = optional(SCALAR, "Answer the tool of this name.")
     task: str | None = optional(SCALAR, "Answer the task of this name.")
-    args: Mapping[str, Any] | None = optional(_MAP, "Answer only where the inputs have these values.")
+    args: Mapping[str, Any] | None = optional(_MAP, "Answer only if the inputs have these values.")
     result: ResultSpec | None = optional(block(ResultSpec), "The result.")
     results: tuple[ResultSpec, ...] | None = optional(
         Type("list", block(ResultSpec), least=1), "Several results, one after another."
@@ -95,34 +98,34 @@ class WorldFile(Spec):
         (),
     )
     env: Mapping[str, str] = optional(
-        Type("map", SCALAR), "Environment variables; there are no others.", factory=dict
+        Type("map", SCALAR), "All environment variables of the world.", factory=dict
     )
     clock: str | None = optional(
-        Type("scalar", expected="a time such as 2024-01-15T10:30:00Z"), "The time at which the clock starts."
+        Type("scalar", expected="a time such as 2024-01-15T10:30:00Z"), "Start time of the clock."
     )
 
 
 def load_world(path: str) -> ScriptedWorld:
-    """The world in a file. Raises `CompileError` with every error in it."""
+    """Load the scripted world in a file. Raises `CompileError` with all its errors."""
     return read_world(read_source(path))
 
 
 def read_world(source: Source) -> ScriptedWorld:
-    """The world that a script describes. Raises `CompileError` with every error in it."""
+    """Read a scripted world. Raises `CompileError` with all its errors."""
     document = read_document(source)
     world = ScriptedWorld([], {}, EPOCH, source.path)
     try:
         if document.root is not None:
-            world = _Reader(document).world()
+            world = _ScriptReader(document).world()
     except Refused:
         pass
-    if any(finding.is_error for finding in document.diagnostics):
-        found = sorted(document.diagnostics, key=lambda finding: finding.span.line if finding.span else 0)
-        raise CompileError(found, [source])
+    if any(diagnostic.is_error for diagnostic in document.diagnostics):
+        by_line = sorted(document.diagnostics, key=lambda found: found.span.line if found.span else 0)
+        raise CompileError(by_line, [source])
     return world
 
 
-class _Reader(SchemaReader):
+class _ScriptReader(SchemaReader):
     def world(self) -> ScriptedWorld:
         root = self.document.root
         assert root is not None
@@ -133,8 +136,8 @@ class _Reader(SchemaReader):
                 return ScriptedWorld([], {}, EPOCH, path)
             rules = [self.rule(rule) for rule in spec.rules or ()]
             return ScriptedWorld(rules, dict(spec.env), self.clock(spec), path)
-        given = () if is_empty(root) else self.value(fields_of(WorldFile)["rules"].type, root, "rules", {})
-        return ScriptedWorld([] if given is BAD else [self.rule(rule) for rule in given], {}, EPOCH, path)
+        specs = () if is_empty(root) else self.value(fields_of(WorldFile)["rules"].type, root, "rules", {})
+        return ScriptedWorld([] if specs is BAD else [self.rule(rule) for rule in specs], {}, EPOCH, path)
 
     def clock(self, spec: WorldFile) -> datetime:
         if spec.clock is None:
@@ -160,7 +163,7 @@ class _Reader(SchemaReader):
             rule.pattern = self.pattern(spec.command, spec)
         shared = self.result(spec)
         if spec.results is not None:
-            rule.results = [{**shared, **self.result(one)} for one in spec.results]
+            rule.results = [{**shared, **self.result(result)} for result in spec.results]
             rule.times = len(rule.results)
             for name in ("times", "result"):
                 if spec.is_given(name):
@@ -168,11 +171,11 @@ class _Reader(SchemaReader):
                     self.error("contradictory-keys", message, spec.spans[name])
         else:
             rule.results = [shared | (self.result(spec.result) if spec.result is not None else {})]
-        self.settle_kinds(rule, kind, spec)
+        self.set_kinds(rule, kind, spec)
         return rule
 
     def named_kind(self, rule: Rule, spec: RuleSpec, kind: str | None) -> str | None:
-        """The kind that the rule is for, by the tool or the task that it names."""
+        """The kind of the rule: by the tool or task that it names, otherwise `kind`."""
         named = [name for name in _NAMED if getattr(spec, name) is not None]
         for name in named:
             if kind not in (None, name) or spec.command is not None or len(named) > 1:
@@ -182,7 +185,7 @@ class _Reader(SchemaReader):
                 self.error("contradictory-keys", message, spec.spans[name])
                 return None
             kind = name
-            # The full name, however it is spelled.
+            # The full name for any accepted spelling.
             rule.name = list(spellings(getattr(spec, name)))[-1]
         if spec.args is not None and kind not in _NAMED:
             message = "`args` is for a `tool` or a `task`"
@@ -190,44 +193,44 @@ class _Reader(SchemaReader):
         rule.args = dict(spec.args or {})
         return kind
 
-    def settle_kinds(self, rule: Rule, kind: str | None, spec: RuleSpec) -> None:
-        """The kinds that the rule can answer: those that have the fields it gives."""
-        given = dict.fromkeys(name for result in rule.results for name in result)
+    def set_kinds(self, rule: Rule, kind: str | None, spec: RuleSpec) -> None:
+        """Set the kinds that the rule answers: the kinds whose results have all its fields."""
+        fields = dict.fromkeys(name for result in rule.results for name in result)
         if kind is not None:
             rule.kinds = (kind,)
-            for name in given:
+            for name in fields:
                 if name not in RESULT_FIELDS[kind]:
                     help = suggest(name, RESULT_FIELDS[kind], "it may have")
                     message = f"a result of `{kind}` has no key `{name}`"
                     self.error("unknown-key", message, spec.span, "", help)
             return
         # A rule without a reply or a value is for an action.
-        tells = set(given) - {"duration_ms", "error", "timed_out", "usage"}
-        kinds = tuple(RESULT_FIELDS) if tells and rule.command is None else _ACTIONS
+        specific = set(fields) - {"duration_ms", "error", "timed_out", "usage"}
+        kinds = tuple(RESULT_FIELDS) if specific and rule.command is None else _ACTIONS
         kinds = tuple(kind for kind in kinds if kind not in _NAMED)
-        if "answer" in given:
+        if "answer" in fields:
             kinds = ("ask",)
-        if "matches" in given:
+        if "matches" in fields:
             kinds = ("context",)
-        rule.kinds = tuple(kind for kind in kinds if all(name in RESULT_FIELDS[kind] for name in given))
+        rule.kinds = tuple(kind for kind in kinds if all(name in RESULT_FIELDS[kind] for name in fields))
         if not rule.kinds and not spec.flawed:
-            names = ", ".join(f"`{name}`" for name in given)
+            names = ", ".join(f"`{name}`" for name in fields)
             self.error("contradictory-keys", f"no kind of effect has {names} together", spec.span)
 
     def result(self, spec: ResultSpec) -> dict[str, Any]:
-        """The fields of a result that are given."""
+        """The result fields that are set."""
         if spec.signal is not None and not signals.number_of(spec.signal):
             message = "`signal` should be the name of a signal such as `SIGKILL`"
             self.error("wrong-type", message, spec.spans["signal"])
         if not all(_is_match(match) for match in spec.matches or ()):
             message = "`matches` should be a list of paths, or of mappings with a `path`"
             self.error("wrong-type", message, spec.spans["matches"])
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, field in fields_of(ResultSpec).items():
             value = getattr(spec, name)
             if spec.is_given(name) and (value is not None or field.type.kind == "json"):
-                found[name] = list(value) if isinstance(value, tuple) else value
-        return found
+                result[name] = list(value) if isinstance(value, tuple) else value
+        return result
 
     def pattern(self, command: str, spec: RuleSpec) -> Any:
         try:

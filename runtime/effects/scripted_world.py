@@ -1,7 +1,7 @@
-"""Scripted worlds: results come from a list of rules, and nothing is performed.
+"""Scripted world: takes the results of effects from rules and performs nothing.
 
-Owns which rule answers an effect and with what, and a clock that only the script moves; `script_reader` owns
-the file format. jq programs run for real, because they have no effects. See `spec/effects.md`.
+Owns the selection of a rule, its results, and a clock that only the script advances; `script_reader` owns the
+file format. jq programs are executed, because they have no side effects. See `spec/effects.md`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .handoff import handoff_of
 from .performers import Parts, performer_of
 from .process import failure
 
-# When a scripted clock starts where the script does not say: the day of the seed's examples.
+# Default start of a scripted clock: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
 
 class NoRule(Exception):
-    """An effect that no rule of the script answers; the text names it and the nearest rule."""
+    """No rule of the script answers an effect; the message names the effect and the nearest rule."""
 
 
 class Rule(LightRecord):
-    """One rule: what it answers, its results in order, and how often it has answered."""
+    """One rule: its conditions, its results in order, and the number of effects that it has answered."""
 
     line: int
     kinds: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Rule(LightRecord):
         return self.times is not None and self.used >= self.times
 
     def mismatches(self, effect: EffectLike, state: str | None) -> list[str]:
-        """Why the rule does not answer an effect; empty where it does."""
+        """The reasons why the rule does not answer an effect; empty if it does."""
         reasons = []
         if effect.kind not in self.kinds:
             reasons.append(f"is for {' or '.join(f'`{kind}`' for kind in self.kinds)}")
@@ -56,9 +56,9 @@ class Rule(LightRecord):
             reasons.append(f"wants a command with `{self.command}`")
         if self.name is not None and self.name != effect.args.get("name"):
             reasons.append(f"is for `{self.name}`")
-        given = effect.args.get(EFFECTS[effect.kind].inputs)
+        inputs = effect.args.get(EFFECTS[effect.kind].inputs)
         for name, value in self.args.items():
-            if not isinstance(given, dict) or name not in given or not _is_same(given[name], value):
+            if not isinstance(inputs, dict) or name not in inputs or not _is_same(inputs[name], value):
                 reasons.append(f"wants another `{name}`")
         if self.is_used_up:
             reasons.append(f"has answered {self.used} time{'s' * (self.used != 1)} and is used up")
@@ -77,7 +77,7 @@ class Rule(LightRecord):
 
 
 class ScriptedWorld:
-    """A world whose answers stand in a file; follows `world.WorldLike`."""
+    """A world with results from a script; implements the protocol of `world.World`."""
 
     is_scripted = True
 
@@ -87,7 +87,7 @@ class ScriptedWorld:
         self.rules = rules
         self._env = env or {}
         self._start = start.timestamp()
-        self._passed = 0.0
+        self._elapsed = 0.0  # seconds since the start
         self._path = path
         self._parts = Parts()
 
@@ -108,26 +108,26 @@ class ScriptedWorld:
             return performer_of(kind)(args, context, self._parts)
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
-            return self._late(kind, context, limited_by)
+            return self._timed_out(kind, context, limited_by)
         rule = self._rule(effect, context.state)
         if rule is None:
             if kind == "jq":
                 return performer_of(kind)(args, context, self._parts)
-            raise NoRule(self._complaint(effect, context.state))
-        given = rule.take()
+            raise NoRule(self._no_rule_message(effect, context.state))
+        fields = rule.take()
         if kind == "jq":
-            return _with_error(given)
-        duration = given.get("duration_ms", 0) / 1000
+            return _with_error(fields)
+        duration = fields.get("duration_ms", 0) / 1000
         if limit is not None and duration > limit:
-            self._passed += limit
-            given = {"timed_out": limited_by, "duration_ms": round(limit * 1000)}
+            self._elapsed += limit
+            fields = {"timed_out": limited_by, "duration_ms": round(limit * 1000)}
         else:
-            self._passed += duration
+            self._elapsed += duration
         if kind == "ask":
-            given = self._answer(rule, given, args)
-        result = _MADE[kind](given) if kind in _MADE else _action(given)
-        if kind == "agent" and (handed := handoff_of(result["output"])) is not None:
-            result["handoff"] = handed
+            fields = self._answer(rule, fields, args)
+        result = _RESULT_BUILDERS.get(kind, _action_result)(fields)
+        if kind == "agent" and (handoff := handoff_of(result["output"])) is not None:
+            result["handoff"] = handoff
         result["elapsed_ms"] = context.elapsed_ms()
         if context.on_output is not None and EFFECTS[kind].is_action:
             for stream in ("output", "stderr"):
@@ -136,45 +136,45 @@ class ScriptedWorld:
         return result
 
     def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
-        """Use up the rule that answered an effect when it was recorded, and let its time pass."""
+        """Observe a recorded result: use the rule that answered it, and advance the clock."""
         if effect.kind == "sleep":
-            self._passed += effect.args["seconds"]
+            self._elapsed += effect.args["seconds"]
         rule = self._rule(effect, state) if EFFECTS[effect.kind].scripted else None
         if rule is not None:
             rule.take()
-        self._passed += result.get("duration_ms", 0) / 1000
+        self._elapsed += result.get("duration_ms", 0) / 1000
 
     def save(self) -> Any:
-        return {"passed": self._passed, "used": [[rule.line, rule.used] for rule in self.rules]}
+        return {"passed": self._elapsed, "used": [[rule.line, rule.used] for rule in self.rules]}
 
     def restore(self, saved: Any) -> bool:
-        """False where the rules are others by now."""
+        """Restore the state that `save` returned; return False if the rules have changed."""
         if [line for line, _ in saved["used"]] != [rule.line for rule in self.rules]:
             return False
-        self._passed = saved["passed"]
+        self._elapsed = saved["passed"]
         for rule, (_, used) in zip(self.rules, saved["used"], strict=True):
             rule.used = used
         return True
 
     def time(self) -> float:
-        return self._start + self._passed
+        return self._start + self._elapsed
 
     def monotonic(self) -> float:
-        return self._passed
+        return self._elapsed
 
     def close(self) -> None:
         self._parts.close()
 
-    def _answer(self, rule: Rule, given: dict[str, Any], args: dict[str, Any]) -> dict[str, Any]:
-        """What a rule says to a question, which has to be one of its choices."""
+    def _answer(self, rule: Rule, fields: dict[str, Any], args: dict[str, Any]) -> dict[str, Any]:
+        """The rule's answer to a question. Raises `NoRule` if it is not one of the choices."""
         choices, default = args.get("choices") or [], args.get("default")
-        if "answer" in given and choices and given["answer"] not in choices:
-            said = f"{self._path}:{rule.line} answers `{given['answer']}`"
-            raise NoRule(f"{said}, which is not one of the choices: {', '.join(choices)}")
-        is_left_open = given.get("timed_out") != "loop" and not {"answer", "error"} & given.keys()
-        if is_left_open and default is not None:
-            return {"answer": default, "by": "default", "duration_ms": given.get("duration_ms", 0)}
-        return given
+        if "answer" in fields and choices and fields["answer"] not in choices:
+            message = f"{self._path}:{rule.line} answers `{fields['answer']}`"
+            raise NoRule(f"{message}, which is not one of the choices: {', '.join(choices)}")
+        has_no_answer = fields.get("timed_out") != "loop" and not {"answer", "error"} & fields.keys()
+        if has_no_answer and default is not None:
+            return {"answer": default, "by": "default", "duration_ms": fields.get("duration_ms", 0)}
+        return fields
 
     def _rule(self, effect: EffectLike, state: str | None) -> Rule | None:
         for rule in self.rules:
@@ -183,126 +183,132 @@ class ScriptedWorld:
         return None
 
     def _sleep(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        bound, _ = context.limit(args, own="loop")
-        cut = bound is not None and bound < args["seconds"]
-        self._passed += max(0.0, bound if bound is not None and cut else args["seconds"])
+        limit, _ = context.limit(args, own="loop")
+        is_shortened = limit is not None and limit < args["seconds"]
+        self._elapsed += max(0.0, limit if limit is not None and is_shortened else args["seconds"])
         result: dict[str, Any] = {"elapsed_ms": context.elapsed_ms()}
-        if cut:
+        if is_shortened:
             result["timed_out"] = "loop"
         return result
 
-    def _late(self, kind: str, context: Context, limited_by: str) -> dict[str, Any]:
-        """The result of an effect for which there was no time left."""
-        if kind not in _MADE:
+    def _timed_out(self, kind: str, context: Context, limited_by: str) -> dict[str, Any]:
+        """The result of an effect without remaining time."""
+        if kind not in _RESULT_BUILDERS:
             return failure(context, 124, timed_out=limited_by)
-        return {**_MADE[kind]({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
+        return {**_RESULT_BUILDERS[kind]({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
 
-    def _complaint(self, effect: EffectLike, state: str | None) -> str:
-        asked = f"no rule answers `{effect.kind}`"
+    def _no_rule_message(self, effect: EffectLike, state: str | None) -> str:
+        message = f"no rule answers `{effect.kind}`"
         if state is not None:
-            asked += f" in state `{state}`"
+            message += f" in state `{state}`"
         subject = _subject(effect)
         if subject:
             name = EFFECTS[effect.kind].subject
-            asked += f" ({name} `{subject if len(subject) <= 200 else subject[:200] + '…'}`)"
+            message += f" ({name} `{subject if len(subject) <= 200 else subject[:200] + '…'}`)"
         if not self.rules:
-            return f"{asked}: the script has no rules"
-        # The rule with the least against it; of several the first, but one for the state before others.
+            return f"{message}: the script has no rules"
+        # The rule with the fewest mismatches; rules for this state come first, then the order of the script.
         nearest = min(self.rules, key=lambda rule: (len(rule.mismatches(effect, state)), rule.state != state))
         reasons = " and ".join(nearest.mismatches(effect, state))
-        return f"{asked}; the nearest rule, {self._path}:{nearest.line}, {reasons}"
+        return f"{message}; the nearest rule, {self._path}:{nearest.line}, {reasons}"
 
 
 def _subject(effect: EffectLike) -> str:
-    """The text that `command` of a rule is searched in: an action's command, a query, a question."""
+    """The text in which `command` of a rule is searched: an action's command, a query, a question."""
     subject = effect.args.get(EFFECTS[effect.kind].subject)
-    # RE2 takes UTF-8, which has no lone surrogates.
+    # RE2 requires UTF-8, which cannot encode lone surrogates.
     return subject.encode("utf-8", "replace").decode() if isinstance(subject, str) else ""
 
 
-def _with_error(given: dict[str, Any]) -> dict[str, Any]:
-    """A result whose `error`, where it is one word, is written out."""
-    error = given.get("error")
+def _with_error(fields: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a rule's fields; expands an `error` that is a text."""
+    error = fields.get("error")
     if isinstance(error, str):
-        return {**given, "error": {"kind": error, "message": error}}
-    return dict(given)
+        return {**fields, "error": {"kind": error, "message": error}}
+    return dict(fields)
 
 
-def _action(given: dict[str, Any]) -> dict[str, Any]:
-    """An action's result from what a rule says of it."""
-    given = _with_error(given)
+def _with_timeout_error(fields: dict[str, Any], message: str = "no answer in time") -> dict[str, Any]:
+    """`_with_error`; adds a timeout error to fields with `timed_out`."""
+    fields = _with_error(fields)
+    if "timed_out" in fields:
+        fields.setdefault("error", {"kind": "timeout", "message": message})
+    return fields
+
+
+# Functions that build the result of an effect from the fields of a rule.
+
+
+def _action_result(fields: dict[str, Any]) -> dict[str, Any]:
+    fields = _with_error(fields)
     code = 0
-    if "timed_out" in given:
-        given.setdefault("signal", "SIGTERM")
-    if "signal" in given:
-        code = 128 + signals.number_of(given["signal"])
-    elif "error" in given:
-        code = 127 if given["error"].get("kind") == "not-found" else 126
-    return {"output": "", "stderr": "", "exit_code": code, "duration_ms": 0, **given}
+    if "timed_out" in fields:
+        fields.setdefault("signal", "SIGTERM")
+    if "signal" in fields:
+        code = 128 + signals.number_of(fields["signal"])
+    elif "error" in fields:
+        code = 127 if fields["error"].get("kind") == "not-found" else 126
+    return {"output": "", "stderr": "", "exit_code": code, "duration_ms": 0, **fields}
 
 
-def _answered(given: dict[str, Any]) -> dict[str, Any]:
-    """A question's result from what a rule says of it: an answer, or that there was none."""
-    if "answer" not in given:
-        late = given.get("timed_out")
-        told = _action({name: value for name, value in given.items() if name != "timed_out"})
-        return {**told, "exit_code": 124, "timed_out": late} if late else {**told, "exit_code": 1}
-    told = {name: value for name, value in given.items() if name != "answer"}
-    return {**_action({}), "by": "script", **told, "output": given["answer"]}
+def _ask_result(fields: dict[str, Any]) -> dict[str, Any]:
+    """The answer; without `answer`, a timeout or a failure."""
+    if "answer" not in fields:
+        timed_out = fields.get("timed_out")
+        result = _action_result({name: value for name, value in fields.items() if name != "timed_out"})
+        return (
+            {**result, "exit_code": 124, "timed_out": timed_out} if timed_out else {**result, "exit_code": 1}
+        )
+    result = {name: value for name, value in fields.items() if name != "answer"}
+    return {**_action_result({}), "by": "script", **result, "output": fields["answer"]}
 
 
-def _found(given: dict[str, Any]) -> dict[str, Any]:
-    """What memory found, from what a rule says of it; a path alone is a match."""
-    given = _with_error(given)
-    if "timed_out" in given:
-        given.setdefault("error", {"kind": "timeout", "message": "no answer in time"})
+def _context_result(fields: dict[str, Any]) -> dict[str, Any]:
+    """The matches; a path alone is a match."""
+    fields = _with_timeout_error(fields)
     matches = [
         {"score": 1.0, **match} if isinstance(match, dict) else {"path": str(match), "score": 1.0}
-        for match in given.get("matches", ())
+        for match in fields.get("matches", ())
     ]
-    return {"duration_ms": 0, **given, "matches": matches}
+    return {"duration_ms": 0, **fields, "matches": matches}
 
 
-def _reply(given: dict[str, Any]) -> dict[str, Any]:
-    """A model call's result from what a rule says of it."""
-    given = _with_error(given)
-    shown = {name: given.pop(name) for name in ("verdict", "confidence", "reason") if name in given}
-    if "timed_out" in given:
-        given.setdefault("error", {"kind": "timeout", "message": "no reply in time"})
-    elif shown and "error" not in given:
-        given["reply"] = {"confidence": 1.0, "reason": "", **shown, **given.get("reply", {})}
-    return {"duration_ms": 0, **given}
+def _evaluate_result(fields: dict[str, Any]) -> dict[str, Any]:
+    fields = _with_timeout_error(fields, "no reply in time")
+    reply = {name: fields.pop(name) for name in ("verdict", "confidence", "reason") if name in fields}
+    if reply and "error" not in fields:
+        fields["reply"] = {"confidence": 1.0, "reason": "", **reply, **fields.get("reply", {})}
+    return {"duration_ms": 0, **fields}
 
 
-def _used(given: dict[str, Any]) -> dict[str, Any]:
-    """A tool's result from what a rule says of it."""
-    given = _in_time(_with_error(given))
-    return {"duration_ms": 0, **({} if "error" in given else {"value": None}), **given}
+def _tool_result(fields: dict[str, Any]) -> dict[str, Any]:
+    fields = _with_timeout_error(fields)
+    return {"duration_ms": 0, **({} if "error" in fields else {"value": None}), **fields}
 
 
-def _done(given: dict[str, Any]) -> dict[str, Any]:
-    """A task's result from what a rule says of it: the fields of a TaskResult, or an error."""
-    given = _in_time(_with_error(given))
+def _task_result(fields: dict[str, Any]) -> dict[str, Any]:
+    """A TaskResult from its fields, or an error."""
+    fields = _with_timeout_error(fields)
     task: dict[str, Any] = {"status": "COMPLETE", "content": "", "notes": {}}
-    task |= {name: given.pop(name) for name in TASK_RESULT if name in given}
-    if "error" in given:
-        return {"duration_ms": 0, **given}
+    task |= {name: fields.pop(name) for name in TASK_RESULT if name in fields}
+    if "error" in fields:
+        return {"duration_ms": 0, **fields}
     if task["status"] == "FAILED" and "error" not in task["notes"]:
         error = {"type": "TASK_FAILURE", "reason": "scripted", "message": str(task["content"]), "details": {}}
         task["notes"] = {**task["notes"], "error": error}
-    return {"duration_ms": 0, "result": task, **given}
+    return {"duration_ms": 0, "result": task, **fields}
 
 
-def _in_time(given: dict[str, Any]) -> dict[str, Any]:
-    if "timed_out" in given:
-        given.setdefault("error", {"kind": "timeout", "message": "no answer in time"})
-    return given
+def _is_same(first: Any, second: Any) -> bool:
+    """Whether two values are equal in the language, where true is not equal to 1."""
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same to a program: true is no 1."""
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
-
-
-# How the result of an effect that is no action is made.
-_MADE = {"ask": _answered, "evaluate": _reply, "context": _found, "tool": _used, "task": _done}
+# All other kinds use `_action_result`.
+_RESULT_BUILDERS = {
+    "ask": _ask_result,
+    "evaluate": _evaluate_result,
+    "context": _context_result,
+    "tool": _tool_result,
+    "task": _task_result,
+}

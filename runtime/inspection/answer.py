@@ -13,7 +13,7 @@ import os.path
 from typing import Any
 
 from ...ir.records import frozen
-from ..effects.ask import LONGEST_ANSWER, Mailbox, accepted
+from ..effects.ask import MAX_ANSWER_BYTES, Mailbox, accepted
 from ..host import files, processes
 from ..host.errors import Failure, UserError, reason
 from ..host.paths import ROOT
@@ -159,8 +159,8 @@ def answer(question: Question, text: str) -> str:
 
     Raises UserError if the text is not a valid answer, or if the question has an answer already.
     """
-    if len(text.encode("utf-8", "replace")) > LONGEST_ANSWER:
-        limit = LONGEST_ANSWER >> 10
+    if len(text.encode("utf-8", "replace")) > MAX_ANSWER_BYTES:
+        limit = MAX_ANSWER_BYTES >> 10
         raise UserError("bad-answer", f"an answer has at most {limit} KiB")
     accepted_answer = accepted(text, list(question.choices))
     if accepted_answer is None:

@@ -31,7 +31,7 @@ from ..journal.run_folder import RunFolder
 from ..ledger import database as ledgers
 from ..models.helper_process import command_of
 from ..project.options import Values
-from ..trees.kept import TreeUploader
+from ..trees.tree_upload import TreeUploader
 from ..trees.workspace import Workspace
 from .command import Command
 from .report import Report

@@ -210,8 +210,8 @@ def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
         folder = todo.pop()
         check()
         try:
-            with files.scandir(os.path.join(base, folder)) as found:
-                items = sorted(found, key=lambda item: item.name)
+            with files.scandir(os.path.join(base, folder)) as iterator:
+                items = sorted(iterator, key=lambda item: item.name)
         except OSError:
             continue
         own = list(specs.pop(folder))
@@ -262,13 +262,13 @@ def _excludes_file(path: str) -> str | None:
             text = file.read(MAX_FILE_BYTES)
     except (OSError, ValueError):
         return None
-    found = None
+    value_path = None
     for section in re.finditer(r"^\s*\[core\]([^\[]*)", text, re.IGNORECASE | re.MULTILINE):
         for value in re.finditer(
             r'^\s*excludesfile\s*=\s*"?([^"\n]*)', section[1], re.IGNORECASE | re.MULTILINE
         ):
-            found = os.path.expanduser(value[1].strip())
-    return found
+            value_path = os.path.expanduser(value[1].strip())
+    return value_path
 
 
 def _specs(path: bytes) -> list[Any]:

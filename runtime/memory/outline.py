@@ -87,9 +87,9 @@ def outline(path: str, text: str) -> Outline:
     extension = name.rpartition(".")[2]
     head = text[:_HEAD]
     if extension in _PROSE:
-        found = [next(filter(None, match.groups())) for match in _HEADING.finditer(text)]
-        found += [match[1] for match in _UNDERLINED.finditer(text)]
-        return Outline("\n".join([*found[:200], _first_paragraph(head)])[:_MAX_ABOUT], "")
+        titles = [next(filter(None, match.groups())) for match in _HEADING.finditer(text)]
+        titles += [match[1] for match in _UNDERLINED.finditer(text)]
+        return Outline("\n".join([*titles[:200], _first_paragraph(head)])[:_MAX_ABOUT], "")
     about = _leading_comment(head)
     if extension in _DATA:
         titles = [next(filter(None, match.groups())) for match in _TITLE.finditer(head)]
@@ -109,8 +109,8 @@ def _symbols(name: str, extension: str, text: str) -> list[str]:
         patterns = [_TARGET]
     elif extension == "sql":
         patterns = [_SQL_DEFINED]
-    found = dict.fromkeys(match[1] for pattern in patterns for match in pattern.finditer(text))
-    return list(found)[:_MAX_SYMBOLS]
+    names = dict.fromkeys(match[1] for pattern in patterns for match in pattern.finditer(text))
+    return list(names)[:_MAX_SYMBOLS]
 
 
 def _first_paragraph(text: str) -> str:
@@ -127,28 +127,28 @@ def _first_paragraph(text: str) -> str:
 
 def _leading_comment(text: str) -> str:
     """The comments and the docstring at the start of a file, without their delimiters."""
-    found: list[str] = []
+    comments: list[str] = []
     end = None
     for line in text.split("\n")[:_MAX_LINES]:
         bare = line.strip()
         if end is not None:
             inside, closed, _ = bare.partition(end)
-            found.append(inside.strip(" *"))
+            comments.append(inside.strip(" *"))
             end = None if closed else end
             continue
         delimiter = _opening_delimiter(bare)
         if delimiter is not None:
             close = _BLOCKS.get(delimiter, delimiter)
             inside, closed, _ = bare[bare.index(delimiter) + len(delimiter) :].partition(close)
-            found.append(inside.strip(" *!"))
+            comments.append(inside.strip(" *!"))
             end = None if closed else close
         elif bare.startswith("#!") or _PREAMBLE.match(line):
             continue
         elif comment := _LINE_COMMENT.match(line):
-            found.append(comment[1])
+            comments.append(comment[1])
         else:
             break
-    return "\n".join(line for line in found if line and not _BOILERPLATE.search(line))
+    return "\n".join(line for line in comments if line and not _BOILERPLATE.search(line))
 
 
 def _opening_delimiter(line: str) -> str | None:

@@ -71,8 +71,8 @@ class Answer(NamedTuple):
 
     @property
     def summary(self) -> str:
-        found = f"{len(self.matches)} of {self.update.files} files"
-        return "; ".join([found, *self.notices])
+        counts = f"{len(self.matches)} of {self.update.files} files"
+        return "; ".join([counts, *self.notices])
 
 
 def read_request(args: dict[str, Any]) -> Request:
@@ -122,19 +122,19 @@ def _relevant_inputs(inputs: Any, relevance: Any) -> Any:
 
 def plain_text(value: Any) -> str:
     """All texts in a value, one per line; keys of maps are omitted."""
-    found: list[str] = []
+    texts: list[str] = []
     todo = [value]
     while todo:
         item = todo.pop()
         if isinstance(item, str):
-            found.append(item)
+            texts.append(item)
         elif isinstance(item, dict):
             todo += reversed(item.values())
         elif isinstance(item, list | tuple):
             todo += reversed(item)
         elif item is not None and not isinstance(item, bool):
-            found.append(str(item))
-    return "\n".join(found)
+            texts.append(str(item))
+    return "\n".join(texts)
 
 
 def _excerpt(value: Any) -> str:

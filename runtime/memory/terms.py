@@ -57,10 +57,10 @@ def _split(word: str) -> list[str]:
     if not word.isascii():
         return _split_unicode(word)
     parts = _PART.findall(word)
-    found = [stem(part.lower()) for part in parts if len(part) > 1]
+    result = [stem(part.lower()) for part in parts if len(part) > 1]
     if len(parts) > 1:
-        found.append("".join(parts).lower())
-    return found
+        result.append("".join(parts).lower())
+    return result
 
 
 def _split_unicode(word: str) -> list[str]:
@@ -69,19 +69,19 @@ def _split_unicode(word: str) -> list[str]:
     plain = unicodedata.normalize("NFC", plain)
     if plain.isascii():
         return _split(plain)
-    found = []
+    result = []
     for run in _RUN.findall(plain):
         if re.match(f"[{_UNSPACED}]", run):
-            found += [a + b for a, b in pairwise(run)] or [run]
+            result += [a + b for a, b in pairwise(run)] or [run]
         elif run.isascii():
-            found += _split(run)
+            result += _split(run)
         else:
             parts = [part for piece in run.split("_") for part in _split_camel_case(piece) if part]
-            found += [part.casefold() for part in parts]
+            result += [part.casefold() for part in parts]
             if len(parts) > 1:
-                found.append("".join(parts).casefold())
+                result.append("".join(parts).casefold())
     # Casefold and NFC can produce any characters; a term must consist of letters and digits.
-    return [clean for term in found if (clean := "".join(filter(str.isalnum, term)))]
+    return [clean for term in result if (clean := "".join(filter(str.isalnum, term)))]
 
 
 def _split_camel_case(text: str) -> list[str]:

@@ -257,14 +257,14 @@ class Command:
         maximum cost.
         """
         self.note = ""
-        wanted = args.get("permissions")
+        requested = args.get("permissions")
         words = list(agent.argv)
         session = args.get("session")
         if session and (args.get("fork") or agent.resume):
             words = list(agent.fork if args.get("fork") else agent.resume)
-        name = wanted or agent.default_permissions
+        name = requested or agent.default_permissions
         mode = agent.permissions.get(name) if name else None
-        if mode is None and not wanted:
+        if mode is None and not requested:
             name, mode = _mode_in_command(agent, words)
         tools = args.get("allowed_tools")
         as_root = mode.as_root if mode is not None and is_root else None
@@ -273,11 +273,11 @@ class Command:
                 f"[llc: {agent.argv[0]} refuses `permissions: {name}` as root; "
                 f"it gets `{' '.join(as_root.argv)}` and allowed tools]\n"
             )
-            wanted, mode, tools = name, PermissionMode(argv=as_root.argv), tools or as_root.allowed_tools
+            requested, mode, tools = name, PermissionMode(argv=as_root.argv), tools or as_root.allowed_tools
         self.permissions = name
         self.session_mode = mode.session_mode if mode is not None else None
         self.env = {**agent.env, **(mode.env if mode is not None else {})}
-        if wanted:
+        if requested:
             words = [word for word in words if word not in _mode_words(agent)]
         values: dict[str, Any] = {
             "prompt": args["command"],
@@ -292,7 +292,7 @@ class Command:
             "cap_usd": None if args.get("cap_usd") is None else f"{args['cap_usd']:.6f}",
             "cap_turns": None if args.get("max_turns") is None else str(args["max_turns"]),
             "permissions": list(mode.argv)
-            if mode is not None and (wanted or agent.default_permissions)
+            if mode is not None and (requested or agent.default_permissions)
             else [],
         }
         values["options"] = _expand(agent.options, values)

@@ -139,7 +139,7 @@ def of_fork(run: DatabaseRun, done: Iterable[int]) -> list[tuple[str, bytes]]:
         return []
     try:
         packs, shared = _stored(run), {0, *done}
-        last = max(number for number, (one, _) in packs.items() if one.seq in shared)
+        last = max(number for number, (snapshot, _) in packs.items() if snapshot.seq in shared)
         if last == 0 and packs.keys() > {0} and 1 not in packs:
             raise Failure(
                 "bad-workspace",
@@ -200,7 +200,7 @@ class Workspace:
     def _check_out(self, cache: str) -> None:
         packs = _stored(self._run)
         done = {0, *run_history.load(self._run.journal).order}
-        self._number = max(number for number, (one, _) in packs.items() if one.seq in done)
+        self._number = max(number for number, (snapshot, _) in packs.items() if snapshot.seq in done)
         self._first, self._last = packs[0][0], packs[self._number][0]
         mirror = self._mirror(cache)
         if not files.exists(os.path.join(self._path, ".git")):
@@ -210,7 +210,7 @@ class Workspace:
             with files.open(os.path.join(self._path, ".git/info/exclude"), "a") as file:
                 file.write(f"/{self._facts['prefix']}.loops/.*\n")
         first_needed = max(
-            number for number, (one, _) in packs.items() if one.is_full and number <= self._number
+            number for number, (snapshot, _) in packs.items() if snapshot.is_full and number <= self._number
         )
         for number in sorted({0, *range(first_needed, self._number + 1)}):
             if packs[number][1]:

@@ -214,11 +214,11 @@ def test_malformed_messages_do_no_harm(play: Play, prompt: str) -> None:
         ("", "VERSION = 9", "speaks version 9"),
         ("", "VERSION = None", "speaks version null"),
         ("END = []", "", "a reason that llc does not know"),
-        ("send(id=99, result={}); time.sleep(60)", "", "answered 99, a request that llc did not send"),
+        ("send(id=99, result={}); time.sleep(60)", "", "answered the request 99, which llc did not send"),
         ("sys.stdout.write('{\"half\": '); sys.stdout.flush(); os._exit(4)", "", "ended with exit code 4"),
         ("os.kill(os.getpid(), 9)", "", "ended by SIGKILL before it answered `session/prompt`"),
         ("print('x' * (65 << 20)); time.sleep(60)", "", "sent a message of more than 64 MiB"),
-        ("message['id'] = None", "", "answered null, a request that llc did not send"),
+        ("message['id'] = None", "", "answered the request null, which llc did not send"),
     ],
 )
 def test_broken_conversations_are_errors(play: Play, prompt: str, settings: str, told: str) -> None:
@@ -284,7 +284,7 @@ def test_a_tool_whose_end_comes_late_is_waited_for(play: Play) -> None:
 @pytest.mark.parametrize(
     ("prompt", "told"),
     [
-        ("tool('in_progress'); say('done')", "did not say how `execute(a title)` ended"),
+        ("tool('in_progress'); say('done')", "without reporting the end of `execute(a title)`"),
         ("tool('in_progress', '1'); tool('completed', '1'); tool('failed')", "`execute(a title)` had failed"),
     ],
 )

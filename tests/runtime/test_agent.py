@@ -129,9 +129,9 @@ def report(**fields: Any) -> str:
         (
             """echo '{"type": "system", "subtype": "init"}'; yes $(printf %01000d 0)""",
             "agent-failed",
-            "it wrote more than 16 MiB of lines that are no events, and was stopped; see `llc logs -v`",
+            "it wrote more than 16 MiB of lines that are not events, and was stopped; see `llc logs -v`",
         ),
-        ('printf \'{"type": "assi\'', "no-result", "its output ends in the middle"),
+        ('printf \'{"type": "assi\'', "no-result", "its output is incomplete"),
     ],
 )
 def test_an_agent_that_did_no_work_is_an_error_with_its_text(

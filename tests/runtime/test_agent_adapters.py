@@ -226,7 +226,7 @@ def test_an_agent_that_floods_is_read_in_bounded_memory() -> None:
     line = json.dumps({"type": "text", "sessionID": "s", "part": {"text": "x" * 100}}) + "\n"
     for _ in range(100):
         stream.feed(line * 200)
-    assert len(stream.said) <= (1 << 20) + 1
+    assert len(stream.texts) <= (1 << 20) + 1
     assert not stream.is_final
 
 

@@ -134,7 +134,7 @@ def test_pieces_do_not_matter(cuts: list[int]) -> None:
     for stream in (whole, pieces):
         stream.finish()
     assert (pieces.is_final, pieces.session, pieces.answer) == (True, "s-1", "Fixed.")
-    assert (pieces.said, pieces.usage) == (whole.said, whole.usage)
+    assert (pieces.texts, pieces.usage) == (whole.texts, whole.usage)
 
 
 @given(
@@ -154,7 +154,7 @@ def test_nothing_it_says_is_too_odd(line: str) -> None:
     stream = EventStream(CLAUDE, lambda text: None)
     stream.feed(line + "\n")
     stream.finish()
-    assert isinstance(stream.said, str)
+    assert isinstance(stream.texts, str)
     assert isinstance(stream.usage, dict)
 
 

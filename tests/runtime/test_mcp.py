@@ -354,7 +354,7 @@ def test_what_is_no_listing_is_told(project: Path, capfd: pytest.CaptureFixture[
     configure(h=by_file(BY_HAND))
     assert dispatch.command("llc", ["mcp", "refresh"]) == 1
     told = capfd.readouterr().out
-    assert told.startswith("h: the MCP server `h`: what it answered is no answer: tools.0.name: ")
+    assert told.startswith("h: the MCP server `h`: its answer is invalid: tools.0.name: ")
     assert told.count("\n") == 1
 
 

@@ -177,7 +177,7 @@ def test_a_line_that_the_terminal_cuts_is_no_answer(project: Path, terminal: Cal
     for _ in range(25):
         child.send("y" * 400)
     child.send("\r")
-    child.expect("a terminal drops what stands behind 4,095 bytes")
+    child.expect("a terminal delivers only 4,095 bytes")
     child.expect("answer: ")
     child.send("short\r")
     child.expect('"value": "short"')

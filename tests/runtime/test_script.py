@@ -18,7 +18,7 @@ from llc.frontend.source.schema import fields_of
 from llc.ir.diagnostics import CompileError
 from llc.ir.effects import EFFECTS, EffectKind
 from llc.runtime.effects.script_reader import ResultSpec, RuleSpec, load_world, read_world
-from llc.runtime.effects.scripted_world import _MADE, NoRule
+from llc.runtime.effects.scripted_world import _RESULT_BUILDERS, NoRule
 from llc.runtime.host.effect_context import Context, Exited, Interrupt, Interrupted
 
 
@@ -380,7 +380,7 @@ class Asked:
 def test_every_kind_has_a_scripted_result(row: EffectKind, scripted: Any) -> None:
     """A kind that rules answer has a function for its result; the world performs the others itself."""
     if row.scripted:
-        assert row.is_action or row.name in _MADE or row.name == "jq"
+        assert row.is_action or row.name in _RESULT_BUILDERS or row.name == "jq"
         return
     with suppress(Exited):
         assert isinstance(

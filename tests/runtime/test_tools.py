@@ -408,11 +408,11 @@ def test_what_a_function_prints_is_no_answer(use: Use, module: None) -> None:
         ("segfault", "crash", "SIGSEGV"),
         ("leave", "tool-error", "SystemExit: 4"),
         ("fail", "tool-error", "ValueError: no good"),
-        ("odd", "tool-error", "no text"),
-        ("strange", "tool-error", "no plain data"),
+        ("odd", "tool-error", "not a text"),
+        ("strange", "tool-error", "not plain data"),
         ("huge", "crash", "32 MiB"),
         ("none", "tool-error", "has no `none`"),
-        ("value", "tool-error", "is no function"),
+        ("value", "tool-error", "is not a function"),
     ],
 )
 def test_a_function_that_misbehaves_is_an_error(

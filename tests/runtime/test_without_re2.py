@@ -118,7 +118,7 @@ def test_the_helper_finds_what_re2_finds(pattern: str) -> None:
     """Or refuses the pattern: what runs with one of them means the same with the other."""
 
     def ours(text: str | None) -> Any:
-        return answer({"pattern": pattern, "text": text, "most": None, "limit": 5})
+        return answer({"pattern": pattern, "text": text, "max_matches": None, "limit": 5})
 
     try:
         expression = compiled(pattern)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ...host.errors import EXIT_OK
-from ...project import emit_products
+from ...project import compile_output
 from ...project.options import OVERRIDES, values
 from .. import parameters as cli
 from ..output import warn, write_data
@@ -39,7 +39,7 @@ def compile_(
     given = locals()
 
     overrides = values(loop, {name: given[name] for name in OVERRIDES})
-    text = emit_products.compile_to(overrides, emit, output, not no_sources, warn)
+    text = compile_output.compile_to(overrides, emit, output, not no_sources, warn)
     if text is not None:
         write_data(text)
     return EXIT_OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ...host.errors import EXIT_OK
-from ...project import emit_products
+from ...project import compile_output
 from ...project.options import values
 from .. import parameters as cli
 from ..output import warn, write_data
@@ -21,5 +21,5 @@ def disasm(
     """Show the bytecode of a program."""
 
     given = values(loop, {"arguments": arguments, "declare": declare})
-    write_data(emit_products.disassembly(given, function, json, warn))
+    write_data(compile_output.disassembly(given, function, json, warn))
     return EXIT_OK

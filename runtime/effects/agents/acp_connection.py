@@ -1,7 +1,7 @@
-"""Connection to an agent process: messages of JSON-RPC 2.0, one a line, over its standard input and output.
+"""Connection to an agent process: JSON-RPC 2.0 messages, one per line, over its standard input and output.
 
-Owns the process and the framing, with bounds for what the other side sends. Must not contain: the methods of
-the Agent Client Protocol (`acp_worker`).
+Owns the process, the framing and the size limits. Must not contain: the methods of the Agent Client Protocol
+(`acp_worker`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from ...host import clock, files, pipes, processes, signals
 from ...host.effect_context import Interrupt, Interrupted, milliseconds
 
-# Bytes of a message that is read, and of messages that wait until the agent reads them.
-LONGEST = 64 << 20
-# Seconds for the agent to end by itself when its input is closed, and after TERM.
+# Maximum size of a received message, and of all messages that the agent has not read yet, in bytes.
+MAX_MESSAGE_BYTES = 64 << 20
+# Seconds for the agent to end after its input is closed, and after TERM.
 GRACE = 1.0
-# Characters of a line that is no message, as it is shown.
-_SHOWN = 2000
-_CHUNK = 1 << 16
+# Bytes of a line that is shown because it is not a message.
+_MAX_SHOWN_LINE = 2000
+_CHUNK_BYTES = 1 << 16
 
 
 class Failed(Exception):
-    """The conversation cannot continue; `fields` are those of the event that states it."""
+    """The conversation cannot continue. fields: fields of the error event."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         self.fields = {"message": message, **fields}
@@ -33,10 +33,10 @@ class Failed(Exception):
 
 
 class Connection:
-    """The agent's process, in a group of its own, and messages to and from it.
+    """The agent's process, in its own process group, and the messages to and from it.
 
-    interrupt: ends a wait. As the agent does not get the signals that end the helper, it can be told first to
-    cancel its turn.
+    interrupt: ends a wait. The agent does not receive the signals that end the helper, so that its turn can
+    be cancelled first.
     """
 
     def __init__(self, argv: list[str], interrupt: Interrupt) -> None:
@@ -57,19 +57,19 @@ class Connection:
         self._has_ended = False
 
     def send(self, **message: Any) -> None:
-        """Send a message when the agent reads. Raises `Failed` where it does not."""
+        """Queue a message. Raises `Failed` if the agent does not read its input."""
         self._unsent += json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        if len(self._unsent) > LONGEST:
+        if len(self._unsent) > MAX_MESSAGE_BYTES:
             raise Failed(
-                f"it does not read its input, where more than {LONGEST >> 20} MiB wait for it; "
+                f"it does not read its input, where more than {MAX_MESSAGE_BYTES >> 20} MiB wait for it; "
                 "stop its requests, or report this to its authors"
             )
 
-    def receive(self, end: float | None) -> dict[str, Any] | None:
-        """The next message; None when the agent's output has ended.
+    def receive(self, deadline: float | None) -> dict[str, Any] | None:
+        """The next message; None at the end of the agent's output.
 
-        Raises `TimeoutError` at `end` (of the monotonic clock), `Interrupted` once for each interrupt,
-        and `Failed` for a message that is too long.
+        Raises `TimeoutError` at `deadline` (monotonic clock; None for none), `Interrupted` once per
+        interrupt, and `Failed` for a message that is too long.
         """
         while not self._messages:
             if self._has_ended:
@@ -80,42 +80,42 @@ class Connection:
                 poller.register(self._interrupt, pipes.POLLIN)
             if self._unsent:
                 poller.register(self._write, pipes.POLLOUT)
-            left = None if end is None else end - clock.monotonic()
-            if left is not None and left <= 0:
+            remaining = None if deadline is None else deadline - clock.monotonic()
+            if remaining is not None and remaining <= 0:
                 raise TimeoutError
-            for descriptor, _ in poller.poll(None if left is None else milliseconds(left)):
+            for descriptor, _ in poller.poll(None if remaining is None else milliseconds(remaining)):
                 if descriptor == self._write:
                     self._send_some()
                 elif descriptor == self._read:
-                    self._take(files.read(self._read, _CHUNK))
+                    self._take(files.read(self._read, _CHUNK_BYTES))
             self.check_interrupt()
         return self._messages.popleft()
 
     def check_interrupt(self) -> None:
-        """Raises `Interrupted` once for each interrupt."""
+        """Raise `Interrupted` once per interrupt."""
         if self._interrupt.count > self._seen:
             self._seen = self._interrupt.count
             raise Interrupted
 
     def _send_some(self) -> None:
         try:
-            del self._unsent[: files.write(self._write, self._unsent[:_CHUNK])]
+            del self._unsent[: files.write(self._write, self._unsent[:_CHUNK_BYTES])]
         except BlockingIOError:
             pass
         except OSError:
-            self._unsent.clear()  # it has ended; its output says so
+            self._unsent.clear()  # the agent has ended, which its output shows
 
     def _take(self, data: bytes) -> None:
-        """Take what the agent wrote next."""
+        """Process the next piece of the agent's output."""
         self._has_ended = not data
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._line += line
             self._finish_line()
         self._line += rest
-        if len(self._line) > LONGEST:
+        if len(self._line) > MAX_MESSAGE_BYTES:
             raise Failed(
-                f"it sent a message of more than {LONGEST >> 20} MiB; see which tool has so long a result, "
+                f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB; find the tool with it, "
                 "and let it write into a file"
             )
         if self._has_ended:
@@ -133,11 +133,11 @@ class Connection:
         if isinstance(message, dict):
             self._messages.append(message)
         else:
-            # Words of the agent in the wrong place: they may say what is wrong.
-            sys.stderr.write(line[:_SHOWN].decode("utf-8", "replace") + "\n")
+            # Show other output, which may explain an error.
+            sys.stderr.write(line[:_MAX_SHOWN_LINE].decode("utf-8", "replace") + "\n")
 
     def end(self) -> str:
-        """Close the agent's input, and end its group if it does not end itself; how it ended."""
+        """Close the agent's input, end its group if necessary, and return how the agent ended."""
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number in (signals.SIGTERM, signals.SIGKILL, 0):
@@ -149,7 +149,7 @@ class Connection:
                     processes.killpg(self._process.pid, number)
         else:
             return "it does not end"
-        # A launcher may leave the program behind.
+        # A launcher may leave its child process running.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             processes.killpg(self._process.pid, signals.SIGKILL)
         return f"it was ended by {signals.name_of(-code)}" if code < 0 else f"it ended with exit code {code}"

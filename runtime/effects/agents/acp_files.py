@@ -1,7 +1,7 @@
 """Files of the project for an agent of the Agent Client Protocol: `fs/read_text_file`, `fs/write_text_file`.
 
-Only files below the working folder can be reached: links are resolved first, and the resolved path is opened
-folder by folder without following a link, so that a link that is made in between does not lead outside.
+Only files below the working directory are accessible: links are resolved first, and the resolved path is
+opened folder by folder without following links, so that a link created in between cannot lead outside.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from contextlib import contextmanager, suppress
 
 from ...host import environment, files
 
-# Bytes of a file that is read.
-LONGEST = 16 << 20
-_FOLDER = files.O_RDONLY | files.O_DIRECTORY | files.O_NOFOLLOW
+MAX_FILE_BYTES = 16 << 20
+_FOLDER_FLAGS = files.O_RDONLY | files.O_DIRECTORY | files.O_NOFOLLOW
 
 
 class Outside(Exception):
@@ -24,7 +23,7 @@ class Outside(Exception):
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path leads into the working folder, with links resolved."""
+    """Whether a path leads into the working directory after links are resolved."""
     try:
         _parts(path)
     except Outside:
@@ -33,18 +32,18 @@ def is_inside(path: str) -> bool:
 
 
 def read_text(path: str, line: int = 1, limit: int | None = None) -> str:
-    """The text of a file, from a line on (counted from 1), at most `limit` lines.
+    """The text of a file from `line` on (counted from 1), at most `limit` lines.
 
-    Raises `Outside`, and `OSError` or `ValueError` where it cannot be read.
+    Raises `Outside`, and `OSError` or `ValueError` if the file cannot be read.
     """
     with _parent(path) as (folder, name):
         handle = files.open_handle(name, files.O_RDONLY | files.O_NOFOLLOW | files.O_NONBLOCK, dir_fd=folder)
         with files.open(handle, "rb") as file:
             if not stat.S_ISREG(files.fstat(handle).st_mode):
-                raise ValueError("it is no regular file")
-            data = file.read(LONGEST + 1)
-    if len(data) > LONGEST:
-        raise ValueError(f"it has more than {LONGEST >> 20} MiB")
+                raise ValueError("it is not a regular file")
+            data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"it has more than {MAX_FILE_BYTES >> 20} MiB")
     text = data.decode("utf-8", "replace")
     if line <= 1 and limit is None:
         return text
@@ -53,33 +52,33 @@ def read_text(path: str, line: int = 1, limit: int | None = None) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Replace the text of a file, which is created with its folders where it does not exist.
+    """Replace the text of a file; create the file and its folders if necessary.
 
-    Raises `Outside`, and `OSError` or `ValueError` where it cannot be written.
+    Raises `Outside`, and `OSError` or `ValueError` if the file cannot be written.
     """
     flags = files.O_WRONLY | files.O_CREAT | files.O_NOFOLLOW | files.O_NONBLOCK
     with _parent(path, makes_folders=True) as (folder, name):
         handle = files.open_handle(name, flags, 0o666, dir_fd=folder)
         with files.open(handle, "wb") as file:
             if not stat.S_ISREG(files.fstat(handle).st_mode):
-                raise ValueError("it is no regular file")
+                raise ValueError("it is not a regular file")
             files.ftruncate(handle, 0)
             file.write(text.encode("utf-8", "replace"))
 
 
 def read_answer(path: str) -> str | None:
-    """What a person has answered, None where there is no answer yet."""
+    """The answer of a person; None if there is no answer yet."""
     try:
         with files.open(path, "rb") as file:
-            found = json.loads(file.read(LONGEST))
-        return str(found["answer"])
+            fields = json.loads(file.read(MAX_FILE_BYTES))
+        return str(fields["answer"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 @contextmanager
 def _parent(path: str, makes_folders: bool = False) -> Iterator[tuple[int, str]]:
-    """A handle of the folder of a file, and the file's name in it."""
+    """Context manager: a handle of a file's folder, and the name of the file."""
     *folders, name = _parts(path)
     handle = files.open_handle(".", files.O_RDONLY | files.O_DIRECTORY)
     try:
@@ -87,7 +86,7 @@ def _parent(path: str, makes_folders: bool = False) -> Iterator[tuple[int, str]]
             if makes_folders:
                 with suppress(FileExistsError):
                     files.mkdir(folder, dir_fd=handle)
-            below = files.open_handle(folder, _FOLDER, dir_fd=handle)
+            below = files.open_handle(folder, _FOLDER_FLAGS, dir_fd=handle)
             files.close(handle)
             handle = below
         yield handle, name
@@ -96,13 +95,13 @@ def _parent(path: str, makes_folders: bool = False) -> Iterator[tuple[int, str]]
 
 
 def _parts(path: str) -> list[str]:
-    """The names from the working folder to a file, without links. Raises `Outside`."""
+    """The names on the path from the working directory to a file, without links. Raises `Outside`."""
     root = files.realpath(environment.getcwd())
     try:
-        found = files.realpath(os.path.join(root, path))
+        target = files.realpath(os.path.join(root, path))
     except (OSError, ValueError):
         raise Outside(path) from None
-    below = os.path.join(root, "")
-    if not found.startswith(below):
+    prefix = os.path.join(root, "")
+    if not target.startswith(prefix):
         raise Outside(path)
-    return found[len(below) :].split("/")
+    return target[len(prefix) :].split("/")

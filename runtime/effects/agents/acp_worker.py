@@ -1,9 +1,9 @@
-"""The helper process that speaks the Agent Client Protocol with an agent (https://agentclientprotocol.com).
+"""Helper process: client of the Agent Client Protocol (https://agentclientprotocol.com).
 
-Reads the prompt from its standard input, starts the agent, holds one turn with it, and writes one JSON object
-a line of what the agent does; `stdlib/protocols/acp.yaml` says what these mean. Answers requests for
-permission and for files of the project. Must not contain: the framing of messages (`acp_connection`), the
-meaning of events, the result of the effect.
+Reads the prompt from standard input, starts the agent, runs one turn, and writes one JSON object per line for
+each activity of the agent; `stdlib/protocols/acp.yaml` defines their meaning. Answers requests for permission
+and for files of the project. Must not contain: the framing of messages (`acp_connection`), the meaning of
+events, the result of the effect.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ...host.effect_context import Interrupt, Interrupted
 from ...journal.agent_activity import PERMIT
 from . import acp_files
 from .acp_connection import Connection, Failed
-from .acp_tools import MANY, ToolCall, items_of, mapping_of, text_of
+from .acp_tools import MAX_ITEMS, ToolCall, items_of, mapping_of, text_of
 
 VERSION = 1
-# Seconds for each answer until the prompt is sent; for an agent to end a turn that is cancelled; and for the
-# end of tools to be stated after that of the turn.
+# Timeouts in seconds: for each answer until the prompt is sent; for the end of a cancelled turn; for the
+# reports of the ends of tools after the end of the turn.
 START_LIMIT = 120.0
 CANCEL_LIMIT = 1.0
 SETTLE_LIMIT = 10.0
-# Seconds without a message after which an agent that loads a session repeats nothing more.
+# Seconds without a message after which an agent has finished repeating a loaded session.
 QUIET = 1.0
-# Seconds between two events that say only that the agent is at work.
-_PROGRESS = 0.2
-# Seconds between two looks for the answer of a person.
-_LOOK_AGAIN = 0.3
-# Characters of a name or of a reason in a message.
-_SHORT = 200
+# Minimum interval of progress events, in seconds.
+_PROGRESS_INTERVAL = 0.2
+# Seconds between two checks for the answer of a person.
+_ANSWER_CHECK_INTERVAL = 0.3
+# Maximum length of a name or a reason in a message.
+_MAX_NAME = 200
 _METHOD_NOT_FOUND = -32601
 _INVALID_PARAMS = -32602
 _INTERNAL_ERROR = -32603
@@ -49,7 +49,7 @@ _ENDINGS = {
 
 
 def main() -> None:
-    """Hold one conversation; the last argument has {argv, session?, permissions, mode?, answers?} as JSON."""
+    """Run one conversation; the last argument is {argv, session?, permissions, mode?, answers?} as JSON."""
     interrupt = Interrupt()
     for number in (signals.SIGINT, signals.SIGTERM):
         signals.signal(number, lambda *_: interrupt.set())
@@ -61,12 +61,12 @@ def main() -> None:
         tell("error", message=f"`{settings['argv'][0]}` could not be started: {error}")
         sys.exit(1)
     try:
-        Conversation(connection, settings).hold(prompt)
+        Conversation(connection, settings).run(prompt)
     except Failed as failed:
         tell("error", **failed.fields)
         sys.exit(1)
     except (Interrupted, BrokenPipeError):
-        sys.exit(1)  # llc has stopped it, or has ended itself
+        sys.exit(1)  # llc has stopped this helper or has itself ended
     finally:
         connection.end()
 
@@ -88,26 +88,27 @@ class Conversation:
         self._session = ""
         self._id = 0
         self._tools: dict[str, ToolCall] = {}
-        # While a session is loaded, the agent repeats what was said in it.
+        # The agent repeats the messages of a session while it loads the session.
         self._is_replay = False
         self._cost = 0.0
         self._has_refused = False
-        # Where the answers of a person come to, None where none is asked; the requests that wait for one, and
-        # the name of the first one's answer.
+        # Prefix of the paths of a person's answers; None if no person can answer.
         self._answers: str | None = settings.get("answers") if self._permissions == "ask" else None
+        # Requests that wait for a person's answer.
         self._requests: deque[tuple[Any, dict[str, Any]]] = deque()
-        self._asked = ""
-        self._questions = 0
-        # Files that it has written through llc.
+        # Name of the answer to the first request; "" before the question is reported.
+        self._question = ""
+        self._question_count = 0
+        # Files that the agent has written through llc.
         self._written: set[str] = set()
-        # The tool that failed, while the agent has said nothing since.
+        # The last failed tool, until the agent writes a text.
         self._failed: ToolCall | None = None
-        self._told_progress = 0.0
+        self._last_progress_at = 0.0
 
-    def hold(self, prompt: str) -> None:
-        """Tell everything that the agent does with the prompt. Raises `Failed` and `Interrupted`."""
-        able = self._initialize()
-        self._session = self._open_session(able)
+    def run(self, prompt: str) -> None:
+        """Run one turn and report all activities of the agent. Raises `Failed` and `Interrupted`."""
+        capabilities = self._initialize()
+        self._session = self._open_session(capabilities)
         tell("session", id=self._session)
         if self._mode is not None:
             self._request("session/set_mode", {"sessionId": self._session, "modeId": self._mode}, START_LIMIT)
@@ -120,13 +121,13 @@ class Conversation:
             raise
         reason = answer.get("stopReason")
         if reason == "cancelled" and self._has_refused:
-            reason = "refused_tool"  # some agents end the turn then
+            reason = "refused_tool"  # some agents end the turn after a refusal
         elif reason == "end_turn":
             if not self._has_refused:
                 self._check_end()
         elif reason not in _ENDINGS:
             raise Failed(
-                f"the turn ended for a reason that llc does not know: {json.dumps(reason)[:_SHORT]}; "
+                f"the turn ended for a reason that llc does not know: {json.dumps(reason)[:_MAX_NAME]}; "
                 "use a version of the agent that llc was tested with"
             )
         end = {**answer, "stopReason": reason, "message": _ENDINGS.get(reason)}
@@ -134,36 +135,37 @@ class Conversation:
 
     def _initialize(self) -> dict[str, Any]:
         """The agent's capabilities."""
-        # Writes are limited to the project then. With reads offered, Gemini CLI 0.61 cannot create a file.
-        able_files = {"readTextFile": False, "writeTextFile": True}
+        # Offering writes limits them to the project. If reads are offered, Gemini CLI 0.61 cannot create a
+        # file.
+        file_methods = {"readTextFile": False, "writeTextFile": True}
         params = {
             "protocolVersion": VERSION,
-            "clientCapabilities": {"fs": able_files, "terminal": False},
+            "clientCapabilities": {"fs": file_methods, "terminal": False},
             "clientInfo": {"name": "llc", "version": "1"},
         }
         answer = self._request("initialize", params, START_LIMIT)
         if answer.get("protocolVersion") != VERSION:
-            told = json.dumps(answer.get("protocolVersion"))[:_SHORT]
+            version = json.dumps(answer.get("protocolVersion"))[:_MAX_NAME]
             raise Failed(
-                f"it speaks version {told} of the Agent Client Protocol, and llc version {VERSION}; "
-                "install a version of the agent that speaks it too"
+                f"it speaks version {version} of the Agent Client Protocol, and llc version {VERSION}; "
+                f"install a version of the agent that speaks version {VERSION}"
             )
         return mapping_of(answer.get("agentCapabilities"))
 
-    def _open_session(self, able: dict[str, Any]) -> str:
-        """The id of a new session, or of the one to continue."""
+    def _open_session(self, capabilities: dict[str, Any]) -> str:
+        """Open a new session or the session to continue; return its id."""
         params: dict[str, Any] = {"cwd": environment.getcwd(), "mcpServers": []}
         if self._wanted is None:
             session = text_of(self._request("session/new", params, START_LIMIT).get("sessionId"))
             if not session:
                 raise Failed(
-                    "it gave its new session no id, which the Agent Client Protocol requires; "
+                    "its new session has no id, which the Agent Client Protocol requires; "
                     "use a version of the agent that llc was tested with"
                 )
             return session
-        if "resume" in mapping_of(able.get("sessionCapabilities")):
-            method = "session/resume"  # nothing is repeated; opencode repeats some after it has loaded
-        elif able.get("loadSession") is True:
+        if "resume" in mapping_of(capabilities.get("sessionCapabilities")):
+            method = "session/resume"  # without a repetition, which opencode continues after the load
+        elif capabilities.get("loadSession") is True:
             method = "session/load"
         else:
             raise Failed("it cannot continue a session; use `session: new`", reason="no_session")
@@ -175,93 +177,97 @@ class Conversation:
                 failed.fields["reason"] = "no_session"
             raise
         if method == "session/load":
-            self._pass_over_rest()
+            self._skip_replay()
         self._is_replay = False
         return str(self._wanted)
 
-    def _pass_over_rest(self) -> None:
-        """Wait until the agent is quiet: some repeat what was said after they answered `session/load`."""
-        end = clock.monotonic() + START_LIMIT
-        while clock.monotonic() < end:
+    def _skip_replay(self) -> None:
+        """Wait until the agent is quiet: some agents repeat messages after the answer to `session/load`."""
+        deadline = clock.monotonic() + START_LIMIT
+        while clock.monotonic() < deadline:
             try:
-                message = self._connection.receive(min(end, clock.monotonic() + QUIET))
+                message = self._connection.receive(min(deadline, clock.monotonic() + QUIET))
             except TimeoutError:
                 return
             if message is None:
-                return  # the next request says so
-            self._take(message)
+                return  # the next request reports it
+            self._handle(message)
 
     def _settle(self) -> None:
-        """Wait for the ends of tools that were not stated when the turn ended."""
-        end = clock.monotonic() + SETTLE_LIMIT
-        while any(tool.is_told for tool in self._tools.values()):
+        """Wait for the reports of the ends of tools that are missing at the end of the turn."""
+        deadline = clock.monotonic() + SETTLE_LIMIT
+        while any(tool.is_reported for tool in self._tools.values()):
             try:
-                message = self._connection.receive(end)
+                message = self._connection.receive(deadline)
             except TimeoutError:
                 return
             if message is None:
                 return
-            self._take(message)
+            self._handle(message)
 
     def _check_end(self) -> None:
-        """That the work of a turn is done when its end says so. Raises `Failed`."""
-        running = [_words(tool) for tool in self._tools.values() if tool.is_told]
+        """Check that the work is complete at the end of a turn. Raises `Failed`."""
+        running = [_notation(tool) for tool in self._tools.values() if tool.is_reported]
         if running:
             raise Failed(
-                f"it ended its turn, and did not say how {', '.join(running[:20])} ended, so the work may be "
-                "done in part; see what it has done, and run it again"
+                f"it ended its turn without reporting the end of {', '.join(running[:20])}, so the work may "
+                "be incomplete; see what it has done, and run it again"
             )
         if self._failed is not None:
             raise Failed(
-                f"it ended its turn after {_words(self._failed)} had failed, and said nothing of it; "
-                f"see what it has done, and run it again: {self._failed.output[-_SHORT:]}"
+                f"it ended its turn after {_notation(self._failed)} had failed, without a message about it; "
+                f"see what it has done, and run it again: {self._failed.output[-_MAX_NAME:]}"
             )
 
     def _cancel(self) -> None:
-        """Cancel the turn, so that the session has what was interrupted; the agent has a moment for it."""
+        """Cancel the turn and give the agent time to record the interruption in the session."""
         self._permissions, self._answers = "plan", None
         for id, _ in self._requests:
             self._connection.send(id=id, result={"outcome": {"outcome": "cancelled"}})
         self._connection.send(method="session/cancel", params={"sessionId": self._session})
-        end = clock.monotonic() + CANCEL_LIMIT
+        deadline = clock.monotonic() + CANCEL_LIMIT
         while True:
             try:
-                message = self._connection.receive(end)
+                message = self._connection.receive(deadline)
             except TimeoutError:
                 return
             if message is None or ("method" not in message and message.get("id") == self._id):
                 return
-            self._take(message)
+            self._handle(message)
 
     # --- messages ---------------------------------------------------------------------------------
 
     def _request(self, method: str, params: dict[str, Any], limit: float | None) -> dict[str, Any]:
-        """The result of a request; what comes before it is handled."""
+        """Send a request and return its result; handle the messages before the result.
+
+        limit: timeout in seconds; None for no limit.
+        """
         self._id += 1
         self._connection.send(id=self._id, method=method, params=params)
-        end = None if limit is None else clock.monotonic() + limit
-        started = "see that its command starts it as an agent of the Agent Client Protocol"
+        deadline = None if limit is None else clock.monotonic() + limit
+        help = "check that its command starts it as an agent of the Agent Client Protocol"
         while True:
             try:
-                message = self._receive(end)
+                message = self._receive(deadline)
             except TimeoutError:
-                raise Failed(f"it did not answer `{method}` within {limit:g} s; {started}") from None
+                raise Failed(f"it did not answer `{method}` within {limit:g} s; {help}") from None
             if message is None:
-                how = self._connection.end()
-                raise Failed(f"{how} before it answered `{method}`; {started}, and what it wrote")
+                exit_reason = self._connection.end()
+                raise Failed(f"{exit_reason} before it answered `{method}`; {help}, and see its output")
             if "method" in message:
-                self._take(message)
+                self._handle(message)
             elif str(message.get("id")) != str(self._id):
                 raise Failed(
-                    f"in place of `{method}` it answered {json.dumps(message.get('id'))[:_SHORT]}, a request "
-                    "that llc did not send; use a version of the agent that llc was tested with"
+                    f"instead of `{method}` it answered the request "
+                    f"{json.dumps(message.get('id'))[:_MAX_NAME]}, which llc did not send; "
+                    "use a version of the agent that llc was tested with"
                 )
             elif "error" in message:
                 raise _failure_of(method, message["error"])
             else:
                 return mapping_of(message.get("result"))
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         """Handle a request or a notification of the agent."""
         method, params = message.get("method"), mapping_of(message.get("params"))
         if method == "session/update":
@@ -269,10 +275,10 @@ class Conversation:
         elif "id" not in message or method is None:
             return
         elif method == "session/request_permission":
-            if self._answers is not None and len(self._requests) < MANY:
+            if self._answers is not None and len(self._requests) < MAX_ITEMS:
                 self._requests.append((message["id"], params))
                 return
-            tool = self._announced(params)
+            tool = self._report_tool(params)
             self._permit(message["id"], params, tool.is_allowed(self._permissions))
         elif method in ("fs/read_text_file", "fs/write_text_file"):
             self._connection.send(id=message["id"], **self._use_file(method, params))
@@ -280,14 +286,14 @@ class Conversation:
             error = {"code": _METHOD_NOT_FOUND, "message": "the client does not offer this method"}
             self._connection.send(id=message["id"], error=error)
 
-    # --- what it does -----------------------------------------------------------------------------
+    # --- activities -------------------------------------------------------------------------------
 
     def _update(self, update: dict[str, Any]) -> None:
         kind = update.get("sessionUpdate")
         if self._is_replay:
             return
         if kind == "usage_update":
-            self._count(mapping_of(update.get("cost")))
+            self._report_cost(mapping_of(update.get("cost")))
         elif kind == "agent_message_chunk":
             text = text_of(mapping_of(update.get("content")).get("text"))
             if text.strip():
@@ -295,12 +301,12 @@ class Conversation:
             tell("text", text=text)
         elif kind in ("tool_call", "tool_call_update"):
             self._update_tool(update)
-        elif clock.monotonic() - self._told_progress > _PROGRESS:
-            self._told_progress = clock.monotonic()
-            tell("progress", update=text_of(kind)[:_SHORT])  # it is at work
+        elif clock.monotonic() - self._last_progress_at > _PROGRESS_INTERVAL:
+            self._last_progress_at = clock.monotonic()
+            tell("progress", update=text_of(kind)[:_MAX_NAME])
 
-    def _count(self, cost: dict[str, Any]) -> None:
-        """Tell what the session has cost, which cannot fall."""
+    def _report_cost(self, cost: dict[str, Any]) -> None:
+        """Report the cost of the session, which never decreases."""
         usd = cost.get("amount")
         if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd < 1e12:
             return
@@ -310,12 +316,12 @@ class Conversation:
         tell("cost", usd=self._cost)
 
     def _tool(self, update: dict[str, Any]) -> ToolCall:
-        """The tool call that an update is about, with it."""
+        """The tool call of an update, with the update merged."""
         id = text_of(update.get("toolCallId"))
         tool = self._tools.get(id)
         if tool is None:
             tool = ToolCall(id)
-            if len(self._tools) < MANY:
+            if len(self._tools) < MAX_ITEMS:
                 self._tools[id] = tool
         tool.update(update)
         return tool
@@ -328,52 +334,53 @@ class Conversation:
             self._end_tool(tool)
 
     def _begin_tool(self, tool: ToolCall) -> None:
-        if not tool.is_told:
-            tool.is_told = True
+        if not tool.is_reported:
+            tool.is_reported = True
             tell("tool", id=tool.id, name=tool.kind, target=tool.target)
 
     def _end_tool(self, tool: ToolCall) -> None:
         changed = [path for path in tool.changed if path not in self._written]
-        words = {"name": tool.kind, "target": tool.target, "text": tool.output, "files": changed}
-        tell("tool_end", id=tool.id, failed=tool.has_failed, **words)
+        fields = {"name": tool.kind, "target": tool.target, "text": tool.output, "files": changed}
+        tell("tool_end", id=tool.id, failed=tool.has_failed, **fields)
         self._tools.pop(tool.id, None)
         self._failed = tool if tool.has_failed else None
 
-    # --- what it may do ---------------------------------------------------------------------------
+    # --- permissions ------------------------------------------------------------------------------
 
-    def _announced(self, params: dict[str, Any]) -> ToolCall:
-        """The tool that a request for permission is about; its start is in the record."""
+    def _report_tool(self, params: dict[str, Any]) -> ToolCall:
+        """The tool of a request for permission; reports its start."""
         tool = self._tool(mapping_of(params.get("toolCall")))
         self._begin_tool(tool)
         return tool
 
-    def _receive(self, end: float | None) -> dict[str, Any] | None:
-        """The next message, as `Connection.receive`; meanwhile a person may answer."""
+    def _receive(self, deadline: float | None) -> dict[str, Any] | None:
+        """`Connection.receive`, with checks for the answers of a person."""
         while True:
-            self._look_for_answer()
+            self._check_answer()
             if not self._requests:
-                return self._connection.receive(end)
+                return self._connection.receive(deadline)
             try:
-                return self._connection.receive(clock.monotonic() + _LOOK_AGAIN)
+                return self._connection.receive(clock.monotonic() + _ANSWER_CHECK_INTERVAL)
             except TimeoutError:
-                tell("progress", update="waiting for a person")  # that is no silence of the agent
+                # Progress prevents the idle timeout, because the agent waits for the person.
+                tell("progress", update="waiting for a person")
 
-    def _look_for_answer(self) -> None:
-        """Ask a person about the first request that waits, and take the answer when it is there."""
+    def _check_answer(self) -> None:
+        """Ask a person about the first waiting request, and process the answer once it exists."""
         while self._requests:
             id, params = self._requests[0]
-            if not self._asked:
-                self._questions += 1
-                self._asked = f"{processes.getpid()}-{self._questions}"
-                tool = self._announced(params)
-                tell("question", id=self._asked, name=tool.kind, target=tool.target)
-            said = acp_files.read_answer(f"{self._answers}{self._asked}.json")
-            if said is None:
+            if not self._question:
+                self._question_count += 1
+                self._question = f"{processes.getpid()}-{self._question_count}"
+                tool = self._report_tool(params)
+                tell("question", id=self._question, name=tool.kind, target=tool.target)
+            answer = acp_files.read_answer(f"{self._answers}{self._question}.json")
+            if answer is None:
                 return
-            tell("answer", id=self._asked, text=said)
-            self._asked = ""
+            tell("answer", id=self._question, text=answer)
+            self._question = ""
             self._requests.popleft()
-            self._permit(id, params, said == PERMIT)
+            self._permit(id, params, answer == PERMIT)
 
     def _permit(self, id: Any, params: dict[str, Any], is_allowed: bool) -> None:
         """Answer a request for permission."""
@@ -381,19 +388,19 @@ class Conversation:
         self._connection.send(id=id, result={"outcome": outcome})
 
     def _outcome(self, tool: ToolCall, params: dict[str, Any], is_allowed: bool) -> dict[str, Any]:
-        """The answer to a request for permission: an option, chosen by its kind."""
+        """The answer to a request for permission: an option, selected by its kind."""
         if not is_allowed:
             self._refuse(tool.kind, tool.target)
-            # Its end may not be stated.
+            # The agent may not report the end of a refused tool.
             self._end_tool(tool)
             self._failed = None
         for kind in ("allow_once", "allow_always") if is_allowed else ("reject_once", "reject_always"):
             for option in items_of(params.get("options")):
-                found = mapping_of(option)
-                if found.get("kind") == kind and isinstance(found.get("optionId"), str):
-                    return {"outcome": "selected", "optionId": found["optionId"]}
+                fields = mapping_of(option)
+                if fields.get("kind") == kind and isinstance(fields.get("optionId"), str):
+                    return {"outcome": "selected", "optionId": fields["optionId"]}
         if is_allowed:
-            self._refuse(tool.kind, tool.target)  # it offers nothing that allows it
+            self._refuse(tool.kind, tool.target)  # no option allows the tool
         return {"outcome": "cancelled"}
 
     def _refuse(self, name: str, target: str) -> None:
@@ -401,25 +408,25 @@ class Conversation:
         tell("refusal", name=name, target=target)
 
     def _use_file(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request for a file: its result or its error."""
+        """The answer to a request for a file: `result` or `error`."""
         path, text = params.get("path"), params.get("content")
         is_write = method == "fs/write_text_file"
         if not isinstance(path, str) or not path or (is_write and not isinstance(text, str)):
             return _error(_INVALID_PARAMS, f"`{method}` needs a `path`" + " and a `content`" * is_write)
         if is_write and self._permissions == "plan":
-            self._refuse("edit", path[:_SHORT])
+            self._refuse("edit", path[:_MAX_NAME])
             return _error(_INTERNAL_ERROR, "edits are not permitted")
         try:
             if not is_write:
-                line, limit = _whole(params.get("line")), _whole(params.get("limit"))
+                line, limit = _natural_number(params.get("line")), _natural_number(params.get("limit"))
                 return {"result": {"content": acp_files.read_text(path, line or 1, limit)}}
             acp_files.write_text(path, str(text))
         except acp_files.Outside:
-            self._refuse("edit" if is_write else "read", f"{path[:_SHORT]}, outside of the project")
+            self._refuse("edit" if is_write else "read", f"{path[:_MAX_NAME]}, outside of the project")
             return _error(_INVALID_PARAMS, "the path is outside of the project")
         except (OSError, ValueError) as error:
-            return _error(_INTERNAL_ERROR, f"{path[:_SHORT]}: {getattr(error, 'strerror', None) or error}")
-        if len(self._written) < MANY:
+            return _error(_INTERNAL_ERROR, f"{path[:_MAX_NAME]}: {getattr(error, 'strerror', None) or error}")
+        if len(self._written) < MAX_ITEMS:
             self._written.add(path)
         tell("files", files=[path])
         return {"result": {}}
@@ -429,22 +436,22 @@ def _error(code: int, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-def _whole(value: Any) -> int | None:
+def _natural_number(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _words(tool: ToolCall) -> str:
-    """A tool call in a message."""
-    return f"`{tool.kind}({' '.join(tool.target.split())[:_SHORT]})`"
+def _notation(tool: ToolCall) -> str:
+    """The notation of a tool call for a message."""
+    return f"`{tool.kind}({' '.join(tool.target.split())[:_MAX_NAME]})`"
 
 
 def _failure_of(method: str, error: Any) -> Failed:
-    """The failure that an error of JSON-RPC is."""
-    found = mapping_of(error)
-    data = found.get("data")
+    """The failure for a JSON-RPC error."""
+    fields = mapping_of(error)
+    data = fields.get("data")
     details = data if isinstance(data, str) else json.dumps(data)[:2000] if data else ""
-    message = f"`{method}`: {text_of(found.get('message')) or 'it does not say why'}"
-    code = found.get("code")
-    # Some agents give the status of HTTP.
+    message = f"`{method}`: {text_of(fields.get('message')) or 'it does not say why'}"
+    code = fields.get("code")
+    # Some agents use an HTTP status as code.
     status = code if isinstance(code, int) and 400 <= code < 600 else None
     return Failed(f"{message} {details}".strip()[:4000], code=code, status=status)

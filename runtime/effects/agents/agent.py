@@ -1,7 +1,7 @@
-"""Prompts and slash commands: given to an agent program (`loops.md` 10; `spec/agents.md`).
+"""Performer of the `agent` effect: gives a prompt or slash command to an agent program (`loops.md` 10).
 
-Owns which program that is, and how it is started and stopped. What it writes is read by `event_stream`,
-and what that says about its work by `outcome`.
+Owns the selection of the program, its start and its end. `event_stream` reads its output, `outcome` evaluates
+its work. See `spec/agents.md`.
 """
 
 from __future__ import annotations
@@ -42,42 +42,42 @@ _SIGNALS = {"INT": signals.SIGINT, "TERM": signals.SIGTERM}
 
 
 class Refused(KindError):
-    """An agent that cannot be started as an effect asks: a word and a sentence."""
+    """An agent cannot be started with the arguments of an effect."""
 
 
 def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
-    """Perform an `agent` effect. A model client that is needed afterwards starts at the same time."""
+    """Perform an `agent` effect; start the model client at the same time if the program uses it."""
     if "evaluate" in parts.kinds and not parts.has("judge"):
-        # Its import takes more than a second, which passes while the agent works.
+        # The import takes more than a second, which passes while the agent works.
         judge_of(parts).start()
     return run_agent(args, context, shell_of(parts).runner)
 
 
 def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
-    """What the agent makes of `args["command"]`, as the result of an `agent` effect.
+    """Run the agent with the prompt `args["command"]`; return the result of an `agent` effect.
 
-    args: also `agent`, a name of the configuration, or `argv`, a program with its arguments; `session`,
-    the session to continue, and `thread`, what it had used before. With `context.interrupted` that session
-    is continued; where it does not exist, because the agent was killed before, it is begun with the same id.
-    While the quota of its account is used up it is not started (`quota`), and afterwards continued.
+    args: also `agent`, a name in the configuration, or `argv`, a program with its arguments; `session`, the
+    session to continue; `thread`, the usage of this session so far. `context.interrupted` names a session to
+    continue; if it does not exist, because the agent was killed too early, it is created with the same id.
+    While the quota of the account is used up, the agent is not started (`quota`); afterwards it continues.
     """
     quota = Quota(_account(args), args, context)
-    spent: dict[str, Any] = {}
+    previous: dict[str, Any] = {}
     while True:
         if (refused := quota.enter()) is not None:
-            return outcome.added(spent, _not_started(context, refused))
+            return outcome.add_usage_of(previous, _not_started(context, refused))
         try:
-            result = outcome.added(spent, _run(args, quota.watched(context), runner))
+            result = outcome.add_usage_of(previous, _run(args, quota.watched(context), runner))
         except BaseException:
             quota.abandon()
             raise
         if not quota.leave(result):
             return result
-        spent, context = result, _following(quota, context, result)
+        previous, context = result, _context_after_quota(quota, context, result)
 
 
 def _account(args: dict[str, Any]) -> str:
-    """The account of an agent's effect, as in the ledgers."""
+    """The account of an agent's effect, as named in the ledgers."""
     try:
         settings = configuration.load_usable(ROOT)
     except configuration.Unusable:
@@ -86,27 +86,27 @@ def _account(args: dict[str, Any]) -> str:
     return payer.account if payer is not None else ""
 
 
-def _not_started(context: Context, why: dict[str, Any]) -> dict[str, Any]:
-    """The result of an agent that waits no longer for its quota."""
-    if "timed_out" in why:
-        return failure(context, 124, timed_out=why["timed_out"])
-    error = why["error"]
+def _not_started(context: Context, refused: dict[str, Any]) -> dict[str, Any]:
+    """The result of an agent that does not wait any longer for its quota."""
+    if "timed_out" in refused:
+        return failure(context, 124, timed_out=refused["timed_out"])
+    error = refused["error"]
     return {**failure(context, 1, kind=error["kind"], message=error["message"]), "error": error}
 
 
-def _following(quota: Quota, context: Context, result: dict[str, Any]) -> Context:
+def _context_after_quota(quota: Quota, context: Context, result: dict[str, Any]) -> Context:
     """The context in which an agent continues after its quota was used up."""
-    following = copy.copy(context)
+    next_context = copy.copy(context)
     if quota.history.tools:
         quota.history.begin()
-        following.interrupted = quota.history
+        next_context.interrupted = quota.history
     if quota.cap_usd is not None:
-        following.cap_usd = max(0.0, quota.cap_usd - ((result.get("usage") or {}).get("usd") or 0))
-    return following
+        next_context.cap_usd = max(0.0, quota.cap_usd - ((result.get("usage") or {}).get("usd") or 0))
+    return next_context
 
 
 def _run(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
-    """What the agent makes of its command before its quota is used up."""
+    """Run the agent once, without waiting for a quota."""
     kept = context.kept
     try:
         agent = chosen(args, runner.env)
@@ -126,23 +126,23 @@ def _run(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, An
 
 
 def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
-    """Start the program and read what it makes of `args["command"]`."""
+    """Start the program and read its output; return the result of the effect."""
     name = agent.argv[0]
     path = runner.find(name)
     if path is None:
         if "/" in name and files.exists(name):
             message = f"`{name}` is not an executable file; {_HELP}"
             return failure(context, 126, kind="not-executable", message=message)
-        where = "does not exist" if "/" in name else "is not on PATH"
+        problem = "does not exist" if "/" in name else "is not on PATH"
         install = f"install it with `{agent.install}`, or " if agent.install and "/" not in name else ""
-        return failure(context, 127, kind="not-found", message=f"`{name}` {where}; {install}{_HELP}")
+        return failure(context, 127, kind="not-found", message=f"`{name}` {problem}; {install}{_HELP}")
     env = {
         key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in runner.env.items()
     }
     command = agents.Command(agent, {**args, "cap_usd": context.cap_usd}, environment.geteuid() == 0, env)
     if command.note and context.on_output is not None:
         context.on_output("stderr", command.note)
-    stream, listening = _listen(agent, args, context)
+    stream, streaming_context = _read_events(agent, args, context)
     options = ProcessOptions(
         stdin=args["command"] if agent.prompt.by == "stdin" or agent.protocol is not None else None,
         env={key.encode(): value.encode() for key, value in command.env.items()},
@@ -166,7 +166,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
         words = command_of(_ACP_WORKER, json.dumps(settings))
         path = sys.executable
     try:
-        result = runner.run(path, words, args, listening, options)
+        result = runner.run(path, words, args, streaming_context, options)
     except NotStarted as error:
         return error.result(context)
     except Left:
@@ -176,7 +176,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
         raise
     ended = result.pop("ended", "")
     if ended or "timed_out" in result or (agent.protocol is not None and result["exit_code"]):
-        # Shell commands of an agent run in sessions of their own; by a protocol, so does the agent.
+        # Shell commands of an agent run in their own sessions; with a protocol, the agent does too.
         leftovers.end_effect(context.effect_id, ())
     if stream is not None:
         stream.finish()
@@ -188,7 +188,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
 
 
 def _add_price(result: dict[str, Any], args: Mapping[str, Any]) -> None:
-    """What the tokens cost of an agent that states no cost, where the loop names a model with a price."""
+    """Add the cost of an agent that states only tokens, if the loop names a model with a price."""
     usage = result.get("usage")
     if not usage or usage.get("usd") is not None or not args.get("model"):
         return
@@ -198,29 +198,29 @@ def _add_price(result: dict[str, Any], args: Mapping[str, Any]) -> None:
 
 
 def _answers_of(context: Context) -> str | None:
-    """Begin of the path where `llc answer` puts an answer to the agent; None where no person is asked."""
+    """Prefix of the path at which `llc answer` stores an answer to the agent; None without a person."""
     if context.folder is None or not context.has_input:
         return None
     return files.realpath(f"{context.folder}/{FOLDER}/{context.effect_id.rpartition('/')[2]}-")
 
 
 def _attempts(agent: AgentSpec, args: dict[str, Any], context: Context) -> list[dict[str, Any]]:
-    """The arguments to start the agent with, one after the other while the session is not as expected."""
+    """Arguments for each attempt to start the agent; the next is used if its session is missing or exists."""
     fresh = _with_session(agent, args, context)
     interrupted = context.interrupted
     if interrupted is None or not interrupted.session or "session" not in agents.capabilities_of(agent):
         return [fresh]
     session = interrupted.session
-    found = [{**args, "session": session, "command": _notice(args["command"], interrupted)}]
+    attempts = [{**args, "session": session, "command": _notice(args["command"], interrupted)}]
     if session != args.get("session"):
-        found[0].pop("fork", None)  # the copy that was being made is there
+        attempts[0].pop("fork", None)  # the interrupted attempt has already created the copy
     if "new_session" in fresh:
-        found.append({**args, "new_session": session})
-    return [*found, fresh]
+        attempts.append({**args, "new_session": session})
+    return [*attempts, fresh]
 
 
 def _notice(task: str, interrupted: AgentHistory) -> str:
-    """The notice for an agent whose session is continued after an interruption."""
+    """The prompt for an agent whose session continues after an interruption."""
     notice = (
         "The program that ran you was interrupted before you had finished. What you did up to then is in "
         "this session, and the files are as they were left."
@@ -235,42 +235,42 @@ def _notice(task: str, interrupted: AgentHistory) -> str:
 
 
 def _with_session(agent: AgentSpec, args: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The arguments with the id of a new session, if the agent accepts one."""
+    """The arguments with an id for a new session, if the agent accepts one."""
     if args.get("session") or agent.output != "events" or "session_id" not in agents.capabilities_of(agent):
         return args
-    # An effect that is performed again gets a session of its own: agents refuse an id that is in use.
+    # A repeated effect gets a new session, because agents refuse an id that is in use.
     seed = f"{context.effect_id} {clock.time()!r}".encode()
     digest = hashlib.sha256(seed).hexdigest()
-    # Version 8 of RFC 9562: the other bits are ours.
+    # UUID version 8 of RFC 9562, whose other bits are free.
     variant = "89ab"[int(digest[16], 16) % 4]
     id = f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
     return {**args, "new_session": id}
 
 
 def _check(agent: AgentSpec, args: Mapping[str, Any]) -> None:
-    """That the agent can do what is asked of it."""
-    able = agents.capabilities_of(agent)
-    missing = [name for name in agents.required_of(args) if name not in able]
+    """Raise `Refused` for an effect that the agent does not support."""
+    capabilities = agents.capabilities_of(agent)
+    missing = [name for name in agents.required_of(args) if name not in capabilities]
     if missing:
-        named = " and ".join(f"`{name}`" for name in missing)
+        names = " and ".join(f"`{name}`" for name in missing)
         message = (
-            f"`{agent.argv[0]}` cannot be told {named}; write that into its arguments under `agents`, "
-            f"or use {agents.agents_with(missing) or 'another agent'}"
+            f"`{agent.argv[0]}` has no option for {names}; write it into its arguments under `agents`, or "
+            f" use {agents.agents_with(missing) or 'another agent'}"
         )
         raise Refused("unknown-option", message)
-    size, most = len(args["command"].encode("utf-8", "replace")), agent.prompt.max_bytes
-    if most is not None and size > most:
+    size, limit = len(args["command"].encode("utf-8", "replace")), agent.prompt.max_bytes
+    if limit is not None and size > limit:
         message = (
-            f"the prompt has {size} bytes, and {agent.argv[0]} takes {most}; use `:tail=N` or `:bytes=N`"
+            f"the prompt has {size} bytes, and {agent.argv[0]} accepts {limit}; use `:tail=N` or `:bytes=N`"
         )
         raise Refused("too-large", message)
 
 
-# --- which program ----------------------------------------------------------------------------
+# --- selection of the program -----------------------------------------------------------------
 
 
 def chosen(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> AgentSpec:
-    """The program that an effect means: by name, by its words, by the environment, or the default."""
+    """The agent of an effect: by name, by its command line, by the environment, or the default agent."""
     if args.get("agent"):
         return _named(str(args["agent"]))
     if args.get("argv"):
@@ -295,7 +295,7 @@ def chosen(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> AgentSpec:
 
 
 def _of_protocol(protocol: str, words: tuple[str, ...]) -> AgentSpec:
-    """The agent that a loop names by its command and the protocol which that speaks."""
+    """The agent for a command line and the protocol of its program."""
     if protocol not in PROTOCOLS:
         help = suggest(protocol, PROTOCOLS, "there is")
         raise Refused("bad-configuration", f"no protocol is called `{protocol[:80]}`; {help}")
@@ -311,12 +311,12 @@ def can_continue(args: Mapping[str, Any]) -> bool:
 
 
 def can_resume(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> bool:
-    """Whether the program that an effect means can continue a session."""
+    """Whether the agent of an effect can continue a session."""
     return "session" in agents.capabilities_of(chosen(args, env))
 
 
 def _entries() -> Mapping[str, AgentSpec]:
-    """The agents of the project's configuration."""
+    """The agents in the project's configuration."""
     try:
         return configuration.load_usable(ROOT).agents
     except configuration.Unusable as error:
@@ -335,16 +335,16 @@ def _named(name: str) -> AgentSpec:
     raise Refused("unknown-agent", message)
 
 
-# --- what it says -----------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------
 
 
-def _listen(
+def _read_events(
     agent: AgentSpec, args: Mapping[str, Any], context: Context
 ) -> tuple[EventStream | None, Context]:
-    """A context in which what the agent says is read as it comes, and shown as people want it."""
+    """The event stream of an agent, and a context that feeds the output to it; None without events."""
     if agent.output in ("text", "json"):
         return None, context
-    # An agent without rules of its own may print the events of the default one.
+    # An agent without its own rules may print the events of the default agent.
     rules = agent if agent.events else agents.known(agents.DEFAULT)
     show = context.on_output
     stream = EventStream(
@@ -353,7 +353,7 @@ def _listen(
         context.on_agent,
         args.get("thread"),
     )
-    listening = copy.copy(context)
+    streaming_context = copy.copy(context)
 
     def take(name: str, text: str) -> None:
         if name == "output":
@@ -361,5 +361,5 @@ def _listen(
         elif show is not None:
             show(name, text)
 
-    listening.on_output = take
-    return stream, listening
+    streaming_context.on_output = take
+    return stream, streaming_context

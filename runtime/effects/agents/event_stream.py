@@ -1,7 +1,7 @@
-"""Interpreter of event rules: what the JSON lines of an agent mean (`project.agent_schema.EventRule`).
+"""Interpreter of event rules: translates the JSON lines of an agent (`project.agent_schema.EventRule`).
 
-Reads text in whatever pieces it arrives and yields `AgentActivity` records. Bounded in memory, tolerant of
-malformed lines and unknown events: a line that is no JSON is the agent's own words. Must not contain:
+Reads text in pieces of any size and reports `AgentActivity` records. Memory is bounded; malformed lines and
+unknown events are tolerated, and a line that is not JSON counts as text of the agent. Must not contain:
 processes, the result of the effect (`agent`).
 """
 
@@ -17,23 +17,23 @@ from ....ir.light_records import LightRecord
 from ...journal.agent_activity import AgentActivity
 from ...project.agent_schema import AgentSpec, CostRule, ErrorRule, EventRule, RetryRule, ToolRule, UsageRule
 
-# A longer line is passed over. A tool's whole result may stand in one.
-LONGEST_LINE = 64 << 20
-# Characters of lines that are no events, after which an agent of events is stopped.
-MOST_WORDS = 16 << 20
-# Characters of what the agent said that are kept, in case there is no result in the end.
-_KEPT = 1 << 20
-# Characters of a line that is shown, of a text in a record, and of a text that an expression searches.
-_SHOWN = 200
-_TOLD = 4000
-_SEARCHED = 10_000
-# Refusals, tools that have started, and items of one list that are read.
-_MANY = 1000
+# Maximum length of a line, in characters; a longer line is skipped. A line may contain a tool's whole result.
+MAX_LINE = 64 << 20
+# Maximum number of characters in lines that are not events; beyond this an agent with events is stopped.
+MAX_PLAIN_TEXT = 16 << 20
+# Characters of the agent's texts that are kept, for an agent that ends without a result.
+_KEPT_TEXT = 1 << 20
+# Maximum length of a shown line, of a text in a record, and of a text that a regular expression searches.
+_MAX_SHOWN_LINE = 200
+_MAX_RECORD_TEXT = 4000
+_MAX_SEARCHED = 10_000
+# Maximum number of refusals, of running tools, and of items that are read from a list.
+_MAX_ITEMS = 1000
 _COUNTS = ("input_tokens", "output_tokens", "tokens")
 
 
 class StreamError(LightRecord):
-    """A failure that the stream states. kind: one of `ERROR_KINDS`, "" if the stream does not tell."""
+    """A failure in the stream. kind: one of `ERROR_KINDS`, "" if the stream does not state it."""
 
     kind: str
     message: str
@@ -41,13 +41,16 @@ class StreamError(LightRecord):
 
 
 class EventStream:
-    """One agent's output.
+    """The event stream of one agent.
 
-    show(text): what a person wants to see of it. tell(activity): each fact.
-    thread: tokens and cost of the session before this process, for an agent that counts them all.
+    Args:
+        agent: the agent, whose rules apply.
+        show: receives text for the user; None to show nothing.
+        tell: receives each activity; None to report nothing.
+        thread: tokens and cost of the session before this process, for an agent that reports session totals.
 
-    is_stream: whether a rule has matched. is_final: whether the final event was seen. turns: model turns,
-    None where the agent tells neither their number nor a turn. must_stop: whether waiting is pointless.
+    is_stream: whether a rule has matched. is_final: whether the final event was read. turns: number of model
+    turns; None if the agent reports none. must_stop: whether the agent should be stopped at once.
     """
 
     def __init__(
@@ -64,10 +67,10 @@ class EventStream:
         self._parts: list[str] = []
         self._size = 0
         self._is_skipping = False
-        self._words_size = 0
-        self._said: deque[str] = deque()
-        self._said_size = 0
-        self._last_said = ""
+        self._plain_text_size = 0
+        self._texts: deque[str] = deque()
+        self._texts_size = 0
+        self._last_text = ""
         self._is_delta = False
         self._tools: dict[str, tuple[str, str]] = {}
         self._messages: dict[str, dict[str, int]] = {}
@@ -78,7 +81,7 @@ class EventStream:
         self._thread: dict[str, int] | None = None
         self._thread_usd: float | None = None
         self._final_text: str | None = None
-        self._told_usage: dict[str, Any] | None = None
+        self._reported_usage: dict[str, Any] | None = None
         self.counts_turns = any(rule.spec.turn for rule in self._rules)
         self.has_final = any(rule.spec.final is not None for rule in self._rules)
         self.is_stream = False
@@ -89,14 +92,14 @@ class EventStream:
         self.structured: Any = None
         self.refusals: list[tuple[str, str]] = []
         self.error: StreamError | None = None
-        # Seconds since 1970 at which a rate limit ends, as the last event about it states.
+        # End of a rate limit in seconds since 1970, from the last event about it.
         self.resets_at: float | None = None
         self.must_stop = False
 
     # --- lines ------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> None:
-        """Take what was written next."""
+        """Read the next piece of output."""
         *lines, rest = text.split("\n")
         for line in lines:
             self._add(line)
@@ -104,18 +107,18 @@ class EventStream:
         self._add(rest)
 
     def _add(self, part: str) -> None:
-        """Take a part of a line."""
+        """Add a part of a line."""
         if self._is_skipping or not part:
             return
         self._parts.append(part)
         self._size += len(part)
-        if self._size > LONGEST_LINE:
+        if self._size > MAX_LINE:
             self._is_skipping = True
             self._parts.clear()
             self.skipped += 1
 
     def finish(self) -> None:
-        """Take the line that has come so far as a whole one."""
+        """Process the current line, which is complete."""
         line = "".join(self._parts)
         self._parts.clear()
         self._size = 0
@@ -131,15 +134,16 @@ class EventStream:
         if isinstance(event, dict) and isinstance(event.get("type"), str):
             self.take(event)
         else:
-            self._say(line)
-            self._bound_words(len(line))
+            self._add_text(line)
+            self._limit_plain_text(len(line))
 
-    def _bound_words(self, size: int) -> None:
-        """Stop an agent of events that writes other lines without end: no time-out of idleness would."""
-        self._words_size += size
-        if self.is_stream and self._words_size > MOST_WORDS and not self.must_stop:
-            said = f"it wrote more than {MOST_WORDS >> 20} MiB of lines that are no events, and was stopped"
-            self.error = StreamError("", f"{said}; see `llc logs -v` for what it wrote", None)
+    def _limit_plain_text(self, size: int) -> None:
+        """Stop an agent with events that writes other lines endlessly, which no idle timeout detects."""
+        self._plain_text_size += size
+        if self.is_stream and self._plain_text_size > MAX_PLAIN_TEXT and not self.must_stop:
+            limit = MAX_PLAIN_TEXT >> 20
+            message = f"it wrote more than {limit} MiB of lines that are not events, and was stopped"
+            self.error = StreamError("", f"{message}; see `llc logs -v` for its output", None)
             self.must_stop = True
 
     # --- events -----------------------------------------------------------------------------------
@@ -157,7 +161,7 @@ class EventStream:
                     error = self._merge_error(error, rule.spec.error, place)
                 is_final = is_final or rule.spec.final is not None
         if was_stopping:
-            pass  # what it says while it is stopped does not replace the reason
+            pass  # events during the stop do not replace its reason
         elif error is not None:
             self.error = error
             kind = {"name": error.kind, "text": error.message, "status": error.status}
@@ -167,9 +171,9 @@ class EventStream:
         self.is_final = self.is_final or is_final
 
     def _merge_error(self, error: StreamError | None, rule: ErrorRule, place: Any) -> StreamError:
-        """The error of an event, to which several rules may contribute."""
+        """Merge the error of a rule into the error of an event, because several rules may match."""
         message = _clip(text_at(place, rule.message) or "")
-        status = _whole(_first(place, rule.status))
+        status = _integer(_first(place, rule.status))
         self.must_stop = self.must_stop or rule.stop
         if error is None:
             return StreamError(rule.kind or "", message, status)
@@ -188,21 +192,21 @@ class EventStream:
         if rule.turn:
             self.turns = (self.turns or 0) + 1
         if rule.text and (text := text_at(place, rule.text)):
-            self._say(text, rule.delta)
+            self._add_text(text, rule.delta)
         if rule.tool is not None:
-            self._tool(rule.tool, place)
+            self._begin_tool(rule.tool, place)
         if rule.tool_end is not None:
-            self._tool_end(rule.tool_end, place)
+            self._end_tool(rule.tool_end, place)
         if rule.files:
-            found = [file for file in values_at(place, rule.files) if isinstance(file, str) and file]
-            if found:
-                self._tell("files", files=tuple(found[:_MANY]))
+            paths = [path for path in values_at(place, rule.files) if isinstance(path, str) and path]
+            if paths:
+                self._tell("files", files=tuple(paths[:_MAX_ITEMS]))
         if rule.usage is not None:
-            self._count(rule.usage, place)
+            self._add_usage(rule.usage, place)
         if rule.cost is not None:
-            self._cost(rule.cost, place)
+            self._add_cost(rule.cost, place)
         if rule.usage is not None or rule.cost is not None:
-            self._tell_usage()
+            self._report_usage()
         if rule.rate_limit is not None:
             resets = amount(_first(place, rule.rate_limit.resets_at))
             state = _first(place, rule.rate_limit.state)
@@ -210,7 +214,7 @@ class EventStream:
             self._tell("rate-limit", name=state if isinstance(state, str) else "", resets_at=resets)
         if rule.retry is not None:
             self._retry(rule.retry, place)
-        if rule.refusal is not None and len(self.refusals) < _MANY:
+        if rule.refusal is not None and len(self.refusals) < _MAX_ITEMS:
             name, target = _tool_of(rule.refusal, place)
             self.refusals.append((name, target))
             self._tell("refusal", name=name, target=target)
@@ -225,68 +229,68 @@ class EventStream:
             text = text_at(place, rule.final.text) if rule.final.text else None
             self._final_text = text
             if rule.final.turns is not None:
-                self.turns = _whole(_first(place, rule.final.turns))
+                self.turns = _integer(_first(place, rule.final.turns))
             if rule.final.structured is not None:
                 self.structured = _first(place, rule.final.structured)
             self._tell("final", text=_clip(self.answer))
 
-    def _tool(self, rule: ToolRule, place: Any) -> None:
+    def _begin_tool(self, rule: ToolRule, place: Any) -> None:
         name, target = _tool_of(rule, place)
         id = str(_first(place, rule.id) or "")
-        if id and len(self._tools) < _MANY:
+        if id and len(self._tools) < _MAX_ITEMS:
             self._tools[id] = name, target
         self._is_delta = False
         self._tell("tool", id=id, name=name, target=target)
         self._show_line(f"[{name} {target}]" if target else f"[{name}]")
 
-    def _tool_end(self, rule: ToolRule, place: Any) -> None:
+    def _end_tool(self, rule: ToolRule, place: Any) -> None:
         id = str(_first(place, rule.id) or "")
         name, target = self._tools.pop(id, ("", ""))
         if not name:
             name, target = _tool_of(rule, place)
-        has_failed = bool(rule.failed) and _matches(place, _wanted(rule.failed))
+        has_failed = bool(rule.failed) and _matches(place, _allowed_values(rule.failed))
         text = _clip(text_at(place, rule.text) or "", is_end=True)
         self._tell("tool-end", id=id, name=name, target=target, text=text, is_error=has_failed)
 
     def _retry(self, rule: RetryRule, place: Any) -> None:
-        delay, attempt = amount(_first(place, rule.delay_ms)), _whole(_first(place, rule.attempt))
+        delay, attempt = amount(_first(place, rule.delay_ms)), _integer(_first(place, rule.attempt))
         reason = _clip(text_at(place, rule.reason) or "")
         self._show_line(f"[model request repeated{f': {reason}' if reason else ''}]")
         self._tell(
             "retry",
             attempt=attempt,
             delay_s=None if delay is None else delay / 1000,
-            status=_whole(_first(place, rule.status)),
+            status=_integer(_first(place, rule.status)),
             text=reason,
         )
 
-    # --- words ------------------------------------------------------------------------------------
+    # --- texts ------------------------------------------------------------------------------------
 
-    def _say(self, text: str, is_delta: bool = False) -> None:
+    def _add_text(self, text: str, is_delta: bool = False) -> None:
         if not text.strip() and not is_delta:
             return
-        if is_delta and self._is_delta and self._said:
-            self._said[-1] += text
-            self._last_said = self._said[-1][-_KEPT:]
+        if is_delta and self._is_delta and self._texts:
+            self._texts[-1] += text
+            self._last_text = self._texts[-1][-_KEPT_TEXT:]
         else:
-            self._said.append(text)
-            self._last_said = text
+            self._texts.append(text)
+            self._last_text = text
         self._is_delta = is_delta
-        self._said_size += len(text)
-        while self._said_size > _KEPT and len(self._said) > 1:
-            self._said_size -= len(self._said.popleft())
-        if len(self._said[0]) > 2 * _KEPT:
-            self._said[0] = self._said[0][-_KEPT:]
-            self._said_size = sum(map(len, self._said))
-        self._tell("text", text=text[:_KEPT])
+        self._texts_size += len(text)
+        while self._texts_size > _KEPT_TEXT and len(self._texts) > 1:
+            self._texts_size -= len(self._texts.popleft())
+        if len(self._texts[0]) > 2 * _KEPT_TEXT:
+            self._texts[0] = self._texts[0][-_KEPT_TEXT:]
+            self._texts_size = sum(map(len, self._texts))
+        self._tell("text", text=text[:_KEPT_TEXT])
         if self._show is not None:
             self._show(text if is_delta or text.endswith("\n") else text + "\n")
 
     def _show_line(self, text: str) -> None:
         if self._show is not None:
             line = " ".join(text.split())
-            if len(line) > _SHOWN:
-                line = line[: _SHOWN - 2] + "…]"
+            if len(line) > _MAX_SHOWN_LINE:
+                line = line[: _MAX_SHOWN_LINE - 2] + "…]"
             self._show(line + "\n")
 
     def _tell(self, kind: str, **fields: Any) -> None:
@@ -294,24 +298,24 @@ class EventStream:
             self._tell_activity(AgentActivity(kind, **fields))
 
     @property
-    def said(self) -> str:
-        """What it said, one thing after another."""
-        text = "\n".join(part.rstrip("\n") for part in self._said)
-        return text[-_KEPT:] + ("\n" if text else "")
+    def texts(self) -> str:
+        """All kept texts of the agent, joined."""
+        text = "\n".join(part.rstrip("\n") for part in self._texts)
+        return text[-_KEPT_TEXT:] + ("\n" if text else "")
 
     @property
     def answer(self) -> str:
-        """The final answer: as the final event states it, else what was said last."""
-        return self._last_said if self._final_text is None else self._final_text
+        """The final answer: the text of the final event, otherwise the last text."""
+        return self._last_text if self._final_text is None else self._final_text
 
     @property
     def has_answer(self) -> bool:
         """Whether the final event states the answer."""
         return self._final_text is not None
 
-    # --- amounts ----------------------------------------------------------------------------------
+    # --- usage ------------------------------------------------------------------------------------
 
-    def _count(self, rule: UsageRule, place: Any) -> None:
+    def _add_usage(self, rule: UsageRule, place: Any) -> None:
         tokens = _tokens(rule, place)
         if rule.scope == "process":
             self._process, self._is_counted = tokens, True
@@ -324,7 +328,7 @@ class EventStream:
         else:
             self._steps.append(tokens)
 
-    def _cost(self, rule: CostRule, place: Any) -> None:
+    def _add_cost(self, rule: CostRule, place: Any) -> None:
         usd = amount(_first(place, rule.usd))
         if rule.scope == "thread":
             self._thread_usd = usd
@@ -337,22 +341,22 @@ class EventStream:
 
     @property
     def thread(self) -> dict[str, Any] | None:
-        """Tokens and cost of the whole session, for an agent that counts those."""
+        """Tokens and cost of the whole session, for an agent that reports session totals; otherwise None."""
         if self._thread is None and self._thread_usd is None:
             return None
         return {**(self._thread or {}), **({"usd": self._thread_usd} if self._thread_usd is not None else {})}
 
     @property
     def usage(self) -> dict[str, Any]:
-        """{usd, input_tokens?, output_tokens?, tokens} of the process; what is not known is None."""
+        """{usd, input_tokens?, output_tokens?, tokens} of the process; an unknown amount is None."""
         usd = self._costs["total"] if "total" in self._costs else self._costs.get("sum")
-        found = self._counted()
-        if found is None:
+        tokens = self._total_tokens()
+        if tokens is None:
             return {"usd": usd, "tokens": None}
-        counted = found["input"], found["output"]
-        return {"usd": usd, **dict(zip(_COUNTS, (*counted, sum(counted)), strict=True))}
+        counts = tokens["input"], tokens["output"]
+        return {"usd": usd, **dict(zip(_COUNTS, (*counts, sum(counts)), strict=True))}
 
-    def _counted(self) -> dict[str, int] | None:
+    def _total_tokens(self) -> dict[str, int] | None:
         if self._is_counted:
             return self._process
         if self._thread is not None:
@@ -364,16 +368,16 @@ class EventStream:
             return None
         return {name: sum(part[name] for part in parts) for name in parts[0]}
 
-    def _tell_usage(self) -> None:
-        found = self._counted()
-        usage = {**self.usage, "cached_tokens": found["cached"]} if found is not None else self.usage
-        if usage != self._told_usage:
-            self._told_usage = usage
+    def _report_usage(self) -> None:
+        tokens = self._total_tokens()
+        usage = {**self.usage, "cached_tokens": tokens["cached"]} if tokens is not None else self.usage
+        if usage != self._reported_usage:
+            self._reported_usage = usage
             self._tell("usage", usage=usage)
 
 
 def _tokens(rule: UsageRule, place: Any) -> dict[str, int] | None:
-    """Tokens in an event: `input` includes the cached ones. None where the event states none."""
+    """Tokens in an event; `input` includes cached tokens. None if the event states no tokens."""
     counts = {
         name: [
             count for value in values_at(place, getattr(rule, name)) if (count := amount(value)) is not None
@@ -382,14 +386,14 @@ def _tokens(rule: UsageRule, place: Any) -> dict[str, int] | None:
     }
     if not any(counts.values()):
         return None
-    found = {name: int(sum(values)) for name, values in counts.items()}
+    tokens = {name: int(sum(values)) for name, values in counts.items()}
     if rule.cached_is == "apart":
-        found["input"] += found["cached"]
-    return found
+        tokens["input"] += tokens["cached"]
+    return tokens
 
 
 def amount(value: Any) -> float | int | None:
-    """A finite number that is not negative, else None."""
+    """The value if it is a finite number of at least 0; otherwise None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 <= value < 1e15 else None
@@ -399,12 +403,12 @@ def amount(value: Any) -> float | int | None:
 
 
 class _Rule:
-    """A rule with its conditions prepared."""
+    """A rule with compiled conditions."""
 
     def __init__(self, spec: EventRule) -> None:
         self.spec = spec
-        self._match = _wanted(spec.match)
-        self._where = _wanted(spec.where)
+        self._match = _allowed_values(spec.match)
+        self._where = _allowed_values(spec.where)
         self._each = spec.each
         self._like = [(path, re.compile(text)) for path, text in spec.like.items()]
 
@@ -414,32 +418,35 @@ class _Rule:
             return
         places: Iterable[Any] = (event,)
         if self._each is not None:
-            found = _first(event, self._each)
-            places = found[:_MANY] if isinstance(found, list) else ()
+            items = _first(event, self._each)
+            places = items[:_MAX_ITEMS] if isinstance(items, list) else ()
         for place in places:
             if _matches(place, self._where) and all(
                 any(
-                    isinstance(value, str) and found.search(value[:_SEARCHED])
+                    isinstance(value, str) and pattern.search(value[:_MAX_SEARCHED])
                     for value in _values(place, path)
                 )
-                for path, found in self._like
+                for path, pattern in self._like
             ):
                 yield place
 
 
-def _wanted(given: Mapping[str, Any]) -> list[tuple[str, frozenset[str]]]:
+def _allowed_values(match: Mapping[str, Any]) -> list[tuple[str, frozenset[str]]]:
+    """The paths of a condition with their allowed values."""
     return [
         (path, frozenset(value if isinstance(value, tuple | list) else (value,)))
-        for path, value in given.items()
+        for path, value in match.items()
     ]
 
 
-def _matches(place: Any, wanted: list[tuple[str, frozenset[str]]]) -> bool:
-    return all(any(_word(value) in words for value in _values(place, path)) for path, words in wanted)
+def _matches(place: Any, conditions: list[tuple[str, frozenset[str]]]) -> bool:
+    return all(
+        any(_as_text(value) in allowed for value in _values(place, path)) for path, allowed in conditions
+    )
 
 
-def _word(value: Any) -> str | None:
-    """A value as a rule names it."""
+def _as_text(value: Any) -> str | None:
+    """A scalar in the notation of a rule; None for other values."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -448,18 +455,19 @@ def _word(value: Any) -> str | None:
 
 
 def _values(place: Any, path: str) -> list[Any]:
-    """The values at a path; more than one where it has `[*]`."""
-    found = [place]
+    """The values at a path; a path with `[*]` may have several."""
+    values = [place]
     for key in path.split("."):
         name, is_list = (key[:-3], True) if key.endswith("[*]") else (key, False)
-        found = [one[name] for one in found if isinstance(one, dict) and name in one] if name else found
+        if name:
+            values = [value[name] for value in values if isinstance(value, dict) and name in value]
         if is_list:
-            found = [item for one in found if isinstance(one, list) for item in one[:_MANY]]
-    return found
+            values = [item for value in values if isinstance(value, list) for item in value[:_MAX_ITEMS]]
+    return values
 
 
 def values_at(place: Any, paths: Any) -> list[Any]:
-    """The values at one path or at several."""
+    """The values at one or several paths."""
     return [
         value for path in ((paths,) if isinstance(paths, str) else paths) for value in _values(place, path)
     ]
@@ -471,7 +479,7 @@ def _first(place: Any, path: str | None) -> Any:
 
 
 def text_at(place: Any, paths: Any) -> str | None:
-    """The first text at one path or at several."""
+    """The first non-empty text at one or several paths."""
     found = values_at(place, paths) if paths else ()
     return next((value for value in found if isinstance(value, str) and value), None)
 
@@ -483,13 +491,13 @@ def _tool_of(rule: ToolRule, place: Any) -> tuple[str, str]:
     return (name if isinstance(name, str) and name else rule.as_name or "a tool"), _clip(target)
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     found = amount(value)
     return None if found is None else int(found)
 
 
 def _clip(text: str, is_end: bool = False) -> str:
-    """A text of bounded length."""
-    if len(text) <= _TOLD:
+    """Truncate a text for a record. is_end: keep the end instead of the start."""
+    if len(text) <= _MAX_RECORD_TEXT:
         return text
-    return "…" + text[-_TOLD:] if is_end else text[:_TOLD] + "…"
+    return "…" + text[-_MAX_RECORD_TEXT:] if is_end else text[:_MAX_RECORD_TEXT] + "…"

@@ -1,6 +1,6 @@
-"""Verdicts by the agent itself, for users who have a login of an agent but no key of a model's API.
+"""Verdicts by the agent, for users with a login of an agent but without an API key.
 
-The agent gets the question, the output and the schema of the answer, and may only read.
+The agent receives the question, the output and the schema of the answer, and may only read.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from ...project import agents
 from ..process import Runner
 from .agent import chosen, run_agent
 
-# A mode in which an agent changes nothing.
-_READING = "permissions: plan"
-# Arguments of an `evaluate` effect that its agent gets too.
-_PASSED = ("agent", "argv", "protocol", "deadline_ms")
+# Capability of a permission mode without changes.
+_READ_ONLY = "permissions: plan"
+# Arguments of an `evaluate` effect that are passed to the agent.
+_PASSED_ARGS = ("agent", "argv", "protocol", "deadline_ms")
 
 
 def can_judge(args: dict[str, Any], runner: Runner) -> bool:
-    """Whether the agent of an `evaluate` effect answers with data of a schema and is installed."""
+    """Whether the agent of an `evaluate` effect is installed and can answer with data of a schema."""
     try:
         agent = chosen(args, runner.env)
-    except Exception:  # whatever is wrong with its name, the model is asked instead
+    except Exception:  # for any error in the agent's name, the model judges instead
         return False
     return "schema" in agents.capabilities_of(agent) and runner.find(agent.argv[0]) is not None
 
 
 def judge(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
-    """The result of an `evaluate` effect, as the agent says it."""
-    started = clock.monotonic()
+    """Let the agent judge; return the result of the `evaluate` effect."""
+    started_at = clock.monotonic()
     schema = json.dumps(args["schema"], ensure_ascii=False)
     handle, schema_file = files.mkstemp(prefix="llc-schema-", suffix=".json")
     try:
@@ -44,40 +44,42 @@ def judge(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, A
         result = _ask(args, {"schema": schema, "schema_file": schema_file}, context, runner)
     finally:
         files.unlink(schema_file)
-    result["duration_ms"] = round((clock.monotonic() - started) * 1000)
+    result["duration_ms"] = round((clock.monotonic() - started_at) * 1000)
     result["elapsed_ms"] = context.elapsed_ms()
     return result
 
 
 def _ask(args: dict[str, Any], schema: dict[str, str], context: Context, runner: Runner) -> dict[str, Any]:
-    """What the agent answers: `reply` or `error`, with `usage`."""
-    asked = {
+    """The agent's answer: `reply` or `error`, with `usage`."""
+    agent_args = {
         **schema,
         "command": question(args),
         "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
-        **{name: args[name] for name in _PASSED if args.get(name) is not None},
+        **{name: args[name] for name in _PASSED_ARGS if args.get(name) is not None},
     }
-    if _READING in agents.capabilities_of(chosen(args, runner.env)):
-        asked["permissions"] = "plan"
+    if _READ_ONLY in agents.capabilities_of(chosen(args, runner.env)):
+        agent_args["permissions"] = "plan"
     quiet = copy.copy(context)
     quiet.on_output = None
     on_agent = context.on_agent
-    # Only that it waits is shown of a judge.
-    quiet.on_agent = lambda said: on_agent(said) if on_agent and said.kind.startswith("quota-") else None
-    said = run_agent(asked, quiet, runner)
-    result: dict[str, Any] = {name: said[name] for name in ("usage", "timed_out") if name in said}
-    error = said.get("error")
+    # Of a judge's activities, only quota waits are shown.
+    quiet.on_agent = lambda activity: (
+        on_agent(activity) if on_agent and activity.kind.startswith("quota-") else None
+    )
+    answer = run_agent(agent_args, quiet, runner)
+    result: dict[str, Any] = {name: answer[name] for name in ("usage", "timed_out") if name in answer}
+    error = answer.get("error")
     if error is not None:
         result["error"] = {"kind": error["kind"], "message": f"the agent cannot judge: {error['message']}"}
     elif "timed_out" not in result:
-        # Some agents answer with the data as their text.
-        is_data = said.get("structured") is not None
-        reply = {"data": said["structured"]} if is_data else {"text": said["output"]}
-        read = structured_output.read({**reply, "stop": "end"}, args["schema"], "")
-        if "problem" not in read:
-            result["reply"] = read["value"]
+        # Some agents answer with the data as text.
+        is_data = answer.get("structured") is not None
+        reply = {"data": answer["structured"]} if is_data else {"text": answer["output"]}
+        parsed = structured_output.read({**reply, "stop": "end"}, args["schema"], "")
+        if "problem" not in parsed:
+            result["reply"] = parsed["value"]
         elif is_data:
-            result["error"] = {"kind": "invalid-reply", "message": read["problem"]}
+            result["error"] = {"kind": "invalid-reply", "message": parsed["problem"]}
         else:
             result |= cannot_judge(args["schema"], "the agent answered without a verdict")
     return result

@@ -1,1 +1,1 @@
-"""Tools of a project: commands, built-in ones, and those of MCP servers."""
+"""Tools of a project: commands, Python functions, built-in tools, and tools of MCP servers."""

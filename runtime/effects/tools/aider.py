@@ -1,6 +1,6 @@
-"""The tools `aider:automatic` and `aider:interactive`: aider itself, as it is installed (`spec/agents.md`).
+"""The tools `aider:automatic` and `aider:interactive`, which run the installed aider (`spec/agents.md`).
 
-Owns how it is called, how the terminal is handed over to it and taken back, and the TaskResult of both.
+Owns the command line, the hand-over of the terminal, and the TaskResult.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 NAMES = ("aider:automatic", "aider:interactive")
-# Seconds that it may take where the call does not say.
+# Default timeout of `aider:automatic`, in seconds.
 DEFAULT_TIMEOUT = 1800.0
-_LONGEST_PROMPT = 100_000
+_MAX_PROMPT = 100_000  # characters
 
 
 def perform(name: str, args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
@@ -29,19 +29,19 @@ def perform(name: str, args: dict[str, Any], context: Context, runner: Runner) -
     path = runner.find("aider")
     if path is None:
         raise ToolError("not-found", "`aider` is not on PATH; see https://aider.chat for how to install it")
-    asked = str(values.get("prompt" if name == NAMES[0] else "query") or "")
+    prompt = str(values.get("prompt" if name == NAMES[0] else "query") or "")
     files = values.get("file_context") or []
     for file in files:
         if not isinstance(file, str):
             raise ToolError("type-error", f"`file_context` is a list of paths, not of {file!r:.60}")
-    if len(asked) > _LONGEST_PROMPT or any("\0" in text for text in (asked, *files)):
-        raise ToolError("unsendable-text", "aider cannot be given this text")
+    if len(prompt) > _MAX_PROMPT or any("\0" in text for text in (prompt, *files)):
+        raise ToolError("unsendable-text", "the text is too long for aider or has a NUL character")
     words = ["aider", *([f"--model={values['model']}"] if values.get("model") else [])]
     words += [f"--file={file}" for file in files]
     limits = {"deadline_ms": args.get("deadline_ms"), "timeout_s": values.get("timeout")}
     if name == NAMES[0]:
         limits["timeout_s"] = limits["timeout_s"] or DEFAULT_TIMEOUT
-        words += ["--yes-always", "--no-pretty", "--no-check-update", f"--message={asked}"]
+        words += ["--yes-always", "--no-pretty", "--no-check-update", f"--message={prompt}"]
         try:
             result = runner.run(path, words, limits, context)
         except NotStarted as error:
@@ -49,7 +49,7 @@ def perform(name: str, args: dict[str, Any], context: Context, runner: Runner) -
         return _task_result(result)
     if context.on_prompt is None:
         raise ToolError("no-terminal", "`aider:interactive` needs a terminal, and the run has none")
-    context.on_prompt("".join(f"{line}\n" for line in ("aider has the terminal", *asked.splitlines())))
+    context.on_prompt("".join(f"{line}\n" for line in ("aider has the terminal", *prompt.splitlines())))
     return _task_result(_hand_over(path, words, limits, context, runner))
 
 
@@ -63,8 +63,8 @@ def _task_result(result: dict[str, Any]) -> dict[str, Any]:
     reason, why = "subtask_failure", f"aider ended with exit code {code}"
     if "timed_out" in result:
         reason, why = "execution_timeout", f"aider took longer than {result.get('limit_ms', 0) / 1000:g} s"
-    told = (result["stderr"].strip() or output.strip())[-500:]
-    error = TaskError("TASK_FAILURE", reason, why + (f": {told}" if told else ""), {"exit_code": code})
+    text = (result["stderr"].strip() or output.strip())[-500:]
+    error = TaskError("TASK_FAILURE", reason, why + (f": {text}" if text else ""), {"exit_code": code})
     return unstructure(TaskResult("FAILED", output or why, notes={**notes, "error": unstructure(error)}))
 
 
@@ -74,9 +74,8 @@ def _task_result(result: dict[str, Any]) -> dict[str, Any]:
 def _hand_over(
     path: str, words: list[str], limits: dict[str, Any], context: Context, runner: Runner
 ) -> dict[str, Any]:
-    """Run a program that has the terminal to itself; its result, without an output."""
-
-    began = clock.monotonic()
+    """Run a program in the foreground of the terminal; the result has no output."""
+    started_at = clock.monotonic()
     limit, limited_by = context.limit(limits, own="action")
     env = {
         **runner.env,
@@ -84,7 +83,7 @@ def _hand_over(
         b"LLC_RUN_ID": context.run_id.encode(),
     }
     settings = terminal.tcgetattr(0)
-    # A process that is not in front is stopped where it touches the terminal, unless it blocks the signal.
+    # A background process is stopped when it changes the terminal, unless it blocks this signal.
     before = signals.pthread_sigmask(signals.SIG_BLOCK, {signals.SIGTTOU})
     try:
         try:
@@ -102,8 +101,8 @@ def _hand_over(
             if context.on_process is not None:
                 context.on_process(pid, processes.start_time(pid))
             terminal.tcsetpgrp(0, pid)
-            processes.kill(-pid, signals.SIGCONT)  # it may have wanted to read before
-            status, timed_out = _wait(pid, None if limit is None else began + limit, context)
+            processes.kill(-pid, signals.SIGCONT)  # it may have been stopped while it was in the background
+            status, timed_out = _wait(pid, None if limit is None else started_at + limit, context)
         except BaseException:
             end_process_group(pid)
             raise
@@ -121,18 +120,18 @@ def _hand_over(
     return result
 
 
-def _wait(pid: int, end: float | None, context: Context) -> tuple[int, bool]:
-    """The status it ended with, and whether its time was over. Raises `Interrupted`."""
+def _wait(pid: int, deadline: float | None, context: Context) -> tuple[int, bool]:
+    """Wait for a process; return its wait status and whether it timed out. Raises `Interrupted`."""
     poller = pipes.poll()
     poller.register(context.interrupt, pipes.POLLIN)
     while True:
-        found, status = processes.waitpid(pid, processes.WNOHANG | processes.WUNTRACED)
-        if found and processes.WIFSTOPPED(status):
-            processes.kill(-pid, signals.SIGCONT)  # Ctrl-Z: there is no shell to go back to
-        elif found:
+        changed, status = processes.waitpid(pid, processes.WNOHANG | processes.WUNTRACED)
+        if changed and processes.WIFSTOPPED(status):
+            processes.kill(-pid, signals.SIGCONT)  # Ctrl-Z, but there is no shell to return to
+        elif changed:
             return status, False
         if context.interrupt.is_set:
             raise Interrupted
-        if end is not None and clock.monotonic() >= end:
+        if deadline is not None and clock.monotonic() >= deadline:
             return end_process_group(pid), True
         poller.poll(milliseconds(TICK))

@@ -1,6 +1,6 @@
-"""The tools that are built in and run in the process itself: files and folders.
+"""Built-in tools for files and folders; they run in the process of the run.
 
-Paths are relative to the folder of the run. Signatures: `frontend/tasks/builtin_signatures.py`.
+Paths are relative to the working directory of the run. Signatures: `frontend/tasks/builtin_signatures.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Bytes that one call of `read_files` gives at most, and how many files it looks at.
+# Limits of one call of `read_files`: total size in bytes, and number of files.
 MAX_TOTAL = 16 << 20
 MAX_FILES = 1000
-_numbers = count()
+_counter = count()
 
 
 class ToolError(KindError):
-    """Why a tool gave nothing: a kind and a message."""
+    """A tool has failed."""
 
 
 # --- read_files -------------------------------------------------------------------------------
@@ -39,47 +39,46 @@ def read_files(args: dict[str, Any]) -> list[dict[str, Any]]:
             raise ToolError("type-error", f"`file_paths` is a list of paths, not of {path!r:.60}")
     if len(paths) > MAX_FILES:
         raise ToolError("too-many-files", f"{len(paths)} files are more than {MAX_FILES}")
-    found = []
-    left = MAX_TOTAL
+    entries = []
+    remaining = MAX_TOTAL
     for path in paths:
         try:
-            data = _read(path, args["max_bytes"], left)
+            data = _read(path, args["max_bytes"], remaining)
             entry: dict[str, Any] = {"path": path, "content": _text(path, data), "size": len(data)}
-            left -= len(data)
+            remaining -= len(data)
         except ToolError as error:
             entry = {
                 "path": path,
                 "content": f"[{error.message}]",
                 "error": {"kind": error.kind, "message": error.message},
             }
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
-def _read(path: str, most: int, left: int) -> bytes:
+def _read(path: str, max_bytes: int, remaining: int) -> bytes:
     try:
-        # What is no plain file, such as a pipe, must not be waited for.
+        # O_NONBLOCK, because opening a pipe would block.
         descriptor = files.open_handle(path, files.O_RDONLY | files.O_NONBLOCK)
     except (OSError, ValueError) as error:
-        raise _refusal(path, error) from None
+        raise _read_error(path, error) from None
     try:
-        about = files.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            what = "a folder" if stat.S_ISDIR(about.st_mode) else "no plain file"
-            raise ToolError("not-a-file", f"`{path}` is {what}")
-        limit = min(most, left)
+        status = files.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_a_file(path, status.st_mode)
+        limit = min(max_bytes, remaining)
         parts = []
         size = 0
         while size <= limit and (part := files.read(descriptor, min(limit + 1 - size, 1 << 20))):
             parts.append(part)
             size += len(part)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise _read_error(path, error) from None
     finally:
         files.close(descriptor)
-    if size > most:
-        raise ToolError("too-large", f"`{path}` has {max(about.st_size, size)} bytes, more than {most}")
-    if size > left:
+    if size > max_bytes:
+        raise ToolError("too-large", f"`{path}` has {max(status.st_size, size)} bytes, more than {max_bytes}")
+    if size > remaining:
         raise ToolError(
             "too-large", f"`{path}` is left out: all files together have more than {MAX_TOTAL} bytes"
         )
@@ -93,7 +92,12 @@ def _text(path: str, data: bytes) -> str:
         raise ToolError("not-text", f"`{path}` is not UTF-8 text (byte {error.start})") from None
 
 
-def _refusal(path: str, error: OSError | ValueError) -> ToolError:
+def _not_a_file(path: str, mode: int) -> ToolError:
+    kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+    return ToolError("not-a-file", f"`{path}` is {kind}")
+
+
+def _read_error(path: str, error: OSError | ValueError) -> ToolError:
     if isinstance(error, FileNotFoundError):
         return ToolError("not-found", f"`{path}` does not exist")
     why = reason(error) if isinstance(error, OSError) else "the path has a character that no path can have"
@@ -104,24 +108,24 @@ def _refusal(path: str, error: OSError | ValueError) -> ToolError:
 
 
 def list_directory(args: dict[str, Any]) -> list[str]:
-    path, most = args["directory_path"], args["max_entries"]
+    """Names in a folder, sorted; names of folders end in `/`."""
+    path, max_entries = args["directory_path"], args["max_entries"]
     try:
-        with files.scandir(path or ".") as entries:
-            found = list(islice(entries, most + 1))
+        with files.scandir(path or ".") as iterator:
+            entries = list(islice(iterator, max_entries + 1))
     except FileNotFoundError:
         raise ToolError("not-found", f"`{path}` does not exist") from None
     except NotADirectoryError:
-        raise ToolError("not-a-folder", f"`{path}` is no folder") from None
+        raise ToolError("not-a-folder", f"`{path}` is not a folder") from None
     except (OSError, ValueError) as error:
-        raise _refusal(path, error) from None
-    if len(found) > most:
-        raise ToolError("too-large", f"`{path}` has more than {most} entries")
-    names = [_name(entry) + ("/" if entry.is_dir() else "") for entry in found]
-    return sorted(names)
+        raise _read_error(path, error) from None
+    if len(entries) > max_entries:
+        raise ToolError("too-large", f"`{path}` has more than {max_entries} entries")
+    return sorted(_name(entry) + ("/" if entry.is_dir() else "") for entry in entries)
 
 
 def _name(entry: files.DirEntry[str]) -> str:
-    # A name that is not UTF-8 cannot be a text of a program.
+    # A name that is not UTF-8 has no valid text.
     return files.fsencode(entry.name).decode("utf-8", "backslashreplace")
 
 
@@ -129,22 +133,22 @@ def _name(entry: files.DirEntry[str]) -> str:
 
 
 def write_file(args: dict[str, Any]) -> dict[str, Any]:
-    """Whole or not at all; a link is followed, permissions stay as they were."""
+    """Write a file atomically; links are followed, permissions are kept."""
     path, content = args["file_path"], args["content"]
     if not path:
         raise ToolError("bad-path", "the path is empty")
     try:
         data = content.encode("utf-8")
-        place = files.realpath(path)
-        mode = _mode_there(place, path)
+        target = files.realpath(path)
+        mode = _existing_mode(target, path)
         if mode is not None and not args["overwrite"]:
-            raise ToolError("file-exists", f"`{path}` is there already, and `overwrite` is false")
-        files.makedirs(os.path.dirname(place), exist_ok=True)
-        _replace(place, data, mode, is_new=not args["overwrite"])
+            raise ToolError("file-exists", f"`{path}` already exists, and `overwrite` is false")
+        files.makedirs(os.path.dirname(target), exist_ok=True)
+        _replace(target, data, mode, is_new=not args["overwrite"])
     except FileExistsError:
-        raise ToolError("file-exists", f"`{path}` is there already, and `overwrite` is false") from None
+        raise ToolError("file-exists", f"`{path}` already exists, and `overwrite` is false") from None
     except UnicodeEncodeError:
-        raise ToolError("not-text", "the content has half a surrogate pair, which no file can hold") from None
+        raise ToolError("not-text", "the content has a lone surrogate, which UTF-8 cannot encode") from None
     except (OSError, ValueError) as error:
         why = (
             reason(error) if isinstance(error, OSError) else "the path has a character that no path can have"
@@ -153,23 +157,22 @@ def write_file(args: dict[str, Any]) -> dict[str, Any]:
     return {"file_path": path, "bytes": len(data), "created": mode is None}
 
 
-def _mode_there(place: str, path: str) -> int | None:
-    """The permissions of the file that is there, None if there is none."""
+def _existing_mode(target: str, path: str) -> int | None:
+    """The permissions of an existing file; None if it does not exist."""
     try:
-        about = files.stat(place)
+        status = files.stat(target)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(about.st_mode):
-        what = "a folder" if stat.S_ISDIR(about.st_mode) else "no plain file"
-        raise ToolError("not-a-file", f"`{path}` is {what}")
-    return stat.S_IMODE(about.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_a_file(path, status.st_mode)
+    return stat.S_IMODE(status.st_mode)
 
 
-def _replace(place: str, data: bytes, mode: int | None, *, is_new: bool) -> None:
-    folder, name = os.path.split(place)
-    # Several may write the same file at once, in threads of this process.
-    scratch = os.path.join(folder, f".{name[:60]}.{processes.getpid()}-{next(_numbers)}.new")
-    descriptor = files.open_handle(scratch, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o666)
+def _replace(target: str, data: bytes, mode: int | None, *, is_new: bool) -> None:
+    folder, name = os.path.split(target)
+    # A unique name, because several threads may write the same file.
+    temporary = os.path.join(folder, f".{name[:60]}.{processes.getpid()}-{next(_counter)}.new")
+    descriptor = files.open_handle(temporary, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o666)
     try:
         try:
             if mode is not None:
@@ -181,13 +184,13 @@ def _replace(place: str, data: bytes, mode: int | None, *, is_new: bool) -> None
         finally:
             files.close(descriptor)
         if is_new:
-            files.link(scratch, place)  # fails if another process created it first
-            files.unlink(scratch)
+            files.link(temporary, target)  # fails if another process created it first
+            files.unlink(temporary)
         else:
-            files.replace(scratch, place)
+            files.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
-            files.unlink(scratch)
+            files.unlink(temporary)
         raise
 
 

@@ -1,7 +1,7 @@
-"""Tools of MCP servers: one helper process for each server, kept for the run (`spec/mcp.md`).
+"""Tools of MCP servers: one helper process per server, kept for the run (`spec/mcp.md`).
 
-Owns which server a tool is of, how long a call may take, and that nothing of a server is left behind.
-What is said to a server is said by `mcp_worker`; the `mcp` package is imported there and nowhere else.
+Owns the assignment of tools to servers, the time limits of calls, and the end of the servers' processes. Must
+not contain: the protocol (`mcp_worker`, the only module that imports the `mcp` package).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from ....frontend.tasks.mcp_servers import McpServer
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
-# Seconds that a server may take to start, if its `timeout` is not longer.
-STARTING = 30.0
-# Seconds more than the call itself that the helper has to tell that it took too long.
+# Minimum timeout for the start of a server, in seconds.
+START_TIMEOUT = 30.0
+# Additional seconds in which the helper can report the timeout of a call.
 _GRACE = 5.0
-# Seconds that a server has to end by itself when the run is over.
-_ENDING = 10.0
+# Seconds in which a server can end by itself at the end of the run.
+_END_TIMEOUT = 10.0
 
 
 class Servers:
-    """The servers of a run, by name; several effects at once may call them."""
+    """The servers of a run, by name; concurrent effects may call them."""
 
     def __init__(self) -> None:
         self._lock = threads.Lock()
@@ -40,13 +40,13 @@ class Servers:
 
     def close(self) -> None:
         for server in self._running.values():
-            server.let_go()
+            server.request_end()
         for server in self._running.values():
             server.close()
         self._running.clear()
 
     def call(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
-        """{"value"} or {"error"} of a `tool` effect. Raises ToolError and `Interrupted`."""
+        """Call a tool; return {"value"} or {"error"}. Raises ToolError and `Interrupted`."""
         name = definition["server"]
         configured = configured_servers().get(name)
         if configured is None:
@@ -59,17 +59,17 @@ class Servers:
             "timeout_s": args.get("timeout_s") or configured.timeout,
             "deadline_ms": args.get("deadline_ms"),
         }
-        asked = {
+        request = {
             "op": "call",
             "tool": definition["tool"],
             "args": args["args"],
             "is_wrapped": definition.get("is_wrapped", False),
         }
-        return server.ask(configured, asked, limits, context)
+        return server.request(configured, request, limits, context)
 
 
 def configured_servers() -> dict[str, McpServer]:
-    """The servers of the project. Raises ToolError where the configuration cannot be read."""
+    """The servers in the project's configuration. Raises ToolError if the configuration is invalid."""
     try:
         return configuration.load_usable(ROOT).mcp
     except configuration.Unusable as error:
@@ -77,10 +77,10 @@ def configured_servers() -> dict[str, McpServer]:
 
 
 def as_request(server: McpServer) -> dict[str, Any]:
-    """What a helper needs to start a server: `$NAME` in its `env` is the variable of that name."""
+    """The data that a helper needs to start a server; expands `$NAME` in its `env`."""
     env = {name: value for name, value in environment.environ.items() if _is_sendable(value)}
     for name, value in server.env.items():
-        env[name] = _VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), value)
+        env[name] = _VARIABLE.sub(lambda match: env.get(match[1] or match[2], ""), value)
     return {"command": server.command, "args": list(server.args), "env": env, "cwd": server.cwd}
 
 
@@ -93,20 +93,20 @@ def _is_sendable(value: str) -> bool:
 
 
 def listed(server: McpServer, context: Context) -> list[dict[str, Any]]:
-    """What a server offers now. Raises ToolError."""
-    asking = _Server(server.name)
+    """List the tools of a server. Raises ToolError."""
+    temporary = _Server(server.name)
     try:
-        answer = asking.ask(server, {"op": "list"}, {"timeout_s": server.timeout}, context)
+        answer = temporary.request(server, {"op": "list"}, {"timeout_s": server.timeout}, context)
     finally:
-        asking.close()
+        temporary.close()
     if "error" in answer:
         raise ToolError(answer["error"]["kind"], answer["error"]["message"])
     tools: list[dict[str, Any]] = answer["tools"]
     return tools
 
 
-def _left(limits: dict[str, Any], context: Context) -> tuple[float, str]:
-    """Seconds that are left, and what sets that bound."""
+def _remaining_time(limits: dict[str, Any], context: Context) -> tuple[float, str]:
+    """The remaining seconds, and the limit that applies."""
     seconds, limited_by = context.limit(limits, own="action")
     assert seconds is not None
     return seconds, limited_by
@@ -117,50 +117,53 @@ def _too_late(limited_by: str) -> dict[str, Any]:
 
 
 class _Server:
-    """One server: its helper, and the process that the helper told."""
+    """One server: its helper, and the server process that the helper reported."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._turn = threads.Lock()
+        self._lock = threads.Lock()
         self._worker = Worker("effects.tools.mcp_worker", dict(environment.environb))
         self._process: tuple[int, str] | None = None
 
-    def ask(
-        self, server: McpServer, asked: dict[str, Any], limits: dict[str, Any], context: Context
+    def request(
+        self, server: McpServer, request: dict[str, Any], limits: dict[str, Any], context: Context
     ) -> dict[str, Any]:
-        """What the helper answers; one call at a time.
+        """Send a request to the helper and return its answer; one request at a time.
 
-        limits: `timeout_s` and `deadline_ms`. The time that the server takes to start, or for the calls
-        before this one, is the run's, not the call's.
+        limits: `timeout_s` and `deadline_ms`. The start of the server and waiting for other requests count
+        towards the run's deadline, not towards the timeout.
         """
-        while not self._turn.acquire(timeout=TICK):
+        while not self._lock.acquire(timeout=TICK):
             context.interrupt.check()
-            if _left(limits, context)[0] <= 0:
+            if _remaining_time(limits, context)[0] <= 0:
                 return _too_late("loop")
             if context.on_tick is not None:
                 context.on_tick()
         try:
-            starting = {**limits, "timeout_s": max(STARTING, server.timeout)}
-            answer = self._ask(server, {"op": "start"}, starting, context)
-            return answer if "error" in answer else self._ask(server, asked, limits, context)
+            start_limits = {**limits, "timeout_s": max(START_TIMEOUT, server.timeout)}
+            answer = self._send(server, {"op": "start"}, start_limits, context)
+            return answer if "error" in answer else self._send(server, request, limits, context)
         finally:
-            self._turn.release()
+            self._lock.release()
 
-    def _ask(
-        self, server: McpServer, asked: dict[str, Any], limits: dict[str, Any], context: Context
+    def _send(
+        self, server: McpServer, request: dict[str, Any], limits: dict[str, Any], context: Context
     ) -> dict[str, Any]:
         try:
-            left, _ = _left({**limits, "timeout_s": START_LIMIT}, context)
-            self._worker.ready(left, context.interrupt, context.on_tick)
-            left, limited_by = _left(limits, context)
-            if left <= 0:
+            remaining, _ = _remaining_time({**limits, "timeout_s": START_LIMIT}, context)
+            self._worker.ready(remaining, context.interrupt, context.on_tick)
+            remaining, limited_by = _remaining_time(limits, context)
+            if remaining <= 0:
                 return _too_late(limited_by)
-            request = {**asked, "server": as_request(server), "seconds": left}
-            answer = self._worker.ask(request, left + _GRACE, context.interrupt, context.on_tick)
+            request = {**request, "server": as_request(server), "seconds": remaining}
+            answer = self._worker.ask(request, remaining + _GRACE, context.interrupt, context.on_tick)
         except WorkerTimeout:
             self._kill()
             message = f"the MCP server `{self._name}` does not answer"
-            return {"error": {"kind": "timeout", "message": message}, "timed_out": _left(limits, context)[1]}
+            return {
+                "error": {"kind": "timeout", "message": message},
+                "timed_out": _remaining_time(limits, context)[1],
+            }
         except WorkerEnded as error:
             self._kill()
             return {"error": {"kind": "mcp-crash", "message": f"its helper failed: {error}"}}
@@ -171,29 +174,29 @@ class _Server:
         if pid and (self._process is None or self._process[0] != pid):
             self._process = (pid, processes.start_time(pid))
         if answer.pop("is_hung", False):
-            self._kill()  # it would hang in the next call too
+            self._kill()  # the next call would hang too
         if "error" in answer:
-            told = answer["error"]
-            told["message"] = f"the MCP server `{self._name}`: {told['message']}"
-            if told.get("kind") == "timeout":
+            error_fields = answer["error"]
+            error_fields["message"] = f"the MCP server `{self._name}`: {error_fields['message']}"
+            if error_fields.get("kind") == "timeout":
                 answer["timed_out"] = limited_by
         return answer
 
-    def let_go(self) -> None:
-        """Tell the helper to end, and with it the server."""
+    def request_end(self) -> None:
+        """Request the end of the helper and of the server."""
         self._worker.close_requests()
 
     def close(self) -> None:
         self._worker.close_requests()
-        self._worker.wait_and_close(_ENDING)
+        self._worker.wait_and_close(_END_TIMEOUT)
         self._kill()
 
     def _kill(self) -> None:
-        """End the server where it has outlived its helper."""
+        """Kill the helper, and the server if it has survived the helper."""
         self._worker.close()
         if self._process is not None:
-            pid, begun = self._process
+            pid, started_at = self._process
             self._process = None
-            if begun and processes.is_alive(pid, begun):
+            if started_at and processes.is_alive(pid, started_at):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     processes.killpg(pid, signals.SIGKILL)

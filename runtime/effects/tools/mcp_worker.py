@@ -1,9 +1,9 @@
-"""The helper process of one MCP server: speaks to it through the official `mcp` package.
+"""Helper process of one MCP server; uses the official `mcp` package.
 
-Requests are {"op": "start" | "list" | "call", "server": {command, args, env, cwd}, "seconds", and for a call
-"tool", "args"}. An answer is {}, {"tools"} or {"value"}, else {"error": {kind, message}}; {"pid"} tells the
-server's process, {"is_hung"} that it hears nothing any more. The server is started by the first request, kept
-until this process ends, and started anew after it was lost.
+Requests are {"op": "start" | "list" | "call", "server": {command, args, env, cwd}, "seconds"}, for a call
+also "tool" and "args". An answer is {}, {"tools"}, {"value"} or {"error": {kind, message}}; "pid" is the
+process id of the server, "is_hung" states that the server does not react any more. The first request starts
+the server, which runs until this process ends. A lost server is started again.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from ...host import environment, files, pipes, processes, threads
 from ...host.errors import KindError
 from ...models.helper_process import serve
 
-# Seconds that a server has to show that it listens, after a call that took too long.
-_LISTENING = 2.0
-# Seconds that it may take to end.
-_END_SECONDS = 8.0
-# Seconds between two looks whether the run is still there.
-_LOOK = 0.2
-# Characters and lines of what it wrote to stderr that an error tells, and pages of a listing.
-_TOLD = 800
-_LINES = 3
-_PAGES = 100
+# Timeout of the ping after a call that took too long, in seconds.
+_PING_TIMEOUT = 2.0
+# Timeout for the end of the server, in seconds.
+_END_TIMEOUT = 8.0
+# Seconds between two checks whether the run still exists.
+_CHECK_INTERVAL = 0.2
+# Limits of the standard error in a message: characters and lines.
+_MAX_CHARACTERS = 800
+_MAX_LINES = 3
+# Maximum number of pages of a listing.
+_MAX_PAGES = 100
 
 
 class Lost(KindError):
-    """There is no server: it could not be started, or it ended."""
+    """The server could not be started, or has ended."""
 
 
 def main() -> None:
@@ -38,26 +39,26 @@ def main() -> None:
     threads.Thread(target=loop.run_forever, daemon=True).start()
     link = _Link()
 
-    asking = pipes.poll()
-    asking.register(0, 0)  # reports only that the pipe was closed
+    poller = pipes.poll()
+    poller.register(0, 0)  # reports only the closing of the pipe
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        answering = asyncio.run_coroutine_threadsafe(link.answer(request), loop)
-        while not asking.poll(0):
+        future = asyncio.run_coroutine_threadsafe(link.answer(request), loop)
+        while not poller.poll(0):
             with contextlib.suppress(concurrent.futures.TimeoutError):
-                return answering.result(_LOOK)
-        raise SystemExit  # the run is gone in the middle of a call
+                return future.result(_CHECK_INTERVAL)
+        raise SystemExit  # the run has ended during the call
 
     try:
         serve(answer)
     finally:
         with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(link.end(), loop).result(_END_SECONDS)
-        processes.exit_now(0)  # threads of the package may be left
+            asyncio.run_coroutine_threadsafe(link.end(), loop).result(_END_TIMEOUT)
+        processes.exit_now(0)  # threads of the package may still be running
 
 
 class _Link:
-    """The connection to the server, if there is one: a task holds it open."""
+    """The connection to the server; a task keeps it open."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -68,20 +69,20 @@ class _Link:
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
             await self._connect(request["server"], request["seconds"])
-            found: dict[str, Any] = {}
+            result: dict[str, Any] = {}
             if request["op"] == "list":
-                found = await asyncio.wait_for(self._list(), request["seconds"])
+                result = await asyncio.wait_for(self._list(), request["seconds"])
             elif request["op"] == "call":
-                found = await self._call(request)
-            return {**found, "pid": _child()}
+                result = await self._call(request)
+            return {**result, "pid": _server_pid()}
         except Lost as error:
             await self.end()
             return {"error": {"kind": error.kind, "message": error.message}}
         except TimeoutError:
-            told = {"kind": "timeout", "message": f"no answer within {request['seconds']:.3g} s"}
-            return {"error": told, "is_hung": not await self._listens()}
+            timeout = {"kind": "timeout", "message": f"no answer within {request['seconds']:.3g} s"}
+            return {"error": timeout, "is_hung": not await self._reacts()}
         except BaseException as error:
-            return {"error": await self._told(error)}
+            return {"error": await self._describe(error)}
 
     # --- the connection -------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class _Link:
         if self._task is not None and not self._task.done():
             return
         try:
-            import mcp  # noqa: F401 - it takes a moment, which is none of the server's
+            import mcp  # noqa: F401 - imported before the timeout of the server starts
         except ModuleNotFoundError as error:
             message = f"the package `mcp` is missing ({error}); in a checkout of llc: pip install '.[mcp]'"
             raise Lost("no-package", message) from None
@@ -104,12 +105,12 @@ class _Link:
             ready.result()
             return
         if self._task in done:
-            why = _words(self._task.exception())
-            raise Lost("mcp-crash", f"it could not be started: {why}{self._stderr()}")
-        raise Lost("timeout", f"it did not say what it is within {seconds:.3g} s{self._stderr()}")
+            reason = _one_line(self._task.exception())
+            raise Lost("mcp-crash", f"it could not be started: {reason}{self._stderr()}")
+        raise Lost("timeout", f"it did not initialise within {seconds:.3g} s{self._stderr()}")
 
     async def _hold(self, server: dict[str, Any], ready: asyncio.Future[None]) -> None:
-        """Be connected until `_stop` is set; `ready` tells when."""
+        """Keep the connection open until `_stop` is set. ready: completed once the server is initialised."""
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import stdio_client
 
@@ -126,10 +127,10 @@ class _Link:
             ready.set_result(None)
             await self._stop.wait()
 
-    async def _listens(self) -> bool:
-        """Whether it answers at all: one that hangs would hang in the next call too."""
+    async def _reacts(self) -> bool:
+        """Whether the server answers a ping; otherwise the next call would hang too."""
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(self._session.send_ping(), _LISTENING)
+            await asyncio.wait_for(self._session.send_ping(), _PING_TIMEOUT)
             return True
         return False
 
@@ -140,20 +141,20 @@ class _Link:
             return
         self._stop.set()
         if not task.done():
-            await asyncio.wait([task], timeout=0 if _child() == 0 else _END_SECONDS - 2)
+            await asyncio.wait([task], timeout=0 if _server_pid() == 0 else _END_TIMEOUT - 2)
         if not task.done():
             task.cancel()
             await asyncio.wait([task], timeout=2)
         if not task.cancelled() and task.done():
-            task.exception()  # it is reported already
+            task.exception()  # retrieved, because it has already been reported
 
-    async def _told(self, error: BaseException) -> dict[str, Any]:
-        """An error of the package or of the server; a connection that is gone is begun anew next time."""
+    async def _describe(self, error: BaseException) -> dict[str, Any]:
+        """Describe an error of the package or the server; close a lost connection, so that it is reopened."""
         import pydantic
 
         if isinstance(error, pydantic.ValidationError):
-            return {"kind": "mcp-reply", "message": f"what it answered is no answer: {_wrong(error)}"}
-        text = _words(error)
+            return {"kind": "mcp-reply", "message": f"its answer is invalid: {_validation_errors(error)}"}
+        text = _one_line(error)
         if (
             self._session is None
             or "closed" in text.lower()
@@ -161,19 +162,19 @@ class _Link:
         ):
             stderr = self._stderr()
             await self.end()
-            return {"kind": "mcp-crash", "message": f"the server is gone: {text}{stderr}"}
+            return {"kind": "mcp-crash", "message": f"the server has ended: {text}{stderr}"}
         kind = "timeout" if "timed out" in text.lower() else "mcp-error"
         return {"kind": kind, "message": text}
 
     def _stderr(self) -> str:
-        """The end of what the server wrote to stderr."""
+        """The end of the server's standard error, as a clause for a message."""
         if self._errors is None:
             return ""
         with contextlib.suppress(OSError, ValueError):
             self._errors.seek(0, files.SEEK_END)
-            self._errors.seek(max(0, self._errors.tell() - 4 * _TOLD))
+            self._errors.seek(max(0, self._errors.tell() - 4 * _MAX_CHARACTERS))
             lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
-            text = " | ".join(lines[-_LINES:])[-_TOLD:]
+            text = " | ".join(lines[-_MAX_LINES:])[-_MAX_CHARACTERS:]
             return f"; it wrote: {text}" if text else ""
         return ""
 
@@ -184,7 +185,7 @@ class _Link:
 
         tools: list[Any] = []
         cursor = None
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             tools += page.tools
             cursor = getattr(page, "next_cursor", None)
@@ -193,43 +194,40 @@ class _Link:
         return {"tools": [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]}
 
     async def _call(self, request: dict[str, Any]) -> dict[str, Any]:
-        called = self._session.call_tool(request["tool"], request["args"])
-        result = await asyncio.wait_for(called, request["seconds"])
+        call = self._session.call_tool(request["tool"], request["args"])
+        result = await asyncio.wait_for(call, request["seconds"])
         data = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         parts = data.get("content") or []
         texts = [part.get("text", "") for part in parts if part.get("type") == "text"]
         if data.get("isError"):
-            return {"error": {"kind": "mcp-error", "message": "\n".join(texts) or "it says not why"}}
+            return {"error": {"kind": "mcp-error", "message": "\n".join(texts) or "it states no reason"}}
         structured = data.get("structuredContent")
         if structured is not None:
-            return {
-                "value": structured["result"]
-                if request.get("is_wrapped") and "result" in structured
-                else structured
-            }
+            is_wrapped = request.get("is_wrapped") and "result" in structured
+            return {"value": structured["result"] if is_wrapped else structured}
         if len(texts) == len(parts) == 1:
             return {"value": texts[0]}
         return {"value": parts if parts else None}
 
 
-def _words(error: BaseException | None) -> str:
-    """An error in a line; of a group the first."""
+def _one_line(error: BaseException | None) -> str:
+    """The message of an error in one line; the first error of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if error is None:
         return "it ended by itself"
-    text = " ".join(str(error).split())[:_TOLD]
+    text = " ".join(str(error).split())[:_MAX_CHARACTERS]
     return text or type(error).__name__
 
 
-def _wrong(error: Any) -> str:
-    """What is wrong with an answer, the first of it."""
-    found = error.errors(include_url=False, include_input=False)[:_LINES]
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)[:_TOLD]
+def _validation_errors(error: Any) -> str:
+    """The first validation errors of an answer."""
+    errors = error.errors(include_url=False, include_input=False)[:_MAX_LINES]
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in errors)[:_MAX_CHARACTERS]
 
 
-def _child() -> int:
-    """The process of the server, 0 where there is none or the system does not tell."""
+def _server_pid() -> int:
+    """The process id of the server; 0 if there is none or the system does not provide it."""
     own = str(processes.getpid())
     with contextlib.suppress(OSError):
         for name in files.listdir("/proc"):

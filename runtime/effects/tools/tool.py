@@ -1,7 +1,6 @@
-"""The `tool` effect in the real world: tools that are built in, commands, and functions of Python.
+"""Performer of the `tool` effect: built-in tools, commands, Python functions, MCP tools, aider.
 
-The effect itself contains the definition of a tool, as it was when the program was compiled.
-See `spec/effects.md`.
+The effect contains the definition of the tool at compile time. See `spec/effects.md`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 
     from .mcp_client import Servers
 
-# Seconds that a custom tool may take where its declaration does not say.
+# Default timeout of a custom tool, in seconds.
 DEFAULT_TIMEOUT = 600.0
-# Characters of what a command wrote that its error tells.
-_TOLD = 2000
+# Characters of a command's output in an error message.
+_MAX_OUTPUT = 2000
 _QUOTING: dict[str, Callable[..., str]] = {
     "word": shell_word,
     "single": shell_single,
@@ -53,16 +52,16 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
 
 
 def _servers_of(parts: Parts) -> Servers:
-    """The MCP servers of the run; the client of the protocol is loaded with them."""
+    """The MCP servers of the run; the client of the protocol is imported on first use."""
     from .mcp_client import Servers
 
     return parts.keep_common("servers", Servers)
 
 
 class Tools:
-    """Performs `tool` effects for one run; functions of Python run in one helper process.
+    """Performs the `tool` effects of one run; Python functions run in one helper process.
 
-    servers: gives the MCP servers of the run.
+    servers: returns the MCP servers of the run.
     """
 
     def __init__(self, shell: Shell, servers: Callable[[], Servers]) -> None:
@@ -76,8 +75,8 @@ class Tools:
             self._worker = None
 
     def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        """{"value"} or {"error"}: what a tool does wrong is an answer, never an exception."""
-        started = clock.monotonic()
+        """Perform a tool; return {"value"} or {"error"}. An error of the tool is never an exception."""
+        started_at = clock.monotonic()
         name, definition = args["name"], args.get("definition")
         try:
             if name in TOOLS:
@@ -87,7 +86,7 @@ class Tools:
 
                 result = {"value": aider.perform(name, args, context, self._shell.runner)}
             elif not isinstance(definition, dict):
-                raise ToolError("unknown-tool", "it is declared, but nothing here says how to run it")
+                raise ToolError("unknown-tool", "the tool has a declaration but no definition")
             elif "mcp" in definition:
                 result = self._servers().call(definition["mcp"], args, context)
             elif "python" in definition:
@@ -96,7 +95,7 @@ class Tools:
                 result = self._command(definition, args, context)
         except (ToolError, PrimitiveFault) as error:
             result = {"error": {"kind": error.kind, "message": error.message}}
-        result["duration_ms"] = round((clock.monotonic() - started) * 1000)
+        result["duration_ms"] = round((clock.monotonic() - started_at) * 1000)
         result["elapsed_ms"] = context.elapsed_ms()
         return result
 
@@ -118,17 +117,17 @@ class Tools:
         if not argv or not argv[0]:
             raise ToolError("not-found", "its command is empty")
         if any("\0" in word for word in argv):
-            raise ToolError("unsendable-text", "a text with a NUL character cannot be given to a program")
+            raise ToolError("unsendable-text", "a text with a NUL character cannot be passed to a program")
         path = runner.find(argv[0])
         if path is None:
-            where = "is no program" if "/" in argv[0] else "is not on PATH"
-            raise ToolError("not-found", f"`{argv[0]}` {where}")
+            problem = "is not a program" if "/" in argv[0] else "is not on PATH"
+            raise ToolError("not-found", f"`{argv[0]}` {problem}")
         try:
             return runner.run(path, argv, limits, context)
         except NotStarted as error:
             return error.result(context)
 
-    # --- functions of Python ------------------------------------------------------------------
+    # --- Python functions ---------------------------------------------------------------------
 
     def _python(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
         if self._worker is None:
@@ -158,20 +157,20 @@ def _limits(args: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- what a command is made of ----------------------------------------------------------------
+# --- expansion of a command -------------------------------------------------------------------
 
 
 def text_of(value: Any) -> str:
-    """A value as a command sees it: texts as they are, lists and maps as JSON, null as nothing."""
+    """A value as text for a command: text unchanged, "" for null, other values as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def words(pieces: list[Any], values: dict[str, Any]) -> list[str]:
-    """The words that one word of `command` expands to.
+    """Expand one word of `command`.
 
-    None where a parameter in it was left out; one for each item where it is one parameter, a list.
+    Empty if a parameter in the word was omitted; one word per item if the word is one parameter with a list.
     """
     names = [piece["of"] for piece in pieces if isinstance(piece, dict)]
     if any(values.get(name) is None for name in names):
@@ -182,7 +181,7 @@ def words(pieces: list[Any], values: dict[str, Any]) -> list[str]:
 
 
 def in_shell(piece: Any, values: dict[str, Any]) -> str:
-    """A part of a shell's command: the author's text as it is, a value quoted for its place."""
+    """Expand a piece of a shell command: text of the author unchanged, a value quoted for its context."""
     if isinstance(piece, str):
         return piece
     quote = _QUOTING[piece["quoting"]]
@@ -194,18 +193,18 @@ def in_shell(piece: Any, values: dict[str, Any]) -> str:
     return quote(text_of(value), *piece.get("around", ()))
 
 
-# --- what it gives ----------------------------------------------------------------------------
+# --- result of a command ----------------------------------------------------------------------
 
 
-def _task_result(printed: dict[str, Any], problem: str | None) -> dict[str, Any]:
-    """What makes the result of a command a TaskResult too; as `calls:task-result` in the library."""
-    told: dict[str, Any] = {"status": "COMPLETE", "content": printed["stdout"], "notes": printed}
-    if problem is None and printed["exit_code"] == 0:
-        return told
-    message = problem or f"exit code {printed['exit_code']}"
+def _task_result(outputs: dict[str, Any], problem: str | None) -> dict[str, Any]:
+    """The fields that make the result of a command a TaskResult; see `calls:task-result` in the library."""
+    result: dict[str, Any] = {"status": "COMPLETE", "content": outputs["stdout"], "notes": outputs}
+    if problem is None and outputs["exit_code"] == 0:
+        return result
+    message = problem or f"exit code {outputs['exit_code']}"
     error = {"type": "TASK_FAILURE", "reason": "subtask_failure", "message": message, "details": {}}
-    told |= {"status": "FAILED", "notes": {**printed, "error": error}}
-    return told if problem is None else {**told, "error": problem}
+    result |= {"status": "FAILED", "notes": {**outputs, "error": error}}
+    return result if problem is None else {**result, "error": problem}
 
 
 def _answer(result: dict[str, Any], output: str) -> dict[str, Any]:
@@ -214,10 +213,10 @@ def _answer(result: dict[str, Any], output: str) -> dict[str, Any]:
         value = {"stdout": result["output"], "stderr": result["stderr"], "exit_code": result["exit_code"]}
         return {"value": {**value, **_task_result(value, problem and problem[1])}}
     if problem is None and result["exit_code"]:
-        told = (result["stderr"].strip() or result["output"].strip())[-_TOLD:]
-        problem = "tool-failed", f"exit code {result['exit_code']}" + (f": {told}" if told else "")
+        text = (result["stderr"].strip() or result["output"].strip())[-_MAX_OUTPUT:]
+        problem = "tool-failed", f"exit code {result['exit_code']}" + (f": {text}" if text else "")
     if problem is not None:
-        details = {"exit_code": result["exit_code"], "stderr": result["stderr"][-_TOLD:]}
+        details = {"exit_code": result["exit_code"], "stderr": result["stderr"][-_MAX_OUTPUT:]}
         answer: dict[str, Any] = {"error": {"kind": problem[0], "message": problem[1], "details": details}}
         return answer | ({"timed_out": result["timed_out"]} if "timed_out" in result else {})
     if output == "json":
@@ -225,16 +224,16 @@ def _answer(result: dict[str, Any], output: str) -> dict[str, Any]:
             return {"value": json.loads(result["output"], parse_constant=_refuse_constant)}
         except (ValueError, RecursionError) as error:
             why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-            raise ToolError("invalid-json", f"what it wrote is not JSON: {why}") from None
+            raise ToolError("invalid-json", f"the output is not JSON: {why}") from None
     return {"value": result["output"].removesuffix("\n")}
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _problem(result: dict[str, Any]) -> tuple[str, str] | None:
-    """Why a command did not come to an end of its own."""
+    """Kind and message of the failure of a command that did not end by itself; None if it did."""
     if "error" in result:
         return str(result["error"]["kind"]), str(result["error"]["message"])
     if result.get("timed_out") == "action":

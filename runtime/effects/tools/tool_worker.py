@@ -1,7 +1,7 @@
-"""The helper process of tools that are functions of Python.
+"""Helper process of tools that are Python functions.
 
-A function may crash, hang, print or leave threads behind; that affects only this process, not the run.
-Its module is searched for in the folder of the run, then in `.loops/`, then on the usual path.
+A function may crash, hang, print or leave threads behind, which affects only this process and not the run.
+Its module is searched in the working directory of the run, then in `.loops/`, then on `sys.path`.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             value = asyncio.run(value)
         return {"value": plain(value)}
     except (Exception, SystemExit) as error:
-        return {"error": _told(error)}
+        return {"error": _describe(error)}
 
 
 def entry_point(text: str) -> Callable[..., Any]:
-    """The function that `module:name` names; ImportError, with what is wrong, where there is none."""
+    """The function `module:name`. Raises ImportError if it does not exist or is not callable."""
     module, _, name = text.partition(":")
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise ImportError(f"`{module}` has no `{name}`")
-        found = getattr(found, part)
-    if not callable(found):
-        raise ImportError(f"`{text}` is no function")
-    function: Callable[..., Any] = found
+        target = getattr(target, part)
+    if not callable(target):
+        raise ImportError(f"`{text}` is not a function")
+    function: Callable[..., Any] = target
     return function
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value as plain data; TypeError for what is none."""
+    """Convert a value to plain data. Raises TypeError for values that cannot be converted."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if depth > MAX_DEPTH:
-        raise TypeError(f"what it gave is nested more than {MAX_DEPTH} levels deep")
+        raise TypeError(f"the return value is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise TypeError(f"what it gave has a key that is no text: {key!r:.60}")
+                raise TypeError(f"the return value has a key that is not a text: {key!r:.60}")
         return {key: plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item, depth + 1) for item in value]
@@ -77,10 +77,10 @@ def plain(value: Any, depth: int = 0) -> Any:
             field.name for field in type(value).__attrs_attrs__
         ]
         return {name: plain(getattr(value, name), depth + 1) for name in names}
-    raise TypeError(f"what it gave is no plain data: {type(value).__name__}")
+    raise TypeError(f"the return value is not plain data: {type(value).__name__}")
 
 
-def _told(error: BaseException) -> dict[str, Any]:
+def _describe(error: BaseException) -> dict[str, Any]:
     text = str(error)[:MAX_MESSAGE]
     trace = "".join(traceback.format_exception(error))[-MAX_TRACE:]
     return {
