@@ -1,12 +1,12 @@
 """llc: compile automation loops and workflows to states and jumps, and run them.
 
     image = llc.compile(text)          # a loop's YAML to an image
-    machine = llc.Machine(image)       # requests effects and takes their results; performs nothing
+    machine = llc.Machine(image)       # requests effects and takes their results; performs none itself
     outcome = llc.run("fix-types")     # as `llc run`, without output
-    outcomes = llc.run_many(["lint", "types"])  # many in one process, as `llc batch`
+    outcomes = llc.run_many(["lint", "types"])  # several runs in one process, as `llc batch`
     value = llc.evaluate("(+ 1 x)", {"x": 2})
 
-`__all__` lists the public API. Each name is imported on first use, so that `import llc` takes no time.
+`__all__` lists the public API. Each name is imported on first use, so that `import llc` is fast.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ __all__ = [
     "run_many",
 ]
 
-_HOMES = {
+# Public name: module that defines it.
+_MODULES = {
     "CompileError": "ir.diagnostics",
     "Diagnostic": "ir.diagnostics",
     "Done": "vm.machine.machine",
@@ -78,12 +79,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

@@ -1,8 +1,8 @@
 """The programs `llc` and `ll-loop`, and `python -m llc`.
 
-Until a command is ready for it, Ctrl-C ends the process without a word: a KeyboardInterrupt in the middle of
-an import would leave a traceback. The module in C is there without being loaded; `runtime.host.signals`,
-which others use, would itself be such an import.
+Until a command installs its own handler, Ctrl-C ends the process silently: a KeyboardInterrupt in the middle
+of an import would print a traceback. The built-in module `_signal` needs no import from disk, unlike
+`runtime.host.signals`, which the other modules use.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -10,7 +10,7 @@ import _signal  # type: ignore[import-not-found]
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
-from .runtime.cli.entry import main, main_ll_loop  # after the handler
+from .runtime.cli.entry import main, main_ll_loop  # must follow the installation of the handler
 
 __all__ = ["main", "main_ll_loop"]
 

@@ -70,7 +70,7 @@ def perform(program: str, words: list[str]) -> int:
     if name == "run" and words[0] != "run":
         from ..launch import early_signals  # `entry` took them for lines that begin with `run`
 
-        early_signals.take()
+        early_signals.install()
     if not name:
         _show_page(program, None)
         return EXIT_USAGE

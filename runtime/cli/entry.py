@@ -43,7 +43,7 @@ def _start(program: str) -> int:
     if words and words[0] in DRIVING:
         from ..launch import early_signals  # `--help` and `status` do without it
 
-        early_signals.take()
+        early_signals.install()
     elif signals.getsignal(signals.SIGINT) == signals.SIG_DFL:  # by `__main__`
         signals.signal(signals.SIGINT, signals.default_int_handler)
     from . import dispatch  # after the signals are handled

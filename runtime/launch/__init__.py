@@ -1,1 +1,1 @@
-"""Starting, resuming and finishing runs: single, in the background, in batches."""
+"""Starting, resuming and finishing runs: single runs, background runs, batches, workers; the Python API."""

@@ -1,4 +1,4 @@
-"""Python API for runs: everything that `llc run` and `llc batch` do, without output. Errors are raised."""
+"""Python API for runs: `llc run` and `llc batch` without output. Errors are raised."""
 
 from __future__ import annotations
 
@@ -26,12 +26,26 @@ def run(
     declare: Sequence[str] = (),
     budget: Mapping[str, float] | None = None,
 ) -> Outcome:
-    """Run a loop or a flow by name or path in the current folder, without output; its outcome.
+    """Run a loop or a flow in the current folder, without output, and return its outcome.
 
-    script: the file of a scripted world to use instead of the real one. budget: limits by unit, as for
-    `--budget`. Raises CompileError for an invalid loop, UserError for what the user can fix (no such loop,
-    scope locked), JournalError if the journal cannot be written, and TypeError for arguments of the wrong
-    type. A loop that fails raises nothing: see `Outcome.status`.
+    A run that fails raises nothing; see `Outcome.status`.
+
+    Args:
+        target: name or path of the loop or flow.
+        script: file of a scripted world to use instead of the real one.
+        context: values for the loop's context variables.
+        max_iterations: replaces the loop's iteration limit.
+        llm: False disables model calls, as `--no-llm`.
+        llm_model: model that judges output.
+        arguments: values for the parameters of a flow.
+        declare: additional tools and tasks, as for `--declare`.
+        budget: limits by unit, as for `--budget`.
+
+    Raises:
+        CompileError: the loop is invalid.
+        UserError: the user can fix the cause (unknown loop, locked scope).
+        JournalError: the journal cannot be written.
+        TypeError: an argument has the wrong type.
     """
     values = options.Values(
         files.fspath(target),
@@ -52,13 +66,13 @@ def run(
 
 
 def run_many(jobs: Iterable[str | Mapping[str, Any]], *, at_once: int = 8) -> list[Outcome]:
-    """Run many loops or flows concurrently in this process; their outcomes in the order of `jobs`.
+    """Run several loops or flows concurrently in this process; return their outcomes in the order of `jobs`.
 
     A job is the name or path of a loop, or a map with the fields of a line for `llc batch` (`loop`,
-    `context`, `args`, `scope`, …). at_once: limit of concurrently performed actions. Jobs that work on the
-    same paths run one after another, and wait for runs of other processes. Raises CompileError and UserError
-    for jobs that cannot be run, before any starts. A loop that fails raises nothing: see `Outcome.status`.
+    `context`, `args`, `scope`, …). at_once: limit of concurrently performed actions. Jobs with overlapping
+    scopes run one after another, and wait for runs of other processes. Raises CompileError and UserError
+    for invalid jobs before any job starts. A run that fails raises nothing; see `Outcome.status`.
     """
-    from . import batch_command  # loads the schemas of jobs, which one run does not need
+    from . import batch_command  # imports the job schema, which a single run does not need
 
     return batch_command.outcomes(jobs, at_once)

@@ -1,9 +1,9 @@
-"""A run in the background: a process in a session of its own that outlives the terminal.
+"""Background runs: a child process in its own session, which survives the terminal.
 
-Until its run is on record that process is an ordinary child on the caller's terminal: whatever keeps
-the run from starting is said there, in the words and with the exit code of a run in the foreground.
-Then it leaves: its own session, nothing for standard input, a log file for the rest, and of what it
-inherited nothing stays open. The caller hears over a pipe that this is done.
+Until the run is recorded, the child stays attached to the caller's terminal. The command therefore reports
+start-up errors before it returns, with the same messages and exit codes as in the foreground. Then the child
+detaches: it starts a session, reads standard input from /dev/null, writes its output to a log file and closes
+all inherited descriptors. It confirms this to the caller through a pipe.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 
 
 class Detachment:
-    """The run's side: `prepare` what may fail, then `leave` the caller."""
+    """Detaches the child from the caller: `prepare` does the steps that can fail, `leave` the others.
+
+    pipe: descriptor for the confirmation to the caller.
+    """
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._log = -1
 
     def prepare(self, folder: RunFolder) -> None:
-        """Open the log. Raises UserError."""
+        """Open the log file. Raises UserError."""
         try:
             flags = files.O_WRONLY | files.O_CREAT | files.O_APPEND
             self._log = regular_handle(folder.log, flags)
@@ -42,9 +45,9 @@ class Detachment:
             raise Failure("cannot-write", f"cannot write {folder.log}: {reason(error)}") from None
 
     def leave(self, folder: RunFolder) -> None:
-        """Go on without the caller's terminal, streams and files, and tell it so."""
+        """Detach from the caller's terminal, streams and files, and confirm this through the pipe."""
         flush_standard_streams()
-        with contextlib.suppress(OSError):  # we lead a session already
+        with contextlib.suppress(OSError):  # this process already leads a session
             processes.setsid()
         null = files.open_handle(files.devnull, files.O_RDONLY)
         pipes.dup2(null, 0)
@@ -55,18 +58,19 @@ class Detachment:
                 files.close(descriptor)
         self._log = -1
         for name, descriptor in (("stdout", 1), ("stderr", 2)):
-            if getattr(sys, name) is None:  # we were started without
+            if getattr(sys, name) is None:  # the process was started without this stream
                 setattr(sys, name, files.open(descriptor, "w", encoding="utf-8", closefd=False))
-        told = json.dumps({"run": folder.id, "pid": processes.getpid(), "log": folder.log})
+        message = json.dumps({"run": folder.id, "pid": processes.getpid(), "log": folder.log})
         with contextlib.suppress(OSError):  # the caller was killed; the run continues
-            files.write(self._pipe, told.encode("utf-8", "surrogateescape") + b"\n")
+            files.write(self._pipe, message.encode("utf-8", "surrogateescape") + b"\n")
         files.close(self._pipe)
 
 
-def start(values: Values, go: Callable[[Detachment], int]) -> int:
-    """Let `go` happen in a process of its own; the exit code, in both processes.
+def start(values: Values, execute: Callable[[Detachment], int]) -> int:
+    """Call `execute` in a child process; return the exit code, in both processes.
 
-    In the caller that is 0 once the run is on record, or whatever the run could not begin with.
+    The caller returns 0 once the run is recorded, else the exit code of the child. Raises UserError if a
+    signal ended the child before.
     """
     flush_standard_streams()
     _fill_standard_descriptors()
@@ -74,70 +78,70 @@ def start(values: Values, go: Callable[[Detachment], int]) -> int:
     child = processes.fork()
     if child == 0:
         files.close(read)
-        return go(Detachment(write))
+        return execute(Detachment(write))
     files.close(write)
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    def forward(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
             processes.kill(child, number)
 
-    # What comes of a request to stop the child decides, which Ctrl-C and the end of the terminal reach too.
+    # The child handles requests to stop. Ctrl-C and the hang-up of the terminal reach it directly.
     handlers: dict[int, Any] = {
         signals.SIGINT: signals.SIG_IGN,
         signals.SIGHUP: signals.SIG_IGN,
-        signals.SIGTERM: pass_on,
+        signals.SIGTERM: forward,
     }
-    before = {number: signals.signal(number, handler) for number, handler in handlers.items()}
+    previous = {number: signals.signal(number, handler) for number, handler in handlers.items()}
     try:
         with files.open(read, "rb") as pipe:
-            told = pipe.readline()
-        if told.endswith(b"\n"):
-            return _tell(values, json.loads(told))
+            message = pipe.readline()
+        if message.endswith(b"\n"):
+            return _report_start(values, json.loads(message))
         _, status = processes.waitpid(child, 0)
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signals.signal(number, handler)
     code = processes.waitstatus_to_exitcode(status)
     if code < 0:
         raise Failure(
             "not-started",
-            f"the run's process was ended by {signals.Signals(-code).name} before it began",
+            f"{signals.Signals(-code).name} ended the process of the run before the run started",
             "nothing was performed",
         )
     return code
 
 
-def _tell(values: Values, facts: dict[str, object]) -> int:
-    """Say what was started: the id alone to stdout, what can be done with it to stderr."""
+def _report_start(values: Values, facts: dict[str, object]) -> int:
+    """Write the run id to standard output and a hint to standard error; return the exit code."""
     screen = Screen(sys.stdout)
     text = json.dumps(facts, ensure_ascii=False) if values.json else str(facts["run"])
     screen.deliver(screen.encode(text + "\n"))
     if not (values.json or values.quiet):
-        hint = f"running in the background (pid {facts['pid']}); look at it with: llc attach {facts['run']}\n"
+        hint = f"running in the background (pid {facts['pid']}); to watch it: llc attach {facts['run']}\n"
         Screen(sys.stderr).write(hint)
     return EXIT_OK
 
 
 def _fill_standard_descriptors() -> None:
-    """Open those of 0, 1 and 2 that are closed: what is opened next must not get their places."""
+    """Open /dev/null for each closed standard descriptor, so that no other file gets its number."""
     for descriptor in (0, 1, 2):
         try:
             files.fstat(descriptor)
         except OSError:
-            # It becomes the lowest number that is free, which is this one.
+            # `open` returns the lowest free number, which is this one.
             files.set_inheritable(files.open_handle(files.devnull, files.O_RDWR), True)
 
 
 def _inherited() -> list[int]:
-    """The open descriptors beyond the standard streams that we were started with."""
+    """Inherited open descriptors other than the standard streams."""
     try:
-        open_ones = [int(name) for name in files.listdir("/dev/fd")]
+        candidates = [int(name) for name in files.listdir("/dev/fd")]
     except OSError:
-        open_ones = list(range(3, 256))
-    found = []
-    for descriptor in open_ones:
-        with contextlib.suppress(OSError):  # the one by which we looked is closed by now
-            # What we opened ourselves is closed in whatever we start; what we got was not.
+        candidates = list(range(3, 256))
+    inherited = []
+    for descriptor in candidates:
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed again
+            # Descriptors that this process opened are close-on-exec; inherited ones are not.
             if descriptor > 2 and files.get_inheritable(descriptor):
-                found.append(descriptor)
-    return found
+                inherited.append(descriptor)
+    return inherited

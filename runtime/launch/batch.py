@@ -1,7 +1,7 @@
-"""Batch: many jobs in one process, each a run.
+"""Batch: several jobs in one process, each a run.
 
-Owns which run starts when: jobs that work on the same paths run one after another, in their order; all
-others run concurrently (`scheduler`). All jobs are checked before the first one starts.
+Owns the order of the runs: jobs with overlapping scopes run one after another, in their order; all others run
+concurrently (`scheduler`). All jobs are checked before the first one starts.
 """
 
 from __future__ import annotations
@@ -34,49 +34,55 @@ from .command import Command
 from .jobs import Job
 from .report import Report
 
-# Programs that are kept at once: jobs that give their loop other values are other programs.
-_PROGRAMS = 256
+# Limit of cached programs. Jobs of the same loop with different values have different programs.
+_MAX_PROGRAMS = 256
 
 
 class Claims:
-    """The paths that runs have claimed."""
+    """Paths that the active runs have claimed."""
 
     def __init__(self) -> None:
-        self._held: Counter[str] = Counter()
-        self._above: Counter[str] = Counter()
+        self._claims: Counter[str] = Counter()
+        # By path: claims on the path itself and on paths below it.
+        self._claims_below: Counter[str] = Counter()
 
     def overlap(self, paths: Iterable[str]) -> bool:
-        """Whether one of the paths is held, or lies in one that is, or one that is lies in it."""
+        """Return whether a path is claimed, is inside a claimed folder, or contains a claimed path."""
         return any(
-            self._above[path] > 0 or any(self._held[place] > 0 for place in _upwards(path)) for path in paths
+            self._claims_below[path] > 0 or any(self._claims[folder] > 0 for folder in _with_parents(path))
+            for path in paths
         )
 
     def add(self, paths: Iterable[str], count: int = 1) -> None:
         for path in paths:
-            self._held[path] += count
-            for place in _upwards(path):
-                self._above[place] += count
+            self._claims[path] += count
+            for folder in _with_parents(path):
+                self._claims_below[folder] += count
 
     def remove(self, paths: Iterable[str]) -> None:
         self.add(paths, -1)
 
 
-def _upwards(path: str) -> list[str]:
-    """A path and the folders that it is in."""
-    found = [path]
-    while (above := os.path.dirname(path)) != path:
-        path = above
-        found.append(path)
-    return found
+def _with_parents(path: str) -> list[str]:
+    """A path and all folders that contain it, innermost first."""
+    paths = [path]
+    while (parent := os.path.dirname(path)) != path:
+        path = parent
+        paths.append(path)
+    return paths
 
 
-class Wanted:
-    """A run to start: its paths, and how. about: the job, or the run to resume."""
+class PendingRun:
+    """A run of the batch that has not started.
+
+    subject: the job, or the run to resume. paths: its scope, absolute. begin: sets the steps of the
+    scheduled run.
+    """
 
     def __init__(
-        self, about: Job | RunFolder, paths: Iterable[str], begin: Callable[[ScheduledRun], None]
+        self, subject: Job | RunFolder, paths: Iterable[str], begin: Callable[[ScheduledRun], None]
     ) -> None:
-        self.about = about
+        self.subject = subject
         self.paths = tuple(paths)
         self.begin = begin
         self.index = 0
@@ -84,118 +90,129 @@ class Wanted:
 
 
 class Batch:
-    """Runs what is wanted. told(what, outcome): one is over; what did not begin is `left`."""
+    """A batch of runs: `add_jobs` and `add_unfinished`, then `execute`.
+
+    base: template command with the shared settings. at_once: limit of concurrent actions. interrupt: stops
+    all runs. on_end(subject, outcome): called when a run has ended. `pending`: runs that did not start.
+    """
 
     def __init__(
         self,
         base: Command,
         at_once: int,
         interrupt: Interrupt,
-        told: Callable[[Job | RunFolder, Outcome], object],
+        on_end: Callable[[Job | RunFolder, Outcome], object],
     ) -> None:
-        # By what they work on, each in their order; and the first of each, the earliest first.
-        self._left: dict[tuple[str, ...], deque[Wanted]] = {}
-        self._first: list[tuple[int, Wanted]] = []
+        # A queue for each scope; and a heap of the first run of each queue, by index.
+        self._queues: dict[tuple[str, ...], deque[PendingRun]] = {}
+        self._heads: list[tuple[int, PendingRun]] = []
         self._base = base
         self._at_once = at_once
         self._interrupt = interrupt
-        self._told = told
+        self._on_end = on_end
         self._claims = Claims()
-        self._is_stuck = False
-        self._crash: BaseException | None = None
+        # All pending runs conflict with active ones; cleared when a run ends.
+        self._is_blocked = False
+        self._internal_error: BaseException | None = None
         self._programs: dict[Any, tuple[str, Image]] = {}
         self.scheduler: Scheduler | None = None
         self.total = 0
 
-    # --- what is wanted -------------------------------------------------------------------------
+    # --- adding runs ----------------------------------------------------------------------------
 
-    def want_jobs(self, jobs: Iterable[Job]) -> None:
-        """New runs. Raises CompileError with what is wrong with their programs, and UserError."""
-        wrong: list[Diagnostic] = []
+    def add_jobs(self, jobs: Iterable[Job]) -> None:
+        """Add new runs. Raises CompileError with the diagnostics of all invalid jobs."""
+        errors: list[Diagnostic] = []
         sources: list[Any] = []
-        known: dict[Any, tuple[str, ...] | None] = {}
-        asked = list(jobs)
-        for job in asked:
+        # Scopes by program; None for a program with an error.
+        scopes: dict[Any, tuple[str, ...] | None] = {}
+        jobs = list(jobs)
+        for job in jobs:
             if job.values.budget:
                 try:
                     self._budget(job)
                 except UserError as error:
-                    wrong.append(_placed(Diagnostic(error.id, error.message, help=error.help), job))
-            key = _key(job.values)
-            if key not in known:
-                known[key] = None
+                    errors.append(_locate(Diagnostic(error.id, error.message, help=error.help), job))
+            key = _program_key(job.values)
+            if key not in scopes:
+                scopes[key] = None
                 try:
                     _, image = self.program(job.values)
                     if not job.values.script:
                         self._base.check(image)
                 except CompileError as error:
-                    wrong += [_placed(one, job) for one in error.diagnostics]
+                    errors += [_locate(diagnostic, job) for diagnostic in error.diagnostics]
                     sources += error.sources
                 except UserError as error:
-                    wrong.append(_placed(Diagnostic(error.id, error.message, help=error.help), job))
+                    errors.append(_locate(Diagnostic(error.id, error.message, help=error.help), job))
                 else:
-                    known[key] = tuple(locks.resolve_scope(image.meta["scope"], ROOT))
-            paths = known[key]
-            if paths is not None:
-                own = () if job.values.script else paths if job.scope is None else job.scope
-                self._want(
-                    Wanted(job, locks.resolve_scope(own, ROOT) if own is job.scope else own, self._begin)
-                )
-        if wrong:
-            files = {job.source for job in asked if job.source is not None}
-            raise CompileError(list(dict.fromkeys(wrong)), [*dict.fromkeys(sources), *files])
+                    scopes[key] = tuple(locks.resolve_scope(image.meta["scope"], ROOT))
+            scope = scopes[key]
+            if scope is None:
+                continue
+            if job.values.script:
+                scope = ()
+            elif job.scope is not None:
+                scope = tuple(locks.resolve_scope(job.scope, ROOT))
+            self._add(PendingRun(job, scope, self._begin))
+        if errors:
+            files = {job.source for job in jobs if job.source is not None}
+            raise CompileError(list(dict.fromkeys(errors)), [*dict.fromkeys(sources), *files])
 
-    def want_runs(self, found: Iterable[RunFolder]) -> None:
-        """Request interrupted runs."""
-        for folder in found:
-            told = folder.about().get("scope")
-            paths = told if isinstance(told, list) else locks.resolve_scope(["."], ROOT)
-            self._want(Wanted(folder, map(str, paths), self._take_up))
+    def add_unfinished(self, folders: Iterable[RunFolder]) -> None:
+        """Add unfinished runs, to be resumed."""
+        for folder in folders:
+            scope = folder.about().get("scope")
+            paths = scope if isinstance(scope, list) else locks.resolve_scope(["."], ROOT)
+            self._add(PendingRun(folder, map(str, paths), self._resume))
 
-    def _want(self, wanted: Wanted) -> None:
-        wanted.index = self.total
+    def _add(self, pending: PendingRun) -> None:
+        pending.index = self.total
         self.total += 1
-        queue = self._left.setdefault(wanted.paths, deque())
+        queue = self._queues.setdefault(pending.paths, deque())
         if not queue:
-            heapq.heappush(self._first, (wanted.index, wanted))
-        queue.append(wanted)
+            heapq.heappush(self._heads, (pending.index, pending))
+        queue.append(pending)
 
     @property
-    def left(self) -> list[Job | RunFolder]:
-        """What did not begin."""
-        found = sorted((one for queue in self._left.values() for one in queue), key=lambda one: one.index)
-        return [one.about for one in found]
+    def pending(self) -> list[Job | RunFolder]:
+        """Subjects of the runs that did not start, in the order in which they were added."""
+        runs = sorted((run for queue in self._queues.values() for run in queue), key=lambda run: run.index)
+        return [run.subject for run in runs]
 
     def program(self, values: Values) -> tuple[str, Image]:
-        """The path of a job's program, and the program. Raises CompileError and UserError."""
-        key = _key(values)
-        found = self._programs.get(key)
-        if found is None:
+        """Path and image of a job's program. Raises CompileError and UserError."""
+        key = _program_key(values)
+        program = self._programs.get(key)
+        if program is None:
             path = resolve_loop(values.target, ROOT)
-            found = path, load_program(path, values, self._base.warn)
-            if len(self._programs) >= _PROGRAMS:
+            program = path, load_program(path, values, self._base.warn)
+            if len(self._programs) >= _MAX_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
-            self._programs[key] = found
-        return found
+            self._programs[key] = program
+        return program
 
-    # --- running --------------------------------------------------------------------------------
+    # --- execution ------------------------------------------------------------------------------
 
-    def go(self, on_wait: Callable[[], float]) -> None:
-        """Run all of it, or until it is interrupted. Raises what went wrong in llc itself, at the end."""
+    def execute(self, on_wait: Callable[[], float]) -> None:
+        """Execute all runs, or until the interrupt. Raises an internal error after all runs have ended.
+
+        on_wait: see `Scheduler.go`.
+        """
         width = concurrent_run_limit(self.total, self._at_once)
         if width < 1 and self.total:
             raise Failure(
                 "too-few-descriptors",
-                f"this process may not open files enough for {self._at_once} actions at once",
-                "raise the limit with `ulimit -n`, or say a smaller --at-once",
+                f"the limit of open files is too low for {self._at_once} concurrent actions",
+                "raise the limit with `ulimit -n`, or use a smaller --at-once",
             )
         locks.sweep(ROOT)
         retention.clean(ROOT, None, *self._base.retention, dry_run=False)
         self.scheduler = scheduler = Scheduler(
-            self._at_once, width, self._interrupt, self._begin_one, self._ended
+            self._at_once, width, self._interrupt, self._start_next, self._ended
         )
         if not self._base.report.is_silent:
-            gc.freeze()  # as where one run is driven
+            gc.freeze()  # as in `Command.drive`
             gc.enable()
         try:
             with restoring_bounds():
@@ -207,111 +224,119 @@ class Batch:
                         self._interrupt.set()  # without signal handlers: stop all runs in an orderly way
         finally:
             scheduler.close()
-        if self._crash is not None:
-            raise self._crash
+        if self._internal_error is not None:
+            raise self._internal_error
 
-    def _begin_one(self) -> bool:
-        """Start the first run without a conflict; False if there is none now."""
-        if self._is_stuck:
+    def _start_next(self) -> bool:
+        """Start the first run that conflicts neither with an active run nor with an earlier pending one.
+
+        Returns False if there is none now.
+        """
+        if self._is_blocked:
             return False
-        before, skipped = Claims(), []
-        chosen: Wanted | None = None
-        while self._first and chosen is None:
-            first = heapq.heappop(self._first)
-            paths = first[1].paths
-            if self._claims.overlap(paths) or before.overlap(paths):
-                before.add(paths)
-                skipped.append(first)
+        earlier, skipped = Claims(), []
+        chosen: PendingRun | None = None
+        while self._heads and chosen is None:
+            head = heapq.heappop(self._heads)
+            paths = head[1].paths
+            if self._claims.overlap(paths) or earlier.overlap(paths):
+                earlier.add(paths)
+                skipped.append(head)
             else:
-                chosen = first[1]
-        for first in skipped:
-            heapq.heappush(self._first, first)
+                chosen = head[1]
+        for head in skipped:
+            heapq.heappush(self._heads, head)
         if chosen is None:
-            self._is_stuck = True
+            self._is_blocked = True
             return False
-        queue = self._left[chosen.paths]
+        queue = self._queues[chosen.paths]
         queue.popleft()
         if queue:
-            heapq.heappush(self._first, (queue[0].index, queue[0]))
+            heapq.heappush(self._heads, (queue[0].index, queue[0]))
         else:
-            del self._left[chosen.paths]
+            del self._queues[chosen.paths]
         self._claims.add(chosen.paths)
         self._start(chosen)
         return True
 
-    def _start(self, wanted: Wanted) -> None:
+    def _start(self, pending: PendingRun) -> None:
         assert self.scheduler is not None
         base = self._base
-        values = wanted.about.values if isinstance(wanted.about, Job) else base.values
+        values = pending.subject.values if isinstance(pending.subject, Job) else base.values
         values.no_input = base.values.no_input
         report = Report(values, is_silent=True, errors=base.report.errors)
         command = Command(values, report, scheduler=self.scheduler)
         command.retention, command.tier = base.retention, base.tier
         command.bounds, command.budget, command.settings = base.bounds, base.budget, base.settings
         command.record_files, command.checked = base.record_files, base.checked
-        wanted.command = command
-        scheduled = ScheduledRun(command, wanted)
+        pending.command = command
+        scheduled = ScheduledRun(command, pending)
         try:
-            wanted.begin(scheduled)
+            pending.begin(scheduled)
         except Exception as error:
             self._ended(scheduled, error)
         else:
             self.scheduler.add(scheduled)
 
     def _budget(self, job: Job) -> dict[str, float]:
-        """What a job may use up. Raises UserError."""
+        """Budget of a job. Raises UserError."""
         return self._base.budget_of(job.values, self._base.budget)
 
     def _begin(self, scheduled: ScheduledRun) -> None:
-        job: Job = scheduled.about.about
+        job: Job = scheduled.about.subject
         command: Command = scheduled.about.command
         if job.values.budget:
             command.budget = self._budget(job)
         path, image = self.program(job.values)
         scheduled.steps = run.start(command, path, image, scheduled.interrupt, job.scope)
 
-    def _take_up(self, scheduled: ScheduledRun) -> None:
+    def _resume(self, scheduled: ScheduledRun) -> None:
         assert self.scheduler is not None
-        folder: RunFolder = scheduled.about.about
+        folder: RunFolder = scheduled.about.subject
         self.scheduler.ours.add(folder.id)
-        scheduled.steps = resume.take_up(scheduled.about.command, folder, scheduled.interrupt)
+        scheduled.steps = resume.resume_run(scheduled.about.command, folder, scheduled.interrupt)
 
-    def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:
-        wanted: Wanted = scheduled.about
-        self._claims.remove(wanted.paths)
-        self._is_stuck = False
-        if isinstance(came, Outcome):
-            outcome = came
+    def _ended(self, scheduled: ScheduledRun, result: Outcome | BaseException) -> None:
+        run: PendingRun = scheduled.about
+        self._claims.remove(run.paths)
+        self._is_blocked = False
+        if isinstance(result, Outcome):
+            outcome = result
         else:
-            outcome = wanted.command.failed(came)
-            if failures.is_internal(came):
-                self._crash = self._crash or came
-        self._told(wanted.about, outcome)
+            outcome = run.command.failure_outcome(result)
+            if failures.is_internal(result):
+                self._internal_error = self._internal_error or result
+        self._on_end(run.subject, outcome)
 
 
-def _placed(diagnostic: Diagnostic, job: Job) -> Diagnostic:
-    """What is said of a job's program as a whole is said where the job stands."""
+def _locate(diagnostic: Diagnostic, job: Job) -> Diagnostic:
+    """The diagnostic; without a span of its own, it gets the span of the job."""
     if diagnostic.span is not None or job.span is None:
         return diagnostic
     return attrs.evolve(diagnostic, span=job.span, label="here")
 
 
-def _key(values: Values) -> Any:
-    """What a program depends on."""
+def _program_key(values: Values) -> Any:
+    """Cache key of a program: the loop and the options that affect its compilation."""
     return values.target, compile_options(values).key()
 
 
-def unfinished(targets: Iterable[str]) -> list[RunFolder]:
-    """Interrupted runs, oldest first: all, or those of these loops or ids."""
-    wanted = list(targets)
-    found = [run for run in runs.runs_in(ROOT) if not run.is_husk() and not locks.is_driven(run)]
-    if not wanted:
-        return found[::-1]
+def unfinished_runs(targets: Iterable[str]) -> list[RunFolder]:
+    """Unfinished runs that no process drives, oldest first. Raises UserError.
+
+    targets: loop names or run ids; empty for all runs.
+    """
+    targets = list(targets)
+    unfinished = [run for run in runs.runs_in(ROOT) if not run.is_husk() and not locks.is_driven(run)]
+    if not targets:
+        return unfinished[::-1]
     chosen: list[RunFolder] = []
-    for target in wanted:
-        some = [run for run in found if run.id == target or is_run_of(run, target)]
-        if not some:
-            find_unfinished(target, ROOT)  # says what there is instead
+    for target in targets:
+        matching = [run for run in unfinished if run.id == target or is_run_of(run, target)]
+        if not matching:
+            find_unfinished(
+                target, ROOT
+            )  # raises an error that lists the unfinished runs, unless it finds one
             raise Failure("run-is-live", f"all runs of `{target}` are running")
-        chosen += some
+        chosen += matching
     return sorted(dict.fromkeys(chosen), key=lambda run: run.id[-20:])

@@ -1,4 +1,4 @@
-"""`llc batch` and `run_many`: a batch from its options or arguments, and its report."""
+"""`llc batch` and `run_many`: creation of a batch from options or arguments, and its output."""
 
 from __future__ import annotations
 
@@ -16,113 +16,112 @@ from ..journal.run_folder import RunFolder
 from ..project.limits import Bounds
 from ..project.options import OVERRIDES, Values
 from ..terminal.batch_progress import BatchLines
-from . import jobs as wanted
-from .batch import Batch, unfinished
+from . import jobs as job_files
+from .batch import Batch, unfinished_runs
 from .command import Command
 from .jobs import Job
 from .report import Report
-from .stop_signals import StopSignals, ctrl_c
+from .stop_signals import StopSignals, redirect_ctrl_c
 
-# What goes from the batch to each of its jobs.
-_OF_JOBS = (*OVERRIDES, "budget", "script")
+# Options of the batch that apply to each job.
+_JOB_OPTIONS = (*OVERRIDES, "budget", "script")
 
 
 def batch(values: Values, targets: list[str], is_resuming: bool) -> int:
-    """`llc batch`; the exit code."""
+    """Execute `llc batch`; return the exit code."""
     codes: list[int] = []
 
-    def go(command: Command) -> None:
+    def action(command: Command) -> None:
         codes.append(_batch(command, values, targets, is_resuming))
 
     base = base_values(values)
-    code = Command(base, Report(base)).execute(go)
+    code = Command(base, Report(base)).execute(action)
     return code or codes[0]
 
 
 def _batch(command: Command, values: Values, targets: list[str], is_resuming: bool) -> int:
     if not targets and not is_resuming:
-        raise UserError("bad-option", "name what is to be run", "loops, a file of jobs (.jsonl), or --resume")
+        raise UserError("bad-option", "no job is named", "name loops or a job file (.jsonl), or use --resume")
     prepare(command, values)
     screen = Screen(sys.stderr) if values.json else Screen(sys.stdout)
-    answers = Screen(sys.stdout)
+    output = Screen(sys.stdout)
     lines: BatchLines
 
-    def told(what: Job | RunFolder, outcome: Outcome) -> None:
-        lines.show_outcome(what.values.target if isinstance(what, Job) else what.id, outcome)
+    def on_end(subject: Job | RunFolder, outcome: Outcome) -> None:
+        lines.show_outcome(subject.values.target if isinstance(subject, Job) else subject.id, outcome)
         if values.json:
-            job = {"job": what.number, "loop": what.values.target} if isinstance(what, Job) else {}
-            answer = secrets.known.mask_all(job | outcome.to_json())
-            text = json_text(answer)
-            answers.write_bytes((text + "\n").encode("utf-8", "replace"))
+            job = {"job": subject.number, "loop": subject.values.target} if isinstance(subject, Job) else {}
+            text = json_text(secrets.known.mask_all(job | outcome.to_json()))
+            output.write_bytes((text + "\n").encode("utf-8", "replace"))
         statuses.append(outcome.status)
 
     def on_wait() -> float:
-        assert found.scheduler is not None
-        return lines.update_count(len(found.scheduler), found.scheduler.pool.working)
+        assert runs.scheduler is not None
+        return lines.update_count(len(runs.scheduler), runs.scheduler.pool.working)
 
     statuses: list[str] = []
     with StopSignals(is_silent=False) as interrupt:
-        found = Batch(command, values.at_once or JOBS, interrupt, told)
+        runs = Batch(command, values.at_once or JOBS, interrupt, on_end)
         if is_resuming:
-            found.want_runs(unfinished(targets))
+            runs.add_unfinished(unfinished_runs(targets))
         else:
-            found.want_jobs(jobs_of(values, targets))
-        if not found.total:
+            runs.add_jobs(jobs_of(values, targets))
+        if not runs.total:
             if not values.quiet:
                 screen.write("no run is unfinished\n" if is_resuming else "there are no jobs\n")
             return EXIT_OK
-        lines = BatchLines(screen, found.total, values.quiet)
-        found.go(on_wait)
-    left = len(found.left)
-    lines.end(left)
+        lines = BatchLines(screen, runs.total, values.quiet)
+        runs.execute(on_wait)
+    pending = len(runs.pending)
+    lines.end(pending)
     if "interrupted" in statuses:
         command.warn("Resume with: llc batch --resume")
     if interrupt.count:
         return EXIT_HANGUP if interrupt.is_hangup else EXIT_INTERRUPTED
-    return EXIT_OK if all(status == "success" for status in statuses) and not left else EXIT_FAILURE
+    return EXIT_OK if all(status == "success" for status in statuses) and not pending else EXIT_FAILURE
 
 
 def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outcome]:
-    """What `run_many` gives."""
+    """Run jobs for `run_many`; return their outcomes in the order of `jobs`."""
     values = Values("", quiet=True)
     base = base_values(values)
     command = Command(base, Report(base, is_silent=True))
     prepare(command, values)
-    asked = wanted.from_data(jobs)
-    found: dict[int, Outcome] = {}
+    requested = job_files.from_data(jobs)
+    ended: dict[int, Outcome] = {}
 
-    def told(what: Job | RunFolder, outcome: Outcome) -> None:
-        assert isinstance(what, Job)
-        found[what.number] = outcome
+    def on_end(subject: Job | RunFolder, outcome: Outcome) -> None:
+        assert isinstance(subject, Job)
+        ended[subject.number] = outcome
 
     with StopSignals(is_silent=True) as interrupt:
-        batch = Batch(command, at_once, interrupt, told)
-        batch.want_jobs(asked)
-        with ctrl_c(interrupt):
-            batch.go(lambda: float("inf"))
+        batch = Batch(command, at_once, interrupt, on_end)
+        batch.add_jobs(requested)
+        with redirect_ctrl_c(interrupt):
+            batch.execute(lambda: float("inf"))
     if interrupt.count:
         raise KeyboardInterrupt
-    return [found[job.number] for job in asked]
+    return [ended[job.number] for job in requested]
 
 
 def base_values(values: Values) -> Values:
-    """The values of the command that the runs are made like."""
-    given = dict(vars(values))
-    del given["target"]
-    return Values("", **{**given, "queue": True, "quiet": True})
+    """Options of the template command whose settings all runs share."""
+    options = dict(vars(values))
+    del options["target"]
+    return Values("", **{**options, "queue": True, "quiet": True})
 
 
 def jobs_of(values: Values, targets: list[str]) -> list[Job]:
     """The jobs of a command line. Raises CompileError and UserError."""
-    return wanted.named(targets, {name: getattr(values, name) for name in _OF_JOBS})
+    return job_files.of_targets(targets, {name: getattr(values, name) for name in _JOB_OPTIONS})
 
 
 def prepare(command: Command, values: Values) -> None:
-    """Take what holds for all runs, once. Raises UserError."""
+    """Read the settings that all runs share. Raises UserError."""
     if values.script:
         from ..effects.script_reader import load_world
 
-        load_world(values.script)  # each run has its own, but what is wrong with it is said once
+        load_world(values.script)  # each run loads its own copy; here, report errors in it only once
     command.bounds = Bounds.of_options(values)
     command.bounds.apply()
     command.choose_tier()

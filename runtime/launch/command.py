@@ -1,8 +1,8 @@
 """Commands that drive runs: settings and steps shared by `run`, `resume`, `fork`, `task` and `batch`.
 
-Owns how a command is executed, from its options to the exit code: in the background if asked, with
-failures and the result reported. A new run is in `run`, an interrupted one in `resume`. Heavy modules are
-imported where they are needed: a run of a cached program imports neither the compiler nor Typer.
+Owns the execution of a command from its options to the exit code: in the background if requested, with
+reports of failures and of the result. `run` starts a new run, `resume` continues an unfinished one. Heavy
+modules are imported where they are needed: a run of a cached program imports neither the compiler nor Typer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def execute(values: Values, action: Action, report: Report | None = None) -> int:
-    """Execute a command, in the background if its options say so; the exit code."""
+    """Execute a command, in the background with `--background`; return the exit code."""
     report = report or Report(values)
     if not values.background:
         return Command(values, report).execute(action)
@@ -69,12 +69,13 @@ def execute(values: Values, action: Action, report: Report | None = None) -> int
 class Command:
     """State of one command that drives a run.
 
-    detachment: leaves the caller once the run is recorded, None for a command in the foreground. scheduler:
-    drives the run together with others, None for a run that is driven alone. store: where runs are kept,
-    by default in files. find: finds an unfinished run there.
+    detachment: detaches a background run from the caller once it is recorded; None in the foreground.
+    scheduler: drives the run concurrently with others; None for a single run.
     """
 
+    # Run store; defaults to the file store.
     store: Scopes = locks
+    # Lookup of an unfinished run in the store; None for the file store.
     find: Lookup | None = None
 
     def __init__(
@@ -89,7 +90,7 @@ class Command:
         self.warn = report.warn
         self.scheduler = scheduler
         self.detachment = detachment
-        # What is said of the run once it is sure that it stays.
+        # Message to show once nothing can refuse the run any more.
         self.announcement = ""
         self.is_background = detachment is not None
         self.retention: tuple[int, int | None, int | None] = (KEPT, None, None)
@@ -97,7 +98,7 @@ class Command:
         self.budget: dict[str, float] = {}
         self.settings: Configuration | None = None
         self.record_files = ("agents", False)
-        # The programs that can work here, by their hash.
+        # Hashes of the programs that passed the preflight checks.
         self.checked: set[str] = set()
         self.tier = "auto"
         self.is_scripted = False
@@ -111,13 +112,14 @@ class Command:
         self.machine: Machine | None = None
         self.meter: Meter | None = None
         self.profile: dict[str, Any] | None = None
-        self.is_unrecorded = False
-        self.begun = clock.monotonic()
+        # An additional output that was requested (test case, profile) could not be written.
+        self.has_output_failed = False
+        self.started_at = clock.monotonic()
 
     # --- execution ------------------------------------------------------------------------------
 
     def execute(self, action: Action) -> int:
-        """Perform the action and report its result; the exit code. A defect of llc is raised again."""
+        """Perform the action and report its result; return the exit code. Re-raises an internal error."""
         try:
             outcome = action(self)
         except (Exception, KeyboardInterrupt) as error:
@@ -130,45 +132,45 @@ class Command:
                 self._report_profile()
             except UserError as error:
                 report.show_failure(error)
-                self.is_unrecorded = True
+                self.has_output_failed = True
         if outcome.error is not None:
             report.show_fault(outcome, self.image)
         if outcome.status == "interrupted" and outcome.terminated_by not in ("fuel", "budget"):
             self.warn(f"Resume with: llc resume {outcome.run}")
-        code = outcome.exit_code or (EXIT_FAILURE if self.is_unrecorded else EXIT_OK)
+        code = outcome.exit_code or (EXIT_FAILURE if self.has_output_failed else EXIT_OK)
         return report.answer(outcome, code, self.profile)
 
     def fail(self, error: BaseException) -> int:
-        """Report a failure; the exit code. A defect of llc is raised again, after the JSON object."""
+        """Report a failure; return the exit code. Re-raises an internal error, after the JSON object."""
         failures = _failures()
         if isinstance(error, RecursionError):
             raise error
         error = failures.of_run(error, self.folder)
         self.report.show_failure(error, self.driver is not None)
         code = EXIT_FAILURE if failures.is_internal(error) else failures.exit_code(error)
-        code = self.report.answer(self.failed(error), code)
+        code = self.report.answer(self.failure_outcome(error), code)
         if failures.is_internal(error):
             raise error
         return code
 
-    def failed(self, error: BaseException) -> Outcome:
-        """The outcome of a run that this exception ended, or kept from starting."""
+    def failure_outcome(self, error: BaseException) -> Outcome:
+        """Outcome of a run that this exception ended, or prevented from starting."""
         failures = _failures()
         error = failures.of_run(error, self.folder)
-        found = failures.as_error(error, self.values.target or "the expression")
-        status = "interrupted" if found["kind"] == "interrupt" else "error"
+        details = failures.as_error(error, self.values.target or "the expression")
+        status = "interrupted" if details["kind"] == "interrupt" else "error"
         if self.driver is not None:
             outcome = self.driver.outcome(status)
         else:
             program = self.image.name if self.image is not None else None
             outcome = Outcome(self.folder.id if self.folder else None, program, "loop", status)
-            outcome.duration_ms = int((clock.monotonic() - self.begun) * 1000)
+            outcome.duration_ms = int((clock.monotonic() - self.started_at) * 1000)
         outcome.terminated_by = "interrupt" if status == "interrupted" else "error"
-        outcome.error = found
+        outcome.error = details
         return outcome
 
     def _report_profile(self) -> None:
-        """Show and write the profile as asked for, with `--verbose` the tier. Raises UserError."""
+        """Show and write the requested profile, and with `--verbose` the tier. Raises UserError."""
         values, folder = self.values, self.folder
         if values.verbose and self.machine is not None:
             from ..execution import tier_choice
@@ -193,10 +195,9 @@ class Command:
         if files.lexists(os.path.join(ROOT, LOOPS, CONFIG)):
             from ..project import configuration
 
-            found = configuration.load(ROOT)
-            names, self.retention = found.secrets, found.retention
-            self.settings, self.budget = found, found.budget
-            self.record_files = found.record_files, found.tasks.runner == "agent"
+            self.settings = settings = configuration.load(ROOT)
+            names, self.retention, self.budget = settings.secrets, settings.retention, settings.budget
+            self.record_files = settings.record_files, settings.tasks.runner == "agent"
         secrets.begin(names)
 
     def choose_tier(self) -> None:
@@ -206,7 +207,7 @@ class Command:
             self.tier = tier_choice.requested_tier(self.values.tier)
 
     def budget_of(self, values: Values, default: dict[str, float]) -> dict[str, float]:
-        """The budget that `--budget` sets, else the default. Raises UserError."""
+        """Budget set by `--budget`, else the default. Raises UserError."""
         if not values.budget:
             return default
         from ..project import budget
@@ -214,7 +215,7 @@ class Command:
         return budget.limits_of_options(values.budget, default)
 
     def check(self, image: Image) -> None:
-        """Refuse a program that cannot work here. Raises UserError; nothing has started then."""
+        """Run the preflight checks of a program. Raises UserError if one fails."""
         names = image.constants
         if self.values.no_preflight or image.program_hash in self.checked:
             return
@@ -226,7 +227,7 @@ class Command:
         self.checked.add(image.program_hash)
 
     def open_world(self, script: str | None) -> None:
-        """Open the world to perform effects in, scripted or real."""
+        """Open the world that performs effects: a scripted one if `script` is given, else the real one."""
         if script is None:
             world = World() if self.scheduler is None else World(workers=self.scheduler.models)
             world.record_files(*self.record_files)
@@ -242,19 +243,19 @@ class Command:
 
     # --- the run lock and the background ----------------------------------------------------------
 
-    def held_by(self) -> dict[str, Any]:
-        """What the lock file of the run contains about this process."""
+    def holder_fields(self) -> dict[str, Any]:
+        """Fields about this process for the lock file of the run."""
         if self.scheduler is not None:
             return self.scheduler.held_by()
         return {"background": True} if self.is_background else {}
 
     @property
     def ours(self) -> set[str] | None:
-        """Ids of the runs of this process, None where it has one run only."""
+        """Ids of the runs of this process; None if it drives a single run."""
         return None if self.scheduler is None else self.scheduler.ours
 
     def queue(self, interrupt: Interrupt) -> locks.Queue | None:
-        """How to wait for conflicting runs with `--queue`, else None."""
+        """Queue for conflicting runs with `--queue`, else None."""
         if not self.values.queue:
             return None
 
@@ -271,18 +272,18 @@ class Command:
         return locks.Queue(interrupt, on_wait)
 
     def prepare(self, folder: RunFolder) -> None:
-        """Open what a run in the background needs. Raises UserError."""
+        """Open the files that a background run needs. Raises UserError."""
         if self.detachment is not None:
             self.detachment.prepare(folder)
 
     def announce(self) -> None:
-        """Say what was made: nothing refuses the run any more."""
+        """Show the announcement: nothing can refuse the run any more."""
         if self.announcement and not self.values.quiet:
             self.warn(self.announcement)
         self.announcement = ""
 
     def detach(self, folder: RunFolder) -> None:
-        """Leave the caller if the run belongs into the background: it is recorded, or queued."""
+        """Detach a background run from the caller; it is recorded, or queued."""
         if self.detachment is not None:
             self.detachment.leave(folder)
             self.detachment = None
@@ -291,8 +292,8 @@ class Command:
     # --- driving --------------------------------------------------------------------------------
 
     def display(self, image: Image) -> Display:
-        """The observer of the run: what the user sees, and the tails for `attach` and `status`."""
-        # Start-up: only what shows something is loaded.
+        """Observer of the run: progress for the user, and output tails for `attach` and `status`."""
+        # Start-up time: import a display only if it is used.
         if self.values.quiet:
             shown: Display = QuietDisplay(self.report.errors)
         else:
@@ -300,7 +301,7 @@ class Command:
 
             self.iteration_limits = iteration_limits(image.meta)
             shown = ProgressDisplay(self.report.screen, self.iteration_limits, self.values.verbose)
-        if self.folder is not None and not self.is_scripted:  # a scripted action is over at once
+        if self.folder is not None and not self.is_scripted:  # a scripted action ends at once
             shown = LiveDisplay(shown, LiveFile(self.folder.live))
         if secrets.known:
             from ..terminal.redaction import MaskedDisplay
@@ -322,8 +323,16 @@ class Command:
     ) -> Steps[Outcome]:
         """Drive the run to its end, then close it; a finished run moves to the history.
 
-        start: arguments of `Driver.steps`. used, past: of a resumed run, what it has spent and arguments of
-        `Driver`.
+        Args:
+            machine: machine at the position where the run starts or continues.
+            journal: open journal of the run.
+            display: observer of the run.
+            interrupt: requests to stop.
+            checkpoints: checkpoint store of the run.
+            lock: ownership of the run, released at the end.
+            start: arguments of `Driver.steps`.
+            used: consumption of a resumed run so far.
+            past: further arguments of `Driver`.
         """
         assert self.folder is not None
         progress = past.get("progress")
@@ -346,7 +355,7 @@ class Command:
             **past,
         )
         if not self.report.is_silent:
-            # Everything up to now lives until the end (`entry`): collect only what the run allocates.
+            # All objects that exist now live until the end (`entry`): collect only objects of the run.
             gc.freeze()
             gc.enable()
         keeper.guard(self.folder.path, lock.fileno())
@@ -355,7 +364,7 @@ class Command:
             if ended.status != "interrupted":
                 self.folder.finish()
                 lock.close()
-                # A batch cleans up before it starts, so that its own runs can be inspected.
+                # A batch applies the retention before it starts, so that its own runs can be inspected.
                 kept, _, size = self.retention
                 if self.scheduler is None and (size or runs.count_past(ROOT, self.folder.name) > kept):
                     from ..runs import retention
@@ -373,9 +382,9 @@ class Command:
     def _measured(
         self, machine: Machine, journal: Journal, progress: Progress | None
     ) -> tuple[Machine, Journal]:
-        """The machine and the journal for the driver, wrapped by a meter where a profile was asked for.
+        """The machine and the journal for the driver, wrapped by a meter if a profile is requested.
 
-        The time of a scripted world passes in the journal only, so its profile is computed from the journal.
+        The time of a scripted world exists only in the journal, so its profile is computed from the journal.
         """
         self.machine = machine
         if (self.values.profile or self.values.flame) and not self.is_scripted:
@@ -388,13 +397,16 @@ class Command:
         return machine, journal
 
     def _linked(self, args: dict[str, Any], journal: Journal) -> tuple[Machine, ProgramChanged] | str:
-        """The machine in a program with the loop that a `link` effect names; or why there is none."""
+        """The machine in a program extended by the loop that a `link` effect names, and the event to record.
+
+        Returns an error message if the loop cannot be linked.
+        """
         from ..project import linking  # only for loops with computed names
 
         assert self.folder is not None
         assert self.machine is not None
         assert self.driver is not None
-        journal.flush()  # it tells what was linked before
+        journal.flush()  # linking reads the earlier links from the journal
         state = self.driver.outcome("interrupted").final_state
         linked = linking.link(self.folder, self.machine, args, state)
         if isinstance(linked, str):
@@ -412,7 +424,7 @@ class Command:
         return (self.meter.machine(machine) if self.meter is not None else machine), event
 
     def _spending(self, used: Used | None) -> Spending:
-        """What the run may spend. used: what a resumed run has spent."""
+        """Budget and ledgers of the run. used: consumption of a resumed run so far."""
         from ..project import budget
 
         if self.is_scripted:  # a scripted world asks no model
@@ -425,6 +437,6 @@ class Command:
 
 
 def _failures() -> ModuleType:
-    from . import failures  # only where something has failed
+    from . import failures  # only after a failure
 
     return failures

@@ -1,4 +1,4 @@
-"""`llc doctor`: what of llc's surroundings works here, and what each loop would miss."""
+"""`llc doctor`: checks of the installation, and of the programs and keys that each loop needs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from ..project import agents, configuration
 from ..project.load import load_program
 from ..project.options import Values
 from ..runs.loop_names import loop_files, resolve_loop
-from .preflight import FAILURE, OK, WARNING, Check, agent_checks, answer_of, checks_of
+from .preflight import FAILURE, OK, WARNING, Check, agent_checks, output_of, program_checks
 
 _MARKS = {OK: ("✓", "green"), WARNING: ("!", "yellow"), FAILURE: ("✗", "red")}
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
-# Programs that llc uses where they are: what for.
-_PROGRAMS = {
+# Optional programs, with their use.
+_OPTIONAL_PROGRAMS = {
     "bash": "shell actions; without it: sh",
     "git": "the record of changed files; without it: manifests",
 }
 
 
 def checks(targets: list[str]) -> dict[str, list[Check]]:
-    """The checks of the installation and of these loops, by what they are about; by default of all loops."""
-    found = {} if targets else {"installation": list(_installation())}
+    """Checks by subject. With targets: of these loops; without: of the installation and of all loops."""
+    groups = {} if targets else {"installation": list(_installation())}
     for target in targets or loop_files():
-        found[target] = list(_of_loop(target))
-    return found
+        groups[target] = list(_of_loop(target))
+    return groups
 
 
 def _installation() -> Iterator[Check]:
     runner = Runner()
     try:
-        for program, use in _PROGRAMS.items():
+        for program, use in _OPTIONAL_PROGRAMS.items():
             path = runner.find(program)
             yield Check(program, OK, path) if path else Check(program, WARNING, "is not on PATH", use)
         yield _regular_expressions()
@@ -60,12 +60,12 @@ def _installation() -> Iterator[Check]:
 
 def _with_version(check: Check, name: str) -> Check:
     agent = agents.known(name)
-    found = _VERSION.search(answer_of([check.message, "--version"]) or "")
-    if found is None or not agent.tested:
+    version = _VERSION.search(output_of([check.message, "--version"]) or "")
+    if version is None or not agent.tested:
         return check
-    if found[0] in agent.tested:
-        return Check(check.subject, OK, f"{check.message} {found[0]}")
-    return Check(check.subject, OK, f"{check.message} {found[0]}, tested with {', '.join(agent.tested)}")
+    if version[0] in agent.tested:
+        return Check(check.subject, OK, f"{check.message} {version[0]}")
+    return Check(check.subject, OK, f"{check.message} {version[0]}, tested with {', '.join(agent.tested)}")
 
 
 def _regular_expressions() -> Check:
@@ -91,22 +91,22 @@ def _of_loop(target: str) -> Iterator[Check]:
     except (CompileError, UserError):
         yield Check("loop", FAILURE, "is not valid", f"llc validate {target}")
         return
-    found = list(checks_of(lift(image, places=False)))
-    yield from found or [Check("loop", OK, "needs nothing that could be missing")]
+    results = list(program_checks(lift(image, places=False)))
+    yield from results or [Check("loop", OK, "needs nothing that could be missing")]
 
 
-def has_failed(found: dict[str, list[Check]]) -> bool:
-    return any(check.status == FAILURE for group in found.values() for check in group)
+def has_failed(groups: dict[str, list[Check]]) -> bool:
+    return any(check.status == FAILURE for group in groups.values() for check in group)
 
 
-def as_json(found: dict[str, list[Check]]) -> dict[str, Any]:
-    checked = {name: [check.to_json() for check in group] for name, group in found.items()}
-    return {"ok": not has_failed(found), "folder": environment.getcwd(), "checks": checked}
+def as_json(groups: dict[str, list[Check]]) -> dict[str, Any]:
+    results = {name: [check.to_json() for check in group] for name, group in groups.items()}
+    return {"ok": not has_failed(groups), "folder": environment.getcwd(), "checks": results}
 
 
-def as_text(found: dict[str, list[Check]], screen: Screen) -> str:
+def as_text(groups: dict[str, list[Check]], screen: Screen) -> str:
     lines = []
-    for name, group in found.items():
+    for name, group in groups.items():
         lines.append(screen.paint(printable(name), "bold"))
         for check in group:
             mark, style = _MARKS[check.status]

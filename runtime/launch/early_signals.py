@@ -1,8 +1,8 @@
-"""Signal handlers before a run has started: nothing was performed, so the process exits at once.
+"""Signal handlers for the time before a run has started.
 
-They are active until `stop_signals` takes over, and exit with the code and the JSON object of an
-interrupted run.
-An exception would not do: it could be raised in the middle of an import and leave a traceback.
+Nothing has been performed, so the process exits at once, with the exit code and the JSON object of an
+interrupted run. `stop_signals` replaces these handlers. They do not raise an exception, because an exception
+in the middle of an import would print a traceback.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 STOPPING = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP)
 
-SAID = "interrupted; nothing was performed"
-# As `Outcome.to_json`, which cannot be asked: it may just be imported.
-_ANSWER = (
+MESSAGE = "interrupted; nothing was performed"
+# The result of `Outcome.to_json`, written out because the module of `Outcome` may be half imported.
+_JSON_OUTCOME = (
     b'{"run": null, "program": null, "status": "interrupted", "terminated_by": "interrupt", '
     b'"final_state": null, "iterations": 0, "steps": 0, "value": null, "error": {"kind": "interrupt", '
     b'"message": "interrupted", "span": null, "help": null}, "duration_ms": 0}\n'
@@ -28,18 +28,18 @@ _ANSWER = (
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """The handler."""
+    """Signal handler: report the interrupt and exit."""
     try:
-        files.write(2, SAID.encode() + b"\n")
-        if "--json" in sys.argv and "batch" not in sys.argv[:2]:  # that answers for each run that began
-            files.write(1, _ANSWER)
+        files.write(2, MESSAGE.encode() + b"\n")
+        if "--json" in sys.argv and "batch" not in sys.argv[:2]:  # `batch` writes an object per started run
+            files.write(1, _JSON_OUTCOME)
     except OSError:
         pass  # no reader
     processes.exit_now(EXIT_INTERRUPTED)
 
 
-def take() -> None:
-    """End so from now on, but for signals that are ignored or handled already."""
+def install() -> None:
+    """Install the handlers, except for signals that are ignored or have another handler."""
     for number in STOPPING:
         if signals.getsignal(number) in (signals.SIG_DFL, signals.default_int_handler):
             signals.signal(number, leave)

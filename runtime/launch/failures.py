@@ -1,7 +1,7 @@
 """Failures of a command: the exit code and the report of each kind of exception.
 
-The only place that converts an exception to an exit code (`spec/cli.md`, Exit codes). Imported only when
-something has failed. Must not be in here: where a failure is shown (`report`, `runtime/cli`).
+Owns the conversion of exceptions to exit codes (`spec/cli.md`, Exit codes). Imported only after a failure.
+Must not contain output; `report` and `runtime/cli` write it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_MORE = "allow more, for example with `ulimit -n 4096`, or end other programs"
+_DESCRIPTORS_HELP = "raise the limit, for example with `ulimit -n 4096`, or end other programs"
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of a command that ended with this exception."""
+    """Exit code of a command that ended with this exception."""
     match error:
         case KeyboardInterrupt() | Interrupted():
             return EXIT_INTERRUPTED
@@ -49,7 +49,9 @@ def exit_code(error: BaseException) -> int:
             return EXIT_FAILURE
         case BrokenPipeError():
             return EXIT_PIPE
-        case _ if _is_of_stream(error) and error.args[:1] == (EIO,):  # OSError, termios.error: no terminal
+        case _ if _is_of_stream(error) and error.args[:1] == (
+            EIO,
+        ):  # OSError, termios.error: terminal closed
             return EXIT_HANGUP
         case _ if _is_disk_full(error) or _is_out_of_handles(error):
             return EXIT_FAILURE
@@ -58,13 +60,13 @@ def exit_code(error: BaseException) -> int:
 
 
 def is_internal(error: BaseException) -> bool:
-    """Whether the exception is a defect of llc: caused neither by the user nor by the system."""
+    """Return whether the exception is a defect of llc, caused neither by the user nor by the system."""
     expected = (KeyboardInterrupt, Interrupted, UserError, JournalError, CompileError)
     return not isinstance(error, expected) and not _is_out_of_handles(error)
 
 
 def _is_of_stream(error: BaseException) -> bool:
-    """Whether the error belongs to a standard stream: an error of a file carries the file's name."""
+    """Return whether the error belongs to a standard stream; an error of a file has the file's name."""
     return getattr(error, "filename", None) is None
 
 
@@ -89,20 +91,22 @@ def diagnostics(error: BaseException) -> tuple[Sequence[Diagnostic], Sequence[So
             return [Diagnostic("cannot-write", f"cannot write to standard output: {reason(error)}")], ()
         case OSError() if _is_out_of_handles(error):
             return [
-                Diagnostic("too-few-descriptors", f"llc cannot open a file: {reason(error)}", help=_MORE)
+                Diagnostic(
+                    "too-few-descriptors", f"llc cannot open a file: {reason(error)}", help=_DESCRIPTORS_HELP
+                )
             ], ()
         case _:
             return (), ()
 
 
 def as_text(error: BaseException, color: bool) -> str:
-    """The diagnostics of an exception as text, '' where there are none."""
+    """The diagnostics of an exception as text; '' if it has none."""
     found, sources = diagnostics(error)
     return render_all(found, sources, color) + "\n" if found else ""
 
 
 def fault_text(outcome: Outcome, image: Image | None, color: bool) -> str:
-    """The error a run ended with, at its place in the source, with its backtrace."""
+    """The error of a run as text, with its position in the source and its backtrace."""
     error = outcome.error or {}
     span = Span(*outcome.place) if outcome.place else None
     sources = [Source(source.path, source.sha256, source.text) for source in (image.sources if image else ())]
@@ -113,19 +117,19 @@ def fault_text(outcome: Outcome, image: Image | None, color: bool) -> str:
 
 
 def of_run(error: BaseException, folder: RunFolder | None) -> BaseException:
-    """The exception as a failure of a run: for a journal that cannot be written, with how to resume."""
+    """The exception as a failure of a run. For a journal error, the help says how to resume the run."""
     if not isinstance(error, JournalError):
         return error
     help = None
     if folder is not None:
-        help = f"nothing recorded is lost; when that is fixed: llc resume {folder.id}"
+        help = f"recorded results are not lost; fix the cause, then: llc resume {folder.id}"
     return Failure("journal", error.message, help)
 
 
 def as_error(error: BaseException, target: str) -> dict[str, Any]:
     """The `error` object of an `Outcome` for a run that this exception ended.
 
-    target: what was to be run, for an invalid program without a source.
+    target: the name or path of the program, for an invalid program without a source.
     """
     help: str | None = None
     more: dict[str, Any] = {}
@@ -140,9 +144,10 @@ def as_error(error: BaseException, target: str) -> dict[str, Any]:
             count = sum(diagnostic.is_error for diagnostic in error.diagnostics)
             place = error.sources[0].path if error.sources else target
             kind, message = "invalid-loop", f"{count} error{'' if count == 1 else 's'} in {place}"
-            more["diagnostics"] = [to_json(one) for one in in_order(error.diagnostics)]
+            more["diagnostics"] = [to_json(diagnostic) for diagnostic in in_order(error.diagnostics)]
         case OSError() if _is_out_of_handles(error):
-            kind, message, help = "too-few-descriptors", f"llc cannot open a file: {reason(error)}", _MORE
+            kind, message = "too-few-descriptors", f"llc cannot open a file: {reason(error)}"
+            help = _DESCRIPTORS_HELP
         case _:
             kind, message = "internal", "internal error"
     return {"kind": kind, "message": message, "span": None, "help": help, **more}

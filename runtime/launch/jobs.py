@@ -1,6 +1,6 @@
-"""The jobs of a batch: loops by name, and JSON Lines files with one job a line; `spec/cli.md`, Batches.
+"""Jobs of a batch: loop names, and JSON Lines files with one job a line (`spec/cli.md`, Batches).
 
-Owns the schema of a job. A line that does not fit it is refused with its place before anything runs.
+Owns the schema of a job. An invalid line is reported with its position before any job starts.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from ..project.load import context_option
 
 SUFFIX = ".jsonl"
 STANDARD_INPUT = "-"
-# Limits of a line in characters, and of the errors that are reported.
-_LONGEST = 16 << 20
-_MOST_TOLD = 20
+_MAX_LINE_CHARS = 16 << 20
+_MAX_REPORTED_ERRORS = 20
 _EXAMPLE = 'one object a line, such as {"loop": "fix-types", "context": {"target": "src/"}}'
 
 
 class Job(LightRecord):
-    """One requested run.
+    """A requested run.
 
-    number: its position among all, from 1. values: options as of `llc run`. scope: the paths it works
-    on, None for those that its program declares. span: its place in a file, `source`.
+    number: position in the batch, from 1. values: options of `llc run`. scope: paths to lock; None for the
+    scope of the program. span: position in the job file `source`.
     """
 
     number: int
@@ -65,85 +64,89 @@ class JobSpec(Spec):
     budget: Mapping[str, Any] | None = optional(_VALUES, "What agent and model calls may use, by unit.")
 
 
-def named(targets: Iterable[str], given: Mapping[str, Any]) -> list[Job]:
-    """The jobs that words mean; `given` are options for all. Raises CompileError and UserError."""
-    found: list[Job] = []
+def of_targets(targets: Iterable[str], shared: Mapping[str, Any]) -> list[Job]:
+    """Jobs of command line arguments: loops, job files, `-`. Raises CompileError and UserError.
+
+    shared: options that apply to all jobs.
+    """
+    jobs: list[Job] = []
     for target in targets:
         if target == STANDARD_INPUT:
-            found += _read("<stdin>", sys.stdin.buffer.read() if sys.stdin else b"", given, len(found))
+            jobs += _read("<stdin>", sys.stdin.buffer.read() if sys.stdin else b"", shared, len(jobs))
         elif target.endswith(SUFFIX):
             try:
                 with files.open(target, "rb") as file:
                     data = file.read()
             except OSError as error:
                 raise UserError("unreadable-file", f"cannot read {target}: {reason(error)}") from None
-            found += _read(target, data, given, len(found))
+            jobs += _read(target, data, shared, len(jobs))
         else:
-            found.append(Job(len(found) + 1, _values(target, given)))
-    return found
+            jobs.append(Job(len(jobs) + 1, _values(target, shared)))
+    return jobs
 
 
 def from_data(jobs: Iterable[str | Mapping[str, Any]]) -> list[Job]:
-    """The jobs that loops' names and maps of the same fields mean. Raises UserError."""
-    found: list[Job] = []
+    """Jobs from loop names and maps with the fields of `JobSpec`. Raises UserError."""
+    result: list[Job] = []
     for number, job in enumerate(jobs, 1):
-        said: Any = {"loop": job} if isinstance(job, str) else job
-        if not isinstance(said, Mapping):
+        fields: Any = {"loop": job} if isinstance(job, str) else job
+        if not isinstance(fields, Mapping):
             raise UserError("bad-job", f"job {number} is {type(job).__name__}, not a loop's name or a map")
         document = Document(Source(f"job {number}", "", ""))
-        spec = _job_spec(document, to_tree(dict(said)))
+        spec = _job_spec(document, to_tree(dict(fields)))
         if spec is None:
             first = next(finding for finding in document.diagnostics if finding.is_error)
             raise UserError("bad-job", f"job {number}: {first.message}", first.help)
-        found.append(_job(number, spec, {}))
-    return found
+        result.append(_job(number, spec, {}))
+    return result
 
 
-def _read(path: str, data: bytes, given: Mapping[str, Any], before: int) -> list[Job]:
+def _read(path: str, data: bytes, shared: Mapping[str, Any], count_before: int) -> list[Job]:
     text = data.decode("utf-8", "replace")
     source = Source(path, sha256(data).hexdigest(), text)
     document = Document(source)
-    found: list[Job] = []
-    plain: dict[str, options.Values] = {}  # of jobs that say nothing of their own
-    at = 0
-    for row in text.split("\n"):
-        start, at = at, at + len(row) + 1
-        if not row.strip():
+    jobs: list[Job] = []
+    # Options by loop, shared by all jobs that set none of their own.
+    default_values: dict[str, options.Values] = {}
+    offset = 0
+    for line in text.split("\n"):
+        start, offset = offset, offset + len(line) + 1
+        if not line.strip():
             continue
-        start, end = start + len(row) - len(row.lstrip()), start + len(row.rstrip())
+        start, end = start + len(line) - len(line.lstrip()), start + len(line.rstrip())
         span = document.span_at(start, end)
         try:
-            spec = _parsed(document, row, start, end)
+            spec = _parse(document, line, start, end)
         except Refused:
             break
         if spec is None:
             continue
-        job = _job(before + len(found) + 1, spec, given)
+        job = _job(count_before + len(jobs) + 1, spec, shared)
         if not any(spec.is_given(key) for key in fields_of(JobSpec).keys() - {"loop", "scope"}):
-            job.values = plain.setdefault(spec.loop, job.values)
+            job.values = default_values.setdefault(spec.loop, job.values)
         job.span, job.source = span, source
-        found.append(job)
+        jobs.append(job)
     errors = [finding for finding in document.diagnostics if finding.is_error]
     if errors:
-        raise CompileError(errors[:_MOST_TOLD], [source])
-    return found
+        raise CompileError(errors[:_MAX_REPORTED_ERRORS], [source])
+    return jobs
 
 
-def _parsed(document: Document, row: str, start: int, end: int) -> JobSpec | None:
-    """The job in a line; None where something is wrong with it, which is reported."""
+def _parse(document: Document, line: str, start: int, end: int) -> JobSpec | None:
+    """The job in a line; None if it is invalid, with the errors in the document."""
     message = help = None
     value = None
-    if len(row) > _LONGEST:
-        message = f"the line is longer than {_LONGEST >> 20} MiB"
-        help = "give a file's name instead of its text"
+    if len(line) > _MAX_LINE_CHARS:
+        message = f"the line is longer than {_MAX_LINE_CHARS >> 20} MiB"
+        help = "give the name of a file instead of its text"
     else:
         try:
-            value = parse_json(row)
+            value = parse_json(line)
         except DuplicateKey as error:
             message, help = f"`{clean(str(error), 40)}` is given twice", "keep one of them"
         except (ValueError, RecursionError) as error:
-            told = error.msg.lower() if isinstance(error, json.JSONDecodeError) else str(error)
-            message, help = f"the line is not JSON: {told}", _EXAMPLE
+            detail = error.msg.lower() if isinstance(error, json.JSONDecodeError) else str(error)
+            message, help = f"the line is not JSON: {detail}", _EXAMPLE
         else:
             if not isinstance(value, dict):
                 message, help = "the line is not a JSON object", _EXAMPLE
@@ -154,26 +157,26 @@ def _parsed(document: Document, row: str, start: int, end: int) -> JobSpec | Non
 
 
 def _job_spec(document: Document, node: Node) -> JobSpec | None:
-    known = len(document.diagnostics)
+    count_before = len(document.diagnostics)
     spec = SchemaReader(document).spec(block(JobSpec), node, "a job")
-    is_wrong = any(finding.is_error for finding in document.diagnostics[known:])
-    return spec if isinstance(spec, JobSpec) and not is_wrong else None
+    has_error = any(finding.is_error for finding in document.diagnostics[count_before:])
+    return spec if isinstance(spec, JobSpec) and not has_error else None
 
 
-def _job(number: int, spec: JobSpec, given: Mapping[str, Any]) -> Job:
+def _job(number: int, spec: JobSpec, shared: Mapping[str, Any]) -> Job:
     own: dict[str, Any] = {
         name: getattr(spec, name) for name in ("max_iterations", "llm_model") if spec.is_given(name)
     }
     for field in ("context", "budget"):
         if spec.is_given(field):
             pairs = ((name, context_option(value)) for name, value in getattr(spec, field).items())
-            own[field] = (*given.get(field, ()), *pairs)
+            own[field] = (*shared.get(field, ()), *pairs)
     if spec.args is not None:
         values = ((name, json.dumps(value)) for name, value in spec.args.items())
-        own["arguments"] = (*given.get("arguments", ()), *values)
+        own["arguments"] = (*shared.get("arguments", ()), *values)
     scope = None if spec.scope is None else list(spec.scope)
-    return Job(number, _values(spec.loop, {**given, **own}), scope)
+    return Job(number, _values(spec.loop, {**shared, **own}), scope)
 
 
-def _values(target: str, given: Mapping[str, Any]) -> options.Values:
-    return options.Values(target, **{**given, "quiet": True, "queue": True, "json": False})
+def _values(target: str, fields: Mapping[str, Any]) -> options.Values:
+    return options.Values(target, **{**fields, "quiet": True, "queue": True, "json": False})

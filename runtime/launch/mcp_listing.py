@@ -1,4 +1,4 @@
-"""`llc mcp`: the tools of the configured MCP servers, as the servers list them now or as they were saved."""
+"""`llc mcp`: the tools of the configured MCP servers, queried now or from the saved listing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIDTH = 100
 
 
 def chosen(names: list[str]) -> list[McpServer]:
-    """The servers of these names, else all. Raises UserError and CompileError."""
+    """The servers with these names; all servers if `names` is empty. Raises UserError and CompileError."""
     servers = configuration.load(ROOT).mcp
     for name in names:
         if name not in servers:
@@ -33,16 +33,16 @@ def chosen(names: list[str]) -> list[McpServer]:
 
 
 def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
-    """Ask the servers and keep what they tell; one entry for each, with `error` where that failed.
+    """Query the servers and save their listings; one row for each server, with `error` after a failure.
 
-    On a terminal it is said which one is asked.
+    A terminal shows which server is queried.
     """
     rows = []
     screen = Screen(sys.stderr)
     with StopSignals(False) as interrupt:
         for server in servers:
             if screen.is_live:
-                screen.write(f"\r\x1b[Kasking {server.name} …")
+                screen.write(f"\r\x1b[Kquerying {server.name} …")
             context = Context(
                 run_id="mcp",
                 effect_id="mcp/0",
@@ -58,9 +58,9 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
                 path = listing_path(os.path.join(ROOT, LOOPS), server.name)
                 make_private(os.path.join(ROOT, LOOPS, ".cache"))
                 write_file(path, listing_text(server, tools).encode("utf-8", "replace"))
-                found = offered(server.name, tools)
-                row["tools"] = [_row(tool) for tool in found.values()]
-                row["left_out"] = [tool["name"] for tool in tools if tool["name"] not in found]
+                usable = offered(server.name, tools)
+                row["tools"] = [_row(tool) for tool in usable.values()]
+                row["left_out"] = [tool["name"] for tool in tools if tool["name"] not in usable]
             except (ToolError, JournalError) as error:
                 row["error"] = error.message
             rows.append(row)
@@ -69,13 +69,13 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
     return rows
 
 
-def known(servers: list[McpServer]) -> list[dict[str, Any]]:
-    """What is known of the servers; `error` says why nothing is."""
+def saved(servers: list[McpServer]) -> list[dict[str, Any]]:
+    """Rows as of `refresh`, from the saved listings; `error` if a server has no listing."""
     tools = McpTools(os.path.join(ROOT, LOOPS))
     rows: list[dict[str, Any]] = []
-    found = tools.signatures()
+    signatures = tools.signatures()
     for server in servers:
-        own = [_row(tool) for tool in found if tool.definition["mcp"]["server"] == server.name]
+        own = [_row(tool) for tool in signatures if tool.definition["mcp"]["server"] == server.name]
         error = None
         if not own and not tools.is_listed(server.name):
             message, help = tools.trouble(f"mcp:{server.name}.")
@@ -103,5 +103,5 @@ def as_text(rows: list[dict[str, Any]]) -> str:
             lines += wrap(tool["usage"], _WIDTH - 2, initial_indent="  ", subsequent_indent="    ")
             lines += wrap(tool["description"], _WIDTH, initial_indent="      ", subsequent_indent="      ")
         for name in row.get("left_out", ()):
-            lines.append(f"  left out: `{clean(name, 80)}`, which no program could call")
+            lines.append(f"  left out: `{clean(name, 80)}`, a name that no program can call")
     return "".join(line + "\n" for line in lines)

@@ -1,7 +1,7 @@
-"""Preflight: what would keep a program from working, found before anything starts.
+"""Preflight checks: missing agents, logins, keys and commands of a program, found before the run starts.
 
-Checks the agents, the judging model and the commands that a program uses. A check that fails refuses the
-run; a warning is shown. Nothing is performed or paid for. `llc doctor` shows the same checks of all loops.
+A failed check refuses the run; a warning is shown. The checks perform no effects and cost nothing.
+`llc doctor` shows the same checks for all loops.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ..project import agents, configuration, models, prices, run_ledgers
 from ..project.agent_schema import AgentSpec
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
-# A login command that takes longer tells nothing.
-_LOGIN_TIMEOUT_S = 5
+# Timeout of a program that is asked for its login or version.
+_PROGRAM_TIMEOUT_S = 5
 _SLASH = re.compile(r"\s*/([A-Za-z0-9_-]+)(?::([A-Za-z0-9_:-]+))?(?:\s|$)")
 
 
 @frozen
 class Check:
-    """One check: what was checked, its status, what was found, and the remedy."""
+    """Result of one check. help: the fix, if any."""
 
     subject: str
     status: str
@@ -47,38 +47,38 @@ class Check:
 
 
 def refuse(image: Image, has_budget: bool = False) -> list[Check]:
-    """The warnings about a program. Raises UserError for the first failure; nothing has started then.
+    """Check a program; return the warnings. Raises UserError for the first failed check.
 
     has_budget: the run has a budget in USD.
     """
     program = lift(image, places=False)
-    found = list(checks_of(program))
+    checks = list(program_checks(program))
     if has_budget or image.meta["limits"].get("budget_usd") is not None:
-        found += _cost_checks(program)
-    for check in found:
+        checks += _cost_checks(program)
+    for check in checks:
         if check.status == FAILURE:
-            more = "to run it all the same: --no-preflight"
-            help = f"{check.help}; {more}" if check.help else more
+            override = "to skip the checks: --no-preflight"
+            help = f"{check.help}; {override}" if check.help else override
             raise Failure("preflight", f"{check.subject}: {check.message}", help)
-    return [check for check in found if check.status == WARNING]
+    return [check for check in checks if check.status == WARNING]
 
 
-def checks_of(program: Program) -> Iterator[Check]:
-    """The checks of a program, each thing once."""
+def program_checks(program: Program) -> Iterator[Check]:
+    """The checks of a program, without duplicates."""
     runner = Runner()
     try:
-        done: set[str] = set()
+        seen: set[str] = set()
         for check in _all_checks(program, runner):
             key = f"{check.subject} {check.message}"
-            if key not in done:
-                done.add(key)
+            if key not in seen:
+                seen.add(key)
                 yield check
     finally:
         runner.close()
 
 
 def _cost_checks(program: Program) -> Iterator[Check]:
-    """Agents that a budget in USD cannot bound: after the first call nothing would be known to be left."""
+    """Agents without a known cost: after their first call, the rest of a budget in USD would be unknown."""
     runner = Runner()
     try:
         entries = configuration.load_usable(ROOT).models
@@ -92,18 +92,18 @@ def _cost_checks(program: Program) -> Iterator[Check]:
                     continue
                 message = "does not state what it costs, so a budget in USD cannot be enforced"
                 help = (
-                    "bound `calls` or `tokens` instead (`budget: {calls: 10}`, `--budget usd=none`), or name "
-                    "a `model` whose price is known, or has a `price` under `models` in .loops/config.yaml"
+                    "limit `calls` or `tokens` instead (`budget: {calls: 10}`, `--budget usd=none`), or name "
+                    "a `model` with a known price or with a `price` under `models` in .loops/config.yaml"
                 )
                 yield Check(f"agent {agent.name or agent.argv[0]}", FAILURE, message, help)
     except (Refused, configuration.Unusable):
-        return  # reported already
+        return  # another check reports the error
     finally:
         runner.close()
 
 
 def _all_checks(program: Program, runner: Runner) -> Iterator[Check]:
-    logins: dict[str, Check | None] = {}  # asking takes almost half a second
+    logins: dict[str, Check | None] = {}  # cached: a login check takes almost half a second
     for function in program.functions:
         for state in function.states:
             if not isinstance(state.exit, Perform):
@@ -120,7 +120,7 @@ def _all_checks(program: Program, runner: Runner) -> Iterator[Check]:
 
 
 def _constants(args: Expr) -> dict[str, Any]:
-    """The arguments of an effect that are known before it runs."""
+    """The arguments of an effect that are constant."""
     if isinstance(args, Const):
         return dict(args.value) if isinstance(args.value, dict) else {}
     if not (isinstance(args, Prim) and args.op == "map"):
@@ -139,11 +139,11 @@ def agent_checks(
 ) -> Iterator[Check]:
     """The checks of the agent that an effect uses: its program, its login, its slash command.
 
-    logins: what is known of the logins of other effects' agents, by subject.
+    logins: cache of login checks, by subject.
     """
     logins = {} if logins is None else logins
     if not isinstance(args.get("argv", ()), tuple):
-        return  # of a forged image, which is refused when it runs
+        return  # a forged image; the effect is refused when it is performed
     try:
         agent = chosen(args, runner.env)
     except Refused as error:
@@ -166,28 +166,28 @@ def agent_checks(
 
 
 def _login_check(agent: AgentSpec, subject: str, runner: Runner) -> Check | None:
-    """What is known about the login; None if nothing is."""
+    """A check that reports a missing login; None if the agent is logged in or its login is unknown."""
     login = agent.login
     if login is None or not login.argv or any(environment.environ.get(name) for name in login.variables):
         return None
     program = runner.find(login.argv[0])
     if program is None or login.denied is None:
         return None
-    answer = answer_of([program, *login.argv[1:]])
-    if answer is None or re.search(login.denied, answer, re.MULTILINE) is None:
+    output = output_of([program, *login.argv[1:]])
+    if output is None or re.search(login.denied, output, re.MULTILINE) is None:
         return None
     help = next((error.help for error in agent.errors if error.kind == "auth" and error.help), None)
     return Check(subject, FAILURE if login.is_certain else WARNING, "is not logged in", help)
 
 
 def _slash_checks(agent: AgentSpec, subject: str, command: str) -> Iterator[Check]:
-    """Whether a slash command is one of the project's or the user's."""
-    found = _SLASH.match(command)
+    """Check that a slash command exists in the project or for the user."""
+    match = _SLASH.match(command)
     known = agent.slash_commands
-    if found is None or known is None:
+    if match is None or known is None:
         return
-    name, part = found[1], found[2]
-    if part is not None:  # of a plugin or of a sub-folder, which the agent finds in more ways
+    name, part = match[1], match[2]
+    if part is not None:  # in a plugin or sub-folder, where the agent has further search rules
         return
     names = set(known.built_in)
     for folder in known.folders:
@@ -204,11 +204,11 @@ def _slash_checks(agent: AgentSpec, subject: str, command: str) -> Iterator[Chec
         )
 
 
-def answer_of(words: list[str]) -> str | None:
-    """What a program writes, within a few seconds; None if it writes nothing usable."""
+def output_of(argv: list[str]) -> str | None:
+    """Output of a program on both streams; None if it cannot be started or exceeds the timeout."""
     try:
         process = processes.Popen(
-            words,
+            argv,
             stdin=processes.DEVNULL,
             stdout=processes.PIPE,
             stderr=processes.PIPE,
@@ -217,16 +217,16 @@ def answer_of(words: list[str]) -> str | None:
     except OSError:
         return None
     try:
-        output, errors = process.communicate(timeout=_LOGIN_TIMEOUT_S)
+        output, errors = process.communicate(timeout=_PROGRAM_TIMEOUT_S)
     except processes.TimeoutExpired:
-        processes.killpg(process.pid, signals.SIGKILL)  # with what it started, which may hold the pipes
+        processes.killpg(process.pid, signals.SIGKILL)  # child processes may hold the pipes open
         process.communicate()
         return None
     return bytes(output + errors).decode("utf-8", "replace")
 
 
 def _ledger_checks(kind: str, args: dict[str, Any]) -> Iterator[Check]:
-    """Ledgers without anything left: a warning, as checks may pass without a call."""
+    """Exhausted ledgers: a warning, because the run may end without a call."""
     is_known = kind == "agent" or (kind == "evaluate" and isinstance(args.get("model"), str))
     if not is_known or not isinstance(args.get("argv", ()), tuple):
         return
@@ -234,7 +234,7 @@ def _ledger_checks(kind: str, args: dict[str, Any]) -> Iterator[Check]:
         for message, help in run_ledgers.exhausted(kind, args, configuration.load_usable(ROOT)):
             yield Check("ledger", WARNING, message, help)
     except configuration.Unusable:
-        return  # reported already
+        return  # another check reports the error
     except LedgerError as error:
         yield Check("ledger", WARNING, str(error), error.help)
 
@@ -269,7 +269,7 @@ def _judge_checks(args: dict[str, Any], runner: Runner) -> Iterator[Check]:
 
 
 def _command_checks(command: Any, runner: Runner) -> Iterator[Check]:
-    """Whether the program of a plain command is there: a warning, as an earlier state may install it."""
+    """Check that the program of a plain command exists; only a warning: an earlier state may install it."""
     words = plain_words(command) if isinstance(command, str) else []
     if words and runner.find(words[0]) is None:
         yield Check(f"command {words[0]}", WARNING, "is not on PATH", "install it, or give its path")

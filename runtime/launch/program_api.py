@@ -1,4 +1,4 @@
-"""Python API without runs: compile a text to an image, evaluate a flow. Errors are raised, not printed."""
+"""Python API without recorded runs: compile a text to an image, evaluate a flow. Errors are raised."""
 
 from __future__ import annotations
 
@@ -37,10 +37,17 @@ def compile(
 ) -> Image:
     """Compile the YAML text of a loop, or the text of a flow, to an image for `Machine`.
 
-    path: the file name for diagnostics; that of a flow ends in `.sexp`. arguments: variables of a flow.
-    declare: tools and tasks that it may call in addition to those of the project, as for `--declare`. The
-    other parameters override settings of the loop, as the options of `llc compile` do. Raises CompileError
-    with every diagnostic, and TypeError for arguments of the wrong type.
+    Raises CompileError with every diagnostic, and TypeError for arguments of the wrong type.
+
+    Args:
+        text: source text.
+        path: file name for diagnostics; for a flow it ends in `.sexp`.
+        context: values for the loop's context variables.
+        max_iterations: replaces the loop's iteration limit.
+        llm: False disables model calls, as `--no-llm`.
+        llm_model: model that judges output.
+        arguments: variables of a flow.
+        declare: tools and tasks in addition to those of the project, as for `--declare`.
     """
     _check_text(text, "text")
     options = CompileOptions(
@@ -56,7 +63,7 @@ def compile(
 
 
 class FlowError(Exception):
-    """The evaluated flow ended with an error of its own, `fault`."""
+    """The evaluated flow ended with `fault`."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -72,42 +79,51 @@ def evaluate(
     limits: Mapping[str, int] | None = None,
     declare: Sequence[str] = (),
 ) -> Any:
-    """Evaluate a flow given as text, with variables bound to plain data; its value. Nothing is recorded.
+    """Evaluate the text of a flow and return its value. Nothing is recorded.
 
-    world: performs the effects; by default the real one, or the file of a scripted one, as `script` of
-    `run`. fuel: ticks it may use at most. limits: `depth` of calls and `size` of values, as `--max-depth`
-    and `--max-size` of `llc run`, and also `fuel`. declare: as for `compile`. Raises CompileError; FlowError
-    if the flow faults or runs out of fuel; Exited if it calls `exit`; NoRule if the scripted world has no
-    result for an effect; TypeError for arguments of the wrong type.
+    Args:
+        source: text of the flow.
+        bindings: values of its variables, plain data.
+        world: performs the effects: an object, or the file of a scripted world; by default the real world.
+        fuel: limit of ticks.
+        limits: `depth` of calls, `size` of values and `fuel`, as `--max-depth`, `--max-size` and `--fuel`.
+        declare: as for `compile`.
+
+    Raises:
+        CompileError: the text is invalid.
+        FlowError: the flow faults or runs out of fuel.
+        Exited: the flow calls `exit`.
+        NoRule: the scripted world has no result for an effect.
+        TypeError: an argument has the wrong type.
     """
     _check_text(source, "source")
-    given = Bounds(**{"fuel": fuel, **(limits or {})})
+    bounds = Bounds(**{"fuel": fuel, **(limits or {})})
     with restoring_bounds():
-        given.apply()
+        bounds.apply()
         image = compile(source, EXPRESSION_PATH, arguments=bindings, declare=declare)
         if world is not None:
-            return _evaluate(image, _world(world), given.fuel)
-        real = World()
+            return _evaluate(image, _load_world(world), bounds.fuel)
+        real_world = World()
         try:
-            return _evaluate(image, real, given.fuel)
+            return _evaluate(image, real_world, bounds.fuel)
         finally:
-            real.close()
+            real_world.close()
 
 
-def _world(given: WorldLike | str | files.PathLike[str]) -> WorldLike:
-    """The given world, or the scripted one in a file. Raises CompileError and TypeError."""
-    if isinstance(given, str | files.PathLike):
-        return load_world(files.fspath(given))
-    if not hasattr(given, "perform"):
-        kind = type(given).__name__
+def _load_world(world: WorldLike | str | files.PathLike[str]) -> WorldLike:
+    """The world itself, or the scripted world in this file. Raises CompileError and TypeError."""
+    if isinstance(world, str | files.PathLike):
+        return load_world(files.fspath(world))
+    if not hasattr(world, "perform"):
+        kind = type(world).__name__
         raise TypeError(f"`world` performs effects, or is the file of a scripted world; {kind} is neither")
-    return given
+    return world
 
 
-def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
+def _evaluate(image: Image, world: WorldLike, fuel: int) -> Any:
     machine = Machine(image)
     interrupt = Interrupt()
-    begun = performing.monotonic()
+    started_at = world.monotonic()
 
     def context_of(effect: Effect) -> Context:
         return Context(
@@ -116,12 +132,12 @@ def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
             loop=None,
             state=None,
             iteration=None,
-            elapsed_ms=lambda: round((performing.monotonic() - begun) * 1000),
+            elapsed_ms=lambda: round((world.monotonic() - started_at) * 1000),
             interrupt=interrupt,
         )
 
     try:
-        stop = Unrecorded(machine, performing, Display(), interrupt, context_of, fuel).run()
+        stop = Unrecorded(machine, world, Display(), interrupt, context_of, fuel).run()
     finally:
         interrupt.close()
     if isinstance(stop, Done):
@@ -131,21 +147,21 @@ def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
     raise FlowError(stop)
 
 
-def _check_text(given: object, name: str) -> None:
-    if not isinstance(given, str):
-        raise TypeError(f"`{name}` is a text, not {type(given).__name__}")
+def _check_text(argument: object, name: str) -> None:
+    if not isinstance(argument, str):
+        raise TypeError(f"`{name}` is a text, not {type(argument).__name__}")
 
 
-def plain_data(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Variables as plain data. Raises TypeError for values that are not plain data."""
-    if given is not None and not hasattr(given, "items"):
-        raise TypeError(f"variables are a map from names to values, not {type(given).__name__}")
-    found = {}
-    for name, value in (given or {}).items():
+def plain_data(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of the variables, made of JSON values. Raises TypeError for other values."""
+    if variables is not None and not hasattr(variables, "items"):
+        raise TypeError(f"variables are a map from names to values, not {type(variables).__name__}")
+    copy = {}
+    for name, value in (variables or {}).items():
         if not isinstance(name, str):
             raise TypeError(f"the name of a variable is a string, not {name!r}")
         try:
-            found[name] = json.loads(json.dumps(value))
+            copy[name] = json.loads(json.dumps(value))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"the variable `{name}` is no plain data: {error}") from None
-    return found
+            raise TypeError(f"the value of the variable `{name}` is not plain data: {error}") from None
+    return copy

@@ -1,4 +1,4 @@
-"""`llc run --record`: a test case made of the finished run. Imported only with that option."""
+"""`llc run --record`: create a test case from the finished run. Imported only with this option."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from .command import Command
 
 
 def refuse_taken(name: str) -> None:
-    """Raise UserError if there is a case of this name already."""
+    """Raise UserError if a case with this name exists."""
     make_case.refuse_taken(cases.case_path(name))
 
 
-def record(command: Command, ended: Outcome) -> None:
-    """Make a test case of the finished run; show why where that is impossible."""
+def record(command: Command, outcome: Outcome) -> None:
+    """Create a test case from the finished run; show the reason if this is impossible."""
     assert command.folder is not None
-    if ended.status == "interrupted":
-        command.warn("note: the run was interrupted, so no case is recorded")
+    if outcome.status == "interrupted":
+        command.warn("note: the run was interrupted; no case is recorded")
         return
     try:
         path = cases.case_path(command.values.record or "")
         case, notices = make_case.make(find.RunFiles.of(command.folder), path)
         case_writer.write(case)
     except (UserError, JournalError) as error:
-        command.is_unrecorded = True
+        command.has_output_failed = True
         command.report.show_failure(error)
         return
     for notice in notices:

@@ -1,4 +1,4 @@
-"""`llc repl`: a console on the terminal, or for the forms in a stream. `spec/repl.md`."""
+"""`llc repl`: an interactive console on a terminal, else evaluation of a stream of forms (`spec/repl.md`)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from ..terminal.console import Console, Leave, is_complete
 from ..terminal.progress import ProgressDisplay
 from ..terminal.session import Session
 
-# Characters of a value that a terminal shows.
-LONGEST_SHOWN = 20_000
+# Limit of characters for a value shown on a terminal.
+_MAX_VALUE_CHARS = 20_000
 
 
 def run(values: Values) -> int:
-    """`llc repl`; the exit code."""
+    """Execute `llc repl`; return the exit code."""
     bounds = Bounds.of_options(values)
     bounds.apply()
     tier = tier_choice.requested_tier(values.tier)
     is_terminal = is_attended()
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
-    longest = LONGEST_SHOWN if is_terminal else None
     session = Session(
         display=ProgressDisplay(out if is_terminal else errors, {}),
         options=compile_options(),
         fuel=bounds.fuel,
-        longest=longest,
+        longest=_MAX_VALUE_CHARS if is_terminal else None,
         tier=tier,
     )
     console = Console(session, out, out if is_terminal else errors, is_terminal)
@@ -52,7 +51,7 @@ def run(values: Values) -> int:
 
 
 def _read_all(console: Console, stream: Iterable[str]) -> int:
-    """Evaluate the forms of a stream, each as soon as it is complete."""
+    """Evaluate the forms of a stream, each as soon as it is complete; return the exit code."""
     lines: list[str] = []
     pending = Pending()
     try:

@@ -1,7 +1,7 @@
 """Output of a command that drives a run: messages, diagnostics, and the result at the end.
 
-Owns the two streams: progress and messages, and the result, which is the only thing on standard output where
-`--json` asks for one object. What failures look like to other commands is in `failures`.
+Owns the two streams: one for progress and messages, one for the result. With `--json`, standard output
+contains only the result, one JSON object. `failures` converts exceptions to diagnostics.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Report:
     """Output of one command.
 
-    is_silent: write nothing. as_json: the result is one JSON object on standard output, and progress goes to
-    standard error. errors: the screen for messages, by default standard error.
+    is_silent: write nothing. errors: screen for messages; by default standard error. as_json (attribute): the
+    result is one JSON object on standard output, and progress goes to standard error.
     """
 
     def __init__(self, values: Values, is_silent: bool = False, errors: Screen | None = None) -> None:
@@ -39,12 +39,12 @@ class Report:
             self.errors = errors
 
     def open_streams(self) -> None:
-        """Write to the standard streams of now: a run that detaches gets others."""
+        """Use the current standard streams; they change when a run detaches."""
         self.errors = Screen(None if self.is_silent else sys.stderr)
         self.screen = self.errors if self.as_json or self.is_silent else Screen(sys.stdout)
 
     def detach(self) -> None:
-        """Continue in the background: the caller has its JSON object."""
+        """Continue in the background: the caller has already written the JSON object."""
         self.as_json = False
         self.open_streams()
 
@@ -53,51 +53,53 @@ class Report:
     def warn(self, text: str) -> None:
         self.errors.write(text + "\n")
 
-    def show_failure(self, error: BaseException, is_begun: bool = True) -> None:
-        """Show an exception; nothing for an interrupted run, whose display has shown it, or for a defect."""
+    def show_failure(self, error: BaseException, has_started: bool = True) -> None:
+        """Show the diagnostics of an exception, or a message for an interrupt before the run started.
+
+        Shows nothing for the interrupt of a started run, which its display reports, or for an internal error.
+        """
         failures = _failures()
         text = failures.as_text(error, self.errors.color)
         if text:
             self.errors.write(text)
-        elif not is_begun and not failures.is_internal(error):
-            self.warn(early_signals.SAID)
+        elif not has_started and not failures.is_internal(error):
+            self.warn(early_signals.MESSAGE)
 
     def show_fault(self, outcome: Outcome, image: Image | None) -> None:
-        """Show the error a run ended with, at its place in the source."""
+        """Show the error of a run, with its position in the source."""
         failures = _failures()
         self.errors.write(failures.fault_text(outcome, image, self.errors.color))
 
     # --- the result -----------------------------------------------------------------------------
 
     def answer(self, outcome: Outcome, exit_code: int, profile: dict[str, Any] | None = None) -> int:
-        """Write the result of the run; the exit code, which is a failure where it cannot be written."""
+        """Write the result of the run; return the exit code: a failure if the result cannot be written."""
         try:
             self.write_result(outcome, profile)
         except BrokenPipeError:
-            pass  # the reader has gone, the run's work is done
+            pass  # the reader has closed the pipe; the run itself is complete
         except UserError as error:
             self.show_failure(error)
             return exit_code or error.exit_code
         return exit_code
 
     def write_result(self, outcome: Outcome, profile: dict[str, Any] | None) -> None:
-        """The outcome as JSON, else the value of a flow. Raises UserError and BrokenPipeError."""
+        """Write the outcome as JSON, else the value of a flow. Raises UserError and BrokenPipeError."""
         if self.as_json:
-            found = outcome.to_json() | ({"profile": profile} if profile else {})
-            write_json(found)
+            write_json(outcome.to_json() | ({"profile": profile} if profile else {}))
         elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:
             text = json_text(secrets.known.mask_all(outcome.value), indent=2)
             self.screen.deliver(self.screen.encode(text + "\n"))
 
 
 def write_json(value: Any) -> None:
-    """Write one JSON object as a line of standard output, secrets masked."""
+    """Write one JSON object as a line of standard output, with secrets masked."""
     text = json_text(secrets.known.mask_all(value))
     Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
 
 
 def write_usage_error(message: str) -> None:
-    """Write the JSON object of a command line that cannot be parsed."""
+    """Write the JSON object for a command line that cannot be parsed."""
     outcome = Outcome(None, None, "loop", "error")
     outcome.terminated_by = "error"
     outcome.error = {"kind": "usage", "message": message, "span": None}
@@ -105,6 +107,6 @@ def write_usage_error(message: str) -> None:
 
 
 def _failures() -> ModuleType:
-    from . import failures  # only where something has failed
+    from . import failures  # only after a failure
 
     return failures

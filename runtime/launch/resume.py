@@ -1,7 +1,7 @@
-"""`llc resume` and `llc fork`: an interrupted or forked run, from its record to its outcome.
+"""`llc resume` and `llc fork`: an unfinished or forked run, from its record to its outcome.
 
-Owns the order: what its record contains, its program and its lock, its position, and then the same steps
-as any run (`command`). A run that had ended but was not moved to the history is moved.
+Owns the order of the steps: read the record, load the program, take the lock, replay to the position, then
+the steps of any run (`command`). A run that had ended but was not moved to the history is moved.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from ..recordings.fork import Forked
     from ..runs.store import Ownership
 
-# What a lock file contains about the process that holds it, as opposed to its run.
-_OF_HOLDER = (
+# Fields of a lock file that describe the process that holds it, as opposed to its run.
+_HOLDER_FIELDS = (
     *("run", "pid", "start_time", "since", "scope", "parent", "background", "host"),
     *("queued", "ticket", "waits_for", "kept"),
 )
 
 
 def resume(values: Values) -> int:
-    """`llc resume`; the exit code."""
+    """Execute `llc resume`; return the exit code."""
     return execute(values, _resume)
 
 
 def fork(values: Values, make: Callable[[], Forked]) -> int:
-    """`llc fork`: resume the new run that `make` makes; the exit code."""
+    """Execute `llc fork`: resume the new run that `make` creates; return the exit code."""
     return execute(values, lambda command: _fork(command, make))
 
 
@@ -66,31 +66,31 @@ def _resume(command: Command) -> Outcome | None:
         refuse_missing_folder(values.flame)
     folder = (command.find or find_unfinished)(values.target, ROOT)
     with StopSignals(command.report.is_silent, command.is_background) as interrupt:
-        return alone(take_up(command, folder, interrupt))
+        return alone(resume_run(command, folder, interrupt))
 
 
 def _fork(command: Command, make: Callable[[], Forked]) -> Outcome | None:
-    """Make the fork and resume it. A fork that cannot be resumed is removed: `resume` must not find it."""
+    """Create the fork and resume it. A fork that cannot be resumed is removed: `resume` must not find it."""
     command.choose_tier()
     command.configure()
-    command.budget_of(command.values, {})  # refuse a wrong one before the fork is made
+    command.budget_of(command.values, {})  # refuse an invalid budget before the fork is created
     with StopSignals(command.report.is_silent) as interrupt:
         forked = make()
-        made = forked.run
+        run = forked.run
         if interrupt.count:
-            made.discard()
+            run.discard()
             raise Interrupted
-    command.values.target, command.announcement = made.id, str(forked)
+    command.values.target, command.announcement = run.id, str(forked)
     try:
         return _resume(command)
     except UserError:
-        made.discard()
+        run.discard()
         command.folder = None
         raise
 
 
-def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[Outcome]:
-    """Resume an interrupted run and drive it to its end."""
+def resume_run(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[Outcome]:
+    """Resume an unfinished run and drive it to its end."""
     values = command.values
     command.folder = folder
     start = folder.start()
@@ -104,8 +104,8 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
 
         command.budget = budget.limits_on_resume(start, values.budget)
     command.image = image = run_programs.load(folder.id, folder.journal, folder.image_name, command.warn)
-    about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
-    about |= command.held_by()
+    about = {name: value for name, value in folder.about().items() if name not in _HOLDER_FIELDS}
+    about |= command.holder_fields()
     script = start.get("script")
     scope = [] if script else program_diff.scopes(folder, image, start if values.accept_changes else None)
     lock = yield from command.store.taking_over(folder, scope, about, command.queue(interrupt), command.ours)
@@ -114,11 +114,11 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
         resumption = Resumption(folder, command.warn, command.tier)
         end = resumption.history.end
         if end is not None:
-            ended = _recorded(command, folder, image, end)
+            outcome = _recorded_outcome(command, folder, image, end)
             resumption.discard_checkpoints()
             folder.finish()
-            command.warn(f"note: {folder.id} had ended already; this is how")
-            return ended
+            command.warn(f"note: {folder.id} had already ended; this is its recorded outcome")
+            return outcome
         truncation = resumption.history.truncation
         if truncation is not None and not values.accept_loss:
             raise _truncated(folder, truncation)
@@ -126,13 +126,13 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
             command.check(image)
         command.open_world(script)
         command.prepare(folder)
-        return (yield from _go_on(command, folder, image, resumption, lock, interrupt))
+        return (yield from _replay_and_drive(command, folder, image, resumption, lock, interrupt))
     finally:
         lock.close()
 
 
-def _recorded(command: Command, folder: RunFolder, image: Image, event: RunEnd) -> Outcome:
-    """The outcome of a run that had ended, but was not moved to the history."""
+def _recorded_outcome(command: Command, folder: RunFolder, image: Image, event: RunEnd) -> Outcome:
+    """Outcome of a run that had ended, but was not moved to the history."""
     end = event.wire
     try:
         end = journals.unpack(end, folder.blobs.fetch)
@@ -141,7 +141,7 @@ def _recorded(command: Command, folder: RunFolder, image: Image, event: RunEnd) 
     return Outcome.of_event(folder.id, image.name, image.meta["kind"], end)
 
 
-def _go_on(
+def _replay_and_drive(
     command: Command,
     folder: RunFolder,
     image: Image,
@@ -149,12 +149,12 @@ def _go_on(
     lock: Ownership,
     interrupt: Interrupt,
 ) -> Steps[Outcome]:
-    """Replay the record and continue from there."""
+    """Replay the record and drive the run from there."""
     values, world = command.values, command.world
     position = resumption.replay(image, world)
     machine, history, progress = position.machine, resumption.history, position.progress
-    for sentence in position.lost:
-        command.warn(f"warning: {folder.journal}: {sentence}")
+    for loss in position.lost:
+        command.warn(f"warning: {folder.journal}: {loss}")
     change = program_diff.find(
         folder.start(), machine.image, folder.outputs, lambda: run_programs.links(folder.journal)
     )
@@ -165,19 +165,19 @@ def _go_on(
         if is_accepted:
             machine, dropped = program_diff.accept(folder, machine, change)
             for name in dropped:
-                command.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
+                command.warn(f"note: the new program has no `{name}`; the run's value for it is dropped")
     command.image = image = machine.image
     in_doubt = InDoubt(folder, position, machine.waiting, values.on_unknown, command.report.errors, interrupt)
     in_doubt.kept = {int(name.rpartition("/")[2]): action for name, action in lock.kept.items()}
     if is_accepted:
-        in_doubt.end_survivors()  # the new program asks for its own
+        in_doubt.end_survivors()  # the new program requests its own effects
     policies = in_doubt.settle()
     folder.check_room()
     cut, kept = position.cut, None
     if cut is not None:
         kept = folder.set_aside(cut)
     if kept is not None:
-        command.warn(f"note: what was cut from the journal is kept in {kept}")
+        command.warn(f"note: the events removed from the journal are kept in {kept}")
     if is_accepted:
         program_diff.keep(folder, image)
     lines = history.lines if cut is None else history.lines_before(cut)
@@ -185,7 +185,7 @@ def _go_on(
     parked = folder.parked
     active_ms = history.active_ms() + (parked.gap_ms if parked is not None else 0)
     active_ms = max([active_ms, *(action.elapsed_ms() for action in in_doubt.kept.values())])
-    # Notes that are not on record follow: they begin in the state that the record ends in.
+    # Notes that are not recorded yet follow: they begin in the state in which the record ends.
     is_behind = bool(position.notes) and position.cut is None and history.state is not None
     place = history.progress if is_behind else progress
     journal.record(
@@ -203,11 +203,11 @@ def _go_on(
         name, program_hash = folder.image_name, image.program_hash
         journal.record(ProgramChanged(program_hash=program_hash, image=name, state=progress.state))
     journal.sync()
-    active_time.discard(folder.path)  # the event above has the time; the journal may be shorter than before
+    active_time.discard(folder.path)  # the event above contains it; the journal may be shorter than before
     command.announce()
     command.detach(folder)
     display = command.display(image)
-    # A checkpoint of an earlier version has no history: then the whole journal is read, only for a budget.
+    # A checkpoint of an earlier version has no history: with a budget, read the whole journal.
     newest = resumption.history.checkpoint
     is_whole = newest is None or newest.is_whole
     used = resumption.history.used if is_whole else history_of(folder).used if command.budget else None
@@ -240,25 +240,25 @@ def _go_on(
 
 
 def _no_record(folder: RunFolder) -> UserError:
-    """A journal without its beginning: nothing says what was done, nor whether it was done for real."""
+    """Error for a journal without its first event: the finished effects and the kind of world are unknown."""
     if not files.exists(folder.journal):
-        what = "is missing"
+        state = "is missing"
     elif not files.isfile(folder.journal):
-        what = "is not a regular file"
+        state = "is not a regular file"
     else:
-        what = "has lost its beginning" if files.getsize(folder.journal) else "is empty"
+        state = "has lost its beginning" if files.getsize(folder.journal) else "is empty"
     return Failure(
         "no-record",
-        f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",
-        f"nothing was performed; look at {folder.path}; to give it up: llc clean {folder.id} --unfinished",
+        f"{folder.id} cannot be resumed: its journal {state}, so its finished actions are unknown",
+        f"nothing was performed; inspect {folder.path}; to abandon it: llc clean {folder.id} --unfinished",
     )
 
 
 def _truncated(folder: RunFolder, damage: Damage) -> UserError:
-    """A journal that is shorter than it was: finished actions may be unknown."""
+    """Error for a journal that is shorter than it was: finished actions may be unknown."""
     return Failure(
         "truncated-journal",
         f"the journal of {folder.id} is truncated: {damage}, {damage.missing} bytes that were on disk",
-        f"nothing was performed; restore {folder.journal}; or continue from what is left, where finished "
-        f"actions may be performed again: llc resume {folder.id} --accept-loss",
+        f"nothing was performed; restore {folder.journal}; or continue from the remaining events, which may "
+        f"perform finished actions again: llc resume {folder.id} --accept-loss",
     )

@@ -1,6 +1,6 @@
 """`llc run`: a new run, from its options to its outcome.
 
-Owns the order: program, world, folder and lock, journal, and then the same steps as any run (`command`).
+Owns the order of the steps: program, world, folder and lock, journal, then the steps of any run (`command`).
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 
 def run(values: Values) -> int:
-    """`llc run`; the exit code."""
+    """Execute `llc run`; return the exit code."""
     return execute(values, new_run)
 
 
 def outcome(values: Values) -> Outcome:
-    """As `run`, but without output and signal handlers, and exceptions are raised."""
+    """As `run`, but without output and signal handlers; returns the outcome and raises exceptions."""
     with restoring_bounds():
-        ended = new_run(Command(values, Report(values, is_silent=True)))
-    if ended is None:
+        result = new_run(Command(values, Report(values, is_silent=True)))
+    if result is None:
         raise ValueError("a dry run has no outcome")
-    return ended
+    return result
 
 
 def load_target(command: Command) -> tuple[str, Image]:
-    """The path, '' for an expression, and the image of the program that the options name."""
+    """Path ('' for an expression) and image of the program that the options name."""
     values = command.values
     if values.expression is not None:
         return "", load_expression(values.expression, values, command.warn)
@@ -63,7 +63,7 @@ def load_target(command: Command) -> tuple[str, Image]:
 
 
 def new_run(command: Command, load: Callable[[Command], tuple[str, Image]] = load_target) -> Outcome | None:
-    """Run the program that `load` gives, with the options of the command; None for a dry run."""
+    """Run the program that `load` returns, with the options of the command; None for a dry run."""
     values = command.values
     command.bounds = Bounds.of_options(values)
     command.bounds.apply()
@@ -87,10 +87,10 @@ def new_run(command: Command, load: Callable[[Command], tuple[str, Image]] = loa
         Screen(sys.stdout).deliver(secrets.masked(dry_run(image, values.json)).encode("utf-8", "replace"))
         return None
     with StopSignals(command.report.is_silent, command.is_background) as interrupt:
-        ended = alone(start(command, path, image, interrupt))
+        result = alone(start(command, path, image, interrupt))
     if values.record:
-        record_case.record(command, ended)
-    return ended
+        record_case.record(command, result)
+    return result
 
 
 def start(
@@ -98,17 +98,17 @@ def start(
 ) -> Steps[Outcome]:
     """Create the folder, the lock and the journal of a new run, and drive it.
 
-    path: of the program, '' for an expression. scope: paths to lock instead of the program's.
+    path: file of the program; '' for an expression. scope: paths to lock; None for the scope of the program.
     """
     command.image = image
     script = command.values.script
     command.open_world(script)
-    about: dict[str, Any] = {"program": image.name, "path": path, **command.held_by()}
+    about: dict[str, Any] = {"program": image.name, "path": path, **command.holder_fields()}
     if script:
-        # Relative inside the project, like the program's path, so that the project may be moved.
+        # Relative inside the project, like the program's path, so that the project can be moved.
         relative = os.path.relpath(script)
         about["script"] = os.path.abspath(script) if relative.startswith("..") else relative
-    wanted = [] if script else image.meta["scope"] if scope is None else scope
+    locked_paths = [] if script else image.meta["scope"] if scope is None else scope
     scheduler, world = command.scheduler, command.world
 
     def now() -> str:
@@ -116,7 +116,7 @@ def start(
 
     facts = {**about, "started_at": now()}
     folder, lock = yield from command.store.starting(
-        ROOT, image.name, wanted, facts, command.queue(interrupt), command.ours
+        ROOT, image.name, locked_paths, facts, command.queue(interrupt), command.ours
     )
     command.folder = folder
     if scheduler is not None:
@@ -143,10 +143,9 @@ def start(
     display = command.display(image)
     display.begin(folder.id, image.name)
     machine = Machine(image, tier=command.tier)
+    checkpoints = Checkpoints(folder)
     return (
-        yield from command.drive(
-            machine, journal, display, interrupt, Checkpoints(folder), lock, started_at=started_at
-        )
+        yield from command.drive(machine, journal, display, interrupt, checkpoints, lock, started_at=started_at)
     )
 
 
@@ -154,7 +153,7 @@ def _start_event(
     command: Command, folder: RunFolder, image: Image, about: dict[str, Any], scope: list[str] | None
 ) -> RunStart:
     values = command.values
-    given = {name: value for name in OVERRIDES if (value := getattr(values, name))}
+    overrides = {name: value for name in OVERRIDES if (value := getattr(values, name))}
     return RunStart(
         format=journals.FORMAT,
         run=folder.id,
@@ -164,7 +163,7 @@ def _start_event(
         path=about["path"],
         script=about.get("script", ABSENT),
         expression=ABSENT if values.expression is None else values.expression,
-        overrides=given or ABSENT,
+        overrides=overrides or ABSENT,
         limits=command.bounds.as_record() or ABSENT,
         budget=command.budget or ABSENT,
         scope=ABSENT if scope is None else scope,
@@ -178,7 +177,8 @@ def _sync(journal: Journal, folder: RunFolder) -> None:
 
 
 def _mention_unfinished(command: Command, folder: RunFolder, path: str) -> None:
-    """Say that the previous run of the same program is unfinished and can be resumed."""
-    before = runs.unfinished_before(folder)
-    if before is not None and path and before.start().get("path") == path and not locks.is_driven(before):
-        command.warn(f"note: {before.id} is unfinished; to resume it: llc resume {before.id}")
+    """Show a note if the previous run of the same program is unfinished."""
+    previous = runs.unfinished_before(folder)
+    if previous is None or not path or previous.start().get("path") != path or locks.is_driven(previous):
+        return
+    command.warn(f"note: {previous.id} is unfinished; to resume it: llc resume {previous.id}")

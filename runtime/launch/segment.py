@@ -1,9 +1,9 @@
-"""A run of a cluster's queue: how a worker's scheduler begins it, and a process of its own for a workspace.
+"""Segment: one execution of a queued run by a worker, in its scheduler or in a separate process.
 
-A run with a workspace is performed in its checkout. All runs of a process have one working directory, so such
-a run gets a process (`Checkout`), started by the worker (`main` is the other side). It borrows the identity
-of the worker: the claim, the heartbeat and the death of a worker apply to both. It ends when the worker
-does, because its standard input is closed then; the fence of the journal holds in any case.
+A run with a workspace works in its checkout. All runs of a process share one working directory, so the worker
+starts a process for such a run (`Checkout`; `main` is its entry point). The process uses the identity of the
+worker: the claim, the heartbeat and the death of a worker apply to both. It ends with the worker, which
+closes its standard input; the fence of the journal protects the record in any case.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from ..trees.tree_upload import TreeUploader
 from ..trees.workspace import Workspace
 from .command import Command
 from .report import Report
-from .resume import take_up
+from .resume import resume_run
 
-# Errors after which the run is another worker's, or over.
+# Errors that mean that the run has another owner or has ended.
 _NOT_OURS = frozenset(("run-is-live", "run-ended", "no-database"))
-NOT_OURS, FAILED, LACKS = "not ours", "failed", "refused"
-# A run that has waited for this many seconds, and will wait as long again, uses no place.
+# Results of a segment: another owner has the run; an error; this worker lacks a program or key.
+NOT_OURS, FAILED, REFUSED = "not ours", "failed", "refused"
+# A run is parked after waiting for this many seconds, if it will wait as long again.
 PARK_S = 2.0
 
 
 def base_command(store: DatabaseStore) -> Command:
-    """The command whose settings the runs of a worker have. Raises UserError."""
+    """Template command with the settings of all runs of a worker. Raises UserError."""
     ledgers.shared = SharedLedger(store.address, store.project, store.owner.id, store.cache)
     values = Values("", queue=True, quiet=True)
     base = Command(values, Report(values, is_silent=True))
@@ -53,15 +54,24 @@ def base_command(store: DatabaseStore) -> Command:
     return base
 
 
-def begin(
+def start(
     scheduler: Scheduler,
     base: Command,
     store: DatabaseStore,
     run_id: str,
     about: Any,
-    ended: Callable[[ScheduledRun, Outcome | BaseException], object],
+    on_end: Callable[[ScheduledRun, Outcome | BaseException], object],
 ) -> None:
-    """Add a run to a scheduler; `ended` is called if it cannot begin."""
+    """Add a run to a scheduler.
+
+    Args:
+        scheduler: drives the run.
+        base: template command with the settings.
+        store: run store.
+        run_id: id of the queued run.
+        about: value for `ScheduledRun.about`.
+        on_end: called if the run cannot start.
+    """
     command = Command(base.values, Report(base.values, is_silent=True), scheduler=scheduler)
     command.retention, command.budget = base.retention, base.budget
     command.settings, command.record_files = base.settings, base.record_files
@@ -69,36 +79,36 @@ def begin(
     scheduled = ScheduledRun(command, about)
     try:
         if run_id in store.claims:
-            # The queue gave it out twice; for the database both would be this owner.
+            # The queue delivered the run twice; for the database both have this owner.
             raise Failure("run-is-live", f"{run_id} is running here")
         folder = store.cached(run_id)
         folder.trees = TreeUploader(folder)
         scheduler.ours.add(run_id)
-        scheduled.steps = take_up(command, folder, scheduled.interrupt)
+        scheduled.steps = resume_run(command, folder, scheduled.interrupt)
     except Exception as error:
-        ended(scheduled, error)
+        on_end(scheduled, error)
     else:
         scheduler.add(scheduled)
 
 
-def result_of(came: Outcome | BaseException) -> tuple[str, str]:
-    """What came of a segment: one word, and for people why it failed."""
-    if isinstance(came, Outcome):
-        return PARKED if came.terminated_by == PARKED else came.status, ""
-    if isinstance(came, Fenced) or (isinstance(came, UserError) and came.id in _NOT_OURS):
+def result_of(ended: Outcome | BaseException) -> tuple[str, str]:
+    """Result of a segment: a status, and the reason for a failure ('' for none)."""
+    if isinstance(ended, Outcome):
+        return PARKED if ended.terminated_by == PARKED else ended.status, ""
+    if isinstance(ended, Fenced) or (isinstance(ended, UserError) and ended.id in _NOT_OURS):
         return NOT_OURS, ""
-    if isinstance(came, UserError) and came.id == "preflight":
-        return LACKS, came.message
-    return FAILED, str(came) or type(came).__name__
+    if isinstance(ended, UserError) and ended.id == "preflight":
+        return REFUSED, ended.message
+    return FAILED, str(ended) or type(ended).__name__
 
 
 def park(scheduler: Scheduler, store: DatabaseStore) -> None:
-    """Have the runs parked that only wait."""
+    """Park the runs that only wait."""
 
     def prepare(run: ScheduledRun) -> None:
         claim = store.claims.get(run.run_id or "")
         if claim is not None:
-            claim.status = "queued"  # if it turns out to have something to do
+            claim.status = "queued"  # in case the run has work when it stops
 
     scheduler.park(PARK_S, prepare)
 
@@ -107,14 +117,14 @@ def park(scheduler: Scheduler, store: DatabaseStore) -> None:
 
 
 class Checkout:
-    """The process of a run with a workspace. folder: its copy of the run's record."""
+    """The process of a run with a workspace. folder: the local copy of the run's record."""
 
     def __init__(self, store: DatabaseStore, run_id: str) -> None:
         self.run_id = run_id
         self._cache = f"{store.cache}-{run_id}"
         self._requests = 0
         self.folder = RunFolder(self._cache, os.path.join(self._cache, RUNNING, run_id))
-        # A process that was killed has left events there that are on no record.
+        # A killed process may have left events there that the database does not have.
         files.rmtree(self._cache, ignore_errors=True)
         facts = {
             "url": store.address.url,
@@ -137,61 +147,64 @@ class Checkout:
         self._process.stdin.flush()
 
     def wait(self) -> tuple[str, str] | None:
-        """As `result_of`, or what came of its files, when it has ended; None if it was killed."""
+        """Wait for the end of the process; return its result as `result_of`. None if it was killed.
+
+        For a run that did not fail, the reason describes what happened to the files of its workspace.
+        """
         assert self._process.stdout is not None
-        told = self._process.stdout.read()
+        output = self._process.stdout.read()
         code = self._process.wait()
         try:
-            result, why = json.loads(told)
+            result, reason = json.loads(output)
         except ValueError:
-            return None if code < 0 else (FAILED, f"its process ended with {code}")
-        return str(result), str(why)
+            return None if code < 0 else (FAILED, f"its process exited with {code}")
+        return str(result), str(reason)
 
     def stop(self) -> None:
         """Stop the run, as `llc stop` does."""
         self._process.send_signal(signals.SIGINT)
 
     def drain(self, request: int) -> None:
-        """Have the run returned to the queue; by the second request its actions are stopped."""
+        """Return the run to the queue; request 2 also stops its actions."""
         while self._requests < request:
             self._requests += 1
             self._process.send_signal(signals.SIGTERM if self._requests == 1 else signals.SIGHUP)
 
     def leave(self) -> None:
-        """Have its actions killed: another worker continues."""
+        """Kill the actions and end the process: another worker continues the run."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def deliver(self, name: str, data: bytes) -> None:
-        """Put an answer where the run finds it; nothing while it has no record here."""
+        """Write an answer to the folder of the run; without a local record, do nothing."""
         if files.exists(self.folder.journal):
             deliver_answer(self.folder.place(name), data)
 
 
-# --- the other side -------------------------------------------------------------------------------
+# --- the process of the run -----------------------------------------------------------------------
 
 
-class _Borrowed:
-    """The identity of the worker that started this process."""
+class _WorkerIdentity:
+    """Identity of the worker that started this process."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.is_dead = False
 
     def close(self) -> None:
-        """Nothing: the worker lives on."""
+        """Do nothing: the worker continues."""
 
 
 class _Store(DatabaseStore):
-    """The store of a run with a workspace: the claim is followed by the checkout."""
+    """Run store for a run with a workspace: after the claim, creates the checkout."""
 
-    # The next owner makes the files again as they were before the action.
+    # The next owner restores the files as they were before the action.
     keeps_actions = False
     facts: dict[str, Any]
     workspace: Workspace | None = None
 
-    def returned(self) -> str:
-        """What came of the files, for people."""
+    def workspace_outcome(self) -> str:
+        """Text about what happened to the files of the workspace."""
         return self.workspace.outcome if self.workspace is not None else ""
 
     def taking_over(self, run: RunFolder, *others: Any, **more: Any) -> Steps[Claim]:
@@ -209,19 +222,19 @@ class _Store(DatabaseStore):
 
 
 class _Process:
-    """The one run of this process."""
+    """This process, which drives one run."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
         address = Address(facts["url"], facts["schema"])
-        self._owner = _Borrowed(facts["owner"])
+        self._owner = _WorkerIdentity(facts["owner"])
         self._store = _Store(address, self._owner, facts["project"], facts["cache"])
         self._store.facts = facts
         self._run = facts["run"]
         self._interrupt = Interrupt()
         self._is_stopped = self._is_drained = False
-        self.came: Outcome | BaseException | None = None
+        self.ended: Outcome | BaseException | None = None
         concurrent_run_limit(1, 1)
-        self._scheduler = Scheduler(JOBS, 1, self._interrupt, lambda: False, self._ended)
+        self._scheduler = Scheduler(JOBS, 1, self._interrupt, lambda: False, self._on_end)
         for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
             signals.signal(number, self._on_signal)
         threads.Thread(target=self._watch, name="llc-watch", daemon=True).start()
@@ -235,12 +248,12 @@ class _Process:
         self._scheduler.pool.wake()
 
     def _watch(self) -> None:
-        """In a thread: when the worker has ended, kill the actions and leave."""
+        """Wait for the end of the worker, then kill the actions and leave. Runs in a thread."""
         while files.read(0, 4096):
             pass
         self._owner.is_dead = True
         for claim in list(self._store.claims.values()):
-            claim.run.epoch = -1  # nothing is recorded any more, nor is the run released
+            claim.run.epoch = -1  # from now on, neither record events nor release the run
         self._interrupt.set()
         self._interrupt.set()
         self._scheduler.pool.wake()
@@ -257,25 +270,26 @@ class _Process:
             park(self._scheduler, self._store)
         return 0.5
 
-    def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:
-        self.came = came
+    def _on_end(self, scheduled: ScheduledRun, ended: Outcome | BaseException) -> None:
+        self.ended = ended
 
-    def go(self) -> tuple[str, str]:
+    def drive(self) -> tuple[str, str]:
+        """Drive the run; return the result for `Checkout.wait`."""
         base = base_command(self._store)
-        begin(self._scheduler, base, self._store, self._run, None, self._ended)
+        start(self._scheduler, base, self._store, self._run, None, self._on_end)
         self._scheduler.go(self._on_wait)
         self._store.close()
         self._scheduler.close()
-        assert self.came is not None
-        result, why = result_of(self.came)
-        return result, why or self._store.returned()
+        assert self.ended is not None
+        result, reason = result_of(self.ended)
+        return result, reason or self._store.workspace_outcome()
 
 
 def main() -> None:
-    """Drive one run in its workspace. Standard input has its facts, standard output gets the result."""
+    """Drive one run in its workspace: read facts from standard input, write the result to standard output."""
     out = sys.stdout
     sys.stdout = sys.stderr
     facts = json.loads(sys.stdin.readline())
-    out.write(json.dumps(_Process(facts).go()))
+    out.write(json.dumps(_Process(facts).drive()))
     out.flush()
-    processes.exit_now(0)  # a thread waits for the end of the worker
+    processes.exit_now(0)  # the thread that waits for the worker would delay a normal exit

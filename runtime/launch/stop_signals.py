@@ -1,7 +1,8 @@
-"""What Ctrl-C and its kin do to a run: the first asks it to stop, so that it can be resumed.
+"""Signal handlers of a run: SIGINT, SIGTERM and SIGHUP.
 
-The second insists: what runs is killed at once. A third ends this process on the spot. When the terminal is
-closed, what can survive this process is left to its keeper; a terminal may tell that more than once.
+The first signal requests an orderly stop, so that the run can be resumed. The second one kills the active
+actions, the third one ends this process at once. When the terminal is closed (SIGHUP, which may arrive more
+than once), actions that can survive this process are left to their keeper.
 """
 
 from __future__ import annotations
@@ -20,27 +21,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Seconds that a machine may compute on after the first request, in one primitive.
-PATIENCE_S = 1.0
+# Seconds for which one primitive may continue to compute after the first request.
+PRIMITIVE_TIMEOUT_S = 1.0
 
 
-class Signals:
-    """Between `take` and `give_back` the stopping signals go to `interrupt`.
+class SignalHandlers:
+    """Handlers that forward the stopping signals to `interrupt`, between `install` and `restore`.
 
-    A SIGHUP or SIGINT that is ignored (nohup, `&` in a script) stays ignored. A run in the background
-    does not end with the terminal it came from.
+    A SIGHUP or SIGINT that is ignored (nohup, `&` in a script) stays ignored. A background run ignores SIGHUP
+    of the terminal from which it was started.
     """
 
     def __init__(self, interrupt: Interrupt, is_background: bool = False) -> None:
         self._interrupt = interrupt
         self._is_background = is_background
-        self._before: dict[int, Any] = {}
+        self._previous: dict[int, Any] = {}
+        # Value of `interrupt.computing` at the first request; it is odd during a primitive.
         self._computing = 0
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._interrupt.count and self._interrupt.computing % 2:
             self._computing = self._interrupt.computing
-            signals.setitimer(signals.ITIMER_REAL, PATIENCE_S)
+            signals.setitimer(signals.ITIMER_REAL, PRIMITIVE_TIMEOUT_S)
         if number == signals.SIGHUP:
             if not self._interrupt.count:
                 self._interrupt.set(is_hangup=True)
@@ -49,78 +51,78 @@ class Signals:
             processes.exit_now(EXIT_INTERRUPTED)
         self._interrupt.set()
 
-    def _give_up(self, number: int, frame: FrameType | None) -> None:
+    def _on_timeout(self, number: int, frame: FrameType | None) -> None:
         if self._interrupt.computing == self._computing:
             raise Overdue
 
-    def take(self) -> None:
-        self._before[signals.SIGALRM] = signals.signal(signals.SIGALRM, self._give_up)
+    def install(self) -> None:
+        self._previous[signals.SIGALRM] = signals.signal(signals.SIGALRM, self._on_timeout)
         for number in early_signals.STOPPING:
-            before = signals.getsignal(number)
-            if number != signals.SIGTERM and before == signals.SIG_IGN:
+            previous = signals.getsignal(number)
+            if number != signals.SIGTERM and previous == signals.SIG_IGN:
                 continue
-            # When the run is over it has begun.
-            self._before[number] = _leave if before is early_signals.leave else before
-            # What is ignored would be so in the run's actions too; what is handled is not.
-            is_hangup = self._is_background and number == signals.SIGHUP
-            signals.signal(number, (lambda number, frame: None) if is_hangup else self._handle)
+            # The early handler reports that nothing was performed, which is wrong after the run.
+            self._previous[number] = _exit_interrupted if previous is early_signals.leave else previous
+            # The actions of the run would inherit SIG_IGN; they do not inherit a handler.
+            is_ignored = self._is_background and number == signals.SIGHUP
+            signals.signal(number, (lambda number, frame: None) if is_ignored else self._handle)
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         signals.setitimer(signals.ITIMER_REAL, 0)
-        signals.signal(signals.SIGALRM, self._before.pop(signals.SIGALRM))
-        # Of an interrupted run nothing is left to do but to say so: one more signal ends that too, and
-        # the exit code stays what it was.
-        asked = _leave if self._interrupt.count else None
+        signals.signal(signals.SIGALRM, self._previous.pop(signals.SIGALRM))
+        # After an interrupted run only its report is left: a further signal ends that too, with the same
+        # exit code.
+        replacement = _exit_interrupted if self._interrupt.count else None
         if self._interrupt.is_hangup:
-            asked = _leave_hung_up
-        for number, before in self._before.items():
-            signals.signal(number, before if asked is None else asked)
+            replacement = _exit_hung_up
+        for number, previous in self._previous.items():
+            signals.signal(number, previous if replacement is None else replacement)
 
 
-def _leave_hung_up(number: int, frame: FrameType | None) -> None:
+def _exit_hung_up(number: int, frame: FrameType | None) -> None:
     if number != signals.SIGHUP:
         processes.exit_now(EXIT_HANGUP)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit_interrupted(number: int, frame: FrameType | None) -> None:
     processes.exit_now(EXIT_INTERRUPTED)
 
 
 @contextlib.contextmanager
-def ctrl_c(interrupt: Interrupt) -> Iterator[None]:
-    """Where Ctrl-C would raise KeyboardInterrupt, anywhere in the code: the first two go to `interrupt`."""
+def redirect_ctrl_c(interrupt: Interrupt) -> Iterator[None]:
+    """Forward the first two Ctrl-C to `interrupt`, if Ctrl-C would raise KeyboardInterrupt."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         if interrupt.count >= 2:
             signals.default_int_handler(number, frame)
         interrupt.set()
 
-    is_python = signals.getsignal(signals.SIGINT) is signals.default_int_handler
+    is_default = signals.getsignal(signals.SIGINT) is signals.default_int_handler
     try:
-        if is_python:
+        if is_default:
             signals.signal(signals.SIGINT, handle)
-    except ValueError:  # not the main thread, where no KeyboardInterrupt is raised
-        is_python = False
+    except ValueError:  # not the main thread: it gets no KeyboardInterrupt
+        is_default = False
     try:
         yield
     finally:
-        if is_python:
+        if is_default:
             signals.signal(signals.SIGINT, signals.default_int_handler)
 
 
 class StopSignals:
-    """A context in which a request to stop can be made: by the stopping signals, unless `is_silent`."""
+    """Context manager that gives an `Interrupt`, set by the stopping signals unless `is_silent`."""
 
     def __init__(self, is_silent: bool, is_background: bool = False) -> None:
         self._interrupt = Interrupt()
-        self._signals = None if is_silent else Signals(self._interrupt, is_background)
+        self._handlers = None if is_silent else SignalHandlers(self._interrupt, is_background)
 
     def __enter__(self) -> Interrupt:
-        if self._signals is not None:
-            self._signals.take()
+        if self._handlers is not None:
+            self._handlers.install()
         return self._interrupt
 
     def __exit__(self, *error: object) -> None:
-        if self._signals is not None:
-            self._signals.give_back()
+        if self._handlers is not None:
+            self._handlers.restore()
         self._interrupt.close()

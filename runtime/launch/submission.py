@@ -1,7 +1,7 @@
-"""`llc run --on`, `batch --on`, `fork --on`: runs are compiled, checked and recorded here, driven by workers.
+"""`llc run --on`, `batch --on`, `fork --on`: compile, check and record runs here; workers drive them.
 
-The record of a new run is complete when it enters the queue, in one transaction. A client that is killed
-before leaves a run that workers take up (`database.segments`).
+A new run enters the queue in one transaction, after its record is complete. If the client is killed before
+that, workers take over the run (`database.segments`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .report import Report
 from .run import new_run, start
 from .stop_signals import StopSignals
 
-# Options that belong to the process that drives a run.
-_NOT_HERE = (
+# Options for the process that drives a run.
+_DRIVER_OPTIONS = (
     "background",
     "no_input",
     "profile",
@@ -53,7 +53,7 @@ _NOT_HERE = (
 
 
 def submit(values: Values, url: str, labels: tuple[str, ...]) -> int:
-    """Submit a new run; the exit code. Raises UserError."""
+    """Submit a new run; return the exit code. Raises UserError."""
     with _store(values, url, labels) as store:
         command = Submission(values, Report(values))
         command.store = store
@@ -61,43 +61,44 @@ def submit(values: Values, url: str, labels: tuple[str, ...]) -> int:
 
 
 def submit_fork(values: Values, url: str, make: Callable[[], Forked]) -> int:
-    """Queue a fork of a run in the database, whose runs the working directory has; the exit code.
+    """Queue a fork of a run in the database; return the exit code.
 
-    Raises UserError, CompileError and JournalError.
+    The working directory must contain the local copies of the runs. Raises UserError, CompileError and
+    JournalError.
     """
 
-    def go(command: Command) -> None:
+    def action(command: Command) -> None:
         forked = make()
-        address, made = Address.parse(url), forked.run
+        address, run = Address.parse(url), forked.run
         session = Session(address, lambda: True)
         try:
             parent = DatabaseRun.cached(ROOT, forked.parent, session)
-            kept = workspace.of_fork(parent, run_history.load(made.journal).order)
-            session.do(lambda connection: requests.fork(connection, parent.id, made, kept))
+            kept = workspace.of_fork(parent, run_history.load(run.journal).order)
+            session.do(lambda connection: requests.fork(connection, parent.id, run, kept))
         finally:
             session.close()
-            made.discard()
+            run.discard()
         if values.json:
-            _write(json_text({"run": made.id, "status": "queued", "forked_from": forked.parent}))
+            _write(json_text({"run": run.id, "status": "queued", "forked_from": forked.parent}))
         else:
             if not values.quiet:
                 Screen(sys.stderr).write(f"{forked}\n")
-            _write(made.id)
+            _write(run.id)
 
-    return Command(values, Report(values)).execute(go)
+    return Command(values, Report(values)).execute(action)
 
 
 def submit_jobs(values: Values, targets: list[str], url: str, labels: tuple[str, ...]) -> int:
-    """Submit the jobs of a batch, after all programs were checked; the exit code. Raises UserError."""
+    """Submit the jobs of a batch, after a check of all programs; return the exit code. Raises UserError."""
     if not targets:
-        raise UserError("bad-option", "name what is to be run", "loops, or a file of jobs (.jsonl)")
+        raise UserError("bad-option", "no job is named", "name loops or a job file (.jsonl)")
 
-    def go(base: Command) -> None:
+    def action(base: Command) -> None:
         prepare(base, values)
         jobs = jobs_of(values, targets)
         with StopSignals(is_silent=False) as interrupt:
             batch = Batch(base, 1, interrupt, lambda job, outcome: None)
-            batch.want_jobs(jobs)
+            batch.add_jobs(jobs)
             for job in jobs:
                 if interrupt.count:
                     raise KeyboardInterrupt
@@ -107,18 +108,18 @@ def submit_jobs(values: Values, targets: list[str], url: str, labels: tuple[str,
                 command.budget = base.budget_of(job.values, base.budget) if job.values.budget else base.budget
                 outcome = alone(start(command, *batch.program(job.values), interrupt, job.scope))
                 if values.json:
-                    told = {"job": job.number, "loop": job.values.target, **outcome.to_json()}
-                    _write(json_text(secrets.known.mask_all(told)))
+                    result = {"job": job.number, "loop": job.values.target, **outcome.to_json()}
+                    _write(json_text(secrets.known.mask_all(result)))
 
     with _store(values, url, labels) as store:
-        given = base_values(values)
-        return Command(given, Report(given)).execute(go)
+        base = base_values(values)
+        return Command(base, Report(base)).execute(action)
 
 
 @contextlib.contextmanager
 def _store(values: Values, url: str, labels: tuple[str, ...]) -> Iterator[DatabaseStore]:
     """The store of new runs for workers. Raises UserError."""
-    for name in _NOT_HERE:
+    for name in _DRIVER_OPTIONS:
         if getattr(values, name):
             raise UserError("bad-option", f"`--{name.replace('_', '-')}` and `--on` exclude each other")
     address = Address.parse(url)
@@ -151,9 +152,9 @@ class Submission(Command):
             workspace.submit(folder, *self.settings.workspace, ROOT)
 
     def drive(self, machine: Machine, journal: Journal, *others: Any, **more: Any) -> Steps[Outcome]:
-        """Give the run to the queue."""
+        """Add the run to the queue."""
         assert self.folder is not None
-        (claim,) = (one for one in others if isinstance(one, Claim))
+        (claim,) = (argument for argument in others if isinstance(argument, Claim))
         yield None
         journal.close()
         claim.status = "queued"

@@ -1,7 +1,7 @@
-"""`llc task`: a run of one call or expression, whose outcome is a TaskResult however it ends.
+"""`llc task`: a run of one call or expression, which always ends with a TaskResult (`spec/task.md`).
 
-The line is read by `terminal.task_line`, the result made by `terminal.task_result`, and the run is one
-like any other (`run`). `spec/task.md`.
+`terminal.task_line` parses the arguments, `terminal.task_result` creates the result, and `run` executes the
+run.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from .report import Report
 from .run import new_run
 
 
-def run(words: Sequence[str], given: dict[str, Any], options: Sequence[CommandParameter]) -> int:
-    """`llc task`; the exit code.
+def run(words: Sequence[str], fields: dict[str, Any], options: Sequence[CommandParameter]) -> int:
+    """Execute `llc task`; return the exit code.
 
-    given: the options before the task's name. options: those that may also be among the words after it.
+    words: task name and arguments. fields: options given before the task name. options: declarations of the
+    options that may also follow it.
     """
-    values = Values("", **given, expression="")
+    values = Values("", **fields, expression="")
     report = TaskReport(values)
-    # Decided before the words are read, because errors in them are reported as JSON too.
+    # Set before the words are parsed, because their errors are reported as JSON too.
     report.as_json = values.json or "--json" in words[1:]
     calls: list[task_line.Call] = []
 
@@ -41,8 +42,9 @@ def run(words: Sequence[str], given: dict[str, Any], options: Sequence[CommandPa
             Screen(sys.stdout).deliver(report.errors.encode(secrets.masked(text)))
             return
         for name, value in read_options(call.given).items():
-            before = getattr(values, name)
-            setattr(values, name, (*before, *value) if isinstance(value, tuple) else value)
+            if isinstance(value, tuple):
+                value = (*getattr(values, name), *value)
+            setattr(values, name, value)
         calls.append(call)
 
     code = Command(values, report).execute(read)
@@ -59,7 +61,7 @@ def run(words: Sequence[str], given: dict[str, Any], options: Sequence[CommandPa
 
 
 class TaskReport(Report):
-    """Output of `llc task`: the TaskResult on standard output, all else on standard error."""
+    """Output of `llc task`: the TaskResult on standard output, everything else on standard error."""
 
     def open_streams(self) -> None:
         super().open_streams()
@@ -79,7 +81,7 @@ class TaskReport(Report):
             return
         if not self.values.quiet:
             self.errors.write(task_result.headline(self.result, self.errors))
-        # A failure of the run itself has been shown with its place.
+        # An error of the run has already been shown with its position.
         text = task_result.content_of(self.result) if outcome.error is None else ""
         if text:
             out.deliver(out.encode(task_result.shown(text, out.is_terminal)))

@@ -61,7 +61,7 @@ def test_a_run_waits_for_a_database_that_is_away(tmp_path: Path, own_server: pos
         own_server.halt()
         (tmp_path / "go").touch()
         cluster.await_log("/1 ends")
-        postgres.until(lambda: "waiting: " in cluster.said())
+        postgres.until(lambda: "waiting for the database: " in cluster.said())
         away = cluster.llc("status", "--db", cluster.url)
         assert (away.returncode, "error[no-database]" in away.stderr) == (1, True)
         own_server.start()

@@ -189,7 +189,7 @@ def test_a_start_that_is_killed_is_told(project: Path) -> None:
     done = llc("run", "waits", "--background", env=env)
     assert done.returncode == 1
     assert "error[not-started]" in done.stderr
-    assert "ended by SIGKILL before it began" in done.stderr
+    assert "SIGKILL ended the process of the run before the run started" in done.stderr
 
 
 def test_a_closed_terminal_does_not_end_it(project: Path) -> None:

@@ -238,7 +238,7 @@ def test_nothing_to_run_is_refused(project: Path) -> None:
     process = begin("batch")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "name what is to be run" in errors
+    assert "no job is named" in errors
 
 
 def test_a_secret_is_not_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

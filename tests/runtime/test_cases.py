@@ -216,7 +216,7 @@ def test_an_interrupted_run_records_nothing(llc: Llc, tmp_path: Path) -> None:
     )
     done = llc("run", "stops", "--record", "x")
     assert done.returncode == 130
-    assert "so no case is recorded" in done.stderr
+    assert "no case is recorded" in done.stderr
     assert not (tmp_path / ".loops/tests/x.yaml").exists()
     assert llc("record", "stops", "-o", "x").returncode == 0
     assert llc("test").returncode == 0

@@ -61,7 +61,7 @@ def signalled(number: int, module: str, *words: str) -> subprocess.CompletedProc
 def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, module: str) -> None:
     """While modules are imported, the loop is read and compiled."""
     done = signalled(number, module, "run", "job")
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", early_signals.SAID + "\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", early_signals.MESSAGE + "\n")
     assert not (project / "log").exists()
     assert not list(project.glob(".loops/.running/*/"))
 
@@ -152,7 +152,7 @@ def test_a_start_in_the_background_passes_it_on(project: Path) -> None:
     text = SIGNALLED.replace("os.getpid(), number)", "os.getppid(), number); __import__('time').sleep(60)")
     words = [str(int(signal.SIGTERM)), "llc.frontend.compile", "run", "job", "--background"]
     done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", early_signals.SAID + "\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", early_signals.MESSAGE + "\n")
     assert not list(project.glob(".loops/.running/*/"))
 
 
@@ -161,7 +161,7 @@ COMPUTING = """
 import os, signal
 from llc.runtime.launch import stop_signals
 from llc.vm.values import text_form
-stop_signals.PATIENCE_S = 0.05
+stop_signals.PRIMITIVE_TIMEOUT_S = 0.05
 add, calls = text_form._Out.add, iter(range(10**9))
 def counted(out, text):
     if next(calls) == 1000:

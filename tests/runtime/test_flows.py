@@ -321,7 +321,7 @@ def test_a_scripted_world_may_be_a_file(tmp_path: Path) -> None:
     ("given", "says"),
     [
         ({"bindings": {1: 2}}, "the name of a variable is a string, not 1"),
-        ({"bindings": {"x": {1, 2}}}, "the variable `x` is no plain data"),
+        ({"bindings": {"x": {1, 2}}}, "the value of the variable `x` is not plain data"),
         ({"bindings": [("x", 1)]}, "a map from names to values, not list"),
         ({"world": 5}, "performs effects, or is the file of a scripted world; int is neither"),
     ],

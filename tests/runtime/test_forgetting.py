@@ -122,7 +122,7 @@ def test_a_run_without_its_record_can_be_given_up() -> None:
     """It cannot go on; the error says how to be rid of it."""
     run, _, _ = cut("one")
     Path(f".loops/.running/{run}/one.events.jsonl").write_bytes(b"")
-    assert f"to give it up: llc clean {run} --unfinished" in llc("resume", run).stderr
+    assert f"to abandon it: llc clean {run} --unfinished" in llc("resume", run).stderr
     shown = llc("status", run).stdout
     assert "the beginning of the journal is lost" in shown
     assert f"Remove it with: llc clean {run} --unfinished" in shown

@@ -79,7 +79,7 @@ def test_a_run_stops_where_the_disk_is_full_and_goes_on_when_there_is_room(disk:
     error = json.loads(done.stdout)["error"]
     assert error["kind"] == "journal"
     assert "no space left on device" in error["message"]
-    assert error["help"].startswith("nothing recorded is lost; when that is fixed: llc resume job-")
+    assert error["help"].startswith("recorded results are not lost; fix the cause, then: llc resume job-")
     performed = len(log())
     assert 2 <= performed < 24
     counts = log()

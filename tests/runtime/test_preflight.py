@@ -101,7 +101,7 @@ def test_a_budget_in_usd_needs_an_agent_that_states_its_cost(project: Path, llc:
     loop(project, f"{AGENT}, agent: codex", "budget: {usd: 1}\n")
     told = refusal(project, llc)
     assert "agent codex: does not state what it costs" in told
-    assert "bound `calls` or `tokens` instead" in told
+    assert "limit `calls` or `tokens` instead" in told
     loop(project, f"{AGENT}, agent: codex")
     assert "does not state" in refusal(project, llc, "--budget", "usd=1")
     assert "does not state" not in llc("run", "fix", "--budget", "calls=1").stderr

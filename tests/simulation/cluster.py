@@ -222,7 +222,7 @@ class ClusterSimulation(Simulation):
     def _work(self, process: Process) -> int:
         def body() -> int:
             made = Worker(Address(URL), (), 4, 30.0, None)
-            code = made.go()
+            code = made.work()
             self._tell(f"{process.name} ended with {code}")
             return code
 

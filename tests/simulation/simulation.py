@@ -33,7 +33,7 @@ from llc.runtime.journal.run_folder import JOURNAL_SUFFIX, RunFolder
 from llc.runtime.launch import failures
 from llc.runtime.launch.command import Command
 from llc.runtime.launch.report import Report
-from llc.runtime.launch.resume import take_up
+from llc.runtime.launch.resume import resume_run
 from llc.runtime.launch.run import start
 from llc.runtime.launch.stop_signals import StopSignals
 from llc.runtime.project import verify
@@ -345,7 +345,7 @@ class Simulation:
                     run.is_over = True
                     return 0
                 else:
-                    steps = take_up(command, folder, interrupt)
+                    steps = resume_run(command, folder, interrupt)
                 ended = alone(steps)
         except Killed:
             raise

@@ -34,7 +34,7 @@ def mcp(
         raise UserError("bad-option", f"`llc mcp` does not know `{what}`", "refresh or list")
     chosen = mcp_listing.chosen(servers or [])
     is_asking = what == "refresh"
-    rows = mcp_listing.refresh(chosen) if is_asking else mcp_listing.known(chosen)
+    rows = mcp_listing.refresh(chosen) if is_asking else mcp_listing.saved(chosen)
     if json:
         write_json(rows)
     elif not rows:
