@@ -2,7 +2,7 @@
 
 Owns the lock file: the key of a description, the loop of a pin, the writing of pins. The compiler asks
 no model: a description without a pin is an error that says how to pin it
-(`runtime/authoring/pinning.py` asks the model). `spec/create.md` has the file's format.
+(`runtime/authoring/pins.py` asks the model). `spec/create.md` has the file's format.
 """
 
 from __future__ import annotations

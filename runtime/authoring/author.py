@@ -1,6 +1,6 @@
-"""A model that writes loops, and its reports to people: its name, the costs, the reason of a failure.
+"""Model that writes loops, with messages for the user: model name, cost, reason of a failure.
 
-`creating` and `pinning` use one author for all their requests; `describing` owns the requests and checks.
+`creation` and `pins` use one author for all their requests; `generation` owns the requests and checks.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ..host.secrets import masked
 from ..journal.quantities import usage_texts
 from ..models.client import ModelClient
 from ..terminal.console import InterruptHandler
-from . import describing
-from .describing import Described, Hopeless
+from . import generation
+from .generation import GeneratedLoop, GenerationFailed
 
 
 class Author:
-    """Asks the model of that name, by default the project's; its client is kept until `close`."""
+    """Author of loops. model: name of the model, None for the project's. Keeps its client until `close`."""
 
     def __init__(self, model: str | None, errors: Screen) -> None:
         self._model = model
@@ -28,34 +28,39 @@ class Author:
     def close(self) -> None:
         self._client.close()
 
-    def write(self, words: str, about: str = "", **given: Any) -> Described:
-        """The loop of `describing.describe`. about: what stands before each line that says it is asked.
+    def write(self, words: str, prefix: str = "", **options: Any) -> GeneratedLoop:
+        """Generate a loop with `generation.generate`. prefix: start of each progress line.
 
         Raises UserError, CompileError, Interrupted.
         """
-        model = describing.model_name(self._model)
+        model = generation.model_name(self._model)
 
-        def on_try(number: int) -> None:
-            again = f": what it gave cannot be used, repair {number}" if number else ""
-            self._errors.write(f"{about}asking {printable(model)}{again} …\n")
+        def on_attempt(number: int) -> None:
+            repair = f": its loop is invalid, repair {number}" if number else ""
+            self._errors.write(f"{prefix}asking {printable(model)}{repair} …\n")
 
         try:
             with InterruptHandler() as interrupt:
-                made = describing.describe(
-                    self._client, words, model=self._model, interrupt=interrupt, on_try=on_try, **given
+                loop = generation.generate(
+                    self._client,
+                    words,
+                    model=self._model,
+                    interrupt=interrupt,
+                    on_attempt=on_attempt,
+                    **options,
                 )
-        except Hopeless as error:
-            raise self._refusal(error) from None
-        self._errors.write(f"{printable(made.model)}{_cost(made.usage)}\n\n")
-        return made
+        except GenerationFailed as error:
+            raise self._report_failure(error) from None
+        self._errors.write(f"{printable(loop.model)}{_cost(loop.usage)}\n\n")
+        return loop
 
-    def _refusal(self, error: Hopeless) -> UserError:
-        """Show what the model gave in the end, and say that it cannot be used."""
-        shown = "\n".join(map(printable, error.text[:4000].split("\n")))
-        self._errors.write(masked(f"{shown}\n\n{error.problem[:6000]}\n"))
-        tries = describing.REPAIRS + 1
-        message = f"the model gave no loop that can be used, in {tries} tries{_cost(error.usage)}"
-        help = "say it in other words, name another --model, or answer questions: llc create"
+    def _report_failure(self, error: GenerationFailed) -> UserError:
+        """Show the last reply of the model and its errors; return the error to raise."""
+        reply = "\n".join(map(printable, error.text[:4000].split("\n")))
+        self._errors.write(masked(f"{reply}\n\n{error.problem[:6000]}\n"))
+        attempts = generation.MAX_REPAIRS + 1
+        message = f"the model wrote no valid loop in {attempts} attempts{_cost(error.usage)}"
+        help = "change the description, name another --model, or answer questions: llc create"
         return Failure("no-loop", message, help)
 
 

@@ -1,7 +1,7 @@
-"""Loops that are being made: plain data as YAML, checked, shown and saved; `spec/create.md`.
+"""Drafts: new loops before they are saved; conversion of plain data to checked YAML (`spec/create.md`).
 
-Owns the order of the keys, what a new loop may be called, and that nothing is overwritten which was
-not meant to be. Where the data come from is the business of `creating`.
+Owns the order of the keys, the rules for names of new loops, and the protection of existing files. `creation`
+owns where the data come from.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from ..project.load import compile_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST_NAME = 80
+MAX_NAME_CHARS = 80
 _NAME = re.compile(r"\w[\w.-]*")
 _RESERVED = ("config", "tools")
-# Words of the schema, which need no quotation marks.
+# Keys whose values are words of the schema, which need no quotation marks.
 _BLOCKS: tuple[type[Spec], ...] = (StateSpec, *EVALUATORS.values())
-_WORDS = {"type"}.union(
+_WORD_KEYS = {"type"}.union(
     key for block in _BLOCKS for key, field in fields_of(block).items() if field.type.kind == "choice"
 )
-_FIRST = ("paradigm", "name", "description")
+_FIRST_KEYS = ("paradigm", "name", "description")
 _NOTHING_RUN = "Nothing was run."
 
 
 class Draft(LightRecord):
-    """A loop that is not saved. name: what it is called, and its file."""
+    """A loop that is not saved. name: name of the loop and of its file. compiled: None if not compiled."""
 
     name: str
     paradigm: str
@@ -54,65 +54,66 @@ class Draft(LightRecord):
         return path_of(self.name)
 
     def states(self) -> str:
-        """The states that it compiles to, for people."""
+        """Text that describes the states of the compiled loop."""
         if self.compiled is None:
             return ""
         return as_text(plan_of(self.compiled.program)).rstrip().removesuffix(_NOTHING_RUN).rstrip() + "\n"
 
 
 def draft(data: Mapping[str, Any]) -> Draft:
-    """The draft of plain data. Raises CompileError where it is no loop, UserError for its name."""
+    """The draft of plain data. Raises CompileError for an invalid loop, UserError for an invalid name."""
     name = str(data.get("name") or "")
     check_name(name)
     return of_text(name, yaml_of(data))
 
 
 def of_text(name: str, text: str) -> Draft:
-    """The draft of the YAML of a loop. Raises CompileError where it is no loop."""
+    """The draft of a YAML text. Raises CompileError for an invalid loop."""
     compiled = compile_text(text, path_of(name), compile_options())
     return Draft(name, compiled.program.meta.paradigm or "fsm", text, compiled)
 
 
 def path_of(name: str) -> str:
-    """The file of the loop that is called so."""
+    """The file of a new loop with this name."""
     return os.path.join(LOOPS, f"{name}.yaml")
 
 
 def yaml_of(data: Mapping[str, Any]) -> str:
-    """The data as YAML, as a person would write it: what it is first, its settings last."""
+    """The data as YAML, with the keys in the order of `_ordered`."""
     lines: list[str] = []
-    for key in ordered(data):
+    for key in _ordered(data):
         value = data[key]
         if value is None:
             continue
         is_word = key == "paradigm" and isinstance(value, str)
-        lines += entry(key, Word(value) if is_word and value in PARADIGMS else _worded(key, value), 0)
+        lines += entry(key, Word(value) if is_word and value in PARADIGMS else _unquote_words(key, value), 0)
     return "\n".join(lines) + "\n"
 
 
-def ordered(data: Mapping[str, Any]) -> Iterator[str]:
-    """The keys in the order of the schema; those that it does not know last."""
+def _ordered(data: Mapping[str, Any]) -> Iterator[str]:
+    """The keys: name and description, keys of the paradigm, settings, unknown keys; each in schema order."""
     cls = PARADIGMS.get(str(data.get("paradigm") or "fsm"), LoopSettings)
     known = list(fields_of(cls))
-    settings = [key for key in fields_of(LoopSettings) if key not in _FIRST]
-    own = [key for key in known if key not in settings and key not in _FIRST]
-    order = dict.fromkeys((*_FIRST, *own, *settings, *data))
+    settings = [key for key in fields_of(LoopSettings) if key not in _FIRST_KEYS]
+    own = [key for key in known if key not in settings and key not in _FIRST_KEYS]
+    order = dict.fromkeys((*_FIRST_KEYS, *own, *settings, *data))
     return (key for key in order if key in data)
 
 
-def _worded(key: str, value: Any) -> Any:
+def _unquote_words(key: str, value: Any) -> Any:
+    """The value, with the words of the schema in it marked to be written without quotation marks."""
     if isinstance(value, dict):
-        return {str(name): _worded(str(name), item) for name, item in value.items()}
+        return {str(name): _unquote_words(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_worded("", item) for item in value]
-    return as_word(value) if key in _WORDS and isinstance(value, str) else value
+        return [_unquote_words("", item) for item in value]
+    return as_word(value) if key in _WORD_KEYS and isinstance(value, str) else value
 
 
 # --- names ------------------------------------------------------------------------------------
 
 
 def check_name(name: str) -> None:
-    """UserError where no loop's file can have this name."""
+    """Raise UserError if a new loop cannot have this name."""
     problem = problem_of_name(name)
     if problem is not None:
         better = fit_name(name)
@@ -121,23 +122,23 @@ def check_name(name: str) -> None:
 
 
 def problem_of_name(name: str) -> str | None:
-    """What is wrong with a name, None if nothing is."""
+    """The problem of a name; None if it is valid."""
     shown = name if len(name) <= 40 else name[:40] + "…"
     if not name:
         return "the loop has no name"
-    if len(name) > LONGEST_NAME or len(name.encode("utf-8", "replace")) > 2 * LONGEST_NAME:
-        return f"the name `{_printable(shown)}` is longer than {LONGEST_NAME} characters"
+    if len(name) > MAX_NAME_CHARS or len(name.encode("utf-8", "replace")) > 2 * MAX_NAME_CHARS:
+        return f"the name `{_printable(shown)}` is longer than {MAX_NAME_CHARS} characters"
     if not _NAME.fullmatch(name) or not name.isprintable() or name.endswith("."):
         return f"a loop cannot be called `{_printable(shown)}`: a name is letters, digits and `_ . -`"
     if name in _RESERVED:
-        return f"a loop cannot be called `{name}`: {LOOPS}/{name}.yaml is the project's own"
+        return f"a loop cannot be called `{name}`: {LOOPS}/{name}.yaml is a file of llc"
     if name.endswith((".fsm", *SOURCE_SUFFIXES, *COMPILED_SUFFIXES)):
-        return f"a loop cannot be called `{name}`: the name is written without its ending"
+        return f"a loop cannot be called `{name}`: omit the file suffix"
     return None
 
 
 def fit_name(text: str) -> str:
-    """A name made of a text's words; '' where it has none."""
+    """A valid name made of the words of a text; '' if that is impossible."""
     name = slug(text)
     return "" if problem_of_name(name) else name
 
@@ -149,8 +150,8 @@ def _printable(text: str) -> str:
 # --- files ------------------------------------------------------------------------------------
 
 
-def taken(name: str) -> str | None:
-    """The file that has a loop of this name already."""
+def file_of(name: str) -> str | None:
+    """The existing file with this loop name; None if the name is free."""
     for suffix in SOURCE_SUFFIXES:
         path = os.path.join(LOOPS, name + suffix)
         if files.lexists(path):
@@ -159,31 +160,31 @@ def taken(name: str) -> str | None:
 
 
 def refuse_taken(name: str, may_replace: bool) -> None:
-    """UserError where saving a loop would replace one, or hide one of another kind."""
-    path = taken(name)
+    """Raise UserError if saving a loop would replace a file, or hide one with another suffix."""
+    path = file_of(name)
     own = path_of(name)
     if path is None or (may_replace and path == own and files.isfile(path)):
         return
     if path != own or not files.isfile(path):
-        raise Failure("loop-exists", f"{path} has this name", "choose another: --name NAME")
+        raise Failure("loop-exists", f"{path} already has this name", "choose another: --name NAME")
     help = "--force replaces it; --name NAME gives another name"
-    raise Failure("loop-exists", f"{path} is there already", help)
+    raise Failure("loop-exists", f"{path} exists", help)
 
 
-def save(made: Draft, may_replace: bool = False) -> str:
-    """Write a draft to its file; its path. UserError where that is taken or cannot be written."""
-    refuse_taken(made.name, may_replace)
+def save(draft: Draft, may_replace: bool = False) -> str:
+    """Write a draft to its file; return the path. Raises UserError if this is impossible."""
+    refuse_taken(draft.name, may_replace)
     try:
         files.makedirs(LOOPS, exist_ok=True)
         if not may_replace:
-            # A file that another process created meanwhile is kept.
-            files.close(files.open_handle(made.path, files.O_WRONLY | files.O_CREAT | files.O_EXCL, 0o666))
+            # Do not replace a file that another process has created meanwhile.
+            files.close(files.open_handle(draft.path, files.O_WRONLY | files.O_CREAT | files.O_EXCL, 0o666))
     except FileExistsError:
         if files.isdir(LOOPS):
-            refuse_taken(made.name, may_replace)
-        raise Failure("cannot-write", f"{LOOPS} is no folder") from None
+            refuse_taken(draft.name, may_replace)
+        raise Failure("cannot-write", f"{LOOPS} is not a folder") from None
     except OSError as error:
-        message = f"cannot write {made.path}: {reason(error)}"
+        message = f"cannot write {draft.path}: {reason(error)}"
         raise Failure("cannot-write", message) from None
-    write_file(made.path, made.text.encode())
-    return made.path
+    write_file(draft.path, draft.text.encode())
+    return draft.path

@@ -1,4 +1,4 @@
-"""JSON Schemas of the files that people write for llc, for editors and checks in CI."""
+"""JSON Schemas of the files that users write for llc, for editors and checks in CI."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..recordings.case_reader import CaseFile
 
 
 def _or_list(schema: dict[str, Any], item: str) -> dict[str, Any]:
-    """The schema of a file that may also be just the list that it contains."""
+    """The schema of a file that contains a document, or only the list of its items."""
     definitions = schema["definitions"]
-    whole = {key: value for key, value in schema.items() if key not in ("$schema", "title", "definitions")}
+    document = {key: value for key, value in schema.items() if key not in ("$schema", "title", "definitions")}
     items = {"type": "array", "items": {"$ref": f"#/definitions/{item}"}}
     return {
         "$schema": schema["$schema"],
         "title": schema["title"],
-        "anyOf": [whole, items],
+        "anyOf": [document, items],
         "definitions": definitions,
     }
 
 
-# By the name of the kind of file.
+# By kind of file.
 FILE_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "loop": json_schema,
     "agent": lambda: document_schema("an agent, stdlib/agents/NAME.yaml", AgentSpec),

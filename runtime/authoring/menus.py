@@ -1,7 +1,7 @@
-"""Questions in a terminal: menus to choose from and lines to write, on `prompt_toolkit`.
+"""Menus and input lines in a terminal, built on `prompt_toolkit`.
 
-Imported only where a question is asked, because the library takes long to load. A terminal that can do
-nothing (`TERM=dumb`) gets numbered lists. Ctrl-C is KeyboardInterrupt and Ctrl-D EOFError, everywhere.
+Imported only for a question, because the library takes long to import. A terminal without cursor control
+(`TERM=dumb`) gets numbered lists. Ctrl-C raises KeyboardInterrupt, Ctrl-D raises EOFError.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ..terminal.keys import no_mouse
 from .wizard import Check, Choice
 
 _STYLE = Style.from_dict(
-    {"question": "bold", "at": "ansicyan", "answer": "ansigreen", "hint": "ansibrightblack"}
+    {"question": "bold", "current": "ansicyan", "answer": "ansigreen", "hint": "ansibrightblack"}
 )
 
 
 class Menus:
-    """Asks in the terminal of standard input and output."""
+    """An `Asker` on the terminal of standard input and output."""
 
     def __init__(self) -> None:
         self._screen = Screen(sys.stdout)
@@ -49,10 +49,10 @@ class Menus:
 
     def choose_many(self, question: str, choices: Sequence[Choice]) -> list[Any]:
         if self._is_plain:
-            found = self._numbers(question, choices)
+            indices = self._numbers(question, choices)
         else:
-            found = self._menu(question, choices, set())
-        return [choices[i].value for i in found]
+            indices = self._menu(question, choices, set())
+        return [choices[i].value for i in indices]
 
     def text(self, question: str, default: str = "", check: Check | None = None) -> str:
         if self._is_plain:
@@ -66,7 +66,7 @@ class Menus:
         words = {"": default, "y": True, "yes": True, "n": False, "no": False}
 
         def check(text: str) -> str | None:
-            return None if text.lower() in words else "write y or n"
+            return None if text.lower() in words else "enter y or n"
 
         if self._is_plain:
             return words[self._line(f"{question} {hint} ", "", check).lower()]
@@ -74,13 +74,13 @@ class Menus:
         return words[self._prompt(shown, check).lower()]
 
     def _prompt(self, shown: StyleAndTextTuples, check: Check | None, default: str = "") -> str:
-        """A line; Enter alone is the default, which stands there until something is typed."""
+        """Read a line; Enter alone returns the default, which is shown as a placeholder."""
         session: PromptSession[str] = PromptSession(
             style=_STYLE,
             color_depth=self._depth,
-            validator=_Checked(check, default),
+            validator=_CheckValidator(check, default),
             validate_while_typing=False,
-            key_bindings=_leaving(),
+            key_bindings=_prompt_keys(),
         )
         hint: StyleAndTextTuples = [("class:hint", default)]
         return session.prompt(shown, placeholder=hint).strip() or default
@@ -96,30 +96,32 @@ class Menus:
     # --- menus ------------------------------------------------------------------------------------
 
     def _menu(self, question: str, choices: Sequence[Choice], marked: set[int] | None) -> list[int]:
-        """The indices that are chosen: one, or those that are marked; None where there are no marks."""
-        state = _State(marked, len(choices))
+        """Show a menu; return the indices of the chosen entries.
+
+        marked: initially marked entries of a menu with several answers; None for a menu with one answer.
+        """
+        state = _MenuState(marked, len(choices))
         control = FormattedTextControl(
             lambda: _lines(question, choices, state), focusable=True, show_cursor=False
         )
         window = Window(control, dont_extend_height=True, wrap_lines=True)
         application: Application[list[int]] = Application(
             layout=Layout(HSplit([window])),
-            key_bindings=_keys(state),
+            key_bindings=_menu_keys(state),
             style=_STYLE,
             color_depth=self._depth,
             erase_when_done=True,
         )
-        found = application.run()
-        answer = ", ".join(choices[i].label for i in found) or "nothing"
-        color = self._screen.paint
-        self._screen.write(f"{question}\n> {color(answer, 'green')}\n")
-        return found
+        chosen = application.run()
+        answer = ", ".join(choices[i].label for i in chosen) or "nothing"
+        self._screen.write(f"{question}\n> {self._screen.paint(answer, 'green')}\n")
+        return chosen
 
     def _number(self, question: str, choices: Sequence[Choice]) -> int:
         self.tell(_numbered(question, choices))
 
         def check(text: str) -> str | None:
-            return None if _index(text, len(choices)) is not None else f"write 1 to {len(choices)}"
+            return None if _index(text, len(choices)) is not None else f"enter 1 to {len(choices)}"
 
         return _index(self.text("Which one?", "1", check), len(choices)) or 0
 
@@ -127,42 +129,42 @@ class Menus:
         self.tell(_numbered(question, choices))
 
         def check(text: str) -> str | None:
-            is_good = all(_index(word, len(choices)) is not None for word in text.replace(",", " ").split())
-            return None if is_good else f"write numbers from 1 to {len(choices)}"
+            is_valid = all(_index(word, len(choices)) is not None for word in text.replace(",", " ").split())
+            return None if is_valid else f"enter numbers from 1 to {len(choices)}"
 
-        said = self.text("Which ones? Several with spaces between them.", "", check)
-        return sorted({_index(word, len(choices)) or 0 for word in said.replace(",", " ").split()})
+        answer = self.text("Which ones? Separate numbers by spaces.", "", check)
+        return sorted({_index(word, len(choices)) or 0 for word in answer.replace(",", " ").split()})
 
 
-class _State:
+class _MenuState:
     def __init__(self, marked: set[int] | None, count: int) -> None:
-        self.at = 0
+        self.current = 0
         self.marked = marked
         self.count = count
 
     def move(self, by: int) -> None:
-        self.at = (self.at + by) % self.count
+        self.current = (self.current + by) % self.count
 
     def mark(self) -> None:
         if self.marked is not None:
-            self.marked ^= {self.at}
+            self.marked ^= {self.current}
 
 
-def _lines(question: str, choices: Sequence[Choice], state: _State) -> StyleAndTextTuples:
+def _lines(question: str, choices: Sequence[Choice], state: _MenuState) -> StyleAndTextTuples:
     hint = "↑↓ Enter" if state.marked is None else "↑↓, space marks, Enter"
-    found: StyleAndTextTuples = [("class:question", question), ("class:hint", f"  ({hint})\n")]
+    lines: StyleAndTextTuples = [("class:question", question), ("class:hint", f"  ({hint})\n")]
     for i, choice in enumerate(choices):
         if state.marked is None:
-            mark = "●" if i == state.at else "○"
+            mark = "●" if i == state.current else "○"
         else:
             mark = "☑" if i in state.marked else "☐"
-        style = "class:at" if i == state.at else ""
-        arrow = "›" if i == state.at else " "
-        found.append((style, f"{arrow} {mark} {choice.label}\n"))
-    return found
+        style = "class:current" if i == state.current else ""
+        arrow = "›" if i == state.current else " "
+        lines.append((style, f"{arrow} {mark} {choice.label}\n"))
+    return lines
 
 
-def _keys(state: _State) -> KeyBindings:
+def _menu_keys(state: _MenuState) -> KeyBindings:
     keys = no_mouse()
 
     def on(*names: str) -> Callable[[Callable[[KeyPressEvent], None]], None]:
@@ -178,7 +180,7 @@ def _keys(state: _State) -> KeyBindings:
 
     @on("enter")
     def _(event: KeyPressEvent) -> None:
-        event.app.exit(result=[state.at] if state.marked is None else sorted(state.marked))
+        event.app.exit(result=[state.current] if state.marked is None else sorted(state.marked))
 
     @on("c-c", "<sigint>")
     def _(event: KeyPressEvent) -> None:
@@ -192,13 +194,13 @@ def _keys(state: _State) -> KeyBindings:
 
         @on(digit)
         def _(event: KeyPressEvent) -> None:
-            state.at = min(int(event.data), state.count) - 1
+            state.current = min(int(event.data), state.count) - 1
 
     return keys
 
 
-def _leaving() -> KeyBindings:
-    """Key binding: Ctrl-D leaves, whatever the line contains."""
+def _prompt_keys() -> KeyBindings:
+    """Key binding: Ctrl-D leaves the prompt even if the line is not empty."""
     keys = no_mouse()
 
     @keys.add("c-d", eager=True)
@@ -219,7 +221,7 @@ def _index(text: str, count: int) -> int | None:
     return int(text) - 1
 
 
-class _Checked(Validator):
+class _CheckValidator(Validator):
     def __init__(self, check: Check | None, default: str) -> None:
         self._check = check
         self._default = default

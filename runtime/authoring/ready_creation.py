@@ -1,6 +1,7 @@
-"""`llc create --from`: the list of the ready loops, and a loop made from one; asked, checked, saved.
+"""`llc create --from`: list the ready loops, or create a loop from one.
 
-Owns the order of that and its output. The loops and their parameters are `ready_loops`', files `drafts`'.
+Owns the order of the steps (questions, checks, saving) and the output. `ready_loops` owns the loops and their
+parameters, `drafts` the files.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ from .ready_loops import Command, ReadyLoop
 from .wizard import Asker
 
 PAGE = "spec/ready.md"
-# The options of `create` that make sense here.
+# The options of `create` that apply with `--from`.
 _OPTIONS = ("ready", "loops", "assignments", "name", "yes", "force", "print", "json")
 
 
-def run(given: Mapping[str, Any], person: Callable[[], Asker]) -> int:
-    """The exit code. given: the options of `create` by name; its arguments name the ready loop."""
-    strange = next((name for name, value in given.items() if value and name not in _OPTIONS), None)
-    if strange is not None:
-        message = f"--{strange.replace('_', '-')} does not go with --from"
+def run(given: Mapping[str, Any], get_asker: Callable[[], Asker]) -> int:
+    """Execute `llc create --from`; return the exit code.
+
+    given: the options of `create` by name; its arguments name the ready loop.
+    """
+    conflicting = next((name for name, value in given.items() if value and name not in _OPTIONS), None)
+    if conflicting is not None:
+        message = f"--{conflicting.replace('_', '-')} cannot be combined with --from"
         raise UserError("bad-option", message, "--set NAME=VALUE sets a parameter of a ready loop")
     names = given["loops"] or []
     if len(names) > 1:
@@ -42,36 +46,36 @@ def run(given: Mapping[str, Any], person: Callable[[], Asker]) -> int:
         return EXIT_OK
     ready = ready_loops.load(names[0])
     answers = assignments(ready, names[0], given["assignments"] or ())
-    is_asking = is_attended() and not (given["yes"] or given["json"] or given["print"])
+    has_dialogue = is_attended() and not (given["yes"] or given["json"] or given["print"])
     name, may_replace = given["name"] or names[0], given["force"]
     drafts.check_name(name)
-    if is_asking:
-        asker = person()
+    if has_dialogue:
+        asker = get_asker()
         name, may_replace = _free_name(asker, name, may_replace)
         answers = _ask(asker, ready, answers)
     elif not given["print"]:
         drafts.refuse_taken(name, may_replace)
     values = ready_loops.choose(ready, answers)
     _refuse_missing(ready, names[0], values)
-    made = drafts.of_text(name, ready_loops.render(ready, name, values))
+    draft = drafts.of_text(name, ready_loops.render(ready, name, values))
     if given["print"]:
-        _deliver(made.text)
+        _deliver(draft.text)
         return EXIT_OK
-    path = drafts.save(made, may_replace)
-    assert made.compiled is not None
-    limits = made.compiled.program.meta.limits
+    path = drafts.save(draft, may_replace)
+    assert draft.compiled is not None
+    limits = draft.compiled.program.meta.limits
     if given["json"]:
-        told = {
+        result = {
             "name": name,
             "path": path,
             "from": names[0],
-            "paradigm": made.paradigm,
+            "paradigm": draft.paradigm,
             "parameters": {key: _text(value) for key, value in values.items()},
             "limits": {"usd": limits.budget_usd, "iterations": limits.max_iterations},
             "page": f"{PAGE}#{names[0]}",
-            "yaml": made.text,
+            "yaml": draft.text,
         }
-        _deliver(json_text(told, indent=2) + "\n")
+        _deliver(json_text(result, indent=2) + "\n")
     else:
         _deliver(_report(name, path, names[0], values, limits))
     return EXIT_OK
@@ -79,7 +83,7 @@ def run(given: Mapping[str, Any], person: Callable[[], Asker]) -> int:
 
 def assignments(ready: ReadyLoop, name: str, texts: Any) -> dict[str, str]:
     """The values of `--set`, by parameter. Raises UserError."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not (key and sign):
@@ -87,15 +91,15 @@ def assignments(ready: ReadyLoop, name: str, texts: Any) -> dict[str, str]:
         if key not in ready.parameters:
             help = suggest(key, ready.parameters, "parameters")
             raise UserError("bad-option", f"`{name}` has no parameter `{clean(key, 60)}`", help)
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 # --- questions --------------------------------------------------------------------------------
 
 
 def _ask(asker: Asker, ready: ReadyLoop, answers: dict[str, str]) -> dict[str, str]:
-    """The answers with those to the questions that are open; a default follows from the answers before."""
+    """The answers, completed by questions for the other parameters; defaults depend on earlier answers."""
     for name, parameter in ready.parameters.items():
         if parameter.is_asked and name not in answers:
             value = ready_loops.choose(ready, answers)[name]
@@ -108,8 +112,8 @@ def _ask(asker: Asker, ready: ReadyLoop, answers: dict[str, str]) -> dict[str, s
 
 
 def _free_name(asker: Asker, name: str, may_replace: bool) -> tuple[str, bool]:
-    """A name that is not taken, or leave to replace the loop that has it."""
-    while not may_replace and (path := drafts.taken(name)) is not None:
+    """A free name, or a taken name with the permission (True) to replace its loop."""
+    while not may_replace and (path := drafts.file_of(name)) is not None:
         is_own = path == drafts.path_of(name)
         if is_own and asker.confirm(f"{path} exists. Replace it?", default=False):
             return name, True
@@ -122,23 +126,23 @@ def _free_name(asker: Asker, name: str, may_replace: bool) -> tuple[str, bool]:
 def _refuse_missing(ready: ReadyLoop, name: str, values: Mapping[str, Any]) -> None:
     missing = [ready.parameters[key] for key, value in values.items() if value is None]
     if missing:
-        needed = " ".join(f'--set {one.name}="{one.sample}"' for one in missing)
-        names = " and ".join(f"`{one.name}`" for one in missing)
-        raise UserError("bad-option", f"`{name}` needs values for {names}", f"such as {needed}")
+        example = " ".join(f'--set {parameter.name}="{parameter.sample}"' for parameter in missing)
+        names = " and ".join(f"`{parameter.name}`" for parameter in missing)
+        raise UserError("bad-option", f"`{name}` needs values for {names}", f"such as {example}")
 
 
 # --- output -----------------------------------------------------------------------------------
 
 
 def _listing(as_json: bool) -> str:
-    """All ready loops with what they do."""
+    """All ready loops with their summaries."""
     loops = {name: ready_loops.load(name) for name in READY_LOOPS}
     if as_json:
         rows = [
             {
                 "name": name,
                 "summary": ready.summary,
-                "parameters": {key: one.doc for key, one in ready.parameters.items()},
+                "parameters": {key: parameter.doc for key, parameter in ready.parameters.items()},
             }
             for name, ready in loops.items()
         ]
@@ -149,7 +153,7 @@ def _listing(as_json: bool) -> str:
 
 
 def _report(name: str, path: str, source: str, values: Mapping[str, Any], limits: Limits) -> str:
-    """What was written, how to run it, and what it may cost."""
+    """The saved file with its values, the commands to run it, and its cost limit."""
     width = max(map(len, values))
     lines = [
         f"saved {path}",

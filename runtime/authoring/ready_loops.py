@@ -1,7 +1,7 @@
-"""The ready loops of `llc create --from`: their files in `stdlib/ready/`, and the loops that they become.
+"""Ready loops of `llc create --from`: the files in `stdlib/ready/` and the loops created from them.
 
-Owns the schema of these files, the choice of a project's tools, and the substitution of parameters.
-Must not be in here: questions, output, saving (`ready_creation`).
+Owns the schema of these files, the choice of a project's tools, and the substitution of parameters. Must not
+contain questions, output or saving; `ready_creation` owns them.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from ..host import files
 from ..host.errors import UserError, clean
 
 _SLOT = re.compile(r"\{\{([a-z_]+)(\.failure)?\}\}")
-# Words that start a program which is named after them.
-_STARTERS = ("npx", "python", "python3", "-m", "uv", "poetry", "run", "sudo", "env", "time")
-_LONGEST_VALUE = 20_000
+# Words before the name of the program in a command.
+_PREFIX_WORDS = ("npx", "python", "python3", "-m", "uv", "poetry", "run", "sudo", "env", "time")
+_MAX_VALUE_CHARS = 20_000
 
 
 class Command(Spec):
-    """A command whose exit code is judged."""
+    """A command that is evaluated by its exit code."""
 
     run: str = required(TEXT, "The command.")
     failure: tuple[int, ...] = required(EXIT_CODES, "Exit codes that mean `failure`.")
 
 
 class Parameter(Spec):
-    """What can be set when the loop is created."""
+    """A parameter of a ready loop, set when the loop is created."""
 
     keyed: ClassVar[bool] = True
     noun: ClassVar[str] = "the parameter"
@@ -102,7 +102,7 @@ def load(name: str) -> ReadyLoop:
 
 
 def read(text: str, path: str) -> ReadyLoop:
-    """A ready loop from the text of its file. Raises CompileError with everything that is wrong in it."""
+    """A ready loop from the text of its file. Raises CompileError with all errors in it."""
     document = read_document(text_source(text, path))
     value = None
     if document.root is not None:
@@ -116,40 +116,40 @@ def read(text: str, path: str) -> ReadyLoop:
 
 
 def choose(ready: ReadyLoop, given: Mapping[str, str]) -> dict[str, Any]:
-    """The values of the parameters: those given, else those of the tool that fits, else the defaults.
+    """The values of all parameters: the given ones, else those of the matching tool, else the defaults.
 
-    given: texts by parameter. The values of commands that are judged are `Command`s; None: there is no value.
+    given: texts by parameter. In the result, a command with exit codes is a `Command`; None: no value.
     """
-    tool = _tool(ready, given)
-    found: dict[str, Any] = {}
+    tool = _tool_values(ready, given)
+    values: dict[str, Any] = {}
     for name, parameter in ready.parameters.items():
         if name in given:
-            found[name] = _given(ready, parameter, given[name])
+            values[name] = _parse(ready, parameter, given[name])
         elif name in tool:
-            found[name] = tool[name]
+            values[name] = tool[name]
         elif parameter.like:
-            found[name] = choose(load(parameter.like), {})["check"]
+            values[name] = choose(load(parameter.like), {})["check"]
         else:
-            found[name] = parameter.default
-    return found
+            values[name] = parameter.default
+    return values
 
 
 def problem_of(parameter: Parameter, text: str) -> str | None:
-    """What is wrong with a value, None if nothing is."""
+    """The problem of a value; None if it is valid."""
     if not text.strip():
-        return "write something"
-    if len(text) > _LONGEST_VALUE:
-        return f"at most {_LONGEST_VALUE:,} characters"
+        return "enter a text"
+    if len(text) > _MAX_VALUE_CHARS:
+        return f"the text is longer than {_MAX_VALUE_CHARS:,} characters"
     if any(not ch.isprintable() and ch not in "\n\t" for ch in text):
-        return "it contains control characters"
+        return "the text contains control characters"
     if isinstance(parameter.default, int | float):
         value = scalar_or_text(text.strip())
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         is_number = is_whole or (isinstance(value, float) and value - value == 0)
         if not is_number or value <= 0 or value > 1e9:
-            return "write a number greater than 0"
+            return "enter a number greater than 0"
         if parameter.name in ("rounds", "repairs") and not is_whole:
-            return "write a whole number"
+            return "enter a whole number"
     return None
 
 
@@ -157,16 +157,17 @@ def render(ready: ReadyLoop, name: str, values: Mapping[str, Any]) -> str:
     """The YAML of the loop `name` with these values for all parameters."""
     slots = {"name": name, "summary": ready.summary, **values}
 
-    def filled(match: re.Match[str]) -> str:
+    def substitute(match: re.Match[str]) -> str:
         value = slots[match[1]]
         if match[2]:
             return one_line(list(value.failure))
         return one_line(value.run if isinstance(value, Command) else value)
 
-    return _SLOT.sub(filled, ready.loop)
+    return _SLOT.sub(substitute, ready.loop)
 
 
-def _given(ready: ReadyLoop, parameter: Parameter, text: str) -> Any:
+def _parse(ready: ReadyLoop, parameter: Parameter, text: str) -> Any:
+    """The value of a parameter from its text. Raises UserError."""
     problem = problem_of(parameter, text)
     if problem is not None:
         raise UserError("bad-option", f"--set {parameter.name}=…: {problem}", parameter.doc)
@@ -174,23 +175,27 @@ def _given(ready: ReadyLoop, parameter: Parameter, text: str) -> Any:
         return scalar_or_text(text.strip())
     if f"{{{{{parameter.name}.failure}}}}" not in ready.loop:
         return text
-    known = _commands(ready, parameter)
-    same = next((row for row in known if _program(row.run) == _program(text)), None)
-    return Command(run=text, failure=same.failure if same is not None else (1,))
+    known = _find_command(_known_commands(ready, parameter), text)
+    return Command(run=text, failure=known.failure if known is not None else (1,))
 
 
 def check_of(command: str) -> str | dict[str, Any]:
-    """A check as a loop states it: with exit codes, if its program is known and has others than 1."""
-    ready = [load(name) for name in ("lint", "types", "tests")]
-    known = (row for one in ready for row in _commands(one, one.parameters["check"]))
-    same = next((row for row in known if _program(row.run) == _program(command)), None)
-    if same is None or same.failure == (1,):
+    """A check as written in a loop; with exit codes if its program is known to use others than 1."""
+    loops = [load(name) for name in ("lint", "types", "tests")]
+    commands = (row for ready in loops for row in _known_commands(ready, ready.parameters["check"]))
+    known = _find_command(commands, command)
+    if known is None or known.failure == (1,):
         return command
-    return {"run": command, "failure": list(same.failure)}
+    return {"run": command, "failure": list(known.failure)}
 
 
-def _commands(ready: ReadyLoop, parameter: Parameter) -> Iterator[Command]:
-    """The commands that are known for a parameter."""
+def _find_command(commands: Iterator[Command], text: str) -> Command | None:
+    """The first of the commands that runs the same program as `text`."""
+    return next((command for command in commands if _program(command.run) == _program(text)), None)
+
+
+def _known_commands(ready: ReadyLoop, parameter: Parameter) -> Iterator[Command]:
+    """The commands that the tools define for a parameter."""
     owner, name = (load(parameter.like), "check") if parameter.like else (ready, parameter.name)
     for tool in owner.tools:
         value = tool.set.get(name)
@@ -198,19 +203,21 @@ def _commands(ready: ReadyLoop, parameter: Parameter) -> Iterator[Command]:
             yield value
 
 
-def _tool(ready: ReadyLoop, given: Mapping[str, str]) -> Mapping[str, str | Command]:
-    """The values of the tool that is given by one of its commands, else of the one that fits the files.
+def _tool_values(ready: ReadyLoop, given: Mapping[str, str]) -> Mapping[str, str | Command]:
+    """The values of the tool to which a given command belongs, else of the tool that matches the files.
 
-    A command of another program has no tool: its companions cannot be known.
+    A given command of an unknown program gives no values, because the matching other values are unknown.
     """
-    fitting = next((tool.set for tool in ready.tools if _fits(tool)), {})
+    by_files = next((tool.set for tool in ready.tools if _matches(tool)), {})
     for name, text in given.items():
-        known = [(tool.set[name], tool.set) for tool in ready.tools if name in tool.set]
-        commands = [(value.run, row) for value, row in known if isinstance(value, Command)]
+        candidates = [(tool.set[name], tool.set) for tool in ready.tools if name in tool.set]
+        commands = [(value.run, values) for value, values in candidates if isinstance(value, Command)]
         if commands:
-            same = [row for run, row in commands if _program(run) == _program(text)]
-            return fitting if fitting in same else same[0] if same else {}
-    return fitting
+            by_command = [values for run, values in commands if _program(run) == _program(text)]
+            if by_files in by_command:
+                return by_files
+            return by_command[0] if by_command else {}
+    return by_files
 
 
 def _program(command: str) -> str:
@@ -219,16 +226,16 @@ def _program(command: str) -> str:
         words = shlex.split(command)
     except ValueError:
         words = command.split()
-    names = (word for word in words if word not in _STARTERS and "=" not in word and word[:1] != "-")
+    names = (word for word in words if word not in _PREFIX_WORDS and "=" not in word and word[:1] != "-")
     return os.path.basename(next(names, ""))
 
 
-def _fits(tool: Tool) -> bool:
-    return not tool.files or any(_is_there(".", pattern) for pattern in tool.files)
+def _matches(tool: Tool) -> bool:
+    return not tool.files or any(_has_file(".", pattern) for pattern in tool.files)
 
 
-def _is_there(folder: str, pattern: str) -> bool:
-    """Whether a folder has a file whose path matches; a `*` matches within one name."""
+def _has_file(folder: str, pattern: str) -> bool:
+    """Return whether a folder has a file whose path matches; a `*` matches within one name."""
     head, _, rest = pattern.partition("/")
     if "*" not in head:
         names = [head] if files.lexists(os.path.join(folder, head)) else []
@@ -237,4 +244,4 @@ def _is_there(folder: str, pattern: str) -> bool:
             names = [name for name in files.listdir(folder) if fnmatchcase(name, head)]
         except OSError:
             names = []
-    return any(not rest or _is_there(os.path.join(folder, name), rest) for name in names)
+    return any(not rest or _has_file(os.path.join(folder, name), rest) for name in names)

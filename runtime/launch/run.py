@@ -145,7 +145,9 @@ def start(
     machine = Machine(image, tier=command.tier)
     checkpoints = Checkpoints(folder)
     return (
-        yield from command.drive(machine, journal, display, interrupt, checkpoints, lock, started_at=started_at)
+        yield from command.drive(
+            machine, journal, display, interrupt, checkpoints, lock, started_at=started_at
+        )
     )
 
 

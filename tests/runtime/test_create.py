@@ -15,7 +15,7 @@ import pytest
 
 from llc.frontend.compile import compile_file
 from llc.frontend.loop.natural import pins_in
-from llc.runtime.authoring import author, creating, describing, drafts, pinning, wizard
+from llc.runtime.authoring import author, creation, drafts, generation, pins, wizard
 from llc.runtime.cli import dispatch
 from llc.runtime.cli.table import PARAMETERS
 from llc.runtime.host.errors import UserError
@@ -216,8 +216,8 @@ def test_every_paradigm_has_its_options() -> None:
     """The verb, its options and the schema know the same paradigms."""
     from llc.frontend.loop.paradigms import PARADIGMS as KNOWN
 
-    assert set(PARAMETERS["paradigm"][4].split("|")) == set(KNOWN) == set(creating.OWN)
-    assert set(creating._READ) == set(creating._NEEDED) == set(KNOWN)
+    assert set(PARAMETERS["paradigm"][4].split("|")) == set(KNOWN) == set(creation.PARADIGM_OPTIONS)
+    assert set(creation._READERS) == set(creation._REQUIRED) == set(KNOWN)
     assert set(wizard._QUESTIONS) - {"fix", "maintain"} == set(KNOWN)
 
 
@@ -226,10 +226,10 @@ def test_every_paradigm_has_its_options() -> None:
     [
         ((), "no terminal to ask questions"),
         (("-p", "gaol"), "did you mean `goal`?"),
-        (("--goal", "x"), "it is not said what the loop is"),
+        (("--goal", "x"), "the paradigm is missing"),
         (("-p", "goal", "--goal", "x", "--yes"), "needs --tool"),
         (("-p", "goal", "--toward", "1"), "--toward belongs to --paradigm convergence"),
-        (("-p", "invariants", "--constraint", "a=b"), "nothing repairs `a`"),
+        (("-p", "invariants", "--constraint", "a=b"), "the constraint `a` has no fix"),
         (("-p", "invariants", "--fix", "a=b"), "no constraint is called `a`"),
         (("-p", "invariants", "--constraint", "b"), "takes NAME=VALUE"),
         (("-p", "fsm", "--state", "a=", "--route", "b.next=a"), "--route takes STATE.VERDICT=STATE"),
@@ -303,7 +303,7 @@ def test_a_model_writes_the_loop(project: Path, create: Create, model: Any, answ
     (request,) = model.requests
     (tool,) = request["tools"]
     assert request["tool_choice"] == {"type": "tool", "name": "answer"}
-    assert tool["input_schema"] == describing.schema()
+    assert tool["input_schema"] == generation.schema()
     assert "protect the tests" in json.dumps(request["system"])
     assert not {"allOf", "anyOf", "oneOf"} & tool["input_schema"].keys()
     assert "run the tests until they pass" in json.dumps(request["messages"])
@@ -316,7 +316,7 @@ def test_a_broken_loop_is_repaired(project: Path, create: Create, model: Any, an
     done = create("--describe", "x", "--yes")
     assert done.returncode == 0, done.stderr
     second, third = (json.dumps(request["messages"]) for request in model.requests[1:])
-    assert "the reply holds no loop" in second
+    assert "the reply contains no loop" in second
     assert "has no key `tool`" in third
     assert "repair 2" in done.stderr
     assert ", 450 tokens)" in done.stderr
@@ -348,9 +348,9 @@ def test_a_model_that_refuses_is_not_asked_again(
     ("reply", "says"),
     [
         ({"paradigm": "natural", "description": "again"}, "not of words again"),
-        ([], "holds no loop"),
+        ([], "contains no loop"),
         ("paradigm: goal", "needs `goal`"),
-        ("{[: not yaml", "holds no loop"),
+        ("{[: not yaml", "contains no loop"),
         (
             {
                 "paradigm": "invariants",
@@ -428,7 +428,7 @@ def test_a_time_out_ends_the_call(
     project: Path, create: Create, model: Any, answers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that says nothing is not waited for longer than the limit."""
-    monkeypatch.setattr(describing, "TIMEOUT", 0.5)
+    monkeypatch.setattr(generation, "TIMEOUT_S", 0.5)
     model.then(answers.stall())
     done = create("--describe", "x", "--yes")
     assert (done.returncode, "no reply within 0.5 s" in done.stderr) == (1, True), done.stderr
@@ -437,7 +437,7 @@ def test_a_time_out_ends_the_call(
 def test_a_description_is_bounded(project: Path, create: Create) -> None:
     """Nobody is asked about a book."""
     done = create("--describe", "x" * 30_000, "--yes")
-    assert (done.returncode, "it may have 20,000" in done.stderr) == (2, True)
+    assert (done.returncode, "the limit is 20,000" in done.stderr) == (2, True)
 
 
 # --- words that are pinned ------------------------------------------------------------------------
@@ -459,7 +459,7 @@ def test_words_are_pinned_and_compiled_without_a_model(
     done = create("--pin")
     assert (done.returncode, done.stdout) == (
         0,
-        ".loops/green.yaml is pinned in .loops/natural.lock already\n",
+        ".loops/green.yaml is already pinned in .loops/natural.lock\n",
     )
     assert len(model.requests) == 1
 
@@ -490,8 +490,8 @@ def test_pins_that_are_made_at_once_are_all_kept(project: Path) -> None:
         child = os.fork()
         if child == 0:
             try:
-                made = describing.Described(drafts.Draft(name, "goal", "paradigm: goal\n", None), "m", None)
-                pinning.keep(f".loops/{name}.yaml", made)
+                draft = drafts.Draft(name, "goal", "paradigm: goal\n", None)
+                pins.pin(f".loops/{name}.yaml", generation.GeneratedLoop(draft, "m", None))
                 os._exit(0)
             finally:
                 os._exit(1)

@@ -11,7 +11,7 @@ import pytest
 from terminals import Dialogue
 
 from llc.frontend.compile import compile_file
-from llc.runtime.authoring import creating, drafts, menus, wizard
+from llc.runtime.authoring import creation, drafts, menus, wizard
 from llc.runtime.authoring.wizard import Choice
 from llc.runtime.cli import dispatch
 
@@ -72,7 +72,7 @@ def test_maintaining_with_a_check_of_one_s_own(project: Path) -> None:
     t.answer("Another check", "\r")
     t.answer("maximum number", f"{DOWN * 3}\r")
     t.answer("How many", "\x15x\r")
-    t.wait("write a whole number")
+    t.wait("enter a whole number")
     t.child.send("\x157\r")
     t.answer("seconds", "\r")
     t.answer("called", "\x15keep-docs\r")
@@ -88,12 +88,12 @@ def test_a_metric(project: Path) -> None:
     t = create()
     t.answer("What kind", f"\x1b[96;14M{DOWN * 2}\r")
     t.answer("prints the metric", "\x1b[;Mwc -l < todo\r")
-    t.answer("Toward which number", "\x15none\r")
-    t.wait("write a number")
+    t.answer("Which number is the target", "\x15none\r")
+    t.wait("enter a number")
     t.child.send("\x150\r")
-    t.answer("What moves it", "/ll:fix one\r")
-    t.answer("near enough", "\r")
-    t.answer("Which way", "\r")
+    t.answer("What changes the metric", "/ll:fix one\r")
+    t.answer("distance from the target", "\r")
+    t.answer("Which direction", "\r")
     t.answer("maximum number", "\r")
     t.answer("called", "\x15fewer\r")
     t.answer(SAVE)
@@ -106,9 +106,9 @@ def test_steps(project: Path) -> None:
     t = create()
     t.answer("What kind", f"{DOWN * 3}\r")
     t.answer("first step", "make one\r")
-    t.answer("And then", "make two\r")
-    t.answer("And then", "\r")
-    t.answer("tells that it is done", "test -e done\r")
+    t.answer("next step", "make two\r")
+    t.answer("next step", "\r")
+    t.answer("checks that the work is done", "test -e done\r")
     t.answer("maximum number", f"{DOWN}\r")
     t.answer("called", "\r")
     t.answer(SAVE)
@@ -120,16 +120,16 @@ def test_states_of_one_s_own(project: Path) -> None:
     """Other…: each state that is named is asked for."""
     t = create()
     t.answer("What kind", f"{DOWN * 4}\r")
-    t.answer("What should it be like", f"{DOWN}\r")
+    t.answer("Which form should the loop have", f"{DOWN}\r")
     t.answer("first state", "\r")
     t.answer("What does `check` do", "make\r")
-    t.answer("success lead", "\r")
-    t.answer("And failure", "fix\r")
+    t.answer("follows success", "\r")
+    t.answer("follows failure", "fix\r")
     t.answer("What does `done` do", "\r")
     t.answer("How does the loop end", "\r")
     t.answer("What does `fix` do", "/ll:fix it\r")
-    t.answer("success lead", "\x15check\r")
-    t.answer("And failure", "\r")
+    t.answer("follows success", "\x15check\r")
+    t.answer("follows failure", "\r")
     t.answer("maximum number", "\r")
     t.answer("called", "\x15own\r")
     t.answer(SAVE)
@@ -225,7 +225,7 @@ def test_a_dumb_terminal_gets_numbered_lists(project: Path) -> None:
     t.wait("1. Fix errors until clean")
     t.answer("Which one", "\r")
     t.answer("Which ones", "9\r")
-    t.wait("write numbers from 1")
+    t.wait("enter numbers from 1")
     t.child.send("1 3\r")
     t.answer("tests be reverted", "\r")
     t.answer("Which one", "\r")
@@ -239,7 +239,7 @@ def test_words_without_a_key(project: Path) -> None:
     """To describe a loop needs a model; without a key that is said, and nothing is saved."""
     t = create()
     t.answer("What kind", f"{DOWN * 4}\r")
-    t.answer("What should it be like", f"{DOWN * 2}\r")
+    t.answer("Which form should the loop have", f"{DOWN * 2}\r")
     t.answer("What should the loop do", "make it green\r")
     assert t.end() == 1
     assert "there is no API key" in t.plain
@@ -305,8 +305,8 @@ NAME = ("What should the loop be called?", "own")
 SAVE_IT = ("Save to .loops/own.yaml?", True)
 KIND = "What kind of automation loop do you want to create?"
 OTHER = (KIND, "Other...")
-LIKE = "What should it be like?"
-CHECK = "Which command checks it? It exits with 0 where"
+LIKE = "Which form should the loop have?"
+CHECK = "Which command checks it? Exit code 0 means success."
 # What is asked for each kind of loop, and an answer.
 DIALOGUES: dict[str, list[tuple[str, object]]] = {
     "fix": [
@@ -327,17 +327,17 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
     "convergence": [
         (KIND, "Drive a metric toward a target"),
         ("Which command prints the metric, as a number?", "wc -l < todo"),
-        ("Toward which number?", "0"),
-        ("What moves it: a command, or a sentence for the agent?", "Do one of them"),
-        ("How near is near enough?", "1"),
-        ("Which way is progress?", "More"),
+        ("Which number is the target?", "0"),
+        ("What changes the metric: a command, or a sentence for the agent?", "Do one of them"),
+        ("Which distance from the target is enough?", "1"),
+        ("Which direction is progress?", "More"),
         ATTEMPTS,
     ],
     "imperative": [
         (KIND, "Run a sequence of steps"),
         ("What is the first step?", "make"),
-        ("And then? (Enter: that is all)", ""),
-        ("Which command tells that it is done?", "test -e done"),
+        ("What is the next step? (Enter: no more steps)", ""),
+        ("Which command checks that the work is done?", "test -e done"),
         ITERATIONS,
     ],
     "goal": [
@@ -345,27 +345,27 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
         (LIKE, "Reach a goal"),
         ("What should be true in the end?", "All is well"),
         (f"{CHECK} it is true.", "make check"),
-        ("What repairs it? (Enter: that is all)", "/ll:fix it"),
-        ("What repairs it? (Enter: that is all)", ""),
+        ("What repairs it? (Enter: no more repairs)", "/ll:fix it"),
+        ("What repairs it? (Enter: no more repairs)", ""),
         ATTEMPTS,
     ],
     "fsm": [
         OTHER,
-        (LIKE, "States and transitions"),
+        (LIKE, "Define states"),
         ("What is the first state called?", "check"),
         ("What does `check` do: a command, or a sentence for the agent? (Enter: the loop ends here)", "make"),
-        ("Where does success lead? (states: check; or a new one)", "done"),
-        ("And failure? (Enter: the same)", ""),
+        ("Which state follows success? (states: check; or a new one)", "done"),
+        ("Which state follows failure? (Enter: the same)", ""),
         ("What does `done` do: a command, or a sentence for the agent? (Enter: the loop ends here)", ""),
         ("How does the loop end in `done`?", "success"),
         ITERATIONS,
     ],
     "natural": [
         OTHER,
-        (LIKE, "Words that stay"),
+        (LIKE, "Keep the description"),
         ("What should the loop do?", "Make it green"),
         ("Which command or slash command may it use? (Enter: any)", "make"),
-        ("And which else? (Enter: that is all)", ""),
+        ("Which other one? (Enter: no more)", ""),
         ATTEMPTS,
     ],
 }
@@ -380,7 +380,7 @@ def dialogue(kind: str) -> tuple[list[str], list[object]]:
 def made_by(asker: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
     """`llc create` where a person gives these answers."""
     monkeypatch.setattr(menus, "Menus", lambda: asker)
-    monkeypatch.setattr(creating, "is_attended", lambda: True)
+    monkeypatch.setattr(creation, "is_attended", lambda: True)
     return dispatch.command("llc", ["create", "--no-pin"])
 
 
@@ -418,11 +418,11 @@ def test_leaving_any_question_leaves_nothing_behind(
 
 def test_checks_fit_the_project(project: Path) -> None:
     """The seed's where nothing says otherwise, those of other languages by their files."""
-    assert [row.check for row in wizard.usual()] == ["mypy src/", "ruff check src/", "pytest"]
+    assert [row.check for row in wizard.common_checks()] == ["mypy src/", "ruff check src/", "pytest"]
     (project / "Cargo.toml").touch()
-    assert [row.check for row in wizard.usual()] == ["cargo check", "cargo test"]
+    assert [row.check for row in wizard.common_checks()] == ["cargo check", "cargo test"]
     (project / "pyproject.toml").touch()
-    assert len(wizard.usual()) == 5
+    assert len(wizard.common_checks()) == 5
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])

@@ -97,7 +97,7 @@ def test_what_does_not_read_is_left_alone(project: Path) -> None:
         (["ugyl"], "did you mean `ugly`?"),
         (["gone.sexp"], "no file `gone.sexp`"),
         (["x.yaml"], "YAML is not formatted"),
-        (["-", "ugly"], "stands alone"),
+        (["-", "ugly"], "cannot be combined with other files"),
         (["pipe.sexp"], "cannot read `pipe.sexp`"),
     ],
 )

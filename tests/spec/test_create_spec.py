@@ -10,7 +10,7 @@ from spec.blocks import Shell, commands, take, text_of
 from llc.frontend.loop.natural import key_of
 from llc.frontend.loop.paradigms import PARADIGMS, NaturalSpec
 from llc.frontend.loop.reader import read_loop
-from llc.runtime.authoring.creating import OWN
+from llc.runtime.authoring.creation import PARADIGM_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = take("create.md", "yaml", "console")
@@ -45,7 +45,9 @@ def test_every_option_of_a_paradigm_is_listed() -> None:
     """The table has them all."""
     for paradigm in PARADIGMS:
         row = next(line for line in TEXT.split("\n") if line.startswith(f"| `{paradigm}` | `--"))
-        assert {name.replace("_", "-") for name in OWN[paradigm]} <= set(re.findall(r"--([a-z-]+)", row))
+        assert {name.replace("_", "-") for name in PARADIGM_OPTIONS[paradigm]} <= set(
+            re.findall(r"--([a-z-]+)", row)
+        )
 
 
 def test_the_command_file_says_what_llc_does() -> None:
@@ -59,6 +61,6 @@ def test_the_command_file_says_what_llc_does() -> None:
         assert kind.label in text
     assert all(f"`{name}`" in text for name in PARAMETERS["paradigm"][4].split("|") if name != "natural")
     known = {"--print", "--yes", "--force", "--help", "--from", "--set"} | {
-        f"--{option.replace('_', '-')}" for own in OWN.values() for option in own
+        f"--{option.replace('_', '-')}" for own in PARADIGM_OPTIONS.values() for option in own
     }
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known | {"--name", "--max-iterations"}

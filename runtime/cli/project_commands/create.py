@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ....frontend.loop.paradigms import PARADIGMS
-from ...authoring import creating
+from ...authoring import creation
 from .. import parameters as cli
 
 
@@ -19,7 +19,7 @@ def create(
         ),
     ] = None,
     ready: Annotated[
-        bool, cli.option("--from", "", "Make a ready loop: --from lint; without a name, list them.")
+        bool, cli.option("--from", "", "Create a ready loop: --from lint; without a name, list them.")
     ] = False,
     assignments: Annotated[
         cli.Texts, cli.option("--set", "NAME=VALUE", "With --from: set a parameter; may be repeated.")
@@ -32,7 +32,7 @@ def create(
     ] = None,
     name: Annotated[cli.Text, cli.option("--name", "NAME", "Name of the loop and its file.")] = None,
     describe: Annotated[
-        cli.Text, cli.option("--describe", "TEXT", "Let a model write the loop from this description.")
+        cli.Text, cli.option("--describe", "TEXT", "Have a model write the loop from this description.")
     ] = None,
     description: Annotated[cli.Text, cli.option("--description", "TEXT", "Purpose of the loop.")] = None,
     goal: Annotated[cli.Text, cli.option("--goal", "TEXT", "goal: what should be true.")] = None,
@@ -66,7 +66,7 @@ def create(
         cli.option(
             "--fix",
             "NAME=ACTION",
-            "invariants: the action that repairs the check of that name; may be repeated.",
+            "invariants: the action that repairs the check with this name; may be repeated.",
         ),
     ] = None,
     step: Annotated[cli.Texts, cli.option("--step", "ACTION", "imperative: a step; may be repeated.")] = None,
@@ -104,28 +104,28 @@ def create(
     backoff: Annotated[
         float | None, cli.option("--backoff", "SECONDS", "Delay between two iterations.", least=0)
     ] = None,
-    maintain: Annotated[bool, cli.option("--maintain", "", "Start again when the loop is done.")] = False,
+    maintain: Annotated[bool, cli.option("--maintain", "", "Restart the loop when it is done.")] = False,
     maintain_delay: Annotated[
         float | None,
-        cli.option("--maintain-delay", "SECONDS", "With --maintain: delay before a new start.", least=0),
+        cli.option("--maintain-delay", "SECONDS", "With --maintain: delay before a restart.", least=0),
     ] = None,
     scope: Annotated[
         cli.Texts, cli.option("--scope", "PATH", "A path that the loop works on; may be repeated.")
     ] = None,
-    model: Annotated[cli.Text, cli.option("--model", "MODEL", "The model to ask.")] = None,
+    model: Annotated[cli.Text, cli.option("--model", "MODEL", "The model that writes the loop.")] = None,
     pin: Annotated[
         bool,
-        cli.option("--pin", "", "Ask a model what loops in `paradigm: natural` mean, and save the answers."),
+        cli.option("--pin", "", "Have a model translate loops in `paradigm: natural`; save the results."),
     ] = False,
     no_pin: Annotated[bool, cli.option("--no-pin", "", "natural: save only the description.")] = False,
     yes: Annotated[bool, cli.option("--yes -y", "", "Save without confirmation.")] = False,
     force: Annotated[
-        bool, cli.option("--force", "", "Replace an existing file; with --pin, ask again.")
+        bool, cli.option("--force", "", "Replace an existing file; with --pin, translate again.")
     ] = False,
     print: Annotated[bool, cli.option("--print", "", "Only print the YAML.")] = False,
     json: cli.Json = False,
 ) -> int:
-    """Make a new loop: a ready one, by dialogue, by options, or from a description.
+    """Create a loop: from a ready loop, by dialogue, by options, or from a description.
 
     Examples:
         llc create
@@ -136,4 +136,4 @@ def create(
         llc create --describe 'run the tests until they pass, at most 5 times'
         llc create --pin --yes
     """
-    return creating.run(locals())
+    return creation.run(locals())

@@ -1,7 +1,7 @@
-"""`llc create --pin`: a model translates loops written in words, and the answers are stored next to them.
+"""`llc create --pin`: have a model translate loops in paradigm `natural`, and store the results next to them.
 
-Owns when the model is asked and the contents of a lock file; `frontend.loop.natural` owns its format. Nothing
-else in llc asks a model in order to compile.
+Owns the requests and the contents of a lock file; `frontend.loop.natural` owns its format. No other part of
+llc uses a model to compile a loop.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ..host.secrets import masked
 from ..journal.journal import write_file
 from ..runs.loop_names import loop_files, resolve_loop
 from .author import Author
-from .describing import Described
+from .generation import GeneratedLoop
 
 
-class Words(LightRecord):
-    """A loop in words, and its file."""
+class NaturalLoop(LightRecord):
+    """A loop in paradigm `natural`, with its file."""
 
     path: str
     spec: NaturalSpec
@@ -51,49 +51,49 @@ class Words(LightRecord):
 
     def is_pinned(self) -> bool:
         key = key_of(self.spec)
-        return any(pin.key == key for pin in pins_in(self.lock))
+        return any(entry.key == key for entry in pins_in(self.lock))
 
 
-def words_in(targets: Sequence[str]) -> list[Words]:
-    """The loops in words among those named; without names, all of `.loops/`. UserError, CompileError."""
+def _find_loops(targets: Sequence[str]) -> list[NaturalLoop]:
+    """The named loops; without names, all natural loops of `.loops/`. Raises UserError and CompileError."""
     paths = [resolve_loop(target) for target in targets] or list(loop_files().values())
-    found = []
+    loops = []
     for path in dict.fromkeys(paths):
         if not targets and path.endswith(".sexp"):
             continue
         source = read_source(path)
         spec, document, diagnostics = read_loop(source)
         if isinstance(spec, NaturalSpec):
-            found.append(Words(path, spec, document))
+            loops.append(NaturalLoop(path, spec, document))
         elif targets and spec is None:
             raise CompileError(diagnostics, [source])
         elif targets:
             raise UserError("not-natural", f"{path} is no loop in `paradigm: natural`", "it needs no pin")
-    return found
+    return loops
 
 
 def run(given: dict[str, Any]) -> int:
-    """The verb with `--pin`; the exit code."""
+    """Execute `llc create --pin`; return the exit code. given: the options by name."""
     errors = Screen(sys.stderr)
     rows: list[dict[str, Any]] = []
     code = EXIT_OK
     author = Author(given["model"], errors)
     try:
-        for words in words_in(given["loops"] or []):
-            row = {"file": words.path, "lock": words.lock, "pinned": True, "model": None, "yaml": None}
+        for loop in _find_loops(given["loops"] or []):
+            row = {"file": loop.path, "lock": loop.lock, "pinned": True, "model": None, "yaml": None}
             rows.append(row)
-            if words.is_pinned() and not given["force"]:
+            if loop.is_pinned() and not given["force"]:
                 continue
             row["pinned"] = False
-            made = _ask(words, author)
+            generated = _generate(loop, author)
             if not given["json"]:
-                shown = f"{words.path} reads as:\n\n{made.draft.text}\n{made.draft.states()}\n"
-                errors.write(masked("\n".join(map(printable, shown.split("\n")))))
-            if not _is_wanted(words, given):
+                text = f"{loop.path} reads as:\n\n{generated.draft.text}\n{generated.draft.states()}\n"
+                errors.write(masked("\n".join(map(printable, text.split("\n")))))
+            if not _is_confirmed(loop, given):
                 code = EXIT_FAILURE
                 continue
-            keep(words.path, made)
-            row |= {"pinned": True, "model": made.model, "yaml": made.draft.text}
+            pin(loop.path, generated)
+            row |= {"pinned": True, "model": generated.model, "yaml": generated.draft.text}
     except (KeyboardInterrupt, Interrupted):
         errors.write("\ninterrupted\n")
         code = EXIT_INTERRUPTED
@@ -112,52 +112,52 @@ def _as_text(rows: list[dict[str, Any]]) -> str:
         return f"there is no loop in `paradigm: natural` in {LOOPS}/\n"
     lines = []
     for row in rows:
-        what = "is not pinned"
+        status = "is not pinned"
         if row["pinned"]:
-            what = f"pinned in {row['lock']}" if row["yaml"] else f"is pinned in {row['lock']} already"
-        lines.append(f"{row['file']} {what}\n")
+            status = f"pinned in {row['lock']}" if row["yaml"] else f"is already pinned in {row['lock']}"
+        lines.append(f"{row['file']} {status}\n")
     return "".join(lines)
 
 
-def _ask(words: Words, author: Author) -> Described:
-    spec = words.spec
-    name = spec.name or words.name
-    return author.write(spec.description, f"{words.path}: ", name=name, tools=spec.tools or ())
+def _generate(loop: NaturalLoop, author: Author) -> GeneratedLoop:
+    spec = loop.spec
+    name = spec.name or loop.name
+    return author.write(spec.description, f"{loop.path}: ", name=name, tools=spec.tools or ())
 
 
-def _is_wanted(words: Words, given: dict[str, Any]) -> bool:
+def _is_confirmed(loop: NaturalLoop, given: dict[str, Any]) -> bool:
     if given["yes"]:
         return True
     if not is_attended():
         raise UserError(
             "not-confirmed",
-            f"{words.path} is not pinned: no terminal to confirm it",
+            f"{loop.path} is not pinned: no terminal to confirm it",
             "--yes pins it",
         )
     from .menus import Menus
 
-    return Menus().confirm(f"Pin this in {words.lock}?")
+    return Menus().confirm(f"Pin this in {loop.lock}?")
 
 
-def keep(path: str, made: Described) -> None:
-    """Pin what was made of the words in a file; what was pinned for them before goes. CompileError."""
-    spec, document, found = read_loop(read_source(path))
+def pin(path: str, generated: GeneratedLoop) -> None:
+    """Store the loop generated for a natural loop, in place of its previous pins. Raises CompileError."""
+    spec, document, diagnostics = read_loop(read_source(path))
     if not isinstance(spec, NaturalSpec):
-        raise CompileError(found, [document.source])
-    words = Words(path, spec, document)
-    pin = Pin(key_of(spec), words.name, made.model, made.draft.text)
-    with _alone(words.lock):
-        others = [one for one in pins_in(words.lock) if one.key != pin.key and one.loop != words.name]
-        pins = sorted((*others, pin), key=lambda one: (one.loop, one.key))
-        write_file(words.lock, print_lock(pins).encode())
+        raise CompileError(diagnostics, [document.source])
+    loop = NaturalLoop(path, spec, document)
+    new = Pin(key_of(spec), loop.name, generated.model, generated.draft.text)
+    with _folder_lock(loop.lock):
+        others = [other for other in pins_in(loop.lock) if other.key != new.key and other.loop != loop.name]
+        pins = sorted((*others, new), key=lambda entry: (entry.loop, entry.key))
+        write_file(loop.lock, print_lock(pins).encode())
 
 
 @contextlib.contextmanager
-def _alone(path: str) -> Iterator[None]:
+def _folder_lock(path: str) -> Iterator[None]:
     """Exclusive lock on the folder of a file, so that concurrent pins do not overwrite each other."""
     folder = files.open_handle(os.path.dirname(path) or ".", files.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # a file system that has no locks
+        with contextlib.suppress(OSError):  # a file system without locks
             files.flock(folder, files.LOCK_EX)
         yield
     finally:

@@ -1,7 +1,7 @@
-"""`llc fmt`: formats S-expression files in place, or only checks them.
+"""`llc fmt`: format S-expression files in place, or only check them.
 
-Owns the files and the report; `frontend.sexp.formatter` owns the layout. A file is replaced whole or
-not at all, keeps its permissions, and is not written if nothing changes.
+Owns the files and the report; `frontend.sexp.formatter` owns the layout. A file is replaced atomically, keeps
+its permissions, and is not written if its text does not change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STDIN_PATH = "<stdin>"
 
 
 class Formatted(LightRecord):
-    """One file: its text, and the text laid out; or what is wrong with it."""
+    """A file with its text and the formatted text; or the error if it cannot be formatted."""
 
     path: str
     text: str = ""
@@ -42,43 +42,46 @@ class Formatted(LightRecord):
 
 
 def find_files(targets: Iterable[str]) -> list[str]:
-    """The files that paths, folders and names mean; without any, those of `.loops/`. UserError."""
-    found: list[str] = []
+    """The files that the targets (paths, folders, names) denote; without targets, the files of `.loops/`.
+
+    Raises UserError.
+    """
+    paths: list[str] = []
     for target in targets or (LOOPS,):
         if target == STDIN:
-            found.append(target)
+            paths.append(target)
         elif files.isdir(target):
-            found += _within(target)
+            paths += _files_in(target)
         else:
-            found.append(_file(target))
-    if STDIN in found and len(found) > 1:
-        raise UserError("usage", "`-` is standard input and stands alone")
-    if not found and not targets:
+            paths.append(_path_of(target))
+    if STDIN in paths and len(paths) > 1:
+        raise UserError("usage", "`-` (standard input) cannot be combined with other files")
+    if not paths and not targets:
         raise UserError("no-files", f"there are no {SUFFIX} files in {LOOPS}/", "name the files to format")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(paths))
 
 
-def _file(target: str) -> str:
+def _path_of(target: str) -> str:
     is_path = os.path.sep in target or "." in target
     path = target if is_path else os.path.join(LOOPS, target + SUFFIX)
     if not files.lexists(path):
-        names = [os.path.basename(file)[: -len(SUFFIX)] for file in _within(LOOPS)]
+        names = [os.path.basename(file)[: -len(SUFFIX)] for file in _files_in(LOOPS)]
         help = None if is_path else suggest(target, names, "names here")
         raise UserError("unknown-file", f"there is no file `{path}`", help)
     if not path.endswith(SUFFIX):
-        raise UserError("not-formattable", f"`{path}` is no {SUFFIX} file", "YAML is not formatted")
+        raise UserError("not-formattable", f"`{path}` is not a {SUFFIX} file", "YAML is not formatted")
     return path
 
 
-def _within(folder: str) -> Iterator[str]:
-    """The files in a folder and those below it, but for hidden ones, in order."""
+def _files_in(folder: str) -> Iterator[str]:
+    """The files in a folder and its sub-folders, except hidden folders, in order."""
     for path, folders, names in files.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (os.path.join(path, name) for name in sorted(names) if name.endswith(SUFFIX))
 
 
-def look(path: str) -> Formatted:
-    """Read a file and lay it out."""
+def format_file(path: str) -> Formatted:
+    """Read and format a file."""
     try:
         source = _stdin() if path == STDIN else read_source(path)
         text = source.text or ""
@@ -96,29 +99,29 @@ def _stdin() -> Source:
         raise CompileError([Diagnostic("not-utf-8", message)]) from None
 
 
-def replace(found: Formatted) -> None:
-    """Put the new text where the old one is. UserError where that cannot be."""
-    path = files.realpath(found.path)
+def replace(file: Formatted) -> None:
+    """Write the new text to the file. Raises UserError."""
+    path = files.realpath(file.path)
     try:
         mode = files.stat(path).st_mode
         if not stat.S_ISREG(mode):
-            raise UserError("not-formattable", f"`{found.path}` is no regular file")
-        write_file(path, found.result.encode(), mode=stat.S_IMODE(mode))
+            raise UserError("not-formattable", f"`{file.path}` is not a regular file")
+        write_file(path, file.result.encode(), mode=stat.S_IMODE(mode))
     except (OSError, JournalError) as error:
         raise UserError("cannot-write", str(error)) from None
 
 
-def difference(found: Formatted) -> str:
-    """What would change, as a unified diff."""
-    old, new = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (found.text, found.result))
-    lines = list(difflib.unified_diff(old, new, found.path, found.path))
+def difference(file: Formatted) -> str:
+    """The change as a unified diff."""
+    old, new = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (file.text, file.result))
+    lines = list(difflib.unified_diff(old, new, file.path, file.path))
     return "".join(
         line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines
     )
 
 
-def exit_code(found: Iterable[Formatted], is_check: bool) -> int:
-    found = list(found)
-    if any(one.error for one in found):
+def exit_code(results: Iterable[Formatted], is_check: bool) -> int:
+    results = list(results)
+    if any(file.error for file in results):
         return EXIT_USAGE
-    return EXIT_FAILURE if is_check and any(one.is_changed for one in found) else EXIT_OK
+    return EXIT_FAILURE if is_check and any(file.is_changed for file in results) else EXIT_OK

@@ -1,7 +1,7 @@
-"""`llc create`: a loop from options, from answers or from a description; shown, checked, saved.
+"""`llc create`: create a loop from options, answers or a description; check, show and save it.
 
-Owns the order of that and what each option sets. The questions are `wizard`'s, YAML and files
-`drafts`', the model `describing`'s, pins `pinning`'s. `spec/create.md`.
+Owns the order of these steps and the meaning of each option (`spec/create.md`). `wizard` owns the questions,
+`drafts` the YAML and files, `generation` the model, `pins` the pins.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked
-from . import drafts, pinning, ready_creation, wizard
+from . import drafts, pins, ready_creation, wizard
 from .author import Author
-from .describing import Described
 from .drafts import Draft
+from .generation import GeneratedLoop
 from .ready_loops import check_of
 from .wizard import action_of
 
-# What belongs to which paradigm; all else belongs to every loop.
-OWN = {
+# Options that only these paradigms have; all others apply to every loop.
+PARADIGM_OPTIONS = {
     "goal": ("goal", "tool"),
     "convergence": ("check", "toward", "using", "tolerance", "direction"),
     "invariants": ("constraint", "fix"),
@@ -39,46 +39,46 @@ _SETTINGS = ("description", "max_iterations", "timeout", "backoff", "maintain", 
 
 
 def run(given: dict[str, Any]) -> int:
-    """The verb; the exit code. given: its options by name."""
+    """Execute the subcommand; return the exit code. given: its options by name."""
     if given["pin"] and not given["ready"]:
-        return pinning.run(given)
+        return pins.run(given)
     try:
         if given["ready"]:
-            return ready_creation.run(given, _person)
+            return ready_creation.run(given, _menus)
         if given["loops"] or given["assignments"]:
             name = (given["loops"] or ["NAME"])[0]
-            what = "an argument" if given["loops"] else "--set"
+            argument = "an argument" if given["loops"] else "--set"
             help = f"llc create --from {name[:60]}; to name a new loop: --name NAME"
-            raise UserError("bad-option", f"{what} is for --from or --pin", help)
+            raise UserError("bad-option", f"{argument} requires --from or --pin", help)
         return _Creation(given).run()
     except (KeyboardInterrupt, Interrupted):
-        _say("\ninterrupted; nothing was saved")
+        _write("\ninterrupted; nothing was saved")
         return EXIT_INTERRUPTED
     except EOFError:
-        _say("\nnothing was saved")
+        _write("\nnothing was saved")
         return EXIT_FAILURE
 
 
-def _person() -> wizard.Asker:
+def _menus() -> wizard.Asker:
     from .menus import Menus
 
     return Menus()
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     Screen(sys.stderr).write(text + "\n")
 
 
 class _Creation:
-    """One loop that is made."""
+    """Creation of one loop. given: the options by name."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.given = given
         self.out = Screen(sys.stdout)
         self.errors = Screen(sys.stderr)
-        self.has_person = is_attended()
+        self.is_attended = is_attended()
         self.asker: wizard.Asker | None = None
-        self.described: Described | None = None
+        self.generated: GeneratedLoop | None = None
 
     def run(self) -> int:
         given = self.given
@@ -87,41 +87,41 @@ class _Creation:
             drafts.check_name(given["name"])
             self.refuse_taken(given["name"])
         if given["describe"] is not None:
-            return self.describe(given["describe"], data)
-        if self.is_incomplete(data):
-            data = wizard.ask(self.person(), given["paradigm"], data)
+            return self.generate(given["describe"], data)
+        if self.needs_dialogue(data):
+            data = wizard.ask(self.get_asker(), given["paradigm"], data)
             if wizard.READY in data:
                 given = {**given, "ready": True, "loops": [data[wizard.READY]]}
-                return ready_creation.run(given, self.person)
+                return ready_creation.run(given, self.get_asker)
             words = data.pop(wizard.DESCRIBED, None)
             if words is not None:
-                return self.describe(words, data)
+                return self.generate(words, data)
         elif not data.get("name"):
             data["name"] = drafts.fit_name(wizard.propose_name(data))
         self.refuse_missing(data)
         if data["paradigm"] == "natural":
-            return self.natural(data)
-        return self.finish(self.drafted(data))
+            return self.create_natural(data)
+        return self.finish(self.draft(data))
 
     # --- ways to a draft --------------------------------------------------------------------------
 
-    def is_incomplete(self, data: dict[str, Any]) -> bool:
-        """Whether a dialogue is possible and needed."""
+    def needs_dialogue(self, data: dict[str, Any]) -> bool:
+        """Return whether questions are needed. Raises UserError if they are needed but not possible."""
         paradigm = data.get("paradigm")
         if paradigm is None:
-            if any(self.given[name] for names in OWN.values() for name in names):
+            if any(self.given[name] for names in PARADIGM_OPTIONS.values() for name in names):
                 raise UserError(
-                    "bad-option", "it is not said what the loop is", f"--paradigm {'|'.join(PARADIGMS)}"
+                    "bad-option", "the paradigm is missing", f"add --paradigm {'|'.join(PARADIGMS)}"
                 )
-            if not self.has_person:
+            if not self.is_attended:
                 help = "give the answers by options, as in llc create --paradigm goal --goal … --tool …"
                 raise UserError("no-terminal", "no terminal to ask questions", help)
             return True
-        return self.has_person and not self.given["yes"] and bool(_missing(data))
+        return self.is_attended and not self.given["yes"] and bool(_missing(data))
 
-    def person(self) -> wizard.Asker:
+    def get_asker(self) -> wizard.Asker:
         if self.asker is None:
-            self.asker = _person()
+            self.asker = _menus()
         return self.asker
 
     def refuse_missing(self, data: dict[str, Any]) -> None:
@@ -130,144 +130,148 @@ class _Creation:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
             raise UserError("bad-option", f"a loop of paradigm `{data['paradigm']}` needs {flags}")
 
-    def drafted(self, data: dict[str, Any]) -> Draft:
+    def draft(self, data: dict[str, Any]) -> Draft:
         try:
             return drafts.draft(data)
         except CompileError as error:
-            if self.asker is not None:  # show what was typed
+            if self.asker is not None:  # show the loop made of the answers
                 self.errors.write(drafts.yaml_of(data) + "\n")
             raise CompileError(error.diagnostics, error.sources) from None
 
-    def describe(self, words: str, data: dict[str, Any]) -> int:
-        """A loop that a model makes of words."""
+    def generate(self, words: str, data: dict[str, Any]) -> int:
+        """Create a loop that a model writes from a description."""
         if not words.strip():
             raise UserError("bad-option", "the description is empty")
         settings = {name: value for name, value in data.items() if name in _SETTINGS}
         if self.given["paradigm"]:
             words += f"\n\nWrite it in paradigm `{self.given['paradigm']}`."
-        self.described = made = self.ask_model(words, data.get("name"), self.given["tool"] or (), settings)
-        return self.finish(made.draft)
+        self.generated = loop = self.ask_model(words, data.get("name"), self.given["tool"] or (), settings)
+        return self.finish(loop.draft)
 
-    def natural(self, data: dict[str, Any]) -> int:
-        """Save the description, with the loop that a model makes of it pinned."""
+    def create_natural(self, data: dict[str, Any]) -> int:
+        """Create a loop in paradigm `natural`: the description, and a pin of the loop that a model writes."""
         drafts.check_name(data["name"])
         text = drafts.yaml_of(data)
         if self.given["no_pin"]:
             return self.finish(Draft(data["name"], "natural", text, None))
-        self.described = made = self.ask_model(data["description"], data["name"], data.get("tools", ()), {})
-        kept = Draft(data["name"], "natural", text, made.draft.compiled)
-        return self.finish(kept, made)
+        self.generated = loop = self.ask_model(data["description"], data["name"], data.get("tools", ()), {})
+        return self.finish(Draft(data["name"], "natural", text, loop.draft.compiled), loop)
 
-    def ask_model(self, words: str, name: str | None, tools: Any, settings: dict[str, Any]) -> Described:
+    def ask_model(self, words: str, name: str | None, tools: Any, settings: dict[str, Any]) -> GeneratedLoop:
         with contextlib.closing(Author(self.given["model"], self.errors)) as author:
             return author.write(words, name=name, tools=tools, settings=settings)
 
     # --- show and save ----------------------------------------------------------------------------
 
-    def finish(self, made: Draft, pinned: Described | None = None) -> int:
-        """Show it, ask whether it is to be saved, save it."""
+    def finish(self, draft: Draft, pinned: GeneratedLoop | None = None) -> int:
+        """Show the draft, ask for confirmation, save it; return the exit code.
+
+        pinned: the loop that a model wrote for a draft in paradigm `natural`.
+        """
         if self.given["print"]:
-            self.out.deliver(self.out.encode(made.text))
+            self.out.deliver(self.out.encode(draft.text))
             return EXIT_OK
-        self.refuse_taken(made.name)
+        self.refuse_taken(draft.name)
         if not self.given["json"]:
-            self.show(made, pinned)
+            self.show(draft, pinned)
         if not self.given["yes"]:
-            if not self.has_person:
+            if not self.is_attended:
                 help = "--yes saves it, --print only prints the YAML"
-                raise UserError("not-confirmed", f"{made.path} is not saved: no terminal to confirm it", help)
-            if not self.person().confirm(f"Save to {made.path}?"):
-                _say("nothing was saved")
+                raise UserError(
+                    "not-confirmed", f"{draft.path} is not saved: no terminal to confirm it", help
+                )
+            if not self.get_asker().confirm(f"Save to {draft.path}?"):
+                _write("nothing was saved")
                 return EXIT_FAILURE
         may_replace = self.given["force"]
-        while drafts.taken(made.name) and not may_replace and self.has_person and not self.given["yes"]:
-            made, may_replace = self.settle(made)
-        path = drafts.save(made, may_replace)
+        while drafts.file_of(draft.name) and not may_replace and self.is_attended and not self.given["yes"]:
+            draft, may_replace = self.resolve_conflict(draft)
+        path = drafts.save(draft, may_replace)
         if pinned is not None:
-            pinning.keep(path, pinned)
-        self.told(made, path, pinned)
+            pins.pin(path, pinned)
+        self.report(draft, path, pinned)
         return EXIT_OK
 
-    def settle(self, made: Draft) -> tuple[Draft, bool]:
-        """Another name for a draft whose name is taken, or leave to replace what is there."""
-        path = drafts.taken(made.name)
-        if path == made.path and self.person().confirm(
-            f"{path} is there already. Replace it?", default=False
-        ):
-            return made, True
-        self.person().tell(f"{path} is there already")
-        name = self.person().text("Another name?", check=drafts.problem_of_name)
-        return renamed(made, name), False
+    def resolve_conflict(self, draft: Draft) -> tuple[Draft, bool]:
+        """The draft with another name, or with the permission (True) to replace the existing file."""
+        path = drafts.file_of(draft.name)
+        asker = self.get_asker()
+        if path == draft.path and asker.confirm(f"{path} exists. Replace it?", default=False):
+            return draft, True
+        asker.tell(f"{path} exists")
+        name = asker.text("Another name?", check=drafts.problem_of_name)
+        return _rename(draft, name), False
 
     def refuse_taken(self, name: str) -> None:
-        """Refuse a name that is taken, without a terminal, before anything is shown or paid for."""
-        if not (self.given["print"] or (self.has_person and not self.given["yes"])):
+        """Refuse a taken name, without a terminal, before anything is shown or paid for."""
+        if not (self.given["print"] or (self.is_attended and not self.given["yes"])):
             drafts.refuse_taken(name, self.given["force"])
 
-    def show(self, made: Draft, pinned: Described | None) -> None:
+    def show(self, draft: Draft, pinned: GeneratedLoop | None) -> None:
         paint = self.errors.paint
-        parts = ["Here's the loop configuration:\n", made.text]
+        parts = ["Here's the loop configuration:\n", draft.text]
         if pinned is not None:
             parts += [f"which {printable(pinned.model)} reads as:\n", pinned.draft.text]
-        if made.compiled is not None:
-            parts += ["It compiles to:\n", made.states()]
-            warnings = [one for one in made.compiled.diagnostics if not one.is_error]
+        if draft.compiled is not None:
+            parts += ["It compiles to:\n", draft.states()]
+            warnings = [warning for warning in draft.compiled.diagnostics if not warning.is_error]
             if warnings:
-                parts.append(render_all(warnings, made.compiled.sources, self.errors.color) + "\n")
+                parts.append(render_all(warnings, draft.compiled.sources, self.errors.color) + "\n")
         text = "\n".join(paint(part, "bold") if part.endswith(":\n") else part for part in parts)
-        self.errors.write(masked("\n".join(map(_plain, text.split("\n")))) + "\n")
+        self.errors.write(masked("\n".join(map(_printable, text.split("\n")))) + "\n")
 
-    def told(self, made: Draft, path: str, pinned: Described | None) -> None:
+    def report(self, draft: Draft, path: str, pinned: GeneratedLoop | None) -> None:
+        """Write the result: as JSON, or as text with the next command."""
         if self.given["json"]:
-            about: dict[str, Any] = {
-                "name": made.name,
+            result: dict[str, Any] = {
+                "name": draft.name,
                 "path": path,
-                "paradigm": made.paradigm,
-                "yaml": made.text,
+                "paradigm": draft.paradigm,
+                "yaml": draft.text,
                 "pinned": pinned.draft.text if pinned is not None else None,
-                "model": self.described.model if self.described is not None else None,
-                "usage": self.described.usage if self.described is not None else None,
+                "model": self.generated.model if self.generated is not None else None,
+                "usage": self.generated.usage if self.generated is not None else None,
             }
-            text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+            text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
+        elif draft.paradigm == "natural" and pinned is None:
+            text = f"saved {path}\npin its meaning with: llc create --pin {draft.name}\n"
         else:
-            is_open = made.paradigm == "natural" and pinned is None
-            verb = f"say what it means with: llc create --pin {made.name}" if is_open else None
-            text = f"saved {path}\n{verb or f'run it with: llc run {made.name}'}\n"
+            text = f"saved {path}\nrun it with: llc run {draft.name}\n"
         self.out.deliver(self.out.encode(masked(text)))
 
 
-def _plain(line: str) -> str:
-    """A line that cannot steer the terminal, but for the colours that are ours."""
+def _printable(line: str) -> str:
+    """A line without control characters; a line with our own colour codes is unchanged."""
     return line if "\x1b" in line else printable(line)
 
 
-def renamed(made: Draft, name: str) -> Draft:
-    """The same loop under another name, in its text too."""
-    lines = made.text.split("\n")
+def _rename(draft: Draft, name: str) -> Draft:
+    """The same loop with another name, also in its text."""
+    lines = draft.text.split("\n")
     at = next((i for i, line in enumerate(lines) if line.startswith("name:")), None)
     new = entry("name", name, 0)
     if at is None:
         lines[1:1] = new
     else:
         lines[at : at + 1] = new
-    return Draft(name, made.paradigm, "\n".join(lines), made.compiled)
+    return Draft(name, draft.paradigm, "\n".join(lines), draft.compiled)
 
 
 # --- options ----------------------------------------------------------------------------------
 
 
 def data_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The loop that the options describe, as far as they do. UserError where they contradict."""
+    """The fields of the loop that the options set. Raises UserError for contradictory options."""
     paradigm = given["paradigm"]
     if paradigm is not None and paradigm not in PARADIGMS:
         raise UserError(
             "bad-option", f"no paradigm `{paradigm[:40]}`", suggest(paradigm, PARADIGMS, "paradigms")
         )
-    allowed = OWN.get(paradigm or "", ()) if given["describe"] is None else ("tool",)
-    for names in OWN.values():
+    allowed = PARADIGM_OPTIONS.get(paradigm or "", ()) if given["describe"] is None else ("tool",)
+    for names in PARADIGM_OPTIONS.values():
         for name in names:
             if given[name] and name not in allowed and (paradigm or given["describe"] is not None):
-                owner = " or ".join(kind for kind, own in OWN.items() if name in own)
+                owner = " or ".join(kind for kind, own in PARADIGM_OPTIONS.items() if name in own)
                 raise UserError("bad-option", f"--{name.replace('_', '-')} belongs to --paradigm {owner}")
     data: dict[str, Any] = {"paradigm": paradigm} if paradigm is not None else {}
     if given["name"]:
@@ -281,7 +285,7 @@ def data_of(given: dict[str, Any]) -> dict[str, Any]:
     if given["scope"]:
         data["scope"] = list(given["scope"])
     if given["describe"] is None and paradigm is not None:
-        data |= _READ[paradigm](given)
+        data |= _READERS[paradigm](given)
     return data
 
 
@@ -303,22 +307,22 @@ def _convergence(given: dict[str, Any]) -> dict[str, Any]:
 
 def _invariants(given: dict[str, Any]) -> dict[str, Any]:
     fixes = dict(_pairs("--fix", given["fix"]))
-    found = []
+    constraints = []
     for name, check in _pairs("--constraint", given["constraint"]):
         if name not in fixes:
-            raise UserError("bad-option", f"nothing repairs `{name}`", f"add --fix {name}=COMMAND")
-        found.append({"name": name, "check": check_of(check), "fix": action_of(fixes.pop(name))})
+            raise UserError("bad-option", f"the constraint `{name}` has no fix", f"add --fix {name}=COMMAND")
+        constraints.append({"name": name, "check": check_of(check), "fix": action_of(fixes.pop(name))})
     if fixes:
         name = next(iter(fixes))
         raise UserError("bad-option", f"no constraint is called `{name}`", f"add --constraint {name}=COMMAND")
-    return _present(constraints=found)
+    return _present(constraints=constraints)
 
 
 def _imperative(given: dict[str, Any]) -> dict[str, Any]:
     until: dict[str, Any] | None = {"check": check_of(given["until"])} if given["until"] is not None else None
     if given["until_fails"]:
         if until is None:
-            raise UserError("bad-option", "--until-fails says how --until COMMAND is meant")
+            raise UserError("bad-option", "--until-fails requires --until COMMAND")
         until["passes"] = False
     return _present(steps=[action_of(step) for step in given["step"] or ()], until=until)
 
@@ -348,7 +352,7 @@ def _natural(given: dict[str, Any]) -> dict[str, Any]:
     return _present(tools=list(given["tool"] or ()))
 
 
-_READ = {
+_READERS = {
     "goal": _goal,
     "convergence": _convergence,
     "invariants": _invariants,
@@ -356,7 +360,8 @@ _READ = {
     "fsm": _fsm,
     "natural": _natural,
 }
-_NEEDED = {
+# By paradigm: required keys, each with its option.
+_REQUIRED = {
     "goal": {"goal": "goal", "tools": "tool"},
     "convergence": {"check": "check", "toward": "toward", "using": "using"},
     "invariants": {"constraints": "constraint"},
@@ -367,8 +372,8 @@ _NEEDED = {
 
 
 def _missing(data: dict[str, Any]) -> list[str]:
-    """The options that a loop lacks to be one."""
-    return [flag for key, flag in _NEEDED.get(str(data.get("paradigm")), {}).items() if key not in data]
+    """The required options that are missing."""
+    return [flag for key, flag in _REQUIRED.get(str(data.get("paradigm")), {}).items() if key not in data]
 
 
 def _present(**values: Any) -> dict[str, Any]:
@@ -376,15 +381,15 @@ def _present(**values: Any) -> dict[str, Any]:
 
 
 def _pairs(flag: str, texts: Any) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for text in texts or ():
         name, sign, value = text.partition("=")
         if not (name and sign):
             raise UserError("bad-option", f"{flag} takes NAME=VALUE, not `{text[:60]}`")
-        if any(other == name for other, _ in found):
+        if any(other == name for other, _ in pairs):
             raise UserError("bad-option", f"{flag} {name}=… is given twice")
-        found.append((name, value))
-    return found
+        pairs.append((name, value))
+    return pairs
 
 
 def _scalar(text: str) -> Any:

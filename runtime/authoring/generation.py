@@ -1,7 +1,7 @@
-"""A loop from a description: a model writes it, and repairs it if it has errors.
+"""Generation of a loop from a description: a model writes it, and repairs its errors.
 
-Owns the request and the repairs, two at most. The reply is data in the schema that `llc schema` prints. The
-model has to pass it to a tool, and it is checked like any loop. `spec/create.md`.
+Owns the request and the repairs (`spec/create.md`). The model passes the loop to a tool, as data in the
+schema that `llc schema` prints. The loop is checked like any other.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ..project import configuration, models
 from . import drafts
 from .drafts import Draft
 
-REPAIRS = 2
+MAX_REPAIRS = 2
 MAX_TOKENS = 8192
-TIMEOUT = 120.0
-# Limits in characters: of a description, and of the errors that a model gets back.
-LONGEST_DESCRIPTION = 20_000
-_LONGEST_FINDINGS = 6_000
+TIMEOUT_S = 120.0
+MAX_DESCRIPTION_CHARS = 20_000
+# Limit of the errors, and of the faulty loop, that are sent back to the model.
+_MAX_REPAIR_CHARS = 6_000
 _FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 _REPAIR = "That loop cannot be used:\n\n{problem}\n\nGive the whole loop again, with nothing wrong in it."
 
 
-class Hopeless(Exception):
-    """No loop came of it. text: the last that was given. problem: what is wrong with it, for people."""
+class GenerationFailed(Exception):
+    """The model wrote no valid loop. text: its last loop. problem: the errors in it, as text."""
 
     def __init__(self, text: str, problem: str, usage: dict[str, Any] | None) -> None:
         self.text = text
@@ -47,21 +47,21 @@ class Hopeless(Exception):
         super().__init__(problem)
 
 
-class Described(LightRecord):
-    """What a model made. usage: what all its attempts took."""
+class GeneratedLoop(LightRecord):
+    """A loop that a model wrote. usage: consumption of all attempts."""
 
     draft: Draft
     model: str
     usage: dict[str, Any] | None
 
 
-def model_name(given: str | None = None) -> str:
-    """The model to ask: the one named, the project's for tasks, the environment's, the default."""
-    told = configuration.load(ROOT).tasks.model
-    return given or told or models.default_model()
+def model_name(name: str | None = None) -> str:
+    """The model to use: the given name, else the project's for tasks, the environment's, the default."""
+    configured = configuration.load(ROOT).tasks.model
+    return name or configured or models.default_model()
 
 
-def describe(
+def generate(
     client: ModelClient,
     words: str,
     *,
@@ -70,28 +70,36 @@ def describe(
     model: str | None = None,
     settings: dict[str, Any] | None = None,
     interrupt: Interrupt,
-    on_try: Callable[[int], None] = lambda number: None,
-) -> Described:
-    """The loop that a model makes of words. Raises UserError, Hopeless, CompileError, Interrupted.
+    on_attempt: Callable[[int], None] = lambda number: None,
+) -> GeneratedLoop:
+    """Have a model write a loop. Raises UserError, GenerationFailed, CompileError, Interrupted.
 
-    name, settings: what the author has decided. tools: actions that it may use.
+    Args:
+        client: client for the requests.
+        words: the description.
+        name: name of the loop; None: the model chooses it.
+        tools: actions that the loop should use.
+        model: name of the model; None for the project's.
+        settings: keys of the loop that are fixed.
+        interrupt: requests to stop.
+        on_attempt: called before each attempt, with its number from 0.
     """
-    if len(words) > LONGEST_DESCRIPTION:
-        message = f"the description has {len(words):,} characters; it may have {LONGEST_DESCRIPTION:,}"
-        raise UserError("too-long", message, "say what the loop should reach, in a few sentences")
-    asked = _Asking(client, model_name(model), interrupt)
-    return asked.run(_question(words, name, tools), name, settings or {}, on_try)
+    if len(words) > MAX_DESCRIPTION_CHARS:
+        message = f"the description has {len(words):,} characters; the limit is {MAX_DESCRIPTION_CHARS:,}"
+        raise UserError("too-long", message, "describe the goal of the loop in a few sentences")
+    dialogue = _Dialogue(client, model_name(model), interrupt)
+    return dialogue.run(_question(words, name, tools), name, settings or {}, on_attempt)
 
 
 def schema() -> dict[str, Any]:
-    """The schema of a reply: a loop in any paradigm but words, held by an object."""
-    whole = json_schema()
-    definitions = {key: value for key, value in whole["definitions"].items() if key != "paradigm-natural"}
-    loop = {key: value for key, value in whole.items() if key not in ("$schema", "definitions", "title")}
+    """Schema of a reply: an object with a loop in any paradigm except `natural`."""
+    full = json_schema()
+    definitions = {key: value for key, value in full["definitions"].items() if key != "paradigm-natural"}
+    loop = {key: value for key, value in full.items() if key not in ("$schema", "definitions", "title")}
     natural = {"$ref": "#/definitions/paradigm-natural"}
-    loop["allOf"] = [part for part in whole["allOf"] if part["then"] != natural]
-    known = [name for name in whole["properties"]["paradigm"]["enum"] if name != "natural"]
-    loop["properties"] = {"paradigm": {**whole["properties"]["paradigm"], "enum": known}}
+    loop["allOf"] = [part for part in full["allOf"] if part["then"] != natural]
+    paradigms = [name for name in full["properties"]["paradigm"]["enum"] if name != "natural"]
+    loop["properties"] = {"paradigm": {**full["properties"]["paradigm"], "enum": paradigms}}
     loop["required"] = ["paradigm"]
     return {
         "type": "object",
@@ -113,51 +121,53 @@ def _question(words: str, name: str | None, tools: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-class _Asking:
+class _Dialogue:
+    """The requests to a model for one loop."""
+
     def __init__(self, client: ModelClient, name: str, interrupt: Interrupt) -> None:
         self.settings = configuration.load(ROOT)
         self.model = models.choose(name, self.settings.models)
         self.interrupt = interrupt
         self.client = client
         self.usage: dict[str, Any] | None = None
-        self.begun = clock.monotonic()
+        self.started_at = clock.monotonic()
 
     def run(
-        self, question: str, name: str | None, settings: dict[str, Any], on_try: Callable[[int], None]
-    ) -> Described:
+        self, question: str, name: str | None, settings: dict[str, Any], on_attempt: Callable[[int], None]
+    ) -> GeneratedLoop:
         messages = [message("user", (question, False))]
         text = problem = ""
-        for number in range(REPAIRS + 1):
-            on_try(number)
-            reply = self.ask(messages)
-            text, problem, made = self.look(reply, name, settings)
-            if made is not None:
-                return Described(made, self.model.name, self.usage)
-            told = _REPAIR.format(problem=clean(problem, _LONGEST_FINDINGS).replace("�", "?"))
+        for number in range(MAX_REPAIRS + 1):
+            on_attempt(number)
+            reply = self.request(messages)
+            text, problem, draft = self.check(reply, name, settings)
+            if draft is not None:
+                return GeneratedLoop(draft, self.model.name, self.usage)
+            repair = _REPAIR.format(problem=clean(problem, _MAX_REPAIR_CHARS).replace("�", "?"))
             messages = [
                 messages[0],
-                message("assistant", (clean(text, _LONGEST_FINDINGS) or "(nothing)", False)),
-                message("user", (told, False)),
+                message("assistant", (clean(text, _MAX_REPAIR_CHARS) or "(nothing)", False)),
+                message("user", (repair, False)),
             ]
-        raise Hopeless(text, problem, self.usage)
+        raise GenerationFailed(text, problem, self.usage)
 
-    def ask(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        """One reply. UserError where none came."""
+    def request(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        """The reply to a request. Raises UserError if there is none."""
         request = {
             "system": read_text("create-loop.txt"),
             "messages": messages,
             "max_tokens": MAX_TOKENS,
             "output": json_output(schema(), "its limit of tokens"),
         }
-        limits = {"timeout_s": TIMEOUT}
+        limits = {"timeout_s": TIMEOUT_S}
         reply = self.client.complete(self.model, request, self.context(), limits)
         self.usage = add_usage(self.usage, reply.get("usage"))
         error = reply.get("error")
         if error is not None:
-            help = "write the loop by answering questions instead: llc create"
+            help = "answer questions instead: llc create"
             raise Failure(error["kind"], f"{self.model.name}: {error['message']}", help)
         if reply["stop"] == "refusal":
-            raise Failure("refusal", f"{self.model.name} refused to do it", None)
+            raise Failure("refusal", f"{self.model.name} refused the request", None)
         return reply
 
     def context(self) -> Context:
@@ -167,32 +177,33 @@ class _Asking:
             loop=None,
             state=None,
             iteration=None,
-            elapsed_ms=lambda: round((clock.monotonic() - self.begun) * 1000),
+            elapsed_ms=lambda: round((clock.monotonic() - self.started_at) * 1000),
             interrupt=self.interrupt,
         )
 
-    def look(
+    def check(
         self, reply: dict[str, Any], name: str | None, settings: dict[str, Any]
     ) -> tuple[str, str, Draft | None]:
-        """The text of what a reply gives, and the draft of it or what is wrong with it."""
-        data = loop_in(reply)
+        """Text of the loop in a reply, its errors ('' if it is valid), and its draft (None if it is not)."""
+        data = _loop_of(reply)
         if data is None:
             cut = " (it reached its limit of tokens)" if reply["stop"] == "length" else ""
-            return reply.get("text", ""), f"the reply holds no loop{cut}", None
+            return reply.get("text", ""), f"the reply contains no loop{cut}", None
         if data.get("paradigm") == "natural":
-            return drafts.yaml_of(data), "a loop is made of states, not of words again", None
+            return drafts.yaml_of(data), "the paradigm `natural` is not allowed here; use another one", None
         data = {"paradigm": "fsm" if "states" in data else None, **data, **settings}
-        wanted = name or str(data.get("name") or data.get("goal") or "")
-        data["name"] = wanted if drafts.problem_of_name(wanted) is None else drafts.fit_name(wanted) or "loop"
+        proposed = name or str(data.get("name") or data.get("goal") or "")
+        is_valid = drafts.problem_of_name(proposed) is None
+        data["name"] = proposed if is_valid else drafts.fit_name(proposed) or "loop"
         text = drafts.yaml_of(data)
         try:
             return text, "", drafts.draft(data)
         except CompileError as error:
-            return text, _findings(error), None
+            return text, _errors_of(error), None
 
 
-def loop_in(reply: dict[str, Any]) -> dict[str, Any] | None:
-    """The loop that a reply gives: by the tool, or as JSON or YAML in its text."""
+def _loop_of(reply: dict[str, Any]) -> dict[str, Any] | None:
+    """The loop in a reply: from the tool call, or JSON or YAML in the text. None if there is none."""
     data = reply.get("data")
     if data is None:
         text = reply.get("text") or ""
@@ -216,7 +227,7 @@ def _data_of(text: str) -> Any:
     return None if document.root is None or document.diagnostics else document.plain(document.root)
 
 
-def _findings(error: CompileError) -> str:
-    """What is wrong, errors only, with the lines that it is in."""
-    wrong: list[Diagnostic] = [found for found in error.diagnostics if found.is_error]
-    return render_all(in_order(wrong), error.sources, False)
+def _errors_of(error: CompileError) -> str:
+    """The errors, without warnings, as text with their source lines."""
+    errors: list[Diagnostic] = [diagnostic for diagnostic in error.diagnostics if diagnostic.is_error]
+    return render_all(in_order(errors), error.sources, False)
