@@ -1,5 +1,5 @@
-"""Reports of runs: a run as steps with deltas, and its forms as a page, as trace events and as JSON.
+"""Reports of runs: the model of a run (steps with deltas), and its output as HTML, trace events and JSON.
 
-Must not contain: the fold of a journal (`journal.run_history`), how a recorded machine is executed again
-(`recordings.timeline`). `assets/` holds the scripts and the style of the page.
+Must not contain the fold of a journal (`journal.run_history`) or the re-execution of a recorded machine
+(`recordings.timeline`). `assets/` contains the scripts and the style sheet of the page.
 """

@@ -1,4 +1,4 @@
-"""`llc report`: the report of a run or of two, in the form that is asked for."""
+"""`llc report`: the report of one or two runs in the requested format."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ from .trace_events import trace_events
 
 HTML, PERFETTO, JSON = "html", "perfetto", "json"
 FORMATS = (HTML, PERFETTO, JSON)
-# Programs that open a file as its type is configured.
+# Programs that open a file with the application configured for its type.
 _OPENERS = ("xdg-open", "open")
 
 
-def made(target: str, other: str | None, form: str, is_bare: bool) -> tuple[str, bytes]:
-    """The name for the file of a report, and its content. Raises UserError and JournalError."""
-    if form not in FORMATS:
-        raise UserError("bad-option", f"--format cannot be `{form}`", suggest(form, FORMATS, "formats"))
+def render(target: str, other: str | None, format: str, is_bare: bool) -> tuple[str, bytes]:
+    """Proposed file name and content of a report. Raises UserError and JournalError.
+
+    target, other: runs by id or loop name; other: None for a report of one run. format: one of `FORMATS`.
+    is_bare: omit outputs, texts of agents and file differences.
+    """
+    if format not in FORMATS:
+        raise UserError("bad-option", f"--format cannot be `{format}`", suggest(format, FORMATS, "formats"))
     runs = [find_run(name) for name in (target, other) if name is not None]
-    if form == PERFETTO and len(runs) > 1:
-        raise UserError("bad-option", "--format perfetto is of one run", "leave out the other")
-    updates = [_update(run, is_bare, form != PERFETTO) for run in runs]
+    if format == PERFETTO and len(runs) > 1:
+        raise UserError("bad-option", "--format perfetto supports only one run", "omit the second run")
+    updates = [_update(run, is_bare, format != PERFETTO) for run in runs]
     name = "-and-".join(run.name for run in runs)
-    if form == PERFETTO:
+    if format == PERFETTO:
         return f"{name}.json", strict_json(trace_events(updates[0])) + b"\n"
-    if form == JSON:
+    if format == JSON:
         return f"{name}.json", strict_json(list(map(as_data, updates))) + b"\n"
     rows = comparison.align(*updates) if len(updates) > 1 else None
     return f"{name}.html", page.render(updates, rows)
 
 
 def _update(run: RunFiles, is_bare: bool, with_graph: bool = True) -> dict[str, Any]:
-    """All of a run as data."""
+    """All data of a run."""
     with RunModel(run, is_bare, with_graph) as model:
         return model.update(is_last=True)
 
@@ -53,12 +57,12 @@ def write(path: str, data: bytes) -> None:
 
 
 def open_page(address: str) -> None:
-    """Show a file or a URL in the user's browser. Raises UserError where that is not possible."""
+    """Open a file or a URL in the user's browser. Raises UserError if that is impossible."""
     browser = environment.environ.get("BROWSER", "").split(":")[0]
     program = browser or next((name for name in _OPENERS if environment.which(name)), None)
-    help = f"open it yourself: {address}"
+    help = f"open this address in a browser: {address}"
     if program is None:
-        raise Failure("cannot-open", "no program to open a page is installed", help)
+        raise Failure("cannot-open", "no program that opens a page is installed", help)
     try:
         processes.Popen(
             [program, address],

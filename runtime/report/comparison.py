@@ -1,4 +1,4 @@
-"""Comparison of two runs: their steps, aligned by state and effect, and what is different in each pair."""
+"""Comparison of two runs: alignment of their steps by state and effect, and the differences of each pair."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import difflib
 import json
 from typing import Any
 
-# More pairs of steps than this are not compared: the middle of the runs is aligned by position.
-_MOST_PAIRS = 4_000_000
-# Fields of a result that differ from run to run.
+# Above this number of possible pairs, the differing part of the runs is aligned by position only.
+_MAX_PAIRS = 4_000_000
+# Fields of a result that differ in every run.
 _VARYING = ("duration_ms", "elapsed_ms", "usage", "session", "time")
 _FIELDS = ("verdict", "route")
 
 Row = list[Any]
-# Pairs of outputs whose lines are compared, and lines of each.
-_MOST_SHOWN = 300
-_MOST_LINES = 2_000
+# Limits of the line differences: rows with a difference, and lines of a compared text.
+_MAX_LINE_DIFFS = 300
+_MAX_DIFF_LINES = 2_000
 
 
-def align(one: dict[str, Any], other: dict[str, Any]) -> list[Row]:
-    """Rows of two runs: the position in each or None, what is different there or None, and changed lines.
+def align(first: dict[str, Any], second: dict[str, Any]) -> list[Row]:
+    """Rows of the comparison: position in each run or None, description of the difference or None, and,
+    if there is one, a unified diff of the outputs.
 
-    one, other: what `RunModel.update` gave first.
+    first, second: the first result of `RunModel.update` of each run.
     """
-    before, after = _keys(one), _keys(other)
+    before, after = _keys(first), _keys(second)
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
@@ -32,32 +33,32 @@ def align(one: dict[str, Any], other: dict[str, Any]) -> list[Row]:
         end += 1
     middle = (before[start : len(before) - end], after[start : len(after) - end])
     pairs: list[tuple[int | None, int | None]] = [(at, at) for at in range(start)]
-    pairs += [(_moved(a, start), _moved(b, start)) for a, b in _align(*middle)]
+    pairs += [(_shift(a, start), _shift(b, start)) for a, b in _align(*middle)]
     pairs += [(len(before) - at, len(after) - at) for at in range(end, 0, -1)]
     rows: list[Row] = []
-    shown = 0
+    count = 0
     for a, b in pairs:
-        difference = _difference(one, other, a, b)
+        difference = _difference(first, second, a, b)
         rows.append([a, b, difference])
-        if a is not None and b is not None and difference is not None and shown < _MOST_SHOWN:
-            text = _changed_lines(one, other, a, b)
+        if a is not None and b is not None and difference is not None and count < _MAX_LINE_DIFFS:
+            text = _line_diff(first, second, a, b)
             if text:
                 rows[-1].append(text)
-                shown += 1
+                count += 1
     return rows
 
 
-def _moved(at: int | None, by: int) -> int | None:
+def _shift(at: int | None, by: int) -> int | None:
     return None if at is None else at + by
 
 
 def _keys(update: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """What a step is aligned by."""
+    """The keys by which steps are aligned."""
     return [(step.get("state"), step.get("kind")) for step in update["steps"]]
 
 
 def _align(before: list[Any], after: list[Any]) -> list[tuple[int | None, int | None]]:
-    if len(before) * len(after) > _MOST_PAIRS:
+    if len(before) * len(after) > _MAX_PAIRS:
         pairs: list[tuple[int | None, int | None]] = []
         for at in range(max(len(before), len(after))):
             pairs.append((at if at < len(before) else None, at if at < len(after) else None))
@@ -72,47 +73,43 @@ def _align(before: list[Any], after: list[Any]) -> list[tuple[int | None, int | 
     return pairs
 
 
-def _difference(one: dict[str, Any], other: dict[str, Any], a: int | None, b: int | None) -> str | None:
-    """What is different in a pair, in words; None where it is the same."""
+def _difference(first: dict[str, Any], second: dict[str, Any], a: int | None, b: int | None) -> str | None:
+    """Description of the differences of a pair; None if the steps are equal."""
     if a is None or b is None:
         return f"only in {'B' if a is None else 'A'}"
-    step, also = one["steps"][a], other["steps"][b]
-    if (step.get("state"), step.get("kind")) != (also.get("state"), also.get("kind")):
+    step, other = first["steps"][a], second["steps"][b]
+    if (step.get("state"), step.get("kind")) != (other.get("state"), other.get("kind")):
         return "another step"
-    found = []
-    if _value(one, step.get("args")) != _value(other, also.get("args")):
-        found.append("arguments")
-    if _value(one, step.get("result")) != _value(other, also.get("result")):
-        found.append("result")
-    found += [name for name in _FIELDS if step.get(name) != also.get(name)]
-    if a == len(one["steps"]) - 1 and b == len(other["steps"]) - 1:
-        found += _ends(one["run"], other["run"])
-    return ", ".join(found) or None
+    differences = []
+    if _value(first, step.get("args")) != _value(second, other.get("args")):
+        differences.append("arguments")
+    if _value(first, step.get("result")) != _value(second, other.get("result")):
+        differences.append("result")
+    differences += [name for name in _FIELDS if step.get(name) != other.get(name)]
+    if a == len(first["steps"]) - 1 and b == len(second["steps"]) - 1:
+        is_same_end = all(first["run"][name] == second["run"][name] for name in ("status", "error"))
+        differences += [] if is_same_end else ["end"]
+    return ", ".join(differences) or None
 
 
-def _changed_lines(one: dict[str, Any], other: dict[str, Any], a: int, b: int) -> str:
-    """The lines of an output, and of a command, that differ, as a unified diff; "" if none do."""
-    found: list[str] = []
+def _line_diff(first: dict[str, Any], second: dict[str, Any], a: int, b: int) -> str:
+    """Unified diff of the commands and outputs of two steps; '' if they are equal."""
+    lines: list[str] = []
     fields = (("args", "command"), ("result", "output"), ("result", "stderr"))
     for holder, name in fields:
         texts = []
-        for update, at in ((one, a), (other, b)):
+        for update, at in ((first, a), (second, b)):
             value = _value(update, update["steps"][at].get(holder))
             text = value.get(name) if isinstance(value, dict) else None
             texts.append(text.splitlines() if isinstance(text, str) else [])
         before, after = texts
-        if before != after and max(len(before), len(after)) <= _MOST_LINES:
-            found += difflib.unified_diff(before, after, f"A: {name}", f"B: {name}", lineterm="", n=2)
-    return "\n".join(found)
-
-
-def _ends(run: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """What is different of the ends of two runs."""
-    same = all(run[name] == other[name] for name in ("status", "error"))
-    return [] if same else ["end"]
+        if before != after and max(len(before), len(after)) <= _MAX_DIFF_LINES:
+            lines += difflib.unified_diff(before, after, f"A: {name}", f"B: {name}", lineterm="", n=2)
+    return "\n".join(lines)
 
 
 def _value(update: dict[str, Any], index: int | None) -> Any:
+    """A value without its varying fields."""
     if index is None:
         return None
     value = json.loads(update["values"][index])

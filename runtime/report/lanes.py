@@ -1,7 +1,7 @@
-"""Lanes of the timeline: rows for the strands, the agents and the inner loops of a run.
+"""Lanes of the timeline: rows for the strands, agents and inner loops of a run.
 
-An effect of an agent is in a lane of that agent, any other one in a lane of the loop that asks for it.
-Effects at the same time are in lanes of their own; a strand stays in its lane as long as that is free.
+An effect of an agent is in a lane of this agent, any other effect in a lane of the loop that requests it.
+Concurrent effects are in different lanes; a strand keeps its lane as long as the lane is free.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.records import define
 from .steps import Step
 
-# The items of the parallel forms around a strand; a strand is one of several calls at the same time.
+# A strand is one of several concurrent calls: the item numbers of the parallel forms that enclose it.
 Strand = tuple[int, ...]
 _PROGRAM = "program"
 _STRAND = "strand"
@@ -18,7 +18,7 @@ _AGENT = "agent"
 
 @define
 class Lane:
-    """A row: its name, the latest effect in it and that one's strand."""
+    """A row: its name, its latest effect and the strand of this effect."""
 
     name: str
     step: Step
@@ -26,20 +26,20 @@ class Lane:
 
 
 class Lanes:
-    """The lanes so far; effects are placed in the order in which they start."""
+    """The lanes of a run; effects are placed in the order in which they start."""
 
     def __init__(self) -> None:
         self._lanes: list[Lane] = []
-        # Numbers of the lanes of each agent and of each loop.
+        # Lane numbers by agent or loop.
         self._groups: dict[str, list[int]] = {}
 
     @property
     def names(self) -> list[str]:
-        """The name of each lane; a step has its index."""
+        """Names of the lanes; `Step.lane` is an index of this list."""
         return [lane.name for lane in self._lanes]
 
     def place(self, step: Step, strand: Strand) -> None:
-        """Choose the lane of an effect that started."""
+        """Set the lane of an effect that has started."""
         name = _group(step)
         group = self._groups.setdefault(name, [])
         free = [number for number in group if self._is_free(number, step)]
@@ -61,7 +61,7 @@ class Lanes:
 
 
 def _group(step: Step) -> str:
-    """The agent that works, or the loop that asks."""
+    """Name of the agent that works, or of the loop that requests the effect."""
     if step.agent is not None:
         return f"{_AGENT} {step.agent}".rstrip()
     loop, _, _ = (step.state or "").rpartition("/")

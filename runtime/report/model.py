@@ -1,8 +1,7 @@
-"""Model of a run as states and deltas, as a page shows it: `RunModel`.
+"""Model of a run as steps with deltas, for reports and live pages: `RunModel`.
 
-It is plain data that `spec/report.md` describes. A report takes it once; a live view takes what is new again
-and again. What was in the slots is no guess from the journal: the recorded machine is executed again
-(`recordings.timeline`), as far as the journal is sound.
+The model is plain data (`spec/report.md`). A report reads it once; a live page reads updates. The slots come
+from a re-execution of the recorded machine (`recordings.timeline`), up to the first damage of the journal.
 """
 
 from __future__ import annotations
@@ -45,25 +44,27 @@ from .steps import Step, Steps
 from .values import Values
 
 FORMAT = 1
-# Positions between two that have all slots, and not only those that changed.
-_FULL_EVERY = 100
-# Differences of files that are shown, and bytes of each.
-_MOST_DIFFS = 500
-_LONGEST_DIFF = 200_000
-# Seconds between two drawings of the diagram of a live run, and how many times as long as one takes they are.
-_DRAWN_EVERY_S = 1.0
-_DRAWN_SHARE = 20
+# Interval of positions with all slots; the others have only the changed slots.
+_FULL_SLOTS_INTERVAL = 100
+# Limit of file differences in a report, and limit of bytes of each.
+_MAX_DIFFS = 500
+_MAX_DIFF_BYTES = 200_000
+# Minimum interval between two drawings of the diagram of a live run: in seconds, and as a multiple of the
+# duration of a drawing.
+_DRAWING_INTERVAL_S = 1.0
+_DRAWING_INTERVAL_FACTOR = 20
 
-# Slots of the active functions: function, state and slots of each, innermost last; and for which item.
+# Slots of the active functions: function, state and slots of each, innermost last; and the items of the
+# parallel calls.
 Frames = list[tuple[str, str, dict[str, int]]]
 Slots = tuple[Frames, tuple[int, ...]]
 
 
 class RunModel:
-    """A run as data of a page; `update` reads what is new in its journal. Close it.
+    """Model of a run; `update` reads the new events of its journal. Must be closed.
 
-    is_bare: without outputs, texts of agents, and differences of files. with_graph: with its diagram. Raises
-    ReadError where the journal cannot be opened.
+    is_bare: omit outputs, texts of agents and file differences. with_graph: include the diagram. Raises
+    ReadError if the journal cannot be opened.
     """
 
     def __init__(self, run: RunFiles, is_bare: bool = False, with_graph: bool = True) -> None:
@@ -78,23 +79,25 @@ class RunModel:
         self._builder.recording.programs = lambda name: self.run.load_program(name)
         self._image: Image | None = None
         self._timeline: Timeline | None = None
-        self._no_slots = ""
+        # Reason why slots are not available any more; '' if they are.
+        self._slots_error = ""
         self._notes: list[str] = []
+        # Node numbers of the diagram by name.
         self._nodes: dict[str, int] = {}
-        # The diagram's number of steps and whether the run continues, and when it may be drawn again.
+        # State of the last drawing: number of steps, and whether the run was running; time of the next one.
         self._drawn = (0, False)
         self._next_drawing = 0.0
-        # What is in the slots at the last position and at the one before it; of each position what changed,
-        # where the last one is not final.
+        # Slots at the last position and at the one before it; deltas of all positions, of which the last one
+        # is not final.
         self._frames: Slots = ([], ())
         self._frames_before: Slots = ([], ())
         self._deltas: list[dict[str, Any]] = []
         self._lanes = Lanes()
         self._axis = Axis(self.steps)
-        # The strands of the effects that the machine has waited for, by number.
+        # Strands of the effects that the machine has waited for, by effect number.
         self._strands: dict[int, Strand] = {}
         self._sent_values = 0
-        self._is_begun = False
+        self._has_sent_program = False
         self._diffs: dict[int, int] = {}
 
     def close(self) -> None:
@@ -111,21 +114,21 @@ class RunModel:
         return Blobs(self.run.outputs).fetch(name, size)
 
     def _follow(self) -> None:
-        """Find the folder of the run where it is moved to when the run ends."""
+        """Use the folder in the history if the run has been moved there."""
         ended = os.path.join(ROOT, HISTORY, self.run.name)
         if not files.isdir(self.run.folder) and files.isdir(ended):
             journal = os.path.join(ended, os.path.basename(self.run.journal))
             self.run = RunFiles(self.run.name, ended, journal)
 
     def update(self, is_last: bool = False) -> dict[str, Any]:
-        """What is new since the last call: all at the first one.
+        """The changes since the last call; the first call returns everything. Raises JournalError.
 
-        `from` is the first position that `steps` replaces, `first_value` the index of the first of `values`;
-        `program` is there once, `svg` when the diagram is drawn anew, all else is as it is now. is_last: the
-        journal does not grow any more, so an incomplete end of it is damage. Raises JournalError.
+        `from` is the first position that `steps` replaces, `first_value` the index of the first entry of
+        `values`. `program` is only in the first result, `svg` only if the diagram was redrawn; all other
+        fields are complete. is_last: the journal is final, so that an incomplete last line is damage.
         """
         synced = synced_length(self.run.journal)
-        # In this order: a run that has released its lock writes nothing more.
+        # Check the lock before reading: a run that has released its lock writes nothing more.
         is_alive = is_live(RunFolder(ROOT, self.run.folder))
         entries = list(self._reader.read())
         for entry in entries:
@@ -134,87 +137,88 @@ class RunModel:
         if is_last:
             for damage in self._reader.finish(synced):
                 self._add(damage)
-        found: dict[str, Any] = {"format": FORMAT}
-        is_first = not self._is_begun
+        update: dict[str, Any] = {"format": FORMAT}
+        is_first = not self._has_sent_program
         if is_first:
-            found["program"] = self._program()
-            self._is_begun = True
+            update["program"] = self._program()
+            self._has_sent_program = True
         first = self.steps.take()
         deltas = self._machine(first) if entries or is_first else {}
         first = min([first, *deltas])
         for started in self.steps.take_started():
             self._lanes.place(started, self._strands.get(started.seq or 0, ()))
         self._strands.clear()
-        found["from"] = first
+        update["from"] = first
         steps = []
         for number in range(first, len(self.steps.steps)):
             step = self._step(number, self.steps.steps[number])
             step.update(deltas.get(number, {}))
             steps.append(step)
-        found["steps"] = steps
-        found["pending"] = [self._step(len(self.steps.steps) - 1, step) for step in self.steps.pending]
+        update["steps"] = steps
+        update["pending"] = [self._step(len(self.steps.steps) - 1, step) for step in self.steps.pending]
         is_running = is_alive and self.history.end is None
         now = clock.time() if is_running else None
-        shown = len(self.steps.steps), is_running
-        is_time = not is_running or clock.monotonic() >= self._next_drawing
+        drawing = len(self.steps.steps), is_running
+        is_due = not is_running or clock.monotonic() >= self._next_drawing
         if is_first:
-            self._drawn = shown
-        elif self._image is not None and self._with_graph and shown != self._drawn and is_time:
-            self._drawn = shown
-            found["svg"] = self._draw(self._graph(self._image))
-        found["axis"], waiting = self._axis.until(self.steps.duration(now))
-        found["run"] = self._about(is_running, now, waiting)
-        found["lanes"] = self._lanes.names
-        found["first_value"] = self._sent_values
-        found["values"] = self.values.items[self._sent_values :]
+            self._drawn = drawing
+        elif self._image is not None and self._with_graph and drawing != self._drawn and is_due:
+            self._drawn = drawing
+            update["svg"] = self._draw(self._graph(self._image))
+        update["axis"], waiting_ms = self._axis.until(self.steps.duration(now))
+        update["run"] = self._about(is_running, now, waiting_ms)
+        update["lanes"] = self._lanes.names
+        update["first_value"] = self._sent_values
+        update["values"] = self.values.items[self._sent_values :]
         self._sent_values = len(self.values.items)
-        return found
+        return update
 
     def _add(self, entry: Any) -> None:
         self.steps.add(entry)
-        if not self._no_slots:
+        if not self._slots_error:
             try:
                 self._builder.add(entry)
             except UserError as error:
-                self._give_up(error)
+                self._disable_slots(error)
 
     # --- the program ----------------------------------------------------------------------------
 
     def _program(self) -> dict[str, Any]:
-        """Sources and diagram of the program, as far as there are any."""
+        """Sources, bytecode and diagram of the program, as far as they are available."""
         try:
             self._image = self.run.load_image()
         except (UserError, CompileError, JournalError) as error:
-            self._give_up(error)
+            self._disable_slots(error)
             return {"sources": [], "graph": None, "svg": "", "readers": {}}
         sources = [
             [source.path, self.values.add(source.text)] for source in self._image.sources if source.text
         ]
-        found: dict[str, Any] = {"sources": sources, "graph": None, "svg": ""}
-        found["readers"] = _readers(self._image)
+        program: dict[str, Any] = {"sources": sources, "graph": None, "svg": ""}
+        program["readers"] = _readers(self._image)
         if self._is_bare:
-            found["sources"] = []
+            program["sources"] = []
         else:
-            found["bytecode"] = self.values.add(disassemble(self._image))
+            program["bytecode"] = self.values.add(disassemble(self._image))
         if self._with_graph:
             try:
                 graph = self._graph(self._image)
-                found["graph"] = _plain_graph(graph)
+                program["graph"] = _plain_graph(graph)
                 self._number_nodes(graph)
-                found["svg"] = self._draw(graph)
+                program["svg"] = self._draw(graph)
             except (UserError, CompileError) as error:
                 self._with_graph = False
-                self._notes.append(f"no diagram: {_words(error)}")
-        return found
+                self._notes.append(f"no diagram: {_message(error)}")
+        return program
 
     def _graph(self, image: Image) -> Graph:
         return graph_of_run(self.run.name, image, self.history, self.steps.taken)
 
     def _draw(self, graph: Graph) -> str:
-        begun = clock.monotonic()
+        started_at = clock.monotonic()
         svg = picture.as_svg(graph)
         now = clock.monotonic()
-        self._next_drawing = now + max(_DRAWN_EVERY_S, _DRAWN_SHARE * (now - begun))
+        interval = max(_DRAWING_INTERVAL_S, _DRAWING_INTERVAL_FACTOR * (now - started_at))
+        self._next_drawing = now + interval
         return svg
 
     def _number_nodes(self, graph: Graph) -> None:
@@ -224,29 +228,29 @@ class RunModel:
 
     # --- the machine ----------------------------------------------------------------------------
 
-    def _give_up(self, error: Exception) -> None:
-        self._no_slots = _words(error)
+    def _disable_slots(self, error: Exception) -> None:
+        self._slots_error = _message(error)
 
     def _machine(self, first: int) -> dict[int, dict[str, Any]]:
-        """What was in the slots at the positions that are new, by number, as deltas."""
+        """Deltas of the slots from position `first` on, by position; earlier ones too if they changed."""
         recording = self._builder.recording
-        if not self._no_slots and self._image is not None and recording.about:
+        if not self._slots_error and self._image is not None and recording.about:
             try:
                 with bounded(recording.about):
                     first = min(first, self._add_deltas(recording, self._image))
             except (UserError, JournalError) as error:
-                self._give_up(error)
+                self._disable_slots(error)
             if self._builder.damage is not None:
-                self._no_slots = f"the journal is damaged: {self._builder.damage}"
+                self._slots_error = f"the journal is damaged: {self._builder.damage}"
         return dict(enumerate(self._deltas[first:], first))
 
     def _add_deltas(self, recording: Recording, image: Image) -> int:
-        """Execute the recorded machine up to the last position; the first position that is new."""
+        """Execute the recorded machine up to the last position; return the first new or changed position."""
         if self._timeline is None:
             self._timeline = Timeline(recording, image)
         else:
             self._timeline.extend()
-        # The last position changes when its result comes.
+        # The last position changes when its result arrives.
         if self._deltas:
             self._deltas.pop()
             self._frames = self._frames_before
@@ -268,16 +272,16 @@ class RunModel:
         ]
 
     def _delta(self, number: int, point: View) -> dict[str, Any]:
-        """The slots of a position: all (`frames`), or those that changed since the position before."""
+        """The slots of a position: all (`frames`), or the changes since the previous position."""
         now, (before, items) = self._slots(point), self._frames
         self._frames_before, self._frames = self._frames, (now, point.items)
-        found: dict[str, Any] = {}
+        delta: dict[str, Any] = {}
         is_same = number > 0 and [frame[0] for frame in now] == [frame[0] for frame in before]
-        # Of calls side by side, each has its own slots.
+        # Each of several parallel calls has its own slots.
         is_same = is_same and point.items == items
-        if number % _FULL_EVERY == 0 or not is_same:
-            found["frames"] = [[function, state, slots] for function, state, slots in now]
-            found["entered"] = not is_same
+        if number % _FULL_SLOTS_INTERVAL == 0 or not is_same:
+            delta["frames"] = [[function, state, slots] for function, state, slots in now]
+            delta["entered"] = not is_same
         if is_same:
             changes = [
                 [at, name, slots.get(name)]
@@ -286,21 +290,21 @@ class RunModel:
                 if slots.get(name) != old.get(name)
             ]
             if changes:
-                found["slots"] = changes
+                delta["slots"] = changes
             states = [state for _, state, _ in now]
             if states != [state for _, state, _ in before]:
-                found["at"] = states
+                delta["at"] = states
         if point.items:
-            found["items"] = list(point.items)
+            delta["items"] = list(point.items)
         if point.place is not None:
-            found["place"] = [point.place.path, point.place.line, point.place.column]
+            delta["place"] = [point.place.path, point.place.line, point.place.column]
         node = self._node(point)
         if node is not None:
-            found["node"] = node
-        return found
+            delta["node"] = node
+        return delta
 
     def _node(self, point: View) -> int | None:
-        """The node of a diagram of functions or of IR; a loop's is that of its state."""
+        """The node of a position in a diagram of functions or of IR; `_step` sets the node in a loop."""
         for frame in reversed(point.frames):
             for name in (frame.function, frame.state, f"{frame.function}: {frame.state}"):
                 if name in self._nodes:
@@ -310,30 +314,30 @@ class RunModel:
     # --- steps ----------------------------------------------------------------------------------
 
     def _step(self, number: int, step: Step) -> dict[str, Any]:
-        """A step without what is empty."""
-        found = {
+        """The data of a step, without empty fields."""
+        data = {
             name: list(value) if isinstance(value, list) else value
             for name in _STEP_FIELDS
-            if (value := getattr(step, name)) or (value == 0 and name in _FROM_ZERO)
+            if (value := getattr(step, name)) or (value == 0 and name in _ZERO_FIELDS)
         }
         if step.activity:
-            # Without contents its texts are already those of their heads.
-            found["activity"] = self.values.add([list(entry) for entry in step.activity], is_content=False)
+            # In a bare report, `Steps` has already removed the contents.
+            data["activity"] = self.values.add([list(entry) for entry in step.activity], is_content=False)
         node = self._nodes.get(step.outer or "")
         if node is not None:
-            found["node"] = node
+            data["node"] = node
         diff = self._diff(step)
         if diff is not None:
-            found["diff"] = diff
-        return found
+            data["diff"] = diff
+        return data
 
     def _diff(self, step: Step) -> int | None:
-        """The difference of the files of one step, as text."""
+        """Index of the file difference of a step; None if there is none."""
         before, after = step.trees.get("before"), step.trees.get("after")
         if before is None or after is None or step.seq is None or self._is_bare or before == after:
             return None
         if step.seq not in self._diffs:
-            if len(self._diffs) >= _MOST_DIFFS or before[0] != after[0]:
+            if len(self._diffs) >= _MAX_DIFFS or before[0] != after[0]:
                 return None
             try:
                 store = open_recorded(os.path.join(self.run.folder, FOLDER), after[0])
@@ -341,16 +345,16 @@ class RunModel:
             except NoTree as error:
                 text = f"[the difference cannot be read: {error}]"
             else:
-                text = data[:_LONGEST_DIFF].decode("utf-8", "replace")
-                if len(data) > _LONGEST_DIFF:
+                text = data[:_MAX_DIFF_BYTES].decode("utf-8", "replace")
+                if len(data) > _MAX_DIFF_BYTES:
                     text += f"\n[cut: llc diff {self.run.name} {step.seq} shows all {len(data):,} bytes]"
             self._diffs[step.seq] = self.values.add(text)
         return self._diffs[step.seq]
 
-    # --- the run as a whole ---------------------------------------------------------------------
+    # --- the header -----------------------------------------------------------------------------
 
-    def _about(self, is_running: bool, now: float | None, waiting: int) -> dict[str, Any]:
-        """The header of the page. now: of a run that is running, in seconds since 1970. waiting: in ms."""
+    def _about(self, is_running: bool, now: float | None, waiting_ms: int) -> dict[str, Any]:
+        """Data of the header. now: seconds since 1970 if the run is running, else None."""
         history, steps = self.history, self.steps.steps
         start, end = history.start, history.end
         failed = [number for number, step in enumerate(steps) if step.failed]
@@ -369,7 +373,7 @@ class RunModel:
             "updated": history.last_ts,
             "active_ms": active,
             "active": duration_text(active),
-            "waiting": duration_text(waiting) if waiting else "",
+            "waiting": duration_text(waiting_ms) if waiting_ms else "",
             "elapsed": duration_text(self.steps.duration(now)),
             "iterations": end.iterations if end else history.iteration,
             "states_entered": end.steps if end else history.steps,
@@ -386,7 +390,11 @@ class RunModel:
             "marks": [attrs.asdict(mark) for mark in self.steps.marks],
             "notes": [
                 *self._notes,
-                *([f"slots are not shown from here on: {self._no_slots}"] if self._no_slots else []),
+                *(
+                    [f"slots are not shown from this point on: {self._slots_error}"]
+                    if self._slots_error
+                    else []
+                ),
             ],
             "error": None,
             "value": None,
@@ -397,22 +405,22 @@ class RunModel:
                 about["error"] = self._error(diff_text.shown_map(end.error))
             if end.value is not None:
                 about["value"] = self.values.add_packed(end.value)
-        # The header itself is data like the values: masked, and what JavaScript reads exactly.
+        # Mask the header and make its numbers exact for JavaScript, as for the values.
         prepared: dict[str, Any] = self.values.prepared(about)
         return prepared
 
-    def _error(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The error that ended the run, its fields in the form that a page needs."""
+    def _error(self, error: dict[str, Any]) -> dict[str, Any]:
+        """The error that ended the run, with the fields and types that the page needs."""
         texts = ("kind", "span") if self._is_bare else ("kind", "span", "message", "help")
-        error: dict[str, Any] = {name: str(found[name]) for name in texts if found.get(name)}
-        trace, details = found.get("backtrace"), found.get("details")
-        error["backtrace"] = [str(line) for line in trace] if isinstance(trace, list) else []
+        data: dict[str, Any] = {name: str(error[name]) for name in texts if error.get(name)}
+        trace, details = error.get("backtrace"), error.get("details")
+        data["backtrace"] = [str(line) for line in trace] if isinstance(trace, list) else []
         if isinstance(details, dict) and not self._is_bare:
-            error["details"] = details
-        return error
+            data["details"] = details
+        return data
 
     def _sentence(self, is_running: bool) -> str:
-        """Why the run ended, or where it is."""
+        """A sentence that says how the run ended, or where it is."""
         history = self.history
         end, stop = history.end, history.interruption
         name = history.start.program if history.start else self.run.name
@@ -428,35 +436,36 @@ class RunModel:
         if end is None:
             return f"{name} crashed{where} {after}; it can be resumed."
         ends = {"success": "ended with success", "failure": "ended with failure", "limit": "reached a limit"}
-        told = ends.get(str(end.status), f"ended with {end.status}")
+        ending = ends.get(str(end.status), f"ended with {end.status}")
         by = end.terminated_by
-        why = "" if by in (None, "terminal", "return", "error", end.status) else f" ({by})"
+        reason = "" if by in (None, "terminal", "return", "error", end.status) else f" ({by})"
         where = f" in `{end.final_state}`" if end.final_state else ""
-        sentence = f"{name} {told}{why}{where} {after}"
+        sentence = f"{name} {ending}{reason}{where} {after}"
         if isinstance(end.error, dict) and not self._is_bare:
             return f"{sentence}: {diff_text.shown_value(end.error.get('message'))}"
         return f"{sentence}."
 
     def _limits(self) -> dict[str, float]:
-        """The limits of what the run may use, by the units of a budget."""
+        """Limits of the run's budget by unit."""
         meta = self._image.meta if self._image is not None else {}
         start = self.history.start
-        known = budget_limits(meta, (start.budget if start else None) or {})
-        return {unit: most for unit, most in known.items() if most is not None}
+        limits = budget_limits(meta, (start.budget if start else None) or {})
+        return {unit: limit for unit, limit in limits.items() if limit is not None}
 
     def _used(self) -> str:
         used = self.history.used
-        told = []
-        for unit, value in used.by_unit().items():
-            if value and unit != "seconds":
-                told.append(amount_text(unit, value, None, bool(used.unpriced) and unit == "usd"))
-        return ", ".join(told)
+        return ", ".join(
+            amount_text(unit, value, None, bool(used.unpriced) and unit == "usd")
+            for unit, value in used.by_unit().items()
+            if value and unit != "seconds"
+        )
 
 
-_OWN = ("trees", "after", "until", "agent")
-_STEP_FIELDS = tuple(field.name for field in attrs.fields(Step) if field.name not in _OWN)
-# Fields of a step in which 0 says something: moments and references.
-_FROM_ZERO = ("start", "end", "args", "result", "details")
+# Fields of a step that are not part of the data.
+_INTERNAL_FIELDS = ("trees", "after", "until", "agent")
+_STEP_FIELDS = tuple(field.name for field in attrs.fields(Step) if field.name not in _INTERNAL_FIELDS)
+# Fields in which 0 is a value: times and references.
+_ZERO_FIELDS = ("start", "end", "args", "result", "details")
 
 
 def as_data(update: dict[str, Any]) -> dict[str, Any]:
@@ -465,8 +474,8 @@ def as_data(update: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readers(image: Image) -> dict[str, dict[str, list[str]]]:
-    """Of each function the author's states whose code reads a slot, by slot, in the order of the program."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """By function and slot, the author's states whose code reads the slot, in program order."""
+    result: dict[str, dict[str, list[str]]] = {}
     for function in image.functions:
         readers: dict[str, dict[str, None]] = {}
         for number, name in enumerate(function.states):
@@ -474,12 +483,12 @@ def _readers(image: Image) -> dict[str, dict[str, list[str]]]:
             for _, row, words in decode(function.code, *function.bounds(number)):
                 if row.name == "LOAD" and author:
                     readers.setdefault(function.slots[words[0]], {})[author] = None
-        found[function.name] = {slot: list(states) for slot, states in readers.items()}
-    return found
+        result[function.name] = {slot: list(states) for slot, states in readers.items()}
+    return result
 
 
 def _plain_graph(graph: Graph) -> dict[str, Any]:
-    """What a page needs of a graph: names, kinds and places of its nodes, and its routes."""
+    """The part of a graph that a page needs: nodes, edges and notes."""
     return {
         "level": graph.level,
         "nodes": [
@@ -494,8 +503,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _words(error: Exception) -> str:
-    """An error in one line."""
+def _message(error: Exception) -> str:
+    """The message of an error, with secrets masked."""
     if isinstance(error, CompileError):
         return masked(error.diagnostics[0].message)
     return masked(getattr(error, "message", "") or str(error))

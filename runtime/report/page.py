@@ -1,8 +1,8 @@
-"""The page of a report: one HTML file that opens from disk, with its data, its scripts and nothing else.
+"""HTML page of a report: one self-contained file with its data and scripts.
 
-The policy in its head allows exactly the scripts and styles in it, by their hashes, and no access to
-anything else. Data is never markup: JSON without `<`, or compressed JSON in base64, which the page unpacks
-when it is needed.
+The content security policy of the page allows only its own scripts and styles, by their hashes, and no other
+access. Data is never markup: JSON without `<`, or compressed JSON in base64, which the page decompresses on
+demand.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..host.screen import printable
 from ..journal.codec import strict_json
 
 _ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
-# In the order in which they use each other; they share one scope.
+# In the order of their dependencies; all share one scope.
 SCRIPTS = ("text.js", "run.js", "timeline.js", "details.js", "page.js")
-# Bytes of values that are compressed together, and so unpacked together.
-_CHUNK = 1 << 18
+# Approximate size in bytes of the values that are compressed and decompressed together.
+_CHUNK_BYTES = 1 << 18
 _SVG_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
 def asset(name: str) -> str:
-    """The text of a file of the page."""
+    """The text of a file in `assets/`."""
     with files.open(os.path.join(_ASSETS, name), encoding="utf-8") as file:
         text: str = file.read()
     return text
@@ -38,17 +38,17 @@ def asset(name: str) -> str:
 
 @frozen
 class Live:
-    """What a page needs that a server keeps up to date: a script, and the data for it in the head."""
+    """Additional script of a page that a server updates, and the data for it."""
 
     script: str
     data: dict[str, Any]
 
 
 def render(updates: list[dict[str, Any]], rows: list[Any] | None = None, live: Live | None = None) -> bytes:
-    """The page of one run or of two.
+    """The page of one or two runs.
 
-    updates: of each run what `RunModel.update` gave first. rows: how the positions of two runs are aligned,
-    see `comparison`. live: of a page that may contact its own server.
+    updates: the first result of `RunModel.update` of each run. rows: alignment of two runs, see `comparison`.
+    live: for a page that may contact its own server; None for a file.
     """
     blocks: list[str] = []
     figures: list[str] = []
@@ -92,7 +92,7 @@ def render(updates: list[dict[str, Any]], rows: list[Any] | None = None, live: L
 
 
 def _run(update: dict[str, Any], number: int, blocks: list[str], figures: list[str]) -> dict[str, Any]:
-    """The data of a run that is in the head of the page; all other becomes blocks and figures."""
+    """The data of a run for the head of the page; the other data is added to `blocks` and `figures`."""
     head = {name: value for name, value in update.items() if name not in ("steps", "values", "program")}
     program = dict(update["program"])
     svg = program.pop("svg")
@@ -110,11 +110,11 @@ def _run(update: dict[str, Any], number: int, blocks: list[str], figures: list[s
 
 
 def _chunks(values: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Values of about `_CHUNK` bytes together, a line each, with the index of the first one."""
+    """Chunks of about `_CHUNK_BYTES` bytes: index of the first value, and the values, one on each line."""
     first, size = 0, 0
     for number, value in enumerate(values):
         size += len(value)
-        if size >= _CHUNK or number == len(values) - 1:
+        if size >= _CHUNK_BYTES or number == len(values) - 1:
             yield first, b"\n".join(values[first : number + 1])
             first, size = number + 1, 0
 
@@ -125,5 +125,5 @@ def _block(name: str, data: bytes) -> str:
 
 
 def _escaped(data: bytes) -> str:
-    """JSON that cannot end the element that contains it."""
+    """JSON without `<`, so that it cannot end the element that contains it."""
     return data.decode("utf-8", "surrogatepass").replace("<", "\\u003c")

@@ -1,8 +1,8 @@
-"""Steps of a run: its effects in the order of their results, each with what followed from it.
+"""Steps of a run: its effects in the order of their results, each with its verdict, route and notes.
 
-Position `n` of a run is where `n` results were given, as in `llc trace`; step `n` is what happens there: the
-effect whose result comes next, or the end. `RunHistory` folds the journal; a step holds what one position
-adds to it. What is in the slots is added by `model`.
+Position `n` of a run is the point after `n` results, as in `llc trace`. Step `n` is the effect whose result
+comes next, or the end. `RunHistory` folds the journal; a step contains the events of one position. `model`
+adds the slots.
 """
 
 from __future__ import annotations
@@ -39,25 +39,34 @@ from ..recordings import diff_text
 from ..recordings.recording import Note
 from .values import Values
 
-_LONGEST_SUBJECT = 200
-_GOOD = ("success", "target", "yes", "progress")
-_ERRORS = ("error", "blocked")
-# Fields of notes that are names and numbers.
-_NAMES = ("loop", "state", "iteration", "type", "verdict", "from", "to", "policy", "cycle", "status")
-# Entries of an agent's activity that are shown of one effect.
-_MOST_ACTIVITY = 2000
+_MAX_SUBJECT_CHARS = 200
+_GOOD_VERDICTS = ("success", "target", "yes", "progress")
+_BAD_VERDICTS = ("failure", "no", "stall")
+_ERROR_VERDICTS = ("error", "blocked")
+# Fields of notes that are names and numbers, and therefore part of a bare report.
+_BARE_FIELDS = ("loop", "state", "iteration", "type", "verdict", "from", "to", "policy", "cycle", "status")
+# Limit of the entries of an agent's activity in one step.
+_MAX_ACTIVITIES = 2000
 
 
 @define
 class Step:
-    """A position of a run with what happens there; references are indices in the table of values.
+    """The effect at a position of a run.
 
-    start, end: milliseconds since the beginning of the run. after, until: how many results were given when it
-    started and when it was over. lane: in which row of the timeline it is, see `lanes`. agent: which agent
-    works, "" for the usual one, None if none does. state: the author's state, `<loop>/<state>` in an inner
-    loop; outer: that of the program. verdict, route: those that followed, with `tone`: good, bad, error or
-    none. usd, tokens, calls, seconds: what it used of a budget. notes: texts of what the program noted before
-    it. trees: those before and after it, with the store.
+    args, result, details: indices in the table of values.
+    state: the author's state, `<loop>/<state>` in an inner loop.
+    outer: the state of the program.
+    start, end: milliseconds since the start of the run.
+    after, until: number of results when the effect started and ended.
+    lane: row of the timeline, see `lanes`.
+    agent: name of the agent, "" for the default one, None if the effect is not an agent.
+    verdict, route: of the evaluation of the result. details: of the verdict. tone: good, bad, error or "".
+    usd, tokens, calls, seconds: consumption by unit of a budget.
+    notes: texts of the notes before the effect.
+    activity: entries of the agent's work: kind and text.
+    files: changed files: letter and path.
+    trees: store and tree by "before" and "after".
+    tools: number of tool calls.
     """
 
     seq: int | None = None
@@ -94,7 +103,7 @@ class Step:
 
 @define
 class Mark:
-    """A moment of the timeline that is no effect. kind: end, interrupted, resumed, changed or damage."""
+    """A mark on the timeline. kind: end, interrupted, resumed, changed or damage. at: None if unknown."""
 
     at: int | None
     kind: str
@@ -103,9 +112,9 @@ class Mark:
 
 
 class Steps:
-    """The steps of a run by its events; `add` them in order. The last one has no result yet.
+    """The steps of a run, built from its events in order (`add`). The last step has no result yet.
 
-    changed_from: the first step that changed since `take`. is_bare: without what texts contain.
+    changed_from: the first step that changed since `take`. is_bare: omit the contents of texts.
     """
 
     def __init__(self, history: RunHistory, values: Values, is_bare: bool = False) -> None:
@@ -116,16 +125,17 @@ class Steps:
         self.taken = RouteCounts()
         self.changed_from = 0
         self._is_bare = is_bare
-        self._begun: float | None = None
+        # Time of the first event in seconds since 1970, and of the latest one in ms since the first.
+        self._started_at: float | None = None
         self._latest = 0
         self._started: list[Step] = []
         # Started effects without a result, by number.
         self._open: dict[int, Step] = {}
-        # Where each finished effect is.
+        # Positions of the finished effects, by number.
         self._finished: dict[int, int] = {}
 
     def add(self, entry: Event | Damage) -> None:
-        """The next entry of the journal."""
+        """Add the next entry of the journal."""
         count = self.history.results
         used = self.history.used.by_unit() if isinstance(entry, EffectFinished) else {}
         self.history.add(entry)
@@ -135,8 +145,8 @@ class Steps:
             return
         moment = entry.moment
         if moment is not None:
-            self._begun = moment if self._begun is None else self._begun
-            self._latest = max(self._latest, round((moment - self._begun) * 1000))
+            self._started_at = moment if self._started_at is None else self._started_at
+            self._latest = max(self._latest, round((moment - self._started_at) * 1000))
         last = self.steps[-1]
         match entry:
             case EffectStarted():
@@ -160,15 +170,15 @@ class Steps:
                 self._mark(self._latest, "end", f"ended: {entry.status}{_by(entry.terminated_by)}")
                 self._drop_open()
         if last.seq is None and not self._open:
-            self._place(last)
+            self._set_state(last)
 
     def take(self) -> int:
-        """The first step that changed since the last call."""
+        """Return the first step that changed since the last call."""
         first, self.changed_from = self.changed_from, len(self.steps)
         return first
 
     def take_started(self) -> list[Step]:
-        """The effects that started since the last call, in that order."""
+        """Return the effects that started since the last call, in the order of their starts."""
         started, self._started = self._started, []
         return started
 
@@ -179,14 +189,14 @@ class Steps:
 
     def duration(self, now: float | None = None) -> int:
         """Milliseconds from the first event to the last one, or to `now` in seconds since 1970."""
-        if now is None or self._begun is None:
+        if now is None or self._started_at is None:
             return self._latest
-        return max(self._latest, round((now - self._begun) * 1000))
+        return max(self._latest, round((now - self._started_at) * 1000))
 
     def _mark(self, at: int | None, kind: str, text: str) -> None:
         self.marks.append(Mark(at, kind, text, len(self.steps) - 1))
 
-    def _place(self, step: Step) -> None:
+    def _set_state(self, step: Step) -> None:
         progress = self.history.progress
         step.state, step.iteration = progress.state, progress.iteration
         step.outer = dict(progress.loops).get("", progress.state)
@@ -198,7 +208,7 @@ class Steps:
         if event.kind == "agent":
             name = event.arguments.get("agent")
             step.agent = masked(name) if isinstance(name, str) else ""
-        self._place(step)
+        self._set_state(step)
         step.state = event.state or step.state
         step.start = self._latest
         row = EFFECTS.get(event.kind)
@@ -213,7 +223,7 @@ class Steps:
         return step
 
     def _drop_open(self) -> None:
-        """The effects without a result are performed no more."""
+        """Remove the effects without a result: they were abandoned."""
         for step in self._open.values():
             step.until = len(self.steps) - 1
         self._open.clear()
@@ -224,7 +234,7 @@ class Steps:
         step.end, step.until = self._latest, len(self.steps)
         if step.start is None:
             step.start = step.end
-            self._place(step)
+            self._set_state(step)
         step.result = self.values.add_packed(result)
         step.failed = bool(result.get("exit_code")) or any(
             result.get(name) for name in ("error", "timed_out", "signal")
@@ -241,10 +251,10 @@ class Steps:
         last = self.steps[-1]
         before = self.steps[-2] if len(self.steps) > 1 else None
         self.changed_from = min(self.changed_from, max(len(self.steps) - 2, 0))
-        fields = _bare(note) if self._is_bare else note.own_fields()
+        fields = _bare_fields(note) if self._is_bare else note.own_fields()
         last.notes.append(masked(diff_text.describe(Note(note.kind_name, fields))))
         if isinstance(note, StateEnter | LoopComplete) and last.seq is None:
-            self._place(last)
+            self._set_state(last)
         if isinstance(note, Route):
             self.taken.add(note)
         if before is None:
@@ -277,11 +287,11 @@ class Steps:
             step.session = plain.id if plain.what == "session" else step.session
             step.model = plain.name_ if plain.what == "model" else step.model
             step.tools += plain.what == "tool"
-        told = self._text(plain)
-        if told and len(step.activity) < _MOST_ACTIVITY:
+        text = self._text(plain)
+        if text and len(step.activity) < _MAX_ACTIVITIES:
             kind = "guard" if isinstance(plain, Guarded) else plain.what
             kind = "failed" if isinstance(plain, AgentActed) and plain.is_error else kind
-            step.activity.append((kind, told))
+            step.activity.append((kind, text))
 
     def _text(self, event: AgentActed | Guarded | TreeTaken) -> str:
         if self._is_bare and isinstance(event, AgentActed):
@@ -290,9 +300,9 @@ class Steps:
         return masked("\n".join(agent_text.describe(event, is_whole=True)))
 
 
-def _bare(note: NoteEvent) -> dict[str, Any]:
-    """The fields of a note without what may be contents."""
-    return {name: value for name, value in note.own_fields().items() if name in _NAMES}
+def _bare_fields(note: NoteEvent) -> dict[str, Any]:
+    """The fields of a note that contain no texts of the run."""
+    return {name: value for name, value in note.own_fields().items() if name in _BARE_FIELDS}
 
 
 def _by(reason: str | None) -> str:
@@ -300,19 +310,17 @@ def _by(reason: str | None) -> str:
 
 
 def _tone(verdict: str) -> str:
-    if verdict in _GOOD:
+    if verdict in _GOOD_VERDICTS:
         return "good"
-    return "error" if verdict in _ERRORS else "bad" if verdict in ("failure", "no", "stall") else ""
+    if verdict in _ERROR_VERDICTS:
+        return "error"
+    return "bad" if verdict in _BAD_VERDICTS else ""
 
 
 def _first_line(value: Any) -> str:
-    text = value if isinstance(value, str) else to_text(value)
+    """The first line of a text, shortened; the items of a list are joined."""
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     first, _, more = masked(text).strip().partition("\n")
-    if len(first) > _LONGEST_SUBJECT:
-        return first[: _LONGEST_SUBJECT - 1] + "…"
+    if len(first) > _MAX_SUBJECT_CHARS:
+        return first[: _MAX_SUBJECT_CHARS - 1] + "…"
     return first + (" …" if more.strip() else "")
-
-
-def to_text(value: Any) -> str:
-    """Plain data in one line."""
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,8 +1,8 @@
-"""A run as trace events in the JSON format of Chrome, for `ui.perfetto.dev` and `chrome://tracing`.
+"""Trace events of a run in the JSON format of Chrome, for `ui.perfetto.dev` and `chrome://tracing`.
 
-Effects are complete events (`X`) on a thread for each row of the timeline, states likewise on a thread of
-their own; verdicts and marks are instant events (`i`), money and tokens counters (`C`), names metadata (`M`).
-Times are microseconds since the run began.
+Effects are complete events (`X`) on one thread for each lane of the timeline; states are complete events on
+another thread. Verdicts and marks are instant events (`i`), costs and tokens are counters (`C`), names are
+metadata (`M`). Times are microseconds since the start of the run.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 _PID = 1
+# Thread of the states; lane `n` has thread `n + 1`.
 _STATES = 0
 
 
 def trace_events(update: dict[str, Any]) -> dict[str, Any]:
-    """The object of a trace file. update: what `RunModel.update` gave first."""
+    """The contents of a trace file. update: the first result of `RunModel.update`."""
     about = update["run"]
     end = max(
         [0, *(at for step in update["steps"] if (at := step.get("end", step.get("start"))) is not None)]
@@ -30,7 +31,7 @@ def trace_events(update: dict[str, Any]) -> dict[str, Any]:
     for mark in about["marks"]:
         if mark["at"] is not None:
             events.append(_event("i", mark["text"], mark["at"], _STATES, s="p"))
-    # Metadata first, then by time: what reads while it loads needs no sorting.
+    # Metadata first, then by time, so that a streaming reader needs no sorting.
     events.sort(key=lambda event: (event["ph"] != "M", event["ts"], -event.get("dur", 0)))
     kept = ("id", "program", "path", "hash", "llc", "status", "sentence", "started", "ended")
     return {
@@ -52,18 +53,18 @@ def _names(update: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _states(steps: list[dict[str, Any]], end: int) -> Iterator[dict[str, Any]]:
-    """One event for each stretch in one state and iteration."""
-    begun: tuple[int, str, int] | None = None
+    """One event for each interval in one state and iteration."""
+    current: tuple[int, str, int] | None = None
     for step in [*(step for step in steps if "start" in step), {"start": end}]:
         place = (step.get("state", ""), step.get("iteration", 0))
-        if begun is not None and begun[1:] != place:
-            if begun[1]:
-                length = (step["start"] - begun[0]) * 1000
-                yield _event(
-                    "X", begun[1], begun[0], _STATES, dur=length, cat="state", args={"iteration": begun[2]}
-                )
-            begun = None
-        begun = begun or (step["start"], *place)
+        if current is not None and current[1:] != place:
+            start, state, iteration = current
+            if state:
+                length = (step["start"] - start) * 1000
+                args = {"iteration": iteration}
+                yield _event("X", state, start, _STATES, dur=length, cat="state", args=args)
+            current = None
+        current = current or (step["start"], *place)
 
 
 def _effects(update: dict[str, Any], end: int) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Table of the values of a report: each different one once, masked, bounded, as JSON that a page can read.
+"""Table of the values of a report: deduplicated, masked, bounded, as JSON that JavaScript reads exactly.
 
-A step names a value by its index. Long texts are cut here, with a note that tells where the whole one is.
+A step refers to a value by its index. Long texts are cut, with a note that names the file with the full text.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from ..journal.codec import strict_json
 from ..journal.journal import BlobError
 from ..recordings.recording import unpacked
 
-# Characters of one text that are kept, and of all texts, after which only the ends of long ones are kept. An
-# output in a journal is shorter (`spec/effects.md`).
-LONGEST = 2 << 20
-MOST = 64 << 20
-_SHORT = 4096
+# Limit of characters of a text; after MAX_TOTAL_BYTES of values, the lower limit. An output in a journal is
+# shorter (`spec/effects.md`).
+MAX_TEXT_CHARS = 2 << 20
+MAX_TOTAL_BYTES = 64 << 20
+_REDUCED_TEXT_CHARS = 4096
 # Larger integers are not exact in JavaScript.
-_EXACT = 2**53
-_DEEPEST = 64
+_MAX_EXACT_INTEGER = 2**53
+_MAX_DEPTH = 64
 _TOO_DEEP = "[nested too deep to be shown]"
 
 
 class Values:
-    """The values so far, each as JSON in UTF-8.
+    """The values of a run, each as JSON in UTF-8 (`items`).
 
-    fetch: a long text of the run by its hash and size. where: the place of a long text, for the note about
-    a cut. is_bare: texts are left out, except for their length.
+    fetch: returns a long text of the run by its hash and size. path_of: the file of a long text.
+    is_bare: replace texts by their lengths.
     """
 
     def __init__(
-        self, fetch: Callable[[str, int], str], where: Callable[[str], str], is_bare: bool = False
+        self, fetch: Callable[[str, int], str], path_of: Callable[[str], str], is_bare: bool = False
     ) -> None:
         self.items: list[bytes] = []
         self._fetch = fetch
-        self._where = where
+        self._path_of = path_of
         self._is_bare = is_bare
-        self._known: dict[bytes, int] = {}
-        # By their values as they were given.
-        self._seen: dict[tuple[bytes, bool], int] = {}
+        # Indices by the digest of the JSON, and by the digest of the value before masking.
+        self._by_json: dict[bytes, int] = {}
+        self._by_value: dict[tuple[bytes, bool], int] = {}
         self._size = 0
 
     def add_packed(self, packed: Any) -> int:
-        """Add a value as it is in a journal; its index."""
+        """Add a value in the form of the journal; return its index."""
         try:
             value = unpacked(packed, self._fetch_shortened, secrets.hidden)
         except BlobError as error:
@@ -54,46 +54,46 @@ class Values:
         return self.add(value)
 
     def add(self, value: Any, is_content: bool = True) -> int:
-        """Add plain data; its index. is_content: not when it is a name or a command, which is always kept."""
+        """Add plain data; return its index. is_content: False for names and commands, which are kept."""
         is_bare = self._is_bare and is_content
-        # Most values were there before, as slots are: those need not be prepared again.
-        raw = _raw(value)
-        known = None if raw is None else self._seen.get((raw, is_bare))
-        if known is None:
-            known = self._add(strict_json(self._prepared(value, is_bare)))
-            if raw is not None:
-                self._seen[raw, is_bare] = known
-        return known
+        # Most values, such as slots, are repeated: skip their preparation.
+        key = _value_key(value)
+        index = None if key is None else self._by_value.get((key, is_bare))
+        if index is None:
+            index = self._add(strict_json(self._prepare(value, is_bare)))
+            if key is not None:
+                self._by_value[key, is_bare] = index
+        return index
 
     def _add(self, data: bytes) -> int:
         digest = _digest(data)
-        known = self._known.get(digest)
-        if known is None:
-            known = self._known[digest] = len(self.items)
+        index = self._by_json.get(digest)
+        if index is None:
+            index = self._by_json[digest] = len(self.items)
             self.items.append(data)
             self._size += len(data)
-        return known
+        return index
 
     def prepared(self, value: Any) -> Any:
-        """Plain data as a value of the table is, without adding it."""
-        return self._prepared(value, False)
+        """Plain data, masked and bounded as in the table, without adding it."""
+        return self._prepare(value, False)
 
     def _fetch_shortened(self, name: str, size: int) -> str:
         try:
             text = self._fetch(name, size)
         except BlobError as error:
             return f"[{size} bytes, lost: {error}]"
-        return self._cut(secrets.masked(text), f"; the whole text is in {self._where(name)}")
+        return self._cut(secrets.masked(text), f"; the whole text is in {self._path_of(name)}")
 
-    def _cut(self, text: str, where: str = "") -> str:
-        most = LONGEST if self._size < MOST else _SHORT
-        if len(text) <= most:
+    def _cut(self, text: str, hint: str = "") -> str:
+        limit = MAX_TEXT_CHARS if self._size < MAX_TOTAL_BYTES else _REDUCED_TEXT_CHARS
+        if len(text) <= limit:
             return text
-        half = most // 2 - 400  # with the note it is short enough, so that it is cut only once
-        return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters are left out{where}]\n{text[-half:]}"
+        half = limit // 2 - 400  # leaves room for the note, so that the text is cut only once
+        return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters are left out{hint}]\n{text[-half:]}"
 
-    def _prepared(self, value: Any, is_bare: bool) -> Any:
-        """A value that JSON holds and JavaScript reads exactly, without secrets."""
+    def _prepare(self, value: Any, is_bare: bool) -> Any:
+        """A copy of a value, masked and bounded, that JavaScript reads exactly."""
         root: list[Any] = [value]
         stack: list[tuple[Any, Any, int]] = [(root, 0, 0)]
         while stack:
@@ -104,9 +104,9 @@ class Values:
             elif isinstance(item, bool) or item is None:
                 pass
             elif isinstance(item, int | float):
-                if not -_EXACT <= item <= _EXACT:  # NaN and infinity, too
+                if not -_MAX_EXACT_INTEGER <= item <= _MAX_EXACT_INTEGER:  # also NaN and infinity
                     holder[key] = str(item)
-            elif depth > _DEEPEST:
+            elif depth > _MAX_DEPTH:
                 holder[key] = _TOO_DEEP
             elif isinstance(item, dict):
                 holder[key] = copy = {secrets.masked(str(name)): entry for name, entry in item.items()}
@@ -126,12 +126,12 @@ def _digest(data: bytes) -> bytes:
     return data if len(data) <= 32 else hashlib.sha256(data).digest()
 
 
-def _raw(value: Any) -> bytes | None:
-    """What tells plain data from other, with its types; None for what has no such form.
+def _value_key(value: Any) -> bytes | None:
+    """Key that identifies plain data including its types; None if the value cannot be marshalled.
 
-    Version 2 has no references, so that equal values are equal bytes.
+    Marshal version 2 has no references, so that equal values have equal bytes.
     """
     try:
         return _digest(marshal.dumps(value, 2))
-    except ValueError:  # nested too deep, or no plain data
+    except ValueError:  # nested too deep, or not plain data
         return None

@@ -330,7 +330,7 @@ def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any,
     assert len(model.requests) == 3
     assert "has no key `tool`" in done.stderr
     assert "error[no-loop]" in done.stderr
-    assert "in 3 tries (0.0008 USD, 450 tokens" in done.stderr
+    assert "in 3 attempts (0.0008 USD, 450 tokens" in done.stderr
     assert list(project.iterdir()) == []
 
 
@@ -347,7 +347,7 @@ def test_a_model_that_refuses_is_not_asked_again(
 @pytest.mark.parametrize(
     ("reply", "says"),
     [
-        ({"paradigm": "natural", "description": "again"}, "not of words again"),
+        ({"paradigm": "natural", "description": "again"}, "is not allowed here"),
         ([], "contains no loop"),
         ("paradigm: goal", "needs `goal`"),
         ("{[: not yaml", "contains no loop"),

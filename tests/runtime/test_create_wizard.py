@@ -312,7 +312,7 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
     "fix": [
         (KIND, "Fix errors until clean (Recommended)"),
         ("What should the loop fix?", ["mypy", "Other"]),
-        (f"{CHECK} all is well.", "make docs"),
+        (CHECK, "make docs"),
         ("What repairs it: a command, or a sentence for the agent?", "/ll:fix docs"),
         ("What is the check called?", "docs"),
         ("Another check?", False),
@@ -344,7 +344,7 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
         OTHER,
         (LIKE, "Reach a goal"),
         ("What should be true in the end?", "All is well"),
-        (f"{CHECK} it is true.", "make check"),
+        (CHECK, "make check"),
         ("What repairs it? (Enter: no more repairs)", "/ll:fix it"),
         ("What repairs it? (Enter: no more repairs)", ""),
         ATTEMPTS,

@@ -291,7 +291,7 @@ def test_the_list(project: Path, llc: Llc) -> None:
         (("lint", "--set", "check"), "--set takes NAME=VALUE"),
         (("lint", "--set", "check= "), "enter a text"),
         (("lint", "--set", "check=a\x1bb"), "control characters"),
-        (("lint", "--set", "check=" + "x" * 30_000), "at most 20,000 characters"),
+        (("lint", "--set", "check=" + "x" * 30_000), "longer than 20,000 characters"),
         (("lint", "--set", "usd=much"), "enter a number greater than 0"),
         (("lint", "--set", "usd=-1"), "enter a number greater than 0"),
         (("lint", "--set", "usd=.nan"), "enter a number greater than 0"),
@@ -371,7 +371,7 @@ def test_the_wizard_offers_them(project: Path) -> None:
     """Under "Other…"; then the questions of the ready loop follow."""
     t = Dialogue("create")
     t.answer("What kind of automation loop", "5\r")
-    t.answer("What should it be like", "5\r")
+    t.answer("Which form should the loop have", "5\r")
     t.answer("Which one", "2\r")
     t.answer("The command that checks types", "\r")
     assert t.end() == 0

@@ -22,7 +22,7 @@ from llc.runtime.recordings.recording import bounded
 from llc.runtime.recordings.timeline import Timeline
 from llc.runtime.report import comparison
 from llc.runtime.report.model import RunModel, as_data
-from llc.runtime.report.values import LONGEST, Values
+from llc.runtime.report.values import MAX_TEXT_CHARS, Values
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -476,7 +476,7 @@ def test_long_texts_are_cut_with_their_place() -> None:
     index = values.add_packed({"output": {"$blob": "5a", "size": len(text)}, "stderr": text})
     value = json.loads(values.items[index])
     for name, where in (("output", "; the whole text is in outputs/5a"), ("stderr", "")):
-        assert len(value[name]) < LONGEST
+        assert len(value[name]) < MAX_TEXT_CHARS
         assert value[name].startswith("beginxx")
         assert value[name].endswith("xxend")
         found = re.search(r"\n\[… ([\d,]+) characters are left out(.*)\]\n", value[name])

@@ -43,7 +43,7 @@ def report(
         llc report fix-types-20240115-103000-4e3f fix-types
         llc report fix-types --format perfetto -o trace.json
     """
-    name, data = commands.made(run, other, form, no_outputs)
+    name, data = commands.render(run, other, form, no_outputs)
     if output == "-" or (output is None and form != commands.HTML):
         write_data(data.decode())
         return EXIT_OK
