@@ -85,8 +85,8 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
         cells = [_cell(row[column]) for column in columns]
         if running:
             if row["waits_for"]:
-                what = row["waits_for"][-1]
-                cells[1] += f", waits for {what}" if " " in what else f" behind {what}"
+                blocker = row["waits_for"][-1]
+                cells[1] += f", waits for {blocker}" if " " in blocker else f" behind {blocker}"
             if row["forked_from"]:
                 cells[1] += f" (forked from {row['forked_from']['run']})"
             age = row["age_ms"]

@@ -45,23 +45,23 @@ def of_record(name: str, journal: str) -> Profile:
 
 def as_text(profile: Profile, screen: Screen) -> str:
     """The shares of the time, then a row for each state and effect, then rows for llc itself."""
-    whole = profile.time
+    total_time = profile.time
     parts = _parts(profile)
-    shares = ", ".join(f"{name} {_percent(share, whole)}" for name, share in parts.items())
+    shares = ", ".join(f"{name} {_percent(share, total_time)}" for name, share in parts.items())
     rows = [["STATE", "EFFECT", "COUNT", "TOTAL", "MEAN", "SHARE"]]
     has_concurrent = False
     for (states, kind), cost in profile.costs.items():
         mean = _time(cost.total / cost.count) if cost.count else "-"
         shown = _ARROW.join(printable(" ".join(state.split())) for state in states) or "-"
-        rows.append([shown, kind, str(cost.count), _time(cost.total), mean, _percent(cost.share, whole)])
+        rows.append([shown, kind, str(cost.count), _time(cost.total), mean, _percent(cost.share, total_time)])
         has_concurrent = has_concurrent or cost.total - cost.share > 0.0005
     for name, cost in _own(profile):
         # From a journal, llc's time is the remaining time and has no count; a measured time has a count.
         total = _time(cost.total) if cost.count else _time(cost.share)
         mean = _time(cost.total / cost.count) if cost.count else "-"
         label = name if name == "llc" else f"llc: {name}"
-        rows.append([label, "-", str(cost.count or "-"), total, mean, _percent(cost.share, whole)])
-    text = f"{printable(profile.name)}: {_time(whole)}; {shares}\n" + columns(rows, screen)
+        rows.append([label, "-", str(cost.count or "-"), total, mean, _percent(cost.share, total_time)])
+    text = f"{printable(profile.name)}: {_time(total_time)}; {shares}\n" + columns(rows, screen)
     if has_concurrent:
         text += "TOTAL adds up the full durations of concurrent effects; SHARE divides the time among them.\n"
     return secrets.masked(text)
@@ -83,8 +83,8 @@ def _is_idle(kind: str) -> bool:
     return kind in EFFECTS and EFFECTS[kind].is_idle
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.1%}" if whole else "-"
+def _percent(part: float, total: float) -> str:
+    return f"{part / total:.1%}" if total else "-"
 
 
 def _time(seconds: float) -> str:

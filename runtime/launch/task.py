@@ -41,7 +41,7 @@ def run(words: Sequence[str], fields: dict[str, Any], options: Sequence[CommandP
             text = task_line.help_text(call, "llc task")
             Screen(sys.stdout).deliver(report.errors.encode(secrets.masked(text)))
             return
-        for name, value in read_options(call.given).items():
+        for name, value in read_options(call.llc_options).items():
             if isinstance(value, tuple):
                 value = (*getattr(values, name), *value)
             setattr(values, name, value)

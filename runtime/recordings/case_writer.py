@@ -67,11 +67,11 @@ class _Writer:
             head["expression"] = case.expression
         else:
             head["source"] = as_word(case.source)
-        given = {name: value for name, value in case.options.items() if value}
-        if given:
+        options_set = {name: value for name, value in case.options.items() if value}
+        if options_set:
             head["options"] = {
                 name: dict(value) if OPTIONS[name] == options.PAIR else _plain_option(value)
-                for name, value in given.items()
+                for name, value in options_set.items()
             }
         if case.limits:
             head["limits"] = Inline(case.limits)

@@ -40,13 +40,13 @@ _NOTHING: Mapping[str, Any] = {}
 class Call(LightRecord):
     """A parsed task line.
 
-    name: the name of the run. text: the call as a program. given: llc's own options. signature: of the task;
-    None for an expression. wants_help: whether the line has `--help`.
+    name: the name of the run. text: the call as a program. llc_options: llc's own options. signature: of the
+    task; None for an expression. wants_help: whether the line has `--help`.
     """
 
     name: str
     text: str
-    given: dict[str, Any] = field(factory=dict)
+    llc_options: dict[str, Any] = field(factory=dict)
     signature: Signature | None = None
     wants_help: bool = False
 
@@ -92,14 +92,14 @@ def read(
             raise CompileError(declared.wrong)
         signature = find(first, declared, own.get(first))
         return _named(signature, *_split(rest, signature, options), options)
-    more, given, wants_help = _split(rest, None, options)
+    more, llc_options, wants_help = _split(rest, None, options)
     if more:
         raise _refused(
             f"unexpected argument `{_short(more[0][0])}` after an expression",
             "an expression is one argument; put it in quotation marks, as in llc task '(+ 1 2)'",
         )
     call = Call("expression", expression(first))
-    call.given, call.wants_help = given, wants_help
+    call.llc_options, call.wants_help = llc_options, wants_help
     return call
 
 
@@ -175,7 +175,7 @@ def _split(
     """
     own: list[tuple[str, str | None]] = []
     known = {name: row for row in options for name in row.names}
-    given: dict[str, Any] = {}
+    llc_options: dict[str, Any] = {}
     wants_help = False
     queue = list(words)
     while queue:
@@ -187,13 +187,13 @@ def _split(
         elif row is None or (signature is not None and signature.parameter(name.lstrip("-")) is not None):
             own.append((name, value if sign else None))
         elif row.kind == FLAG:
-            given[row.name] = True
+            llc_options[row.name] = True
         else:
             if not sign and not queue:
                 raise _refused(f"{name} needs a value", None)
             found = _read(row, value if sign else queue.pop(0))
-            given[row.name] = [*given.get(row.name, ()), found] if row.is_repeated else found
-    return own, given, wants_help
+            llc_options[row.name] = [*llc_options.get(row.name, ()), found] if row.is_repeated else found
+    return own, llc_options, wants_help
 
 
 def _read(row: CommandParameter, text: str) -> Any:
@@ -243,12 +243,12 @@ def help_text(call: Call, command: str) -> str:
 def _named(
     signature: Signature,
     words: list[tuple[str, str | None]],
-    given: dict[str, Any],
+    llc_options: dict[str, Any],
     wants_help: bool,
     options: Sequence[CommandParameter],
 ) -> Call:
     call = Call(signature.name, "")
-    call.signature, call.given, call.wants_help = signature, given, wants_help
+    call.signature, call.llc_options, call.wants_help = signature, llc_options, wants_help
     if wants_help:
         return call
     values: dict[str, Any] = {}
@@ -391,10 +391,10 @@ def words_after(words: Sequence[str], declared: TaskRegistry, own: Mapping[str, 
         return [*own_tasks(own), *declared.names()]
     mine = own.get(words[0])
     signature = declared.find(words[0], mine if isinstance(mine, Signature) else None)
-    given = {word.partition("=")[0].lstrip("-") for word in words[1:]}
+    named = {word.partition("=")[0].lstrip("-") for word in words[1:]}
     found = []
     for parameter in signature.order if signature is not None else ():
-        if parameter.name not in given:
+        if parameter.name not in named:
             is_flag = parameter.type == "boolean"
             found.append(f"--{parameter.name}" if is_flag else f"{parameter.name}=")
     return found

@@ -82,7 +82,7 @@ def test_a_flag_that_the_task_has_is_not_llc_s() -> None:
     line = ["user:review", "diff=x", "--quiet", "--json", "--jobs", "2"]
     call = task_line.read(line, NONE, own=OWN, options=OPTIONS)
     assert call.text == '(user:review (diff "x") (quiet true))'
-    assert call.given == {"json": True, "jobs": 2}
+    assert call.llc_options == {"json": True, "jobs": 2}
 
 
 def test_files_and_context_go_along() -> None:
@@ -129,7 +129,7 @@ def test_an_expression_begins_with_a_bracket() -> None:
     """With a quotation mark before it too, and behind it; columns stay."""
     assert task_line.read(["'(+ 1 2)"], NONE).text == " (+ 1 2)"
     assert task_line.expression("'(+ 1 2)'") == " (+ 1 2)"
-    assert task_line.read(["(+ 1 2)", "--json"], NONE, options=OPTIONS).given == {"json": True}
+    assert task_line.read(["(+ 1 2)", "--json"], NONE, options=OPTIONS).llc_options == {"json": True}
     with pytest.raises(UserError, match="after an expression"):
         task_line.read(["(+ 1 2)", "3"], NONE)
 
