@@ -11,24 +11,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["dumps", "dumps_ascii", "dumps_compact", "dumps_compact_ascii", "dumps_indented", "loads"]
+__all__ = [
+    "dumps",
+    "dumps_ascii",
+    "dumps_compact",
+    "dumps_compact_ascii",
+    "dumps_finite",
+    "dumps_indented",
+    "loads",
+]
 
 
 def _refuse(value: object) -> None:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def _encoder(is_ascii: bool, comma: str, colon: str) -> Callable[[Any], str]:
-    """A function from data to JSON. It does not look for cycles: one raises RecursionError."""
+def _encoder(is_ascii: bool, comma: str, colon: str, has_nan: bool = True) -> Callable[[Any], str]:
+    """A function from data to JSON. It does not look for cycles: one raises RecursionError.
+
+    has_nan: whether it accepts NaN and infinity, which JSON does not have; else they raise ValueError.
+    """
     try:
         from _json import encode_basestring, encode_basestring_ascii, make_encoder
 
         quote = encode_basestring_ascii if is_ascii else encode_basestring
-        made = make_encoder(None, _refuse, quote, None, colon, comma, False, False, True)
+        made = make_encoder(None, _refuse, quote, None, colon, comma, False, False, has_nan)
     except (ImportError, TypeError):
         from json import JSONEncoder
 
-        return JSONEncoder(ensure_ascii=is_ascii, separators=(comma, colon), check_circular=False).encode
+        return JSONEncoder(
+            ensure_ascii=is_ascii, separators=(comma, colon), check_circular=False, allow_nan=has_nan
+        ).encode
     return lambda value: "".join(made(value, 0))
 
 
@@ -36,6 +49,7 @@ dumps = _encoder(False, ", ", ": ")
 dumps_ascii = _encoder(True, ", ", ": ")
 dumps_compact = _encoder(False, ",", ":")
 dumps_compact_ascii = _encoder(True, ",", ":")
+dumps_finite = _encoder(False, ",", ":", has_nan=False)
 
 
 def dumps_indented(value: Any, margin: str = "\n") -> str:

@@ -156,7 +156,7 @@ class DatabaseJournal(Journal):
         self.blobs = run.blobs
         return self
 
-    def record(self, event: Event, ts: str | None = None) -> dict[str, Any]:
+    def record(self, event: Event, ts: str | None = None) -> None:
         workspace = self._run.files
         if workspace is not None and isinstance(event, EffectFinished) and EFFECTS[event.kind].changes_files:
             workspace.save(event.seq)
@@ -164,10 +164,9 @@ class DatabaseJournal(Journal):
             self._run.store_full_outputs(event.seq)
         if self._run.trees is not None and isinstance(event, TreeTaken):
             self._run.trees.keep(event)
-        line = super().record(event, ts)
+        super().record(event, ts)
         if isinstance(event, AgentActed):
             self.sync()  # so that another machine can continue the agent's session
-        return line
 
     def flush(self) -> None:
         lines = self._buffer[:]

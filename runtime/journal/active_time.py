@@ -43,13 +43,13 @@ class ActiveTime(LightRecord):
         self._ms = self.total()
         self._since = None
 
-    def add(self, moment: float | None, active_ms: int | None) -> None:
+    def reach(self, moment: float | None, active_ms: int | None = None) -> None:
         """An event at that moment, which may say the active time itself."""
-        if moment is not None:
-            self._since = moment if self._since is None else self._since
-            self._until = moment
         if active_ms is not None:
             self.set(active_ms, moment)
+        elif moment is not None:
+            self._since = moment if self._since is None else self._since
+            self._until = moment
 
     def total(self, now: float | None = None) -> int:
         """Milliseconds up to the last event, or up to `now` for a run that is active."""

@@ -65,23 +65,42 @@ def seal(event: dict[str, Any]) -> bytes:
     return seal_json(to_json(event)[:-1])
 
 
-def seal_plain(event: dict[str, Any]) -> bytes | None:
-    """As `seal`, for an event of which `pack` would change nothing; None where that takes a closer look."""
-    body = _plain_json(event)
-    return None if body is None else seal_json(body)
+def whole_event(kind: str, fields: dict[str, Any], ts: str) -> dict[str, Any]:
+    """The object of an event's line, without its checksum."""
+    return {KIND: kind, **fields, TIME: ts}
 
 
-def _plain_json(event: dict[str, Any]) -> bytes | None:
-    """The JSON of an event without its closing brace, if `pack` would change nothing of it."""
+def seal_plain(kind: str, fields: dict[str, Any], ts: str) -> bytes | None:
+    """The line of an event of which `pack` would change nothing; None where that takes a closer look."""
+    global _stamp
+    body = _plain_json(kind, fields)
+    if body is None:
+        return None
+    if ts != _stamp[0]:
+        _stamp = ts, b',"ts":%b' % to_json(ts)
+    return seal_json(body + _stamp[1])
+
+
+# The latest time stamp and its field: most events of a step are of the same millisecond.
+_stamp = "", b""
+
+
+def _plain_json(kind: str, fields: dict[str, Any]) -> bytes | None:
+    """The JSON of an event up to its time stamp, if `pack` would change nothing of its fields."""
     if masking.known.texts:
         return None
     try:
-        text = light_json.dumps_compact(event)
-        if len(text) > BLOB_LIMIT // 4 or "$" in text or "NaN" in text or "Infinity" in text:
+        text = light_json.dumps_finite(fields)
+        if len(text) > BLOB_LIMIT // 4 or "$" in text:
             return None
-        return text[:-1].encode()
-    except (RecursionError, TypeError, UnicodeEncodeError):
+        head = _heads.get(kind) or _heads.setdefault(kind, light_json.dumps_compact({KIND: kind})[:-1])
+        return (f"{head},{text[1:-1]}" if fields else head).encode()
+    except (RecursionError, TypeError, ValueError):
         return None
+
+
+# How a line begins, by the kind of event.
+_heads: dict[str, str] = {}
 
 
 def is_line_of(line: bytes, kind: str, fields: dict[str, Any]) -> bool:
@@ -89,7 +108,7 @@ def is_line_of(line: bytes, kind: str, fields: dict[str, Any]) -> bool:
 
     False where that takes a closer look, at what is in the line and what `pack` makes of the fields.
     """
-    body = _plain_json({KIND: kind, **fields})
+    body = _plain_json(kind, fields)
     if body is None or len(line) != len(body) + _LINE_TAIL or not line.startswith(body + _TIME_HEAD):
         return False
     stamped = line[: -CRC_TAIL - 1]

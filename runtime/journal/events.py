@@ -16,9 +16,11 @@ from .codec import KIND, RESERVED, TIME, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, TypeVar, dataclass_transform
 
+    # An event as it was written: its kind, its fields, its time stamp, and where its line begins.
+    Written = tuple[str, dict[str, Any], str, int]
     E = TypeVar("E", bound="Event")
 else:
 
@@ -30,6 +32,7 @@ else:
 Mark = tuple[str, int]
 # Numbers beyond this are not from a journal of ours.
 LARGEST = 1e15
+_NUMBERS = (int, float)
 
 
 class _Absent:
@@ -93,12 +96,13 @@ KINDS: dict[str, type[Event]] = {}
 @dataclass_transform(kw_only_default=True)
 class Event:
     """An event of a journal. offset, line: where its line begins in the journal, and the line's number.
+    ts: its time stamp; "" where it has none.
 
     Subclasses declare fields as annotated names; the default ABSENT marks one that may be left out. A final
     `_` is not part of the wire name.
     """
 
-    __slots__ = ("line", "offset", "wire")
+    __slots__ = ("line", "offset", "ts", "wire")
 
     name = ""
     by = "driver"
@@ -125,15 +129,16 @@ class Event:
             names = self._renamed
             values = {names.get(name, name): value for name, value in values.items() if value is not ABSENT}
         self.wire: dict[str, Any] = values
+        self.ts = ""
         self.offset = self.line = 0
 
     @classmethod
     def of(cls: type[E], wire: dict[str, Any], offset: int = 0, line: int = 0) -> E:
         """The event of this kind with these fields."""
         event = cls.__new__(cls)
-        event.wire = wire
-        event.offset = offset
-        event.line = line
+        ts = wire.get(TIME)
+        event.ts = ts if ts.__class__ is str else ""
+        event.wire, event.offset, event.line = wire, offset, line
         return event
 
     @property
@@ -142,15 +147,9 @@ class Event:
         return self.name
 
     @property
-    def ts(self) -> str:
-        """Its time stamp; "" where it has none."""
-        ts = self.wire.get(TIME)
-        return ts if isinstance(ts, str) else ""
-
-    @property
     def moment(self) -> float | None:
         """Seconds since 1970 of its time stamp."""
-        return seconds(self.wire.get(TIME))
+        return seconds(self.ts)
 
     @property
     def active_ms(self) -> int | None:
@@ -164,10 +163,16 @@ class Event:
 
 def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
     """The typed event of a line's object."""
-    kind = KINDS.get(wire[KIND], Unlisted)
-    event = kind.__new__(kind)
-    event.wire, event.offset, event.line = wire, offset, line
-    return event
+    return KINDS.get(wire[KIND], Unlisted).of(wire, offset, line)
+
+
+def read_own(written: Iterable[Written], first_line: int) -> Iterator[Event]:
+    """The typed events that this process has just written, from that line on."""
+    new, kinds = object.__new__, KINDS
+    for line, (kind, fields, ts, offset) in enumerate(written, first_line):
+        event = new(kinds.get(kind, Unlisted))
+        event.ts, event.wire, event.offset, event.line = ts, fields, offset, line
+        yield event
 
 
 def line_head(kind: type[Event]) -> bytes:
@@ -246,13 +251,14 @@ class EffectFinished(EffectEvent):
 
     @property
     def active_ms(self) -> int | None:
-        return _milliseconds((self.result or {}).get("elapsed_ms"))
+        result = self.wire.get("result")
+        return _milliseconds(result.get("elapsed_ms")) if result.__class__ is dict else None
 
     @property
     def duration_ms_said(self) -> float | None:
         """How long the effect took by its own account."""
         took = (self.result or {}).get("duration_ms")
-        return took if isinstance(took, int | float) and 0 <= took < LARGEST else None
+        return took if took.__class__ in _NUMBERS and 0 <= took < LARGEST else None
 
 
 class ActionStart(EffectStarted, name="action_start"):

@@ -16,9 +16,7 @@ from ..host.paths import read_regular, regular_handle
 from .codec import (
     BLOB_LIMIT,
     CRC_END,
-    KIND,
     RESERVED,
-    TIME,
     is_same,
     needs_packing,
     pack,
@@ -27,6 +25,7 @@ from .codec import (
     to_json,
     unpack,
     unseal,
+    whole_event,
 )
 from .events import Event
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Self
 
     from ...ir.diagnostics import DiagnosticId
+    from .events import Written
 
 
 __all__ = [
@@ -237,8 +237,7 @@ class Journal:
         self._last = b""
         self._buffer: list[bytes] = []
         self._waiting = 0
-        # The events since `take_recent`, each with its offset.
-        self._recent: list[tuple[dict[str, Any], int]] | None = None
+        self._recent: list[Written] | None = None
         self.path = path
         self.now = now
         self.blobs = Blobs(os.path.join(os.path.dirname(path), "outputs"))
@@ -261,34 +260,31 @@ class Journal:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
         return cls(fd, path, now, lines)
 
-    def record(self, event: Event, ts: str | None = None) -> dict[str, Any]:
-        """Append an event; returns it as on its line."""
-        return self.write(event.name, event.wire, ts)
+    def record(self, event: Event, ts: str | None = None) -> None:
+        """Append an event."""
+        self.write(event.name, event.wire, ts)
 
-    def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> dict[str, Any]:
+    def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> None:
         """As `record`, for the kind and the fields of a note."""
         if not RESERVED.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in RESERVED}
         ts = ts or self.now()
-        event = {KIND: kind, **fields, TIME: ts}
-        line = seal_plain(event)
+        line = seal_plain(kind, fields, ts)
         if line is None:
             if needs_packing(fields):
                 fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
-                event = {KIND: kind, **fields, TIME: ts}
-            line = seal(event)
+            line = seal(whole_event(kind, fields, ts))
         self._last = line
         if self._recent is not None:
-            self._recent.append((event, self._size + self._waiting))
+            self._recent.append((kind, fields, ts, self._size + self._waiting))
         self._buffer.append(line)
         self._waiting += len(line)
         self.lines += 1
         if self._waiting > BUFFER_LIMIT:
             self.flush()
-        return event
 
-    def take_recent(self, after: int) -> list[tuple[dict[str, Any], int]] | None:
-        """The events since the last call, which was at line `after`, with offsets; None if not all are known.
+    def take_recent(self, after: int) -> list[Written] | None:
+        """The events since the last call, which was at line `after`; None if not all are known.
 
         From the first call on they are kept.
         """

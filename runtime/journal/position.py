@@ -18,9 +18,7 @@ Where = tuple[str | None, int]
 QUANTUM = 2_000
 # The notes that move a run to another place.
 _MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, LoopComplete, Evaluate, Route)}
-
-
-_VERDICTS = (Evaluate, Route)
+_VERDICTS = frozenset((Evaluate, Route))
 
 
 class Progress(LightRecord):
@@ -58,22 +56,23 @@ class Progress(LightRecord):
         if isinstance(note, StateEnter):
             self.steps += 1
             loop = note.loop
-            where = note.state if loop is None else note.shown_state, note.iteration
             if loop is None:
+                self.state, self.iteration = where = note.state, note.iteration
                 self._loops = {"": where}
-                self.state, self.iteration = where
                 return
             self._loops.pop(loop, None)
-            self._loops[loop] = where
+            self._loops[loop] = note.shown_state, note.iteration
+        elif note.__class__ in _VERDICTS:
+            if len(self._loops) < 2 or note.loop is not None or "" not in self._loops:
+                return
+            # Inner loops that ended in a fault made no note of their end.
+            self._loops = {"": self._loops[""]}
         elif isinstance(note, LoopComplete):
             if note.loop is None:
                 # A loop form of the program itself; a loop that `run-loop` runs gives its end as its value.
                 self.has_run_out = self.has_run_out or note.terminated_by == "max_iterations"
                 return
             self._loops.pop(note.loop, None)
-        elif isinstance(note, _VERDICTS) and len(self._loops) > 1 and note.loop is None and "" in self._loops:
-            # Inner loops that ended in a fault made no note of their end.
-            self._loops = {"": self._loops[""]}
         else:
             return
         self.state, self.iteration = next(reversed(self._loops.values()), (None, 0))

@@ -15,7 +15,7 @@ from . import active_time
 from . import events as kinds
 from .active_time import ActiveTime
 from .agent_history import AgentHistory
-from .codec import seconds
+from .codec import seconds, whole_event
 from .position import Progress
 from .reader import Damage, read
 from .totals import StateHistory, Used, check_type, from_data, own, to_data
@@ -36,31 +36,36 @@ class EffectHistory:
     """One effect; values are as on the line (`codec.unpack`).
 
     start: the event of its last start, None where that is not in the journal. processes: those started for
-    it since, each with its start time. start_offset, end_offset: where those events are in the journal.
+    it since, each with its start time. end_offset: where the event of its result is in the journal.
     """
 
-    __slots__ = (
-        *("seq", "kind", "args", "is_started", "is_finished", "result", "start_offset", "end_offset"),
-        *("start", "processes"),
-    )
+    __slots__ = ("end_offset", "is_finished", "is_started", "processes", "result", "seq", "start")
 
     def __init__(self, seq: int = 0) -> None:
         self.seq = seq
-        self.kind: str | None = None
-        self.args: dict[str, Any] = {}
         self.is_started = self.is_finished = False
         self.result: dict[str, Any] = {}
-        self.start_offset = self.end_offset = 0
+        self.end_offset = 0
         self.start: kinds.EffectStarted | None = None
         self.processes: list[tuple[int, str]] = []
 
     def begin(self, event: kinds.EffectStarted) -> None:
         self.is_started = True
-        self.kind = event.kind
-        self.args = event.arguments
         self.start = event
-        self.start_offset = event.offset
         self.processes = []
+
+    @property
+    def kind(self) -> str | None:
+        return None if self.start is None else self.start.kind
+
+    @property
+    def args(self) -> dict[str, Any]:
+        return {} if self.start is None else self.start.arguments
+
+    @property
+    def start_offset(self) -> int:
+        """Where the event of its last start is in the journal."""
+        return 0 if self.start is None else self.start.offset
 
 
 class Checkpoint(LightRecord):
@@ -220,23 +225,23 @@ class RunHistory:
             self.unsure.add(len(self.order))
             self.lines = entry.last_line
             return
+        # Most events of a step have the time stamp of the one before.
         ts = entry.ts
-        moment = seconds(ts)
+        moment = self._moment if ts == self.last_ts else seconds(ts)
         # A verdict before the first effect of a fork is that of a result that it shares.
         if self.own is not None and (self.own.last_seq or not isinstance(entry, kinds.Evaluate)):
             self.own.add(entry)
         fold = _FOLD.get(entry.__class__)
         if fold is not None:
             fold(self, entry, moment)
-        elif isinstance(entry, kinds.NoteEvent):
-            self.progress.add(entry)
         if self.is_detailed:
             self.events.append(entry)
-        self._active.add(moment, entry.active_ms)
         self.lines = entry.line
-        self.last_ts = ts or self.last_ts
-        if moment is not None:
-            self._moment = moment
+        if ts != self.last_ts:
+            self.last_ts = ts or self.last_ts
+            if moment is not None:
+                self._active.reach(moment)
+                self._moment = moment
 
     def _start_run(self, event: kinds.RunStart, moment: float | None) -> None:
         self.start = event
@@ -259,13 +264,16 @@ class RunHistory:
         self.pending.clear()
         self.doubtful.update(event.marks)
         self._entered = moment
+        self._active.reach(moment, event.active_ms)
 
     def _interrupt(self, event: kinds.RunInterrupted, moment: float | None) -> None:
         self._leave_state(moment)
+        self._active.reach(moment, event.active_ms)
         self.interruption = event
 
     def _end(self, event: kinds.RunEnd, moment: float | None) -> None:
         self._leave_state(moment)
+        self._active.reach(moment, event.active_ms)
         self.interruption = None
         self.end = event
         self.pending.clear()
@@ -276,7 +284,7 @@ class RunHistory:
     def _enter_state(self, event: kinds.StateEnter, moment: float | None) -> None:
         self._leave_state(moment)
         self.progress.add(event)
-        self._state(self.state).visits += 1
+        self._state(self.progress.state).visits += 1
         self._entered = moment
 
     def _complete_loop(self, event: kinds.LoopComplete, moment: float | None) -> None:
@@ -284,6 +292,9 @@ class RunHistory:
         self.progress.add(event)
         if self.state is not None and event.loop is not None:
             self._entered = moment  # a loop inside is over: the program is back in the state around it
+
+    def _route(self, event: kinds.Route, moment: float | None) -> None:
+        self.progress.add(event)
 
     def _evaluate(self, event: kinds.Evaluate, moment: float | None) -> None:
         self.progress.add(event)
@@ -293,10 +304,10 @@ class RunHistory:
         verdicts[verdict] = verdicts.get(verdict, 0) + 1
 
     def _start_effect(self, event: kinds.EffectStarted, moment: float | None) -> None:
-        effect = self._effect(event.seq)
+        seq = event.seq
+        effect = self.pending[seq] = self._effect(seq)
         effect.begin(event)
-        self.pending[effect.seq] = effect
-        self.used.begin(effect.seq, event.kind)
+        self.used.begin(seq, event.kind)
 
     def _start_process(self, event: kinds.Process, moment: float | None) -> None:
         if event.pid and event.start_time:
@@ -323,9 +334,9 @@ class RunHistory:
                     self.changed_files[path] = "A" if known == "A" and letter == "M" else letter
 
     def _finish_effect(self, event: kinds.EffectFinished, moment: float | None) -> None:
-        result, kind = event.result, event.kind
-        effect = self._effect(event.seq)
-        seq = effect.seq
+        result, kind, seq = event.result, event.kind, event.seq
+        effect = self._effect(seq)
+        self._active.reach(moment, event.active_ms)
         if kind == "agent" and result is not None:
             self._agent_of(seq).finish(result)
         self.pending.pop(seq, None)
@@ -354,22 +365,24 @@ class RunHistory:
             del self.effects[seq]
 
     def _effect(self, seq: int) -> EffectHistory:
-        self.last_seq = max(self.last_seq, seq)
+        if seq > self.last_seq:
+            self.last_seq = seq
         effect = self.effects.get(seq)
         if effect is None:
             effect = self.effects[seq] = EffectHistory(seq)
         return effect
 
     def _state(self, name: Any) -> StateHistory:
-        name = str(name)
         state = self.states.get(name)
         if state is None:
-            state = self.states[name] = StateHistory()
+            name = str(name)
+            state = self.states[name] = self.states.get(name) or StateHistory()
         return state
 
     def _leave_state(self, moment: float | None) -> None:
-        if self.state is not None and self._entered is not None and moment is not None:
-            self._state(self.state).ms += max(0, round((moment - self._entered) * 1000))
+        entered, state = self._entered, self.progress.state
+        if state is not None and entered is not None and moment is not None and moment > entered:
+            self._state(state).ms += round((moment - entered) * 1000)
         self._entered = None
 
     # --- views --------------------------------------------------------------------------------
@@ -444,6 +457,7 @@ _FOLD: dict[type[kinds.Event], Callable[[RunHistory, Any, float | None], None]] 
     kinds.StateEnter: RunHistory._enter_state,
     kinds.LoopComplete: RunHistory._complete_loop,
     kinds.Evaluate: RunHistory._evaluate,
+    kinds.Route: RunHistory._route,
     kinds.ActionStart: RunHistory._start_effect,
     kinds.EffectStart: RunHistory._start_effect,
     kinds.Process: RunHistory._start_process,
@@ -470,7 +484,9 @@ _RECORDS: dict[str, Any] = {"used": Used, "_active": ActiveTime}
 
 def _event_data(event: kinds.Event | None) -> list[Any] | None:
     """An event as plain data, with its place in the journal."""
-    return None if event is None else [event.wire, event.offset, event.line]
+    if event is None:
+        return None
+    return [whole_event(event.kind_name, event.own_fields(), event.ts), event.offset, event.line]
 
 
 def _event(data: list[Any] | None, kind: type[kinds.Event]) -> Any:

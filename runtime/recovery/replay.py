@@ -19,7 +19,7 @@ from ...vm.values.faults import Fault
 from ..host.effect_context import WorldLike
 from ..host.errors import Failure, UserError
 from ..journal.codec import RESERVED, digest_only, is_same, pack, to_json, unpack
-from ..journal.events import Mark, NoteEvent
+from ..journal.events import EffectStart, Mark, NoteEvent
 from ..journal.journal import BlobError, Blobs
 from ..journal.position import QUANTUM, Progress, Where, event_fields
 from ..journal.run_history import EffectHistory, RunHistory
@@ -195,9 +195,9 @@ class _Replayer:
         The history begins at the checkpoint, so kind and arguments come from the effect itself.
         """
         recorded = self.history.effects.get(effect.seq)
-        if recorded is not None and recorded.kind is None:
-            recorded.kind = effect.kind
-            recorded.args = pack(effect.args, digest_only)
+        if recorded is not None and recorded.start is None:
+            args = pack(effect.args, digest_only)
+            recorded.start = EffectStart(seq=effect.seq, kind=effect.kind, args=args)
 
     def _is_past_record(self) -> bool:
         """Whether the program is beyond the end of its journal without having requested an effect."""

@@ -14,7 +14,7 @@ from binascii import b2a_base64
 from ...ir.python_internals import import_module, suppress
 from ..host import clock
 from ..journal import journal as journals
-from ..journal.events import read_event
+from ..journal.events import read_own
 from ..journal.journal import Journal, JournalError, seal
 from ..journal.run_folder import RunFolder
 
@@ -135,9 +135,8 @@ class Checkpoints:
         line = self._folded[1]
         recent = journal.take_recent(line)
         if recent is not None:
-            for wire, offset in recent:
-                line += 1
-                history.add(read_event(wire, offset, line))
+            for event in read_own(recent, line + 1):
+                history.add(event)
         elif not self._is_damaged:
             journal.flush()
             read = import_module(f"{Journal.__module__.rpartition('.')[0]}.reader").read
