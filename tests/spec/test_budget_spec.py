@@ -39,7 +39,7 @@ def test_the_figures_are_those_of_the_program() -> None:
     assert f"reserves {words[ledger.AGENT_SHARE]} of" in PAGE
     assert f"a model's call {words[ledger.MODEL_SHARE]}" in PAGE
     assert f"{words[budget.LAST_TURN_FRACTION]} is kept for the turn" in PAGE
-    assert f"no more than {words[ledger.USED_UP_FRACTION]} of its limit left" in PAGE
+    assert f"no more than {words[ledger.USED_UP_FRACTION]} of its limit is left" in PAGE
     assert f"more than {ledger.MAX_CREDIBLE['usd']:,.0f} USD" in PAGE
     assert f"locked for {database.LOCK_TIMEOUT_S:.0f} seconds" in PAGE
     assert database.FILE in PAGE
