@@ -34,17 +34,17 @@ MEANING = {
         "done",
         "other",
     ),
-    "a terminal `failed`, `error`, `aborted`, `finalize_aborted`": (
+    "a terminal state `failed`, `error`, `aborted`, `finalize_aborted`": (
         loop("action: ls, next: failed"),
         "success",
         "failure",
     ),
-    "a failing terminal of a loop with `maintain`": (
+    "a failing terminal state of a loop with `maintain`": (
         loop("action: ls, next: b", "maintain: true\nmax_steps: 4", "  b: {terminal: true, failure: true}\n"),
         "failure",
         "limit",
     ),
-    "a terminal with an action": (
+    "a terminal state with an action": (
         loop("action: ls, next: b", states="  b: {terminal: true, action: touch ran}\n"),
         "ran",
         "not ran",
@@ -65,14 +65,14 @@ MEANING = {
         "6 steps",
         "3 steps",
     ),
-    "one state again and again": (
+    "the same state repeatedly": (
         loop("action: exit 1, on_yes: done, on_no: a, on_error: other", "max_iterations: 20"),
         "limit",
         "other",
     ),
     "`on_handoff` absent": (loop("action: /x, next: done"), "on_handoff=end", "on_handoff=pause"),
     "`llm.timeout` absent": (loop("action: /x, next: done"), "timeout=30", "timeout=1800"),
-    "a variable of `context` that is not there": (
+    "an undefined variable of `context`": (
         loop("action: 'echo ${context.y}', next: done"),
         "!unknown-variable",
         "unknown-variable",
@@ -100,7 +100,7 @@ MEANING = {
         "other",
         "done",
     ),
-    "`${context.input_hash}`, where nothing sets it": (
+    "`${context.input_hash}`, if it is not set": (
         loop("action: 'test \"${context.input_hash}\" = e3b0c44298fc', on_yes: done, on_no: other"),
         "!unknown-variable",
         "done",
@@ -121,12 +121,12 @@ MEANING = {
         "!unknown-variable",
         "done",
     ),
-    "a capture that nothing sets": (
+    "a capture that no state sets": (
         loop("action: 'echo ${captured.y.output}', next: done"),
         "!unset-capture",
         "unset-capture",
     ),
-    "a value that becomes a part of code": (
+    "a value that becomes part of code": (
         loop("action: \"python3 -c 'print(${env.CODE})'\", next: done"),
         "!variable-in-code",
         "variable-in-code",
@@ -158,12 +158,12 @@ def outcome(text: str, wanted: str) -> str:
 
 
 def test_no_row_is_left_out() -> None:
-    assert rows("What the dialect decides") == [*MEANING]
-    assert len(rows("Words")) == len(WORDS)
+    assert rows("Effects of the dialect") == [*MEANING]
+    assert len(rows("Spellings")) == len(WORDS)
 
 
 @pytest.mark.parametrize("row", MEANING)
-def test_a_row_of_what_the_dialect_decides(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_effect_of_the_dialect(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second column is so without the dialect, the third with it."""
     text, ours, theirs = MEANING[row]
     for name, given, wanted in (("ours", text, ours), ("theirs", f"dialect: little-loops\n{text}", theirs)):
@@ -203,7 +203,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("number", range(len(WORDS)))
-def test_a_row_of_words(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spelling(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops without agents and questions run; the others are compared with what they stand for."""
     text, same = WORDS[number]
     monkeypatch.chdir(tmp_path)
