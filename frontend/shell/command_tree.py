@@ -1,7 +1,7 @@
 """Tolerant parser of shell text: commands, their words, and the expansions in them.
 
-Used by `taint`: where the text is too intricate, the parser treats it as simple text, or stops. The
-correctness of quoting never depends on it; `contexts` decides quoting, and refuses what it cannot parse
+Used by `taint`. Text that is too intricate is treated as plain text, or parsing stops. The correctness of
+quoting never depends on this parser: `contexts` decides quoting, and refuses text that it cannot parse
 with certainty.
 """
 
@@ -22,7 +22,8 @@ from .heredocs import DELIMITER, word_of
 class Region:
     """A text that the shell expands: a word, an arithmetic expression, a here-document.
 
-    text: without quotes, with a NUL for each of `parts`. is_bare: nothing in it is quoted or expanded.
+    text: the text without quotes, with a NUL for each of `parts`. is_bare: it has no quotes and no
+    expansions.
     """
 
     start: int
@@ -37,9 +38,9 @@ class Part:
     """An expansion.
 
     kind: "hole" (a variable of the loop), "parameter" (`$name`, `${name…}`), "command" (`$( … )`),
-    "process" (`<( … )`), "arithmetic".
-    name: of a parameter; sign: `#` or `!` before it, or its `@P`.
-    regions: what is expanded in it; is_evaluated says of each whether as arithmetic.
+        "process" (`<( … )`), "arithmetic".
+    name: name of a parameter. sign: its prefix `#` or `!`, or its suffix `@P`.
+    regions: expanded texts inside the expansion, each with whether it is evaluated as arithmetic.
     """
 
     kind: str
@@ -53,10 +54,11 @@ class Part:
 
 @define(eq=False)
 class Command:
-    """A simple command, or the part of a compound one before its first `;` or newline.
+    """A simple command, or the part of a compound command before its first `;` or newline.
 
-    inputs: the texts of here-strings and here-documents. files: those it reads. outputs: those it writes.
-    is_arithmetic: `(( … ))`, its only word.
+    inputs: texts of here-strings and here-documents. files: names of the files it reads. outputs: names of
+    the
+    files it writes. is_arithmetic: the command is `(( … ))`, its only word.
     """
 
     start: int
@@ -82,14 +84,14 @@ _FUNCTION = late_pattern(r"[ \t]*\([ \t]*\)")
 
 
 class TooDeep(Exception):
-    """The text is nested more deeply than the parser follows."""
+    """The text exceeds the parser's limit of nesting or size."""
 
 
 class Outline:
     """The commands of `text[start:end]`.
 
-    pipelines: all pipelines, nested ones included; top: those that are not nested.
-    functions: the names of those it defines.
+    pipelines: all pipelines, including nested ones. top: the pipelines that are not nested.
+    functions: names of the functions that the text defines.
     """
 
     def __init__(self, text: str, start: int = 0, end: int | None = None) -> None:
@@ -110,7 +112,7 @@ class Outline:
     # --- commands -------------------------------------------------------------------------
 
     def _list(self, at: int, *, nested: bool) -> tuple[list[Pipeline], int]:
-        """The pipelines from `at` up to the `)` that ends them, and the place behind it."""
+        """Parse pipelines from `at` up to the `)` that closes them; returns them and the offset after it."""
         self._deeper()
         found: list[Pipeline] = [[Command(at)]]
         depth = 0
@@ -148,17 +150,17 @@ class Outline:
         return found, at
 
     def _begins(self, command: Command) -> bool:
-        """Whether a command has only reserved words so far."""
+        """Whether the command consists only of reserved words so far, so that a command name may follow."""
         words = command.words
         at = keywords_end(words)
-        if at > _MAX_KEYWORDS:  # they are counted again for each word
+        if at > _MAX_KEYWORDS:  # `keywords_end` counts them again for each word
             raise TooDeep
         rest = [word.text for word in words[at : at + 2]]
         is_named = at > 0 and words[at - 1].text == "coproc" and len(words) == at + 1
         return not rest or rest == ["for"] or (is_named and NAME.fullmatch(rest[0]) is not None)
 
     def _word_of(self, found: list[Pipeline], command: Command, at: int) -> int:
-        """The word at `at`, and what it begins."""
+        """Parse the word at `at` and the construct that it opens; returns the offset after it."""
         is_first = self._begins(command)
         word, at = self._word(at)
         if not command.words:
@@ -206,7 +208,7 @@ class Outline:
         return after
 
     def _pattern(self, at: int) -> int:
-        """The place after the `)` of a pattern of a `case`, or before `esac`."""
+        """The offset after the `)` of a `case` pattern, or before `esac`."""
         at = self._blank_end(at, newlines=True)
         if re.compile(r"esac\b").match(self.text, at, self.end):
             return at
@@ -263,7 +265,7 @@ class Outline:
     # --- words ----------------------------------------------------------------------------
 
     def _word(self, at: int) -> tuple[Region, int]:
-        """The word at `at`, at least a character of it."""
+        """Parse the word at `at`, which has at least one character; returns it and the offset after it."""
         region = Region(at)
         start = at
         while at < self.end:
@@ -335,7 +337,7 @@ class Outline:
         self.expansions.append(part)
 
     def _expand(self, region: Region, at: int, close: str) -> int:
-        """Text as in double quotes from `at` until `close`; gives the place behind that."""
+        """Parse text as in double quotes from `at` to `close`; returns the offset after `close`."""
         self._deeper()
         depth = 0
         pieces: list[str] = []
@@ -373,7 +375,7 @@ class Outline:
         return region, self._expand(region, at, close)
 
     def _expansion(self, region: Region, at: int) -> int:
-        """Parse a `$`, a backtick or a hole."""
+        """Parse an expansion that starts with a `$`, a backtick or a hole."""
         text = self.text
         part = Part("hole", at)
         if text[at] == HOLE:
@@ -408,7 +410,7 @@ class Outline:
         return at
 
     def _parameter(self, part: Part, at: int) -> int:
-        """A `${…}` from behind its `{`."""
+        """Parse a `${…}` from after its `{`."""
         if self.text.startswith(("#", "!"), at) and NAME.match(self.text, at + 1, self.end):
             part.sign = self.text[at]
             at += 1
@@ -431,7 +433,9 @@ _OPENED = str.maketrans(")]", "([")
 
 
 def keywords_end(words: list[Region]) -> int:
-    """The number of reserved words that begin a command, with options of `time` and a name of `coproc`."""
+    """The number of reserved words at the start of a command, including options of `time` and a name of
+    `coproc`.
+    """
     at = 0
     before = ""
     while at < len(words) and words[at].is_bare:

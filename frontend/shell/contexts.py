@@ -1,9 +1,9 @@
 """Quoting contexts of variables in a shell command.
 
-Owns the part of the lexical structure of bash and POSIX sh that decides in which quotes a variable is.
+Owns the part of the lexical structure of bash and POSIX sh that determines inside which quotes a variable is.
 A command is a text with a NUL for each variable. Uncertain contexts are refused: where bash (3.2 or
-later) and sh read a text differently, or it is too intricate to follow, every later variable is
-refused (`spec/interpolation.md`). Programs that evaluate a quoted value are the work of `interpreters`.
+later) and sh read a text differently, or the text is too intricate to parse, every later variable is
+refused (`spec/interpolation.md`). `interpreters` owns programs that evaluate a quoted value.
 
 Must not contain: the `${…}` syntax of templates (`template`).
 """
@@ -50,12 +50,14 @@ from .taint import tainted_places
 
 @frozen
 class Place:
-    """Quoting of a variable, and its hazard.
+    """Quoting context of a variable, and its hazard.
 
-    quoting: "word", "single", "double", "heredoc" or "quoted_heredoc"; "comment" inside a comment; "" where
-    no quoting can make it safe, for the reason in `hazard`. Other places may carry a hazard too.
-    around: in a here-document with a quoted delimiter that word, and the text before and after the variable
-    on its line, None where another variable is.
+    quoting: "word", "single", "double", "heredoc" or "quoted_heredoc"; "comment" inside a comment; "" if
+        no quoting is safe, for the reason in `hazard`.
+    hazard: may be present for any quoting.
+    around: in a here-document with a quoted delimiter, the delimiter and the text before and after the
+    variable
+        on its line, None if that text contains another variable.
     """
 
     quoting: str
@@ -65,11 +67,11 @@ class Place:
 
 @lru_cache(1024)
 def places(command: str, data: tuple[bool, ...]) -> tuple[Place, ...]:
-    """The place of each NUL in `command`, in order.
+    """The context of each NUL in `command`, in order.
 
-    `data` says for each whether it is a value to be quoted; the others are spliced as written and
-    only taken to be some text that leaves the quoting as it was. Kept, because a loop that several others run
-    is read for each of them.
+    data: for each NUL, whether it is a value to be quoted. The others are inserted verbatim and are assumed
+    not
+    to change the quoting. Results are cached, because a loop is compiled once for each loop that runs it.
     """
     reader = _Reader(command, data)
     hazard = UNCLEAR
@@ -92,8 +94,7 @@ _PLAIN = late_pattern(r"[^\s'\"\\`$#;&|<>()\0]+")
 _DOUBLE_PLAIN = late_pattern(r"[^\"\\`$\0]+")
 _HEREDOC_PLAIN = late_pattern(r"[^\\`$\0]+")
 _EMPTY_PARENTHESES = late_pattern(r"\([ \t]*\)")
-# Bash 3 finds the end of `$( … )` by counting brackets, and counts these in comments and
-# here-documents too.
+# Bash 3 finds the end of `$( … )` by counting brackets, and counts those in comments and here-documents too.
 _MISLEADING = late_pattern(r"['\"`()\\]")
 
 
@@ -107,7 +108,7 @@ class _Reader:
         self.nesting = Nesting(self.judge_test)
         self.heredocs: list[Heredoc] = []
         self.is_in_heredoc = False
-        # The last value that names a command, and the words of that command.
+        # The position of the last value that names a command, and the words of that command.
         self.name: tuple[int, list[str] | None] = 0, None
         self.at = 0
 
@@ -117,7 +118,7 @@ class _Reader:
             raise Unsure("a here-document", is_unended=True)
 
     def read_nested(self, at: int, depth: int) -> int:
-        """Reads on until only `depth` frames are left; gives the place reached."""
+        """Read until only `depth` frames are open; returns the offset reached."""
         stack = self.nesting.stack
         while len(stack) > depth:
             self.at = at
@@ -138,12 +139,12 @@ class _Reader:
     # --- variables ------------------------------------------------------------------------
 
     def put(self, at: int, quoting: str) -> None:
-        """A variable at `at`; notes its place and makes it part of the word under way."""
+        """Record the context of the variable at `at` and add it to the current word."""
         frame = self.nesting.words
         if self.data[at]:
             name, words = self.name
             if words is not None and any(each.words is words for each in self.nesting.stack):
-                # The name may be `eval`, even where its characters are checked.
+                # The name may be `eval`, which has only safe characters.
                 self.places[name] = attrs.evolve(self.places[name], hazard=attrs.evolve(COMMAND, plain=None))
             if self.is_in_heredoc:
                 self.refuse(at, IN_HEREDOC_COMMAND)
@@ -167,7 +168,7 @@ class _Reader:
         frame.add(HOLE)
 
     def judge_assignment(self, frame: Frame, at: int) -> None:
-        """Judges the shell variable that the variable at `at` becomes, if it does."""
+        """Record a hazard if the variable at `at` is assigned to a shell variable that is evaluated."""
         assignment = ASSIGNMENT.match(frame.word)
         is_declared = bool(frame.words) and frame.words[0] in DECLARERS
         if assignment is None or not (frame.command or is_declared):
@@ -182,7 +183,9 @@ class _Reader:
             self.places[at] = attrs.evolve(self.places[at], hazard=AS_NUMBER)
 
     def judge_test(self, frame: Frame) -> None:
-        """Places the variables of a condition, whose operators are known now."""
+        """Record the contexts of the variables of a `[[ … ]]` condition, whose operators are known at its
+        end.
+        """
         hazard = condition_reader(frame.words)
         for at, quoting in frame.holes:
             self.places[at] = Place(quoting, hazard)
@@ -214,7 +217,7 @@ class _Reader:
         return expansions.backticks(self.text, at, self.end, self.refuse)
 
     def dollar(self, at: int, *, is_quoted: bool) -> int:
-        """What a `$` begins; `is_quoted` in double quotes and here-documents."""
+        """Read the expansion that a `$` begins. is_quoted: in double quotes or a here-document."""
         text, end = self.text, self.end
         frame = self.nesting.words
         following = text[at + 1 : min(at + 2, end)]
@@ -299,7 +302,7 @@ class _Reader:
                 if any(heredoc.level > self.nesting.level for heredoc in self.heredocs):
                     raise Unsure("a here-document that begins outside the `$( … )` it belongs to")
             case ch if ch.isspace():
-                frame.add(ch, bare=True)  # only space, tab and newline part words
+                frame.add(ch, bare=True)  # only space, tab and newline separate words
             case _:
                 return self.operator(at)
         return at + 1
@@ -318,7 +321,7 @@ class _Reader:
         return close + 1
 
     def hash(self, at: int) -> int:
-        """A `#`: a comment at the start of a word, else part of one."""
+        """Read a `#`: a comment at the start of a word, otherwise a character of the word."""
         frame = self.nesting.top
         if frame.parts is not None:
             if self.text[at - 1] == HOLE and not self.data[at - 1]:
@@ -357,7 +360,7 @@ class _Reader:
         if self.text.startswith("\\\n", after):
             raise Unsure("an operator at the end of a continued line")
         if frame.kind == "array":
-            raise Unsure("an array", is_unended=True)  # bash would go on behind its first line
+            raise Unsure("an array", is_unended=True)  # bash would continue after the first line of the array
         if frame.kind == "test":
             self.nesting.finish_word()
             if operator in ("&&", "||"):
@@ -414,7 +417,7 @@ class _Reader:
         if is_word and frame.may_assign and ASSIGNMENT.fullmatch(frame.word):
             self.nesting.push("array")
             return at + 1
-        if empty is not None and (is_word or len(frame.words) == 1):  # f() or f ()
+        if empty is not None and (is_word or len(frame.words) == 1):  # `f()` or `f ()`
             frame.parts = None
             frame.end_command()
             return empty.end()
@@ -431,7 +434,7 @@ class _Reader:
     # --- here-documents -------------------------------------------------------------------
 
     def heredoc(self, heredoc: Heredoc, start: int) -> int:
-        """Behind the here-document whose text begins at `start`."""
+        """Read the here-document whose text begins at `start`; returns the offset after it."""
         end, after = heredoc.extent(self.text, start, self.end)
         if heredoc.level or self.is_in_heredoc:
             self.refuse_all(start, end, IN_HEREDOC_COMMAND)
@@ -446,7 +449,7 @@ class _Reader:
         return after
 
     def literal_text(self, start: int, end: int, heredoc: Heredoc) -> None:
-        """The text of one with a quoted delimiter, in which the shell reads nothing but the delimiter."""
+        """Read the text of a here-document with a quoted delimiter, which the shell does not expand."""
         hazard = input_reader(heredoc.words)
         for at in self.holes:
             if start <= at < end and self.data[at]:
@@ -468,7 +471,9 @@ class _Reader:
                 self.places[at] = Place("quoted_heredoc", hazard, (heredoc.delimiter, *around))
 
     def heredoc_text(self, at: int, end: int, hazard: Hazard | None) -> None:
-        """The text of one with an unquoted delimiter, which knows backslash, `$` and backticks."""
+        """Read the text of a here-document with an unquoted delimiter, where backslash, `$` and backticks are
+        active.
+        """
         text = self.text
         outer, self.end = self.end, end
         while at < end:
@@ -492,7 +497,7 @@ class _Reader:
         self.end = outer
 
     def heredoc_expansion(self, at: int) -> int:
-        """Read an expansion with a nesting of its own, so that no word of this text continues in it."""
+        """Read an expansion with a separate nesting, so that no word of the here-document continues in it."""
         outer, self.nesting = self.nesting, Nesting(self.judge_test)
         waiting, self.heredocs = self.heredocs, []
         self.is_in_heredoc = True

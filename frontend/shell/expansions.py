@@ -1,8 +1,9 @@
-"""Where the shell's own expansions end: `${…}`, `((…))`, backticks, `$'…'`.
+"""Extent of the shell's own expansions: `${…}`, `((…))`, backticks, `$'…'`.
 
-A variable inside one is refused; what matters is to be sure of the end, so that what follows is read
-right. Each function takes the text, the place to read from and the end of what may be read, reports
-variables through `refuse`, and gives the place behind the expansion or raises `Unsure`.
+A variable inside one is refused, but the end of the expansion must be known to parse the text after it. Each
+function takes the text, the offset to read from and the end of the readable text. It reports variables
+through
+`refuse` and returns the offset after the expansion. Raises `Unsure` if the end is not certain.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PARAMETER_ESCAPE = late_pattern(r"\\[A-Za-z0-9/.,:;*?+_ \-]")
 
 
 def parameter(text: str, at: int, end: int, refuse: Refuse, *, is_quoted: bool) -> int:
-    """From behind a `${` of the shell; `is_quoted` in double quotes and here-documents."""
+    """Read from after a `${` of the shell. is_quoted: in double quotes or a here-document."""
     depth = 1
     while at < end:
         ch = text[at]
@@ -56,7 +57,7 @@ def parameter(text: str, at: int, end: int, refuse: Refuse, *, is_quoted: bool) 
 
 
 def arithmetic(text: str, at: int, end: int, refuse: Refuse, *, is_for: bool = False) -> int:
-    """From behind a `((`; `is_for` in a `for ((…; …; …))`."""
+    """Read from after a `((`. is_for: in a `for ((…; …; …))`."""
     depth = 0
     while at < end:
         ch = text[at]
@@ -85,7 +86,7 @@ def arithmetic(text: str, at: int, end: int, refuse: Refuse, *, is_for: bool = F
 
 
 def backticks(text: str, at: int, end: int, refuse: Refuse) -> int:
-    """From a backtick."""
+    """Read from a backtick."""
     found = _BACKTICKS.match(text, at, end)
     if found is None:
         raise Unsure("backticks that do not end")
@@ -97,7 +98,7 @@ def backticks(text: str, at: int, end: int, refuse: Refuse) -> int:
 
 
 def ansi(text: str, at: int, end: int, refuse: Refuse) -> int:
-    """From the `$` of a `$'…'`, which bash reads with escapes and sh as a `$` before `'…'`."""
+    """Read from the `$` of a `$'…'`. Bash processes escapes in it; sh reads a `$` followed by `'…'`."""
     found = _ANSI.match(text, at, end)
     if found is None:
         raise Unsure("a `$'…'` that bash and sh end at different places")

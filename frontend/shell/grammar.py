@@ -1,7 +1,7 @@
 """Grammar of shell commands: nesting, words, reserved words.
 
-Owns what words mean to the shell's grammar, as far as it decides which `)` closes what and which word
-a variable is part of. It sees characters only through `add`.
+Owns the grammar that determines which `)` closes which construct and which word a variable belongs to.
+Receives characters only through `Frame.add`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from .expansions import HOLE
 from .hazards import Unsure
 
-# Deeper nesting than a person writes; what is deeper is refused, not followed.
+# Limit of nesting, deeper than a person writes; deeper text is refused.
 MAX_DEPTH = 100
 
-# Reserved words behind which a command begins, and those that end one.
+# Reserved words that are followed by a command, and reserved words that close a compound command.
 KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
 _CLOSERS = frozenset({"fi", "done", "}"})
 DECLARERS = frozenset({"declare", "typeset", "local", "export", "readonly"})
@@ -28,11 +28,11 @@ def words_of(text: str) -> frozenset[str]:
 
 
 class Frame:
-    """One level of nesting, with the simple command under way in it.
+    """One level of nesting, with its current simple command.
 
     kind: "list" (the text, a subshell, a function's parentheses), "substitution" (`$( … )` and
-    `<( … )`), "array", "test" (`[[ … ]]`), "case", "double" (double quotes; its words belong to the
-    frame below).
+        `<( … )`), "array", "test" (`[[ … ]]`), "case", "double" (double quotes; its words belong to the
+        enclosing frame).
     """
 
     __slots__ = ("bare", "command", "depth", "holes", "kind", "name", "parts", "phase", "redirect", "words")
@@ -40,18 +40,20 @@ class Frame:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.words: list[str] = []  # without quotes; a NUL where a word is not fixed
-        self.parts: list[str] | None = None  # the word under way
-        self.bare = True  # whether that word is unquoted and fixed so far
+        self.parts: list[str] | None = None  # the current word; None between words
+        self.bare = True  # whether the current word is unquoted and fixed so far
         self.command = kind in ("list", "substitution")  # whether a command may begin here
-        self.redirect = ""  # the operator whose target the next word is
+        self.redirect = ""  # the operator whose target is the next word
         # The role of the next word: the name of a "for" or "function", its "in" or "body".
         self.name = ""
         self.phase = "subject"  # of a case: "subject", "in", "first pattern", "pattern", "body"
         self.depth = 0  # of parentheses in a test or around a pattern
-        self.holes: list[tuple[int, str]] = []  # of a test: variables not judged yet, their quoting
+        self.holes: list[
+            tuple[int, str]
+        ] = []  # of a test: offset and quoting of the variables without a recorded context
 
     def add(self, text: str, *, bare: bool = False) -> None:
-        """More of the word under way; `bare` unless quoted, escaped or expanded."""
+        """Append to the current word. bare: the text is not quoted, escaped or expanded."""
         if self.parts is None:
             self.parts = []
             self.bare = True
@@ -64,12 +66,12 @@ class Frame:
 
     @property
     def is_body(self) -> bool:
-        """Whether this is a place of commands, not a case's subject or pattern."""
+        """Whether commands are allowed here: not in the subject or pattern of a case."""
         return self.kind != "case" or self.phase == "body"
 
     @property
     def may_assign(self) -> bool:
-        """Whether the word under way may be an assignment with a list of words."""
+        """Whether the current word may be an array assignment."""
         is_declared = bool(self.words) and self.words[0] in DECLARERS
         return self.bare and not self.name and (self.command or is_declared)
 
@@ -77,12 +79,12 @@ class Frame:
         self.words = []
         self.command = True
         self.redirect = ""
-        if self.name not in ("in", "body"):  # these can be on the next line
+        if self.name not in ("in", "body"):  # `in` and the body may be on the next line
             self.name = ""
 
 
 class Nesting:
-    """The frames that are open. `on_test` is called with each condition that ends inside `[[ … ]]`."""
+    """The stack of open frames. `on_test` is called at the end of each condition inside `[[ … ]]`."""
 
     def __init__(self, on_test: Callable[[Frame], None]) -> None:
         self.stack = [Frame("list")]
@@ -94,12 +96,12 @@ class Nesting:
 
     @property
     def words(self) -> Frame:
-        """The frame whose word is under way."""
+        """The frame of the current word."""
         return self.stack[-2] if self.top.kind == "double" else self.top
 
     @property
     def level(self) -> int:
-        """In how many substitutions and double quotes this is."""
+        """The number of enclosing substitutions and double quotes."""
         return sum(frame.kind in ("substitution", "double") for frame in self.stack)
 
     def push(self, kind: str) -> None:
@@ -108,7 +110,7 @@ class Nesting:
         self.stack.append(Frame(kind))
 
     def open_case_or_word(self, frame: Frame) -> bool:
-        """Whether a `(` here begins a pattern of a case; takes note of it."""
+        """Whether a `(` here begins a `case` pattern; if so, enter the pattern."""
         if frame.kind != "case" or frame.phase != "first pattern" or frame.parts is not None:
             return False
         frame.phase = "pattern"
@@ -116,7 +118,7 @@ class Nesting:
         return True
 
     def close(self) -> None:
-        """A `)`, behind the word under way."""
+        """Process a `)`."""
         self.finish_word()
         frame = self.top
         if frame.kind == "test" and frame.depth:
@@ -137,7 +139,7 @@ class Nesting:
                 self.words.add(HOLE)
 
     def finish_word(self) -> None:
-        """Ends the word under way, if any, and does what it says if it is a reserved word."""
+        """End the current word, if any; a reserved word changes the state of the grammar."""
         frame = self.top
         if frame.parts is None:
             return
@@ -188,7 +190,7 @@ class Nesting:
         if not is_body:
             frame.command = word == "do"
             if word == "in":
-                frame.words.append("for")  # what follows is a list of words
+                frame.words.append("for")  # marks the following words as a list, not a command
         elif not self._reserved_word(frame, word):
             raise Unsure("a `function` without a body")
 

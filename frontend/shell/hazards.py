@@ -1,4 +1,4 @@
-"""Hazards of a variable in a shell command, with messages and help.
+"""Hazards of variables in shell commands, with messages and help.
 
 `contexts` and `interpreters` decide where they apply.
 """
@@ -11,10 +11,11 @@ from ...ir.records import frozen
 
 @frozen
 class Hazard:
-    """A reason why a variable is unsafe at its place; `@` in `help` is replaced by the variable.
+    """A reason why a variable is unsafe at its place. `@` in `help` is replaced by the variable.
 
-    plain: where values of plain characters (`shell_plain`) are safe all the same, the blanks that they may
-    have besides; None: no value is. is_shell: a shell reads what stands there, a fixed text too.
+    plain: white space that a value may contain, besides safe characters (`shell_plain`), to be safe here;
+        None: no value is safe.
+    is_shell: a shell evaluates the text here, so a fixed text is code too.
     """
 
     id: DiagnosticId
@@ -28,7 +29,7 @@ class Hazard:
 class Unsure(Exception):
     """The text after `what` cannot be parsed with certainty.
 
-    `is_unended`: something is open at the end of the text, so the shell would refuse it.
+    is_unended: the construct is not closed at the end of the text, so the shell would reject the command.
     """
 
     def __init__(self, what: str, *, is_unended: bool = False) -> None:

@@ -21,10 +21,10 @@ def word_of(delimiter: re.Match[str]) -> str:
 
 
 class Heredoc(LightRecord):
-    """A here-document whose operator was read; its text follows the line.
+    """A here-document whose operator was read; its text follows after the line.
 
-    is_quoted: the delimiter is quoted, so the text is literal. words: of the command it is for.
-    level: how many substitutions and double quotes it began in.
+    is_quoted: the delimiter is quoted, so the text is literal. words: the words of its command.
+    level: number of substitutions and double quotes around its operator.
     """
 
     delimiter: str
@@ -34,7 +34,7 @@ class Heredoc(LightRecord):
     level: int
 
     def extent(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """The end of its text, which begins at `start`, and the place behind its delimiter."""
+        """The end of the text that begins at `start`, and the offset after the delimiter line."""
         at = start
         while at < end:
             stop = text.find("\n", at, end)
@@ -51,7 +51,9 @@ class Heredoc(LightRecord):
 def begun(
     text: str, at: int, end: int, refuse: Refuse, strips_tabs: bool, words: list[str], level: int
 ) -> tuple[Heredoc, int]:
-    """The here-document whose operator ends at `at`, and the place behind its delimiter word."""
+    """Read the delimiter after the operator that ends at `at`; returns the here-document and the offset after
+    it.
+    """
     found = DELIMITER.match(text, at, end)
     if found is None:
         variable = _VARIABLE_DELIMITER.match(text, at, end)

@@ -1,8 +1,8 @@
 """Programs and builtins that evaluate an argument as code, where quoting does not make a value safe.
 
-Quoting protects a value in one shell only. `sh -c '…'`, `eval`, `ssh host …`, `python -c '…'` read
+Quoting protects a value in one shell only. `sh -c '…'`, `eval`, `ssh host …`, `python -c '…'` evaluate
 their argument again, and bash itself evaluates array subscripts and arithmetic in places that look
-like data. This module owns the tables of those readers and what to write instead. The tables
+like data. This module owns the tables of these programs and the suggested alternatives. The tables
 are incomplete: a program that is not in them may evaluate its arguments too.
 """
 
@@ -22,12 +22,12 @@ from .hazards import Hazard
 
 @frozen
 class Reader:
-    """Programs that take code as the argument of an option, and what to write instead."""
+    """Programs that take code as the argument of an option, and the alternative to suggest."""
 
     programs: tuple[str, ...]
     option: re.Pattern[str]
     fix: str
-    # Interpreters take their script as first operand, and options behind it are the script's own.
+    # Whether the first operand is a script, so that options after it belong to the script.
     has_script: bool = True
     reads_input: bool = True
 
@@ -56,7 +56,7 @@ _GIT_CODE = {
     "grep": late_pattern(r"-O|--open-files-in-pager=?"),
     "filter-branch": late_pattern(r"--\w+-filter=?"),
 }
-# Their options whose argument is the next word.
+# Options of subcommands whose argument is the next word.
 _GIT_ARGUMENTS = {
     "archive": late_pattern(r"-o|--(?:output|prefix|format|remote)"),
     "clone": late_pattern(r"-[boj]|--(?:branch|depth|origin|jobs|reference)"),
@@ -65,10 +65,10 @@ _GIT_ARGUMENTS = {
     "push": late_pattern(r"-o|--push-option"),
     "rebase": late_pattern(r"-[sX]|--(?:onto|strategy)"),
 }
-# Several options of these write any text to any file, such as `.git/config`, or run a command.
+# Subcommands with options that run a command, or write to any file, such as `.git/config`.
 _GIT_WRITERS = frozenset({"log", "show", "diff", "bisect", "submodule"})
 _GIT_DATA = late_pattern(r"user\.(?:name|email)=")
-# What has to be in a command, without its quotes, for these programs to evaluate or run anything.
+# Pattern that the unquoted command must contain for the program to evaluate or run anything.
 NEEDED = {
     "git": late_pattern(
         rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b|\bgit\b[^;&|\n]*[$`{HOLE}]"
@@ -125,21 +125,21 @@ READERS = {
     for name in reader.programs
 }
 
-# Filters whose program is their first operand: the options before it, with their number of arguments.
+# Filters whose program is their first operand: their options with the number of arguments.
 _AWKS = ("awk", "gawk", "mawk", "nawk")
 FILTERS: dict[str, dict[str, int]] = {
     **{awk: {"-v": 1, "-F": 1, "--assign": 1} for awk in _AWKS},
     **{sed: {"-l": 1} for sed in ("sed", "gsed")},
     "jq": {"--arg": 2, "--argjson": 2, "--slurpfile": 2, "--rawfile": 2, "--indent": 1, "-L": 1},
 }
-# Words of plain characters with spaces between them run nothing in the code of these.
+# Programs in whose code safe characters and spaces cannot run anything.
 _SPACED = frozenset({"python", "node", "nodejs", "jq", *_AWKS})
 _FILTER_FIX = {
     **dict.fromkeys(_AWKS, "put it in the environment: `V=@ awk '… ENVIRON[\"V\"] …'`"),
     "jq": "pass it as an argument: `jq --arg v @ '… $v …'`",
 }
 
-# What in a program's code runs a text as code: values that the program gets may be in that text.
+# Code of a program that evaluates a text as code; the text may contain values that the program reads.
 _AWK_RUNS = late_pattern(
     r"\bsystem\s*\((?!\s*\"[^\"$]*\"\s*\))|[\w)\]]\s*(?:\"[^\"]*\"\s*)?\|&?\s*getline"
     r"|\bprintf?\b[^;}\n]*\|&?\s*(?:[A-Za-z_$(]|\"\s*(?:\S*/)?(?:ba|da|k|z)?sh\b)"
@@ -172,10 +172,10 @@ _SSH_OPTIONS = late_pattern(r"-[A-Za-z0-9]*[BbcDEeFIiJLlmOoPpQRSWw]")
 _READ_OPTIONS = late_pattern(r"-[A-Za-z]*[dinNptu]")
 _EVALUATING = late_pattern(r"-[A-Za-z]*[aAin]")
 _SUBSCRIPT = late_pattern(r"[A-Za-z_]\w*\[[^\]]*\Z")
-# Bash evaluates what is assigned to these.
+# Shell variables whose assigned value bash evaluates.
 _EVALUATED_NAMES = frozenset({"PS4", "OPTIND", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"})
 _RUN_NAMES = frozenset({"BASH_ENV", "PROMPT_COMMAND"})
-# Programs run these, or load code that they name.
+# Environment variables that programs run, or from which they load code.
 RUN_BY_PROGRAMS = late_pattern(
     r"EDITOR|VISUAL|PAGER|SHELL|BROWSER|\w+_(?:PAGER|EDITOR|ASKPASS|SSH)|MANPAGER|LESS(?:OPEN|CLOSE)|RUBYOPT"
     r"|GIT_(?:SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|CONFIG\w*)|LD_\w+|PYTHONSTARTUP|NODE_OPTIONS|PERL5OPT"
@@ -183,17 +183,18 @@ RUN_BY_PROGRAMS = late_pattern(
 )
 _INTERACTIVE = late_pattern(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
 _MAKE_INPUT = late_pattern(r"(?:^|\s)(?:-\w*f|--(?:make)?file)[ =]?(?:-|/dev/stdin|/dev/fd/0)(?:\s|\Z)")
-# Programs other than `READERS` that run the commands in their input: as a shell, and their own.
+# Programs other than `READERS` that run the commands in their input: shell commands, and commands of their
+# own.
 _SHELL_INPUT = words_of("parallel at batch")
 _COMMAND_INPUT = words_of("vim vi ex ed gdb tclsh expect sqlite3")
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
-# Programs that run the command behind their options, and the options that take an argument.
+# Programs that run the command after their options, with the options that take an argument.
 _NO_OPTION = late_pattern(r"(?!)")
 PREFIXES: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(("builtin", "nohup", "setsid"), _NO_OPTION),
     **dict.fromkeys(("sudo", "doas"), late_pattern(r"-[A-Za-z]*[CDghpRrTtUu]|--(?:user|group|chdir|host)")),
-    "command": late_pattern(r"-p?[vV]"),  # these tell about a command and run none
+    "command": late_pattern(r"-p?[vV]"),  # these options describe a command and run none
     "env": late_pattern(r"-[A-Za-z0]*[uC]|--(?:unset|chdir)"),
     "exec": late_pattern(r"-[cl]*a"),
     "nice": late_pattern(r"-n|--adjustment"),
@@ -202,7 +203,8 @@ PREFIXES: dict[str, re.Pattern[str]] = {
     "ionice": late_pattern(r"-[cnpPu]|--(?:class|classdata)"),
     "stdbuf": late_pattern(r"-[ioe]|--(?:input|output|error)"),
 }
-# Other programs that run a command: their options that take an argument, and the operands before the command.
+# Other programs that run a command: options that take an argument, and the number of operands before the
+# command.
 _OPERANDS_BEFORE: dict[str, tuple[re.Pattern[str], int]] = {
     "xargs": (late_pattern(r"-[0rtpx]*[adEILnPs]"), 0),
     "parallel": (late_pattern(r"-[kqtuvX0]*[adIjLNnPS]|--(?:jobs|joblog|colsep|delay|results|tmpdir)"), 0),
@@ -305,18 +307,19 @@ RUN_BY_SHELL = _code(
 )
 
 
-# The program may be any: its name is not fixed.
+# Stands for a program whose name is not fixed.
 _UNKNOWN = Reader(
     (), late_pattern(r"-[A-Za-z]*[ceE]|--(?:command|eval|execute|expression)=?"), _FIXED_NAME, False
 )
-# Builtins and programs that evaluate some of their words; most commands have none of these.
+# Builtins and programs that evaluate some of their words. Most commands contain none of these.
 EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _NAME_TAKERS | DECLARERS
 EVALUATORS |= (
     _SHELL_INPUT
     | _COMMAND_INPUT
     | words_of("eval trap let [[ read printf watch compgen complete source . bind fc enable hash -v -R")
 )
-# Programs with an option of one word that runs a command, and their options whose argument is the next word.
+# Programs with an option that runs a command, given as one word; with their options whose argument is the
+# next word.
 _COMMAND_OPTIONS = {
     "tar": late_pattern(r"-?[A-Za-z]*[bCfFgHIKLNTVX]|--(?:file|directory|exclude|exclude-from|files-from)"),
     "sort": late_pattern(r"-[A-Za-z]*[kStTo]|--(?:output|key|field-separator|temporary-directory)"),
@@ -325,7 +328,7 @@ _COMMAND_OPTIONS = {
     "man": late_pattern(r"-[LMSsmEe]|--(?:locale|manpath|sections|systems|encoding|extension)"),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH_OPTIONS),
 }
-# Those that run a command given by several words.
+# Programs that run a command that is given as several words.
 _SPLITTING = frozenset(_COMMAND_OPTIONS) | {"find"}
 # Programs that run the command in their arguments.
 RUNNERS = frozenset(PREFIXES) | frozenset(_OPERANDS_BEFORE) | words_of("find docker podman kubectl script")
@@ -349,10 +352,11 @@ def program_of(word: str) -> str:
 
 
 def command_at(words: Sequence[str]) -> int:
-    """The index of the word that names the command, behind assignments and words such as `sudo`.
+    """The index of the word that names the command, after assignments and prefixes such as `sudo`.
 
-    Without such a word it is the number of words if the next word is that name, and more if the next word is
-    the argument of an option.
+    If there is no such word yet, the result is the number of words if the next word is the name, and more if
+    the
+    next word is the argument of an option.
     """
     prefix = ""
     is_argument = is_duration = False
@@ -376,10 +380,11 @@ def _name(words: Sequence[str], at: int) -> str:
 
 
 def names_command(words: Sequence[str], prefix: str, rest: str, *, is_first: bool) -> bool:
-    """Whether a variable is all or part of the name of a command, and could make it any command.
+    """Whether a variable is all or part of the name of a command, and could select any command.
 
-    prefix: its word before it; rest: the text behind it. A name with a fixed `/` is that of a file, as it is
-    in `sh FILE`, and no builtin.
+    prefix: text of the word before the variable. rest: text after it. A name with a fixed `/` is the path of
+    a
+    file, as in `sh FILE`, and cannot be a builtin.
     """
     if "/" in prefix or rest.startswith("/") or ASSIGNMENT.match(prefix):
         return False
@@ -398,8 +403,8 @@ def names_command(words: Sequence[str], prefix: str, rest: str, *, is_first: boo
 def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
     """The hazard of a variable after `prefix` in the word that follows `words`; None if there is none.
 
-    Words are without their quotes, with a NUL where they are not fixed; `is_first` if the word may
-    still be an assignment or the command's name; `is_array` inside `a=( … )`.
+    words: without quotes, with a NUL where a word is not fixed. is_first: the word may still be an
+    assignment or the command's name. is_array: inside `a=( … )`.
     """
     if is_array:
         return IN_SUBSCRIPT if re.match(r"\[[^\]]*\Z", prefix) else None
@@ -407,7 +412,7 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
         return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else None
     at = command_at(words)
     assignment = ASSIGNMENT.match(prefix)
-    if assignment is not None and at >= len(words):  # behind `env`
+    if assignment is not None and at >= len(words):  # after `env`
         name = re.split(r"\W", assignment[0])[0]
         return AS_NUMBER if name == "PS4" else name_runner("", name)
     if "env" in map(program_of, words) and _is_code(READERS["env"], words[1:], prefix):
@@ -434,14 +439,14 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
             return IN_MAKE
         if program in FILTERS and _is_filter_program(program, rest, prefix):
             help = _FILTER_FIX.get(program, _CHECK_FIRST)
-            severity = "warning" if program == "jq" else "error"  # it can start no program
+            severity = "warning" if program == "jq" else "error"  # jq cannot start a program
             plain = " " if program in _SPACED else ""
             return _code(f"is part of the program that `{program}` runs", help, severity, plain)
     return None
 
 
 def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
-    """The same for the builtins of the shell, with the words behind the builtin's name."""
+    """The hazard for a builtin of the shell; `words` are the words after its name."""
     before = words[-1] if words else ""
     match name:
         case "eval" | "watch":
@@ -472,7 +477,7 @@ def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
 
 
 def may_be_options(program: str, words: Sequence[str]) -> bool:
-    """Whether several words behind `words` may make a program run a command."""
+    """Whether additional words after `words` may make a program run a command."""
     if program != "git":
         return program in _SPLITTING
     command = _git_command(words)
@@ -482,7 +487,7 @@ def may_be_options(program: str, words: Sequence[str]) -> bool:
 
 
 def _may_be_option(program: str, words: Sequence[str]) -> bool:
-    """Whether a word behind `words` may be an option of a program that runs a command by one."""
+    """Whether one word after `words` may be an option that makes a program run a command."""
     if "--" in words:
         return False
     if program == "git":
@@ -494,7 +499,7 @@ def _may_be_option(program: str, words: Sequence[str]) -> bool:
 
 
 def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]:
-    """The words that are neither options nor the arguments of options `with_argument`."""
+    """The words that are neither options nor arguments of options that match `with_argument`."""
     found = []
     skip = False
     for word in words:
@@ -508,24 +513,24 @@ def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]
 
 
 def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
-    """Whether the word that begins with `prefix` behind `words` is code to a program."""
+    """Whether the word that begins with `prefix` after `words` is code for a program."""
     if words and reader.option.fullmatch(words[-1]):
         before = words[:-1]
     elif prefix.startswith("-") and reader.option.match(prefix):
         before = words
     else:
         return False
-    # In `python x.py -c …` and `python -m pytest -c …` the option belongs to another program.
+    # In `python x.py -c …` and `python -m pytest -c …` the option belongs to the script or module.
     return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
 
 
 def _git_command(words: Sequence[str]) -> str:
-    """The subcommand in the words behind `git`; empty if there is none."""
+    """The subcommand of `git` in the words after it; empty if there is none."""
     return next(iter(_operands(words, _GIT_OPTIONS)), "")
 
 
 def _is_git_code(words: Sequence[str], prefix: str) -> bool:
-    """Whether a word behind `words` of git is a setting, or a command that git runs."""
+    """Whether a word after `words` of git is a setting, or a command that git runs."""
     before = words[-1] if words else ""
     operands = _operands(words, _GIT_OPTIONS)
     command = _git_command(words)
@@ -533,7 +538,7 @@ def _is_git_code(words: Sequence[str], prefix: str) -> bool:
         return not operands[1:] or not _GIT_DATA.match(f"{operands[1]}=")
     if before == "-c" and (not command or command == "clone"):
         return not _GIT_DATA.match(prefix)
-    # `git pull` hands what is behind its `--` to `git fetch`, without the `--`.
+    # `git pull` passes the words after its `--` to `git fetch` without the `--`.
     if not prefix and command in ("", "pull") and not _GIT_OPTIONS.fullmatch(before):
         return True
     if operands[:2] in (["bisect", "run"], ["submodule", "foreach"]):
@@ -562,10 +567,11 @@ def _is_filter_program(program: str, words: Sequence[str], prefix: str) -> bool:
 
 
 def is_evaluated(name: str, before: str, *, is_declared: bool) -> bool:
-    """Whether bash evaluates what is assigned to a shell variable, by the text `before` it.
+    """Whether bash evaluates a value assigned to a shell variable, given the text `before` the assignment.
 
-    `is_declared`: the assignment is an argument of `declare` and its like, which take `(…)` in a value
-    for a list where the variable is one.
+    is_declared: the assignment is an argument of `declare` or a similar builtin, which reads `(…)` in the
+    value as
+    a list if the variable is a list.
     """
     if name in _EVALUATED_NAMES:
         return True
@@ -578,18 +584,20 @@ def is_evaluated(name: str, before: str, *, is_declared: bool) -> bool:
 
 
 def evaluated_names(text: str) -> frozenset[str]:
-    """The variables whose value bash evaluates, or runs, whenever it is assigned in `text`."""
+    """The shell variables whose assigned value bash evaluates or runs in `text`."""
     return _EVALUATED_NAMES | _run_names(text)
 
 
 @lru_cache(64)
 def _run_names(text: str) -> frozenset[str]:
-    # Only an interactive shell looks at ENV, which is a common name for something else.
+    # Only an interactive shell reads `ENV`, which is also a common name for other purposes.
     return _RUN_NAMES | {"ENV"} if _INTERACTIVE.search(text) else _RUN_NAMES
 
 
 def name_runner(text: str, name: str) -> Hazard | None:
-    """The hazard of the variable `name`, where a program that `text` starts runs what it says."""
+    """The hazard of the shell variable `name` if a program that `text` starts runs its value; None
+    otherwise.
+    """
     if name in _run_names(text):
         return RUN_BY_SHELL
     return RUN_BY_PROGRAM if RUN_BY_PROGRAMS.fullmatch(name) else None
@@ -629,7 +637,7 @@ def _input_reader(name: str, words: Sequence[str]) -> Hazard | None:
     if reader is not None and reader.reads_input:
         operands = _operands(rest, _SCRIPT_OPTIONS)
         is_code = not reader.has_script or "-s" in rest or not operands or operands[0] in _STANDARD_INPUT
-        # `-c` and its like bring their code along and leave the input to it.
+        # With `-c` or a similar option, the code is in the option, and the input is data.
         if is_code and not any(map(reader.option.fullmatch, rest)):
             return reading(program, reader)
     if program == "ssh" and not _operands(rest, _SSH_OPTIONS)[1:]:

@@ -1,12 +1,12 @@
 """Taint analysis of an action: values that reach a place where the shell evaluates them.
 
-A quoted value is data in its own place. But it can reach a shell variable through `read`, `for`,
+A quoted value is data at its own place. But it can reach a shell variable through `read`, `for`,
 `set --`, `$(echo …)` and similar commands, and the variable can be used in arithmetic, in a subscript,
-or in the input of `sh`. The analysis follows values through one action, independent of the order of
-its lines. Fixed texts that may be code (`c='[[ $n -gt 1 ]]'; eval "$c"`) are followed as values are,
-and one that a shell reads is analysed as if it stood in the action. What the analysis does not know
-carries a value on: a program prints its arguments and its input unless the tables below say otherwise,
-and a command whose name is not fixed may be a shell.
+or in the input of `sh`. The analysis propagates values through one action, independent of the order of
+its lines. Fixed texts that may be code (`c='[[ $n -gt 1 ]]'; eval "$c"`) are propagated like values. A
+fixed text that a shell evaluates is analysed as part of the action. Unknown commands propagate values: a
+program prints its arguments and its input unless the tables below say otherwise, and a command whose name is
+not fixed may be a shell.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from .interpreters import (
     reader_of,
 )
 
-# Longer commands are not analysed; the system would not start them either.
+# Limit of characters; the operating system would not start a longer command.
 MAX_LENGTH = 1 << 17
-# What can evaluate a value in a text without its quotes: syntax, a variable that programs run, a name of a
-# command that is not fixed, a program. Most actions have none.
+# Fast check for anything in unquoted text that can evaluate a value: syntax, a variable that programs run, a
+# command whose name is not fixed, a program. Most actions contain none.
 _RUN_NAMES = RUN_BY_PROGRAMS.pattern.replace(r"\w+_", r"(?<=\w)_")
 _SYNTAX = late_pattern(
     r"(?=[($\[@A-Z_])(?:\(\(|\$\[|(?<=\w)\[|\$\{!|@P\}|\$\{[^}]*:"
@@ -63,38 +63,38 @@ _UNKNOWN_COMMAND = late_pattern(
     r"(?:[;|&(){}\n!`]|\b(?:then|do|else|elif|if|while|until|time|coproc)|=\S*\s|[<>]\s*\S+\s)\s*[$`]"
 )
 _PROGRAM = late_pattern(r"(?:\A|(?<=[\s;&|(){/!`]))[^\s;&|(){}/!`<>]++(?=[\s;|&()<>`]|\Z)")
-# A program's name may end in a version.
+# Characters of a version at the end of a program's name.
 _VERSION = "0123456789."
 _NAMES = {*EVALUATORS, *(name.rstrip(_VERSION) for name in EVALUATORS)} - {""}
 _UNQUOTED = str.maketrans("", "", "'\"\\")
-# Limit of passes over the lines; a value that flows against their order needs one more pass.
+# Limit of passes over the lines; each value flow against the order of the lines needs one more pass.
 _ROUNDS = 50
-# Limit of words analysed in a command; each is judged by all words before it.
+# Limit of analysed words in a command; the check of a word reads all words before it.
 _WORDS = 200
 _POSITIONAL = "@"
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
-# Programs that put the words in their input behind those of a command.
+# Programs that append words from their input to a command.
 _APPENDING = ("xargs", "parallel")
 _ENDS = frozenset({"done", "fi", "esac", "}", ""})
 _OPTION_C = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-# Code in code that is analysed, and the number of codes.
+# Limits of nested code, and of the number of code texts.
 _MAX_CODE = 4
 _CODES = 100
-# Where `parallel` puts a quoted value.
+# A replacement string of `parallel`, which inserts a quoted value.
 _PLACE = late_pattern(r"\{[^{}\s]*\}")
-# A setting before its command: `alias.x=!ls`, `ProxyCommand=nc …`, `--checkpoint-action=exec=…`.
+# A setting whose value is a command: `alias.x=!ls`, `ProxyCommand=nc …`, `--checkpoint-action=exec=…`.
 _SETTING = late_pattern(r"-{0,2}[\w.-]*[.-][\w.-]*=(?:exec=)?!?|ProxyCommand=|LocalCommand=")
 # Programs that print their input, but not their arguments.
 _FILTERS = words_of(
     "cat head tail tac rev sort uniq tr sed cut column fold fmt awk gawk mawk grep egrep jq tee"
 )
-# Programs that print neither. Every other program is taken to print both.
+# Programs that print neither. Every other program is assumed to print both.
 _SOURCES = words_of(
     "wc date git curl stat true false test [ [[ : cd mkdir rm cp mv touch md5sum sha1sum sha256sum cksum "
     "hostname uname nproc id pwd sleep export declare local readonly typeset let read mapfile readarray "
     "exit return shift set unset case for select"
 )
-# With these arguments, filters print nothing but numbers.
+# Arguments with which filters print only numbers.
 _COUNTS = {
     "tr": r"\A-(?:cd|dc)s? (?:0-9|\[:digit:\])(?:\\n)?\Z",
     "sed": r"s(?P<by>[/|,])\[\^0-9\]\*?(?P=by)(?P=by)g",
@@ -134,7 +134,7 @@ def _checked(text: str) -> set[str]:
 
 
 def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
-    """The places of values in `text` that reach an evaluation, with the hazard."""
+    """The offsets of values in `text` that reach an evaluation, with the hazard."""
     if len(text) > MAX_LENGTH or not any(data.values()):
         return {}
     if not _may_evaluate(text.translate(_UNQUOTED)):
@@ -155,7 +155,7 @@ def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
 
 
 def _may_evaluate(text: str) -> bool:
-    """Whether a text without its quotes has anything that evaluates values."""
+    """Whether unquoted text contains anything that evaluates values."""
     return bool(
         _SYNTAX.search(text)
         or text.lstrip()[:1] in ("$", "`")
@@ -171,7 +171,9 @@ def _is_evaluator(word: str, text: str) -> bool:
 
 
 class _TaintAnalysis:
-    """Sets of values are bits of a number, one for each hole that holds data."""
+    """Data flow analysis of one text. A set of values is an integer with one bit for each hole that holds
+    data.
+    """
 
     def __init__(self, text: str, data: dict[int, bool]) -> None:
         self.text = text
@@ -186,25 +188,27 @@ class _TaintAnalysis:
         self.held: dict[str, int] = {}
         self.special = evaluated_names(text)
         self.integers: set[str] = set()
-        # Values in the input of compound commands, where the reading command is unknown.
+        # Values in the input of compound commands; the command that reads them is not determined.
         self.loose = 0
-        # Values in the output of any command, for that of compound commands and functions.
+        # Values in the output of any command: an approximation for compound commands and functions.
         self.everything = 0
         self.files: dict[str, int] = {}
         self.heads: dict[int, tuple[list[Region], int]] = {}
-        # The bits of fixed texts that may be code, above those of the holes; zero for other texts.
+        # Bits of fixed texts that may be code, above the bits of the holes; 0 for other texts.
         self.literals: dict[str, int] = {}
         self.read: set[str] = set()
         for command in [command for pipeline in self.pipelines for command in pipeline]:
             self.inline_code(command)
 
     def inline_code(self, command: Command, depth: int = 0) -> None:
-        """Add the commands in the code of `sh -c`, `eval` and `trap`, as if they stood in the text."""
+        """Add the code in the arguments of `sh -c`, `eval` and `trap` to the text."""
         for code in self.codes_of(command):
             self.inline(code, depth)
 
     def inline(self, code: str, depth: int) -> None:
-        """Append code to the text, if it is new; an expansion in it is judged where it stands."""
+        """Append code to the analysed text, unless it was added before. Holes in it are analysed at their own
+        place.
+        """
         if not code or code in self.read:
             return
         if depth > _MAX_CODE or len(self.text) > MAX_LENGTH or len(self.read) > _CODES:
@@ -221,7 +225,7 @@ class _TaintAnalysis:
                 self.inline_code(each, depth + 1)
 
     def codes_of(self, command: Command) -> list[str]:
-        """The codes in a command's arguments."""
+        """The code texts in a command's arguments."""
         words, at = self.head(command)
         args = words[at + 1 :]
         match words[at].text if at < len(words) else "":
@@ -235,7 +239,7 @@ class _TaintAnalysis:
         return [words[index].text for index in _code_indexes(words)]
 
     def head(self, command: Command) -> tuple[list[Region], int]:
-        """The words of a command behind reserved words, and the index of its name in them."""
+        """The words of a command after its reserved words, and the index of its name in them."""
         found = self.heads.get(id(command))
         if found is None:
             words = command.words[keywords_end(command.words) :]
@@ -256,11 +260,11 @@ class _TaintAnalysis:
         return self.held.get(_POSITIONAL if is_positional else name, 0)
 
     def value(self, region: Region, *, holes: bool = True) -> int:
-        """What the text of a region holds once it is expanded."""
+        """The values in a region's expanded text."""
         return self.expanded(region, holes=holes) | self.literal(region, region.text)
 
     def expanded(self, region: Region, *, holes: bool = True) -> int:
-        """The same of its expansions alone."""
+        """The values in a region's expansions, without the bit of its fixed text."""
         held = 0
         for part in region.parts:
             held |= self.value_of(part, holes=holes)
@@ -293,7 +297,9 @@ class _TaintAnalysis:
         return 0
 
     def evaluated(self, region: Region) -> int:
-        """What arithmetic on a region evaluates, names without a `$` too; direct values apart."""
+        """The values that arithmetic on a region evaluates, including names without a `$`, but without the
+        region's own holes.
+        """
         held = self.value(region, holes=False)
         for name in _IDENTIFIER.findall(region.text):
             held |= self.named(name)
@@ -318,14 +324,14 @@ class _TaintAnalysis:
         return held
 
     def file(self, region: Region) -> int:
-        """What the file that a word names holds."""
+        """The values in the file that a word names."""
         held = self.files.get(_file_name(region), 0)
         for part in region.parts:
             held |= self.output(part.body) if part.kind == "process" else 0
         return held
 
     def printed(self, command: Command, incoming: int) -> int:
-        """What a command's output holds."""
+        """The values in a command's output."""
         words, at = self.head(command)
         if at == len(words):
             return self.input_of(command, incoming)  # `$(< file)`
@@ -355,7 +361,9 @@ class _TaintAnalysis:
     # --- where it goes --------------------------------------------------------------------
 
     def follow(self) -> list[tuple[int, Hazard]]:
-        """The evaluated values, with the hazard, once each fixed text that a shell reads is added."""
+        """The evaluated values with their hazards. Repeats until all fixed texts that a shell evaluates are
+        added.
+        """
         while True:
             self.propagate()
             found = list(self.sinks())
@@ -367,7 +375,7 @@ class _TaintAnalysis:
                 self.inline(code, 0)
 
     def propagate(self) -> None:
-        """Propagate values until a fixed point, or the limit of passes, is reached."""
+        """Propagate values until a fixed point is reached. Raises TooDeep at the limit of passes."""
         for _ in range(_ROUNDS):
             before = dict(self.held), self.loose, self.everything, dict(self.files)
             for command, incoming in self.commands():
@@ -377,13 +385,13 @@ class _TaintAnalysis:
         raise TooDeep
 
     def commands(self) -> Iterator[tuple[Command, int]]:
-        """Every command with what the pipe before it brings."""
+        """Every command with the values in its piped input."""
         for pipeline in self.pipelines:
             flow = 0
             for command in pipeline:
                 yield command, flow
                 first = command.words[0].text if command.words else ""
-                # The output of a compound command is that of all lines, which are not distinguished.
+                # The output of a compound command is approximated by the output of all lines.
                 is_end = first in _ENDS and command is not pipeline[-1]
                 flow = self.everything if is_end else self.printed(command, flow)
                 self.everything |= flow
@@ -435,13 +443,13 @@ class _TaintAnalysis:
             self.give_arguments(words[at:], stdin)
 
     def references(self, text: str) -> None:
-        """`declare -n r=n`: what one of the two holds, the other holds."""
+        """Process `declare -n r=n`: both variables hold the values of each other."""
         name, _, other = text.partition("=")
         self.give(other, self.held.get(name, 0))
         self.give(name, self.held.get(other, 0))
 
     def give_arguments(self, words: list[Region], stdin: int) -> None:
-        """Give the arguments behind the code of `sh -c` to that code."""
+        """Pass the arguments after the code of `sh -c` to the positional parameters."""
         program = program_of(words[0].text)
         code = min(_code_indexes(words), default=0 if program == "parallel" else None)
         if code is not None:
@@ -450,7 +458,7 @@ class _TaintAnalysis:
             self.loose |= stdin
 
     def write(self, region: Region, held: int) -> None:
-        """Note what is written to the file that a word names."""
+        """Record values that are written to the file that a word names."""
         if any(part.kind == "process" and self.text.startswith(">", part.start) for part in region.parts):
             self.loose |= held
         elif held:
@@ -461,17 +469,17 @@ class _TaintAnalysis:
         found = ASSIGNMENT.match(word.text)
         if found:
             name = re.split(r"\W", found[0])[0]
-            if name_runner(self.text, name) is not None:  # the file that it names is run
+            if name_runner(self.text, name) is not None:  # a program runs the file that the value names
                 held = self.files.get(word.text[found.end() :].removeprefix("./"), 0)
                 for part in word.parts:
                     held |= self.output(part.body) if part.kind == "process" else 0
                 self.give(name, held)
-            # A name in the text holds what that variable holds, where it is evaluated as a name.
+            # If the assigned text is a variable's name, it may be evaluated as that name.
             text = word.text[found.end() :]
             self.give(name, self.expanded(word) | self.literal(word, text) | self.evaluated_name(text))
 
     def exported(self) -> int:
-        """What the exported variables hold."""
+        """The values in the exported variables."""
         names = re.findall(r"\b(?:export|declare -x|typeset -x)\s+([A-Za-z_]\w*)", self.text)
         held = 0
         for name in names:
@@ -481,7 +489,7 @@ class _TaintAnalysis:
     # --- where it is evaluated ------------------------------------------------------------
 
     def sinks(self) -> Iterator[tuple[int, Hazard]]:
-        """Values that are evaluated, with the warning."""
+        """The evaluated values with their hazards, for the current state of the analysis."""
         for held, start, end in self.evaluations():
             if held:
                 yield held, self.hazard(start, end)
@@ -501,12 +509,12 @@ class _TaintAnalysis:
         return Hazard("variable-in-code", message, CHECK, plain=" \n")
 
     def short(self, start: int, end: int) -> str:
-        """A place in the text as it is shown."""
+        """A part of the text, shortened for messages."""
         place = " ".join(self.text[start:end].replace(HOLE, "…").replace("`", "'").split())
         return f"`{place if len(place) <= 40 else place[:39] + '…'}`"
 
     def evaluations(self) -> Iterator[tuple[int, int, int]]:
-        """The values in places that bash evaluates by its syntax, with the span of the place."""
+        """The values in places that bash evaluates by its syntax, with the extent of the place."""
         maps = set(re.findall(r"\b(?:declare|local|typeset)\s+-[A-Za-z]*A[A-Za-z]*\s+(\w+)", self.text))
         for part in self.expansions:
             held = 0
@@ -583,20 +591,20 @@ class _TaintAnalysis:
             yield held, attrs.evolve(hazard, message=f"reaches {place}, and {hazard.message}")
 
     def is_path(self, word: Region) -> bool:
-        """Whether a word in double quotes names a file in any case, by a `/` that is fixed."""
+        """Whether a word is in double quotes and contains a fixed `/`, so that it can only name a file."""
         text = self.text[word.start : word.end]
         is_quoted = text[:1] == '"' == text[-1:] and text.count('"') == 2
         return is_quoted and "/" in word.text
 
     def is_split(self, word: Region) -> bool:
-        """Whether the shell may make several words of it: an expansion outside double quotes, or `"$@"`."""
+        """Whether the shell may split a word: it has an expansion outside double quotes, or `"$@"`."""
         text = self.text[word.start : word.end]
         return (
             re.search(r"[$`]", _QUOTED.sub("", text)) is not None or re.search(r"\$@|\[@\]", text) is not None
         )
 
     def code_arguments(self, words: list[Region], at: int, stdin: int) -> Iterator[tuple[int, Hazard | None]]:
-        """Values in the arguments of a command, with the hazard of each place."""
+        """The values in the arguments of a command, with the hazard of each place."""
         texts = [word.text for word in words[: at + _WORDS]]
         if not self.is_path(words[at]):
             yield self.expanded(words[at], holes=False), COMMAND
@@ -616,7 +624,7 @@ class _TaintAnalysis:
         name = program_of(texts[at])
         if name not in (*_APPENDING, "find"):
             return
-        # These put their input, or what they find, behind the words or where `{}` stands.
+        # These programs append their input, or the files they find, to the command, or replace `{}` by it.
         held = stdin if name != "find" else self.values(words[at + 1 :])
         marks = {"{}"} | {text[2:] or after for text, after in pairwise(texts) if text.startswith("-I")}
         for index, text in enumerate(texts[at + 1 :], at + 1):
@@ -633,7 +641,7 @@ class _TaintAnalysis:
 
 
 def _is_number(name: str, args: str) -> bool:
-    """Whether a filter with these arguments prints nothing but numbers."""
+    """Whether a filter with these arguments prints only numbers."""
     if not name.endswith("awk"):
         return name in _COUNTS and re.search(_COUNTS[name], args) is not None
     prints = [_PRINTS_NUMBER.fullmatch(each.strip()) for each in _PRINTS.findall(args)]
@@ -646,14 +654,14 @@ def _file_name(region: Region) -> str:
 
 
 def _as_code(text: str) -> str:
-    """A fixed text as the shell reads it that runs it: of an option, an escaped text or a recipe of make."""
+    """A fixed text as code: the value of a setting, with escapes, and `$$` of make, resolved."""
     found = _SETTING.match(text)
     code = text[found.end() :] if found else text
     return code.replace("$$", "$").replace("\\n", "\n").replace("\\t", "\t")
 
 
 def _code_indexes(words: list[Region]) -> list[int]:
-    """The indexes of the codes of `sh -c`, of any word that may be the shell."""
+    """The indexes of the code words of `sh -c`, for every word that may be a shell."""
     starts = (
         index
         for index, word in enumerate(words[:_WORDS])
@@ -664,7 +672,7 @@ def _code_indexes(words: list[Region]) -> list[int]:
 
 
 def _code_index(words: list[Region], start: int) -> int | None:
-    """The index of the code of `sh -c`, behind the options that may follow the `-c`."""
+    """The index of the code word of `sh -c`, after the options that may follow `-c`."""
     has_code = is_argument = False
     for index, word in enumerate(words[start + 1 : _WORDS], start + 1):
         if not has_code:

@@ -17,9 +17,11 @@ from ...ir.records import frozen
 
 @frozen
 class Namespace:
-    """A namespace of variables. `is_data`: values of unknown origin, quoted in shell actions.
+    """A namespace of variables.
 
-    `fields`: the names that may follow the first dot, or the second if `is_keyed`; None: any.
+    is_data: values are untrusted and are quoted in shell actions.
+    is_keyed: the first part of the path is a key chosen by the author, such as the name of a capture.
+    fields: names allowed after the first dot, or after the second if `is_keyed`; None: any name.
     """
 
     name: str
@@ -61,7 +63,7 @@ NAMESPACES = {
     )
 }
 
-# The primitive that quotes a value, by context (`ir.primitives`).
+# The primitive (`ir.primitives`) that quotes a value, by quoting context.
 QUOTING_PRIMITIVES = {
     "word": "shell_word",
     "single": "shell_single",
@@ -71,13 +73,14 @@ QUOTING_PRIMITIVES = {
     "number": "shell_number",
 }
 
-# Fields that are whole numbers, which are safe also where nothing can be quoted; the machine checks.
+# Fields that are always whole numbers. They are safe even where quoting is impossible; the machine checks
+# them.
 _NUMBERS = frozenset({"exit_code", "duration_ms"})
 
 
 @frozen
 class Problem:
-    """An error between two offsets of the template's text."""
+    """An error or a warning about the text between two offsets of a template."""
 
     id: DiagnosticId
     message: str
@@ -89,7 +92,7 @@ class Problem:
 
 @frozen
 class Given:
-    """Placeholder in a `context` for a value that is known only when the loop runs."""
+    """Placeholder in a `context` for a value that is known only at run time."""
 
 
 @frozen(eq=True)
@@ -101,22 +104,27 @@ class Literal:
 
 @frozen(eq=True)
 class Constant:
-    """A value known at compile time that is not a text; always the only part of a template."""
+    """A value known at compile time that is not a text. It is always the only part of its template."""
 
     value: Any
 
 
 @frozen
 class Variable:
-    """A value looked up when the template is used.
+    """A value that is looked up when the template is evaluated.
 
-    quoting: "none", or how the text must be quoted: a key of `QUOTING_PRIMITIVES`; around: the other
-    operands of that primitive.
-    start, end: offsets of `${…}` in the template's text; for a variable inside a context value, of
-    the outermost variable that brought it in. is_given: a `context` value known only to a run.
-    filters: primitives that take a part of the value, with their counts, in order. is_word: `:shell`, the
-    author's text as one word of a shell; a value that is data is quoted by its place in any case.
-    plain: it must be of plain characters and these (`shell_plain`); None: it may be anything.
+    default: text to use if the value is missing; None: a missing value is a fault.
+    raw: `raw:`, inserted without quoting.
+    quoting: "none", or the quoting context: a key of `QUOTING_PRIMITIVES`.
+    around: the further operands of the quoting primitive.
+    start, end: offsets of `${…}` in the template's text; for a variable inside a context value, the offsets
+    of
+        the outermost variable, through which it was inserted.
+    is_given: a `context` value that is known only at run time.
+    filters: primitives that select a part of the value, with their counts, in order of application.
+    is_word: `:shell`, quote the author's text as one shell word. A value that is data is quoted by its
+        context in any case.
+    plain: fault unless the value consists of safe characters and these (`shell_plain`); None: no check.
     """
 
     namespace: str
@@ -134,7 +142,7 @@ class Variable:
 
     @property
     def name(self) -> str:
-        """Such as `captured.errors.output`."""
+        """The qualified name, such as `captured.errors.output`."""
         return ".".join((self.namespace, *self.path))
 
     @property
@@ -144,7 +152,7 @@ class Variable:
 
     @property
     def is_number(self) -> bool:
-        """Whether its value is always a whole number."""
+        """Whether the value is always a whole number."""
         if self.filters:
             return False
         is_result = self.namespace in ("captured", "prev") or self.path[:1] == ("details",)
@@ -153,7 +161,7 @@ class Variable:
 
     @property
     def is_data(self) -> bool:
-        """Whether its value must be quoted in a shell action."""
+        """Whether the value must be quoted in a shell action."""
         return (NAMESPACES[self.namespace].is_data or self.is_given) and not self.raw
 
 
@@ -162,7 +170,7 @@ Part = Literal | Constant | Variable
 
 @frozen
 class Template:
-    """A parsed text. Adjacent literals are joined and none is empty, so no parts means no text."""
+    """A parsed text. Adjacent literals are joined and no literal is empty; an empty text has no parts."""
 
     text: str
     parts: tuple[Part, ...]
@@ -170,7 +178,9 @@ class Template:
 
     @property
     def single(self) -> Part | None:
-        """The only part, if there is one: a value that keeps its type when no text is asked for."""
+        """The part of a template with exactly one part, else None. Its value keeps its type unless a text is
+        needed.
+        """
         return self.parts[0] if len(self.parts) == 1 else None
 
     @property
@@ -186,9 +196,9 @@ class Template:
 
 
 def text_of(value: Any) -> str:
-    """A value as interpolation shows it: strings bare, null empty, lists and maps as JSON.
+    """Convert a value to text for interpolation: strings unquoted, null empty, lists and maps as JSON.
 
-    Must agree with the machine's primitive `text`; a test holds the two together.
+    Must agree with the machine's primitive `text`; a test compares them.
     """
     if isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""Quoting of the variables of a shell action, by their context in the command.
+"""Quoting of the variables of a shell action by their context in the command.
 
 Connects `template`, which finds the variables, with `shell/contexts.py`, which finds their contexts.
 """
@@ -17,10 +17,11 @@ from .nodes import Literal, Part, Problem, Variable
 
 
 def quoted(parts: Sequence[Part], problems: list[Problem], is_checked: bool) -> Iterator[Part]:
-    """The parts of a command with the quoting of every variable that needs one.
+    """Yield the parts of a command, each variable with its quoting.
 
-    problems: receives the hazards of variables. is_checked: a value in a place where no quoting makes it safe
-    is checked when it is used, where it would be refused.
+    problems: receives the hazards of variables. is_checked: allow a variable where quoting cannot make it
+    safe,
+    and check its value at run time instead of refusing the variable.
     """
     command = "".join(part.text if isinstance(part, Literal) else HOLE for part in parts)
     found = iter(places(command, tuple(part.is_data for part in parts if isinstance(part, Variable))))
@@ -32,10 +33,12 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem], is_checke
     if not variable.is_data:
         return variable
     if place.quoting == "comment":
-        return Literal(variable.text)  # no program sees it, and a value with a newline would end the comment
+        return Literal(
+            variable.text
+        )  # unused by the command, and a value with a newline would end the comment
     hazard = place.hazard
     if hazard is not None and hazard.message == COMMAND.message and variable.namespace == "env":
-        hazard = None  # who sets the environment chooses the programs by `PATH` already
+        hazard = None  # control over the environment already includes `PATH`, which selects programs
     if hazard is not None:
         if variable.is_number and hazard not in (AFTER_BACKSLASH, AFTER_DOLLAR):
             return attrs.evolve(variable, quoting="number")

@@ -19,14 +19,14 @@ import attrs
 from ...ir.diagnostics import DiagnosticId, nearest, suggest
 from .nodes import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
 
-# Always a variable of `context`.
+# A variable that `context` always has.
 RUN_DIR = "run_dir"
 KINDS = ("shell", "slash", "value")
-# No command can contain it.
+# Not allowed in a command.
 _NUL = "\0"
 
 
-# Limits of the expansion of context, so that a few lines cannot grow without end.
+# Limits of context expansion, because a few lines could expand without bound.
 MAX_EXPANDED = 1 << 20
 MAX_EXPANSIONS = 10_000
 MAX_CONTEXT_DEPTH = 50
@@ -40,14 +40,17 @@ def parse(
     known: Mapping[str, str] | None = None,
     is_open: bool = False,
 ) -> Template:
-    """Split `text` into parts (loops.md, rules 5 to 7).
+    """Parse a template into its parts (loops.md, rules 5 to 7).
 
-    kind: "shell" for a shell action, "slash" for a slash command, "value" for all other fields.
-    context: the loop's `context:`; its values are put in place, nested ones depth-first, before the
-    shell text is looked at, and a name that is missing in it is a problem. None: left as variables.
-    known: texts of other variables known when compiling, such as `{"loop.name": "lint"}`.
-    is_open: whether a name that is missing in `context`, and a value that reaches code, is only a warning,
-    and may be a fault when it is used.
+    Args:
+        kind: "shell" for a shell action, "slash" for a slash command, "value" for all other fields.
+        context: the loop's `context:`. Its values are inserted before the shell text is analysed, nested
+            values
+            depth-first; an unknown name is a problem. None: keep context variables as variables.
+        known: texts of other variables known at compile time, such as `{"loop.name": "lint"}`.
+        is_open: report an unknown `context` name, or a value that becomes code, as a warning only; it may be
+            a
+            fault at run time.
     """
     if kind not in KINDS:
         raise ValueError(f"no kind of template: {kind}")
@@ -64,10 +67,10 @@ def parse(
 _VARIABLE = re.compile(
     r"\$\{(?P<raw>raw:)?(?P<space>[^\W\d]\w*)(?P<path>(?:\.[\w-]+)+)"
     r"(?P<filters>(?::(?:head|tail|bytes)=[0-9]{1,9})*)"
-    # `:shell` and `?` are of little-loops: quoted for the shell; empty if missing.
+    # `:shell` and `?` come from little-loops: quote for the shell; empty if missing.
     r"(?P<shell>:shell)?(?P<default>:default=[^}]*|\?)?(?P<shell_last>:shell)?\}"
 )
-# Meant as a variable, not as the shell's own: a name and a dot.
+# A name and a dot: intended as a variable of the loop, not of the shell.
 _MEANT = re.compile(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
 _MISPLACED = re.compile(r"\$\{[\s#!]+(?:raw:)?(?:" + "|".join(NAMESPACES) + r")\.")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
@@ -89,7 +92,9 @@ class _Parser:
         self.is_exhausted = False
 
     def expand(self, text: str, trail: tuple[str, ...], outer: Variable | None) -> Iterator[Part]:
-        """The parts of `text`, which is the value of the last variable of `trail`, if any."""
+        """The parts of `text`. trail: names of the context variables whose values contain the text, outermost
+        first.
+        """
         at = 0
         for opening in _OPENING.finditer(text):
             start = opening.start()
@@ -117,7 +122,9 @@ class _Parser:
     # --- reading one `${` -----------------------------------------------------------------
 
     def variable(self, text: str, start: int, outer: Variable | None) -> tuple[Variable | None, int]:
-        """The variable at `start`, or None and the end of what is literal there."""
+        """The variable at `start` and the offset after it; None and the end of the literal text if there is
+        none.
+        """
         found = _VARIABLE.match(text, start)
         end = found.end() if found else start + 2
         place = outer or Variable("", (), start=start, end=end)
@@ -292,7 +299,7 @@ class _Parser:
         )
 
     def plain(self, value: Any, trail: tuple[str, ...], variable: Variable) -> Any:
-        """A list or map of context with the variables in its strings expanded."""
+        """Expand the variables in the strings of a list or map of context."""
         if isinstance(value, Mapping):
             return {name: self.plain(item, trail, variable) for name, item in value.items()}
         if isinstance(value, list | tuple):
@@ -314,14 +321,17 @@ class _Parser:
 
 
 def _worded(variable: Variable, text: str) -> str:
-    """The author's text, as one word of a shell where `:shell` asks for that."""
+    """The author's text, quoted as one shell word if the variable has `:shell`."""
     if not variable.is_word or _PLAIN_WORD.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def _filters(text: str) -> tuple[tuple[str, int], ...]:
-    """What `:head=3:bytes=100` says, as (primitive, count): bytes are taken from the end that lines are."""
+    """Parse filters such as `:head=3:bytes=100` to (primitive, count). `bytes` selects from the same end
+    as the
+    filter before it.
+    """
     if not text:
         return ()
     found = []
@@ -348,7 +358,7 @@ def _as_literal(part: Literal | Constant) -> Literal:
 
 
 def _joined(parts: Iterator[Part]) -> list[Part]:
-    """The parts without empty literals, with adjacent ones joined; a constant among others becomes text."""
+    """Drop empty literals and join adjacent ones; a constant among other parts becomes text."""
     found = [part for part in parts if type(part) is not Literal or part.text]
     if len(found) == 1:
         return found
@@ -368,14 +378,14 @@ def _joined(parts: Iterator[Part]) -> list[Part]:
 
 
 def _placed(parts: list[Part], problems: list[Problem], is_checked: bool) -> list[Part]:
-    """The parts of a shell action with the quoting of every value that needs one."""
+    """Set the quoting of all variables of a shell action."""
     parts = [_as_literal(part) if isinstance(part, Constant) else part for part in parts]
     if any(isinstance(part, Literal) and _NUL in part.text for part in parts):
         problems.append(Problem("nul-in-command", "a command cannot contain a NUL character", 0, 0))
         return parts
     if not any(isinstance(part, Variable) and part.is_data for part in parts):
         return parts
-    # The shell parser takes 20 ms to load, and a command without variables does not need it.
+    # Deferred: the shell parser takes 20 ms to load, and a command without variables does not need it.
     from .shell_quoting import quoted
 
     return _joined(quoted(parts, problems, is_checked))
