@@ -33,7 +33,7 @@ from ..sexp.reader import read
 from ..source import files
 from ..source.files import EXPRESSION_PATH, read_source, resolve_path
 from ..tasks.registry import TaskRegistry
-from ..template.nodes import Given
+from ..template.nodes import RuntimeValue
 from .calls import arguments_of, target_of
 from .sub_loops import fixed_name, request_of, unread_bindings, with_bindings
 
@@ -179,7 +179,7 @@ class Linker:
             calls = self.calls(loop, path)
             if any(finding.is_error for finding in (*found, *self.diagnostics[before:])):
                 return None
-        given = tuple(key for key, value in loop.context.items() if isinstance(value, Given))
+        given = tuple(key for key, value in loop.context.items() if isinstance(value, RuntimeValue))
         model = model_name(loop, self.options.default_model)
         return LoopPart(loop.name, loop, given, document.within, model, calls, request.is_state)
 
@@ -197,7 +197,7 @@ class Linker:
             if key in unread:
                 continue
             if key in request.given:
-                context[key] = Given()
+                context[key] = RuntimeValue()
             else:
                 value = request.constants[key]
                 context[key] = scalar_or_text(value) if isinstance(value, str) else value

@@ -20,7 +20,7 @@ from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.schema import Loop, StateSpec
 from ..loop.texts import argument_texts, bindings_of, template_of
 from ..loop.variable_checks import fixed_text
-from ..template.nodes import Constant, Given
+from ..template.nodes import Constant, RuntimeValue
 from .calls import Report
 
 
@@ -80,7 +80,7 @@ def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]
             continue
         if key == INPUT_HASH and place is None and LITTLE_LOOPS not in (request.dialect, loop.dialect):
             continue
-        value = request.constants.get(key, Given())
+        value = request.constants.get(key, RuntimeValue())
         context[key] = scalar_or_text(value) if isinstance(value, str) else value
         if place is not None:
             spans[f"context.{key}"] = place

@@ -12,7 +12,7 @@ from typing import Any
 from ...ir.diagnostics import Diagnostic
 from ...ir.python_internals import late_pattern, sha256
 from ..source.document import Document
-from ..template.nodes import Given, text_of
+from ..template.nodes import RuntimeValue, text_of
 from ..template.template import parse
 from .agent_schema import Budget
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS, Learning
@@ -66,7 +66,7 @@ def check_parameters(loop: Loop) -> Iterator[Diagnostic]:
     """Values of `context` that are not what their parameter is."""
     for name, parameter in (loop.parameters or {}).items():
         value = loop.context.get(name, "")
-        wanted = None if value == "" or isinstance(value, Given) else parameter.misfit(value)
+        wanted = None if value == "" or isinstance(value, RuntimeValue) else parameter.misfit(value)
         if wanted is not None:
             place = loop.span_of(f"context.{name}")
             if not loop.is_given("context") or f"context.{name}" not in loop.spans:
@@ -211,8 +211,8 @@ def with_seeds(loop: Loop, document: Document) -> Loop:
     if loop.dialect != LITTLE_LOOPS:
         return loop
     seeds: dict[str, Any] = dict(SEEDED)
-    given = loop.context.get("input", Given())
-    if not isinstance(given, Given):
+    given = loop.context.get("input", RuntimeValue())
+    if not isinstance(given, RuntimeValue):
         seeds[INPUT_HASH] = sha256(text_of(given).encode("utf-8", "replace")).hexdigest()[:HASH_LENGTH]
     texts = [source.text or "" for source in document.sources]
     read = {key: value for key, value in seeds.items() if any(key in text for text in texts)}

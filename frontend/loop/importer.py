@@ -20,7 +20,7 @@ from ..source.files import text_source
 from ..source.schema import Spec, fields_of
 from ..source.yaml_tree import read_document
 from ..source.yaml_writer import as_word, entry
-from ..template.nodes import Given
+from ..template.nodes import RuntimeValue
 from .checks import check
 from .dialect import translated, with_scope
 from .dialect_schema import LITTLE_LOOPS
@@ -146,7 +146,9 @@ def _with_early_checks(wanted: Loop, scope: tuple[str, ...] | None, document: Do
     """The loop without the dialect, with early checks if it passes them. scope: as it is written."""
     early = wanted.evolve(dialect=None, checks="early")
     # As a state of another loop, it is given what only a run can tell.
-    given = with_scope(early.evolve(context=dict.fromkeys((*early.context, "run_dir"), Given()), scope=scope))
+    given = with_scope(
+        early.evolve(context=dict.fromkeys((*early.context, "run_dir"), RuntimeValue()), scope=scope)
+    )
     if any(finding.is_error for finding in (*check(early, document), *check(given, document))):
         return wanted.evolve(dialect=None)
     return early

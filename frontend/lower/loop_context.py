@@ -19,7 +19,7 @@ from ...ir.records import frozen
 from ..loop.agent_schema import Budget
 from ..loop.schema import CURRENT, Loop, StateSpec, model_name
 from ..loop.texts import Within, argument_key, template_of, texts_of_loop, texts_of_state
-from ..template.nodes import Given, Template
+from ..template.nodes import RuntimeValue, Template
 from ..template.template import parse
 from . import templates
 from .chain import Chain, states_on_cycles
@@ -107,7 +107,7 @@ class LoopContext:
                 if state.budget is not None and state.budget.bounds
             },
         )
-        given = [key for key, value in loop.context.items() if isinstance(value, Given)]
+        given = [key for key, value in loop.context.items() if isinstance(value, RuntimeValue)]
         self.builder = FunctionBuilder(inner or "main", [f"context.{key}" for key in given])
         self.looping = states_on_cycles(loop, self.error_route)
         self.ends: set[str] = set()

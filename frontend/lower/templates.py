@@ -89,7 +89,7 @@ def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple
         case "prev" | "result":
             return Slot(variable.namespace), variable.path
         case "context":
-            if not variable.is_given:  # a variable without a value faults when it is used
+            if not variable.is_runtime_value:  # a variable without a value faults when it is used
                 return expr(freeze({})), variable.path
             return Slot(f"context.{head}"), tuple(rest)
         case "env":

@@ -87,7 +87,7 @@ class TooDeep(Exception):
     """The text exceeds the parser's limit of nesting or size."""
 
 
-class Outline:
+class CommandTree:
     """The commands of `text[start:end]`.
 
     pipelines: all pipelines, including nested ones. top: the pipelines that are not nested.
@@ -104,7 +104,7 @@ class Outline:
         self._depth = 0
         self.top, _ = self._list(start, nested=False)
 
-    def _deeper(self) -> None:
+    def _enter(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise TooDeep
@@ -113,7 +113,7 @@ class Outline:
 
     def _list(self, at: int, *, nested: bool) -> tuple[list[Pipeline], int]:
         """Parse pipelines from `at` up to the `)` that closes them; returns them and the offset after it."""
-        self._deeper()
+        self._enter()
         found: list[Pipeline] = [[Command(at)]]
         depth = 0
         while at < self.end:
@@ -126,7 +126,7 @@ class Outline:
                 found.append([Command(at)])
             elif ch == "#":
                 at = self._line_end(at)
-            elif self.text.startswith("((", at) and self._begins(command):
+            elif self.text.startswith("((", at) and self._may_begin_command(command):
                 region, at = self._arithmetic(at + 2, "))")
                 region.start = command.start = at - (at - region.start) - 2
                 region.end = at
@@ -143,25 +143,25 @@ class Outline:
                     depth += operator[0] == "("
                     at = self._operator(found, operator[0], at)
             else:
-                at = self._word_of(found, command, at)
+                at = self._read_command_word(found, command, at)
         self._depth -= 1
         found = [pipeline for pipeline in found if not all(command.is_empty for command in pipeline)]
         self.pipelines += found
         return found, at
 
-    def _begins(self, command: Command) -> bool:
+    def _may_begin_command(self, command: Command) -> bool:
         """Whether the command consists only of reserved words so far, so that a command name may follow."""
         words = command.words
-        at = keywords_end(words)
-        if at > _MAX_KEYWORDS:  # `keywords_end` counts them again for each word
+        at = count_keywords(words)
+        if at > _MAX_KEYWORDS:  # `count_keywords` counts them again for each word
             raise TooDeep
         rest = [word.text for word in words[at : at + 2]]
         is_named = at > 0 and words[at - 1].text == "coproc" and len(words) == at + 1
         return not rest or rest == ["for"] or (is_named and NAME.fullmatch(rest[0]) is not None)
 
-    def _word_of(self, found: list[Pipeline], command: Command, at: int) -> int:
+    def _read_command_word(self, found: list[Pipeline], command: Command, at: int) -> int:
         """Parse the word at `at` and the construct that it opens; returns the offset after it."""
-        is_first = self._begins(command)
+        is_first = self._may_begin_command(command)
         word, at = self._word(at)
         if not command.words:
             command.start = word.start
@@ -310,7 +310,7 @@ class Outline:
         return region, max(region.end, start + 1)
 
     def _array(self, region: Region, at: int) -> int:
-        self._deeper()
+        self._enter()
         region.is_bare = False
         while at < self.end and self.text[at] != ")":
             if self.text[at] == "#":
@@ -338,7 +338,7 @@ class Outline:
 
     def _expand(self, region: Region, at: int, close: str) -> int:
         """Parse text as in double quotes from `at` to `close`; returns the offset after `close`."""
-        self._deeper()
+        self._enter()
         depth = 0
         pieces: list[str] = []
         while at < self.end:
@@ -432,7 +432,7 @@ class Outline:
 _OPENED = str.maketrans(")]", "([")
 
 
-def keywords_end(words: list[Region]) -> int:
+def count_keywords(words: list[Region]) -> int:
     """The number of reserved words at the start of a command, including options of `time` and a name of
     `coproc`.
     """

@@ -32,24 +32,24 @@ from .hazards import (
     UNCLEAR,
     UNENDED,
     Hazard,
-    Unsure,
+    UncertainParse,
 )
 from .heredocs import Heredoc
 from .interpreters import (
     AS_NUMBER,
     COMMAND,
-    condition_reader,
-    input_reader,
+    argument_hazard,
+    assignment_hazard,
+    condition_hazard,
+    input_hazard,
     is_evaluated,
-    name_runner,
-    names_command,
-    reader_of,
+    selects_command,
 )
-from .taint import tainted_places
+from .taint import tainted_values
 
 
 @frozen
-class Place:
+class QuotingContext:
     """Quoting context of a variable, and its hazard.
 
     quoting: "word", "single", "double", "heredoc" or "quoted_heredoc"; "comment" inside a comment; "" if
@@ -66,7 +66,7 @@ class Place:
 
 
 @lru_cache(1024)
-def places(command: str, data: tuple[bool, ...]) -> tuple[Place, ...]:
+def quoting_contexts(command: str, data: tuple[bool, ...]) -> tuple[QuotingContext, ...]:
     """The context of each NUL in `command`, in order.
 
     data: for each NUL, whether it is a value to be quoted. The others are inserted verbatim and are assumed
@@ -77,17 +77,19 @@ def places(command: str, data: tuple[bool, ...]) -> tuple[Place, ...]:
     hazard = UNCLEAR
     try:
         reader.read()
-    except Unsure as unsure:
+    except UncertainParse as unsure:
         hazard = attrs.evolve(UNCLEAR, message=f"follows {unsure.what}, {UNCLEAR.message}")
         if unsure.is_unended:
-            reader.places = {at: place for at, place in reader.places.items() if place.quoting == "comment"}
+            reader.contexts = {
+                at: place for at, place in reader.contexts.items() if place.quoting == "comment"
+            }
             hazard = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
-    for at, later in tainted_places(command, reader.data).items():
-        place = reader.places.get(at)
+    for at, later in tainted_values(command, reader.data).items():
+        place = reader.contexts.get(at)
         if place is not None and place.hazard is None and place.quoting != "comment":
-            reader.places[at] = attrs.evolve(place, hazard=later)
-    refused = Place("", hazard)
-    return tuple(reader.places.get(at, refused) for at in reader.holes)
+            reader.contexts[at] = attrs.evolve(place, hazard=later)
+    refused = QuotingContext("", hazard)
+    return tuple(reader.contexts.get(at, refused) for at in reader.holes)
 
 
 _PLAIN = late_pattern(r"[^\s'\"\\`$#;&|<>()\0]+")
@@ -104,18 +106,18 @@ class _Reader:
         self.end = len(text)
         self.holes = [at for at, ch in enumerate(text) if ch == HOLE]
         self.data = dict(zip(self.holes, data, strict=True))
-        self.places: dict[int, Place] = {}
-        self.nesting = Nesting(self.judge_test)
+        self.contexts: dict[int, QuotingContext] = {}
+        self.nesting = Nesting(self.check_condition)
         self.heredocs: list[Heredoc] = []
         self.is_in_heredoc = False
         # The position of the last value that names a command, and the words of that command.
-        self.name: tuple[int, list[str] | None] = 0, None
+        self.command_name: tuple[int, list[str] | None] = 0, None
         self.at = 0
 
     def read(self) -> None:
         self.read_nested(0, 0)
         if self.heredocs:
-            raise Unsure("a here-document", is_unended=True)
+            raise UncertainParse("a here-document", is_unended=True)
 
     def read_nested(self, at: int, depth: int) -> int:
         """Read until only `depth` frames are open; returns the offset reached."""
@@ -133,19 +135,21 @@ class _Reader:
                 if stack[-1].kind != opened:
                     continue
             what = {"double": 'a `"`', "test": "a `[[`", "case": "a `case`"}.get(opened, "a `(`")
-            raise Unsure(what, is_unended=True)
+            raise UncertainParse(what, is_unended=True)
         return at
 
     # --- variables ------------------------------------------------------------------------
 
-    def put(self, at: int, quoting: str) -> None:
+    def record_variable(self, at: int, quoting: str) -> None:
         """Record the context of the variable at `at` and add it to the current word."""
         frame = self.nesting.words
         if self.data[at]:
-            name, words = self.name
+            name, words = self.command_name
             if words is not None and any(each.words is words for each in self.nesting.stack):
                 # The name may be `eval`, which has only safe characters.
-                self.places[name] = attrs.evolve(self.places[name], hazard=attrs.evolve(COMMAND, plain=None))
+                self.contexts[name] = attrs.evolve(
+                    self.contexts[name], hazard=attrs.evolve(COMMAND, plain=None)
+                )
             if self.is_in_heredoc:
                 self.refuse(at, IN_HEREDOC_COMMAND)
             elif frame.redirect in (">&", "<&"):
@@ -153,48 +157,48 @@ class _Reader:
             elif frame.kind == "test":
                 frame.holes.append((at, quoting))
             elif frame.redirect or not frame.is_body:
-                hazard = input_reader(frame.words) if frame.redirect == "<<<" else None
-                self.places[at] = Place(quoting, hazard)
+                hazard = input_hazard(frame.words) if frame.redirect == "<<<" else None
+                self.contexts[at] = QuotingContext(quoting, hazard)
             else:
                 is_array = frame.kind == "array"
-                hazard = reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
+                hazard = argument_hazard(frame.words, frame.word, is_first=frame.command, is_array=is_array)
                 if hazard is None and not is_array:
                     rest = self.text[at + 1 : at + 2]
-                    if names_command(frame.words, frame.word, rest, is_first=frame.command):
+                    if selects_command(frame.words, frame.word, rest, is_first=frame.command):
                         hazard = COMMAND
-                        self.name = at, frame.words
-                self.places[at] = Place(quoting, hazard)
-                self.judge_assignment(frame, at)
+                        self.command_name = at, frame.words
+                self.contexts[at] = QuotingContext(quoting, hazard)
+                self.check_assignment(frame, at)
         frame.add(HOLE)
 
-    def judge_assignment(self, frame: Frame, at: int) -> None:
+    def check_assignment(self, frame: Frame, at: int) -> None:
         """Record a hazard if the variable at `at` is assigned to a shell variable that is evaluated."""
         assignment = ASSIGNMENT.match(frame.word)
         is_declared = bool(frame.words) and frame.words[0] in DECLARERS
         if assignment is None or not (frame.command or is_declared):
             return
         name = re.split(r"\W", assignment[0])[0]
-        if self.places[at].hazard is not None:
+        if self.contexts[at].hazard is not None:
             return
-        runner = name_runner(self.text, name)
+        runner = assignment_hazard(self.text, name)
         if runner is not None:
-            self.places[at] = attrs.evolve(self.places[at], hazard=runner)
+            self.contexts[at] = attrs.evolve(self.contexts[at], hazard=runner)
         elif is_evaluated(name, self.text[:at], is_declared=is_declared):
-            self.places[at] = attrs.evolve(self.places[at], hazard=AS_NUMBER)
+            self.contexts[at] = attrs.evolve(self.contexts[at], hazard=AS_NUMBER)
 
-    def judge_test(self, frame: Frame) -> None:
+    def check_condition(self, frame: Frame) -> None:
         """Record the contexts of the variables of a `[[ … ]]` condition, whose operators are known at its
         end.
         """
-        hazard = condition_reader(frame.words)
+        hazard = condition_hazard(frame.words)
         for at, quoting in frame.holes:
-            self.places[at] = Place(quoting, hazard)
+            self.contexts[at] = QuotingContext(quoting, hazard)
         frame.words = []
         frame.holes = []
 
     def refuse(self, at: int, hazard: Hazard) -> None:
         if self.data[at]:
-            self.places[at] = Place("", hazard)
+            self.contexts[at] = QuotingContext("", hazard)
 
     def refuse_all(self, start: int, end: int, hazard: Hazard) -> None:
         for at in self.holes:
@@ -229,9 +233,9 @@ class _Reader:
             frame.add("$" + HOLE)
             return at + 2
         if following == "[":
-            raise Unsure("a `$[`, which only some shells read as arithmetic")
+            raise UncertainParse("a `$[`, which only some shells read as arithmetic")
         if text.startswith("\\\n", at + 1):
-            raise Unsure("a `$` at the end of a continued line")
+            raise UncertainParse("a `$` at the end of a continued line")
         name = NAME.match(text, at + 1, end)
         if following not in ("(", "{") and name is None and (following != "'" or is_quoted):
             frame.add("$")
@@ -258,7 +262,7 @@ class _Reader:
         if ch == '"':
             self.nesting.stack.pop()
         elif ch == HOLE:
-            self.put(at, "double")
+            self.record_variable(at, "double")
         elif ch == "\\":
             return self.backslash(at)
         elif ch == "`":
@@ -281,7 +285,7 @@ class _Reader:
             case "\n":
                 return self.newline(at)
             case "\0":
-                self.put(at, "word")
+                self.record_variable(at, "word")
             case "'":
                 return self.single(at)
             case '"':
@@ -300,7 +304,7 @@ class _Reader:
             case ")":
                 self.nesting.close()
                 if any(heredoc.level > self.nesting.level for heredoc in self.heredocs):
-                    raise Unsure("a here-document that begins outside the `$( … )` it belongs to")
+                    raise UncertainParse("a here-document that begins outside the `$( … )` it belongs to")
             case ch if ch.isspace():
                 frame.add(ch, bare=True)  # only space, tab and newline separate words
             case _:
@@ -313,11 +317,11 @@ class _Reader:
         close = self.text.find("'", at + 1, self.end)
         for place in range(at + 1, self.end if close < 0 else close):
             if self.text[place] == HOLE:
-                self.put(place, "single")
+                self.record_variable(place, "single")
             else:
                 frame.add(self.text[place])
         if close < 0:
-            raise Unsure("a `'`", is_unended=True)
+            raise UncertainParse("a `'`", is_unended=True)
         return close + 1
 
     def hash(self, at: int) -> int:
@@ -325,18 +329,20 @@ class _Reader:
         frame = self.nesting.top
         if frame.parts is not None:
             if self.text[at - 1] == HOLE and not self.data[at - 1]:
-                raise Unsure("a `#` that may begin a comment or not")
+                raise UncertainParse("a `#` that may begin a comment or not")
             frame.add("#", bare=True)
             return at + 1
         if frame.kind == "test":
-            raise Unsure("a `#` inside `[[ … ]]`")
+            raise UncertainParse("a `#` inside `[[ … ]]`")
         end = self.text.find("\n", at, self.end)
         end = self.end if end < 0 else end
         for hole in self.holes:
             if at <= hole < end and self.data[hole]:
-                self.places[hole] = Place("comment")
+                self.contexts[hole] = QuotingContext("comment")
         if self.nesting.level and _MISLEADING.search(self.text, at, end):
-            raise Unsure("a comment with quotes or parentheses inside `$( … )`, which bash 3 misreads")
+            raise UncertainParse(
+                "a comment with quotes or parentheses inside `$( … )`, which bash 3 misreads"
+            )
         return end
 
     def newline(self, at: int) -> int:
@@ -348,7 +354,7 @@ class _Reader:
         waiting, self.heredocs = self.heredocs, []
         for heredoc in waiting:
             if heredoc.level != self.nesting.level:
-                raise Unsure("a here-document whose text begins inside another command")
+                raise UncertainParse("a here-document whose text begins inside another command")
             at = self.heredoc(heredoc, at)
         return at
 
@@ -358,15 +364,17 @@ class _Reader:
         operator, after = found[0], found.end()
         frame = self.nesting.top
         if self.text.startswith("\\\n", after):
-            raise Unsure("an operator at the end of a continued line")
+            raise UncertainParse("an operator at the end of a continued line")
         if frame.kind == "array":
-            raise Unsure("an array", is_unended=True)  # bash would continue after the first line of the array
+            raise UncertainParse(
+                "an array", is_unended=True
+            )  # bash would continue after the first line of the array
         if frame.kind == "test":
             self.nesting.finish_word()
             if operator in ("&&", "||"):
-                self.judge_test(frame)
+                self.check_condition(frame)
             elif operator not in ("<", ">", "|"):
-                raise Unsure("a `[[ … ]]` with a command in it")
+                raise UncertainParse("a `[[ … ]]` with a command in it")
             return after
         if operator in ("<", ">") and self.text.startswith("(", after):
             frame.add(HOLE)
@@ -378,7 +386,7 @@ class _Reader:
         frame = self.nesting.top
         if not frame.is_body:
             if operator != "|" or frame.phase not in ("first pattern", "pattern"):
-                raise Unsure("a `case` whose patterns do not end")
+                raise UncertainParse("a `case` whose patterns do not end")
             return after
         frame.end_command()
         if frame.kind == "case" and operator in (";;", ";&", ";;&"):
@@ -394,7 +402,7 @@ class _Reader:
         if operator not in ("<<", "<<-"):
             frame.redirect = operator
             return at
-        heredoc, at = heredocs.begun(
+        heredoc, at = heredocs.read_delimiter(
             self.text, at, self.end, self.refuse, operator == "<<-", frame.words, self.nesting.level
         )
         self.heredocs.append(heredoc)
@@ -406,12 +414,12 @@ class _Reader:
             self.nesting.finish_word()
             frame.depth += 1
             return at + 1
-        if self.nesting.open_case_or_word(frame):
+        if self.nesting.enters_case_pattern(frame):
             return at + 1
         if frame.kind == "array":
-            raise Unsure("an array", is_unended=True)
+            raise UncertainParse("an array", is_unended=True)
         if not frame.is_body:
-            raise Unsure("a `(` where none belongs")
+            raise UncertainParse("an unexpected `(`")
         empty = _EMPTY_PARENTHESES.match(self.text, at, self.end)
         is_word = frame.parts is not None
         if is_word and frame.may_assign and ASSIGNMENT.fullmatch(frame.word):
@@ -422,12 +430,12 @@ class _Reader:
             frame.end_command()
             return empty.end()
         if is_word:
-            raise Unsure("a `(` glued to a word")
+            raise UncertainParse("a `(` directly after a word")
         is_for = frame.name == "for"
         if self.text.startswith("((", at) and (frame.command or is_for):
             return self.arithmetic(at + 2, is_for=is_for)
         if not frame.command:
-            raise Unsure("a `(` where none belongs")
+            raise UncertainParse("an unexpected `(`")
         self.nesting.push("list")
         return at + 1
 
@@ -443,14 +451,16 @@ class _Reader:
         elif heredoc.is_quoted:
             self.literal_text(start, end, heredoc)
         else:
-            self.heredoc_text(start, end, input_reader(heredoc.words))
+            self.heredoc_text(start, end, input_hazard(heredoc.words))
         if heredoc.level and _MISLEADING.search(self.text, start, end):
-            raise Unsure("a here-document inside `$( … )` with quotes or brackets, which bash 3 misreads")
+            raise UncertainParse(
+                "a here-document inside `$( … )` with quotes or brackets, which bash 3 misreads"
+            )
         return after
 
     def literal_text(self, start: int, end: int, heredoc: Heredoc) -> None:
         """Read the text of a here-document with a quoted delimiter, which the shell does not expand."""
-        hazard = input_reader(heredoc.words)
+        hazard = input_hazard(heredoc.words)
         for at in self.holes:
             if start <= at < end and self.data[at]:
                 left = max(self.text.rfind("\n", start, at) + 1, start)
@@ -461,14 +471,14 @@ class _Reader:
                     continue
                 # A value before it may be empty, or end with a line break.
                 before = line[0].split(HOLE)
-                begun = (
+                prefixes = (
                     {"".join(before[first:]) for first in range(len(before))} if len(before) > 1 else set()
                 )
-                if any(text and heredoc.delimiter.startswith(text) for text in begun):
+                if any(text and heredoc.delimiter.startswith(text) for text in prefixes):
                     self.refuse(at, LIKE_DELIMITER)
                     continue
                 around = (None if HOLE in part else part for part in line)
-                self.places[at] = Place("quoted_heredoc", hazard, (heredoc.delimiter, *around))
+                self.contexts[at] = QuotingContext("quoted_heredoc", hazard, (heredoc.delimiter, *around))
 
     def heredoc_text(self, at: int, end: int, hazard: Hazard | None) -> None:
         """Read the text of a here-document with an unquoted delimiter, where backslash, `$` and backticks are
@@ -485,7 +495,7 @@ class _Reader:
             following = text[at + 1 : min(at + 2, end)]
             if ch == HOLE:
                 if self.data[at]:
-                    self.places[at] = Place("heredoc", hazard)
+                    self.contexts[at] = QuotingContext("heredoc", hazard)
                 at += 1
             elif following == HOLE and ch in "\\$":
                 self.refuse(at + 1, AFTER_BACKSLASH if ch == "\\" else AFTER_DOLLAR)
@@ -498,13 +508,13 @@ class _Reader:
 
     def heredoc_expansion(self, at: int) -> int:
         """Read an expansion with a separate nesting, so that no word of the here-document continues in it."""
-        outer, self.nesting = self.nesting, Nesting(self.judge_test)
+        outer, self.nesting = self.nesting, Nesting(self.check_condition)
         waiting, self.heredocs = self.heredocs, []
         self.is_in_heredoc = True
         at = self.backticks(at) if self.text[at] == "`" else self.dollar(at, is_quoted=True)
         at = self.read_nested(at, 1)
         if self.heredocs:
-            raise Unsure("a here-document inside a here-document")
+            raise UncertainParse("a here-document inside a here-document")
         self.is_in_heredoc = False
         self.nesting, self.heredocs = outer, waiting
         return at

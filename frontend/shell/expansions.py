@@ -3,7 +3,7 @@
 A variable inside one is refused, but the end of the expansion must be known to parse the text after it. Each
 function takes the text, the offset to read from and the end of the readable text. It reports variables
 through
-`refuse` and returns the offset after the expansion. Raises `Unsure` if the end is not certain.
+`refuse` and returns the offset after the expansion. Raises `UncertainParse` if the end is not certain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.python_internals import late_pattern
-from .hazards import IN_ANSI, IN_ARITHMETIC, IN_BACKTICKS, IN_PARAMETER, Hazard, Unsure
+from .hazards import IN_ANSI, IN_ARITHMETIC, IN_BACKTICKS, IN_PARAMETER, Hazard, UncertainParse
 
 HOLE = "\0"
 Refuse = Callable[[int, Hazard], None]
@@ -53,7 +53,7 @@ def parameter(text: str, at: int, end: int, refuse: Refuse, *, is_quoted: bool) 
             if inside is None:
                 break
             at = inside.end()
-    raise Unsure("a `${…}` of the shell with quotes or commands inside")
+    raise UncertainParse("a `${…}` of the shell with quotes or commands inside")
 
 
 def arithmetic(text: str, at: int, end: int, refuse: Refuse, *, is_for: bool = False) -> int:
@@ -82,18 +82,18 @@ def arithmetic(text: str, at: int, end: int, refuse: Refuse, *, is_for: bool = F
             at = inside.end()
         else:
             break
-    raise Unsure("a `((` that is not plain arithmetic (`( (` begins a subshell)")
+    raise UncertainParse("a `((` that is not plain arithmetic (`( (` begins a subshell)")
 
 
 def backticks(text: str, at: int, end: int, refuse: Refuse) -> int:
     """Read from a backtick."""
     found = _BACKTICKS.match(text, at, end)
     if found is None:
-        raise Unsure("backticks that do not end")
+        raise UncertainParse("backticks that do not end")
     _refuse_all(found[0], at, refuse, IN_BACKTICKS)
     inside = found[0][1:-1]
     if "<<" in inside or _BALANCED.fullmatch(inside) is None:
-        raise Unsure("backticks with unbalanced quotes or a here-document inside")
+        raise UncertainParse("backticks with unbalanced quotes or a here-document inside")
     return found.end()
 
 
@@ -101,7 +101,7 @@ def ansi(text: str, at: int, end: int, refuse: Refuse) -> int:
     """Read from the `$` of a `$'…'`. Bash processes escapes in it; sh reads a `$` followed by `'…'`."""
     found = _ANSI.match(text, at, end)
     if found is None:
-        raise Unsure("a `$'…'` that bash and sh end at different places")
+        raise UncertainParse("a `$'…'` that bash and sh end at different places")
     _refuse_all(found[0], at, refuse, IN_ANSI)
     return found.end()
 

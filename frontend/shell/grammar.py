@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from .expansions import HOLE
-from .hazards import Unsure
+from .hazards import UncertainParse
 
 # Limit of nesting, deeper than a person writes; deeper text is refused.
 MAX_DEPTH = 100
@@ -106,10 +106,10 @@ class Nesting:
 
     def push(self, kind: str) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise Unsure(f"more than {MAX_DEPTH} levels of nesting")
+            raise UncertainParse(f"more than {MAX_DEPTH} levels of nesting")
         self.stack.append(Frame(kind))
 
-    def open_case_or_word(self, frame: Frame) -> bool:
+    def enters_case_pattern(self, frame: Frame) -> bool:
         """Whether a `(` here begins a `case` pattern; if so, enter the pattern."""
         if frame.kind != "case" or frame.phase != "first pattern" or frame.parts is not None:
             return False
@@ -125,12 +125,14 @@ class Nesting:
             frame.depth -= 1
         elif not frame.is_body and frame.phase in ("first pattern", "pattern"):
             if self.level and not frame.depth:
-                raise Unsure("a `case` pattern without its `(` inside `$( … )`, which bash 3 misreads")
+                raise UncertainParse(
+                    "a `case` pattern without its `(` inside `$( … )`, which bash 3 misreads"
+                )
             frame.depth = 0
             frame.phase = "body"
             frame.end_command()
         elif frame.kind not in ("list", "substitution", "array") or len(self.stack) == 1:
-            raise Unsure("a `)` that closes nothing")
+            raise UncertainParse("an unmatched `)`")
         else:
             self.stack.pop()
             if frame.kind == "list":
@@ -164,7 +166,7 @@ class Nesting:
             pass
         else:
             if frame.command and word == "alias":
-                raise Unsure("an `alias`, which may change how words are read")
+                raise UncertainParse("an `alias`, which may change how words are read")
             frame.words.append(word)
             frame.command = False
 
@@ -173,7 +175,7 @@ class Nesting:
             frame.phase = "in"
         elif frame.phase == "in":
             if word != "in":
-                raise Unsure("a `case` without its `in`")
+                raise UncertainParse("a `case` without its `in`")
             frame.phase = "first pattern"
         elif frame.phase == "first pattern" and word == "esac":
             self.stack.pop()
@@ -192,7 +194,7 @@ class Nesting:
             if word == "in":
                 frame.words.append("for")  # marks the following words as a list, not a command
         elif not self._reserved_word(frame, word):
-            raise Unsure("a `function` without a body")
+            raise UncertainParse("a `function` without a body")
 
     def _reserved_word(self, frame: Frame, word: str) -> bool:
         if word in KEYWORDS:

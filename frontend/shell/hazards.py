@@ -26,7 +26,7 @@ class Hazard:
     is_shell: bool = False
 
 
-class Unsure(Exception):
+class UncertainParse(Exception):
     """The text after `what` cannot be parsed with certainty.
 
     is_unended: the construct is not closed at the end of the text, so the shell would reject the command.
@@ -58,16 +58,18 @@ IN_PARAMETER = _refusal(
     "is inside the shell's own `${…}`, where quotes mean different things in different shells",
     "put it in a shell variable first: `v=@`, then use `$v` inside the `${…}`",
 )
-IN_BACKTICKS = _refusal("is inside backticks, which read quotes twice", "write `$( … )` for the backticks")
+IN_BACKTICKS = _refusal(
+    "is inside backticks, which process quotes twice", "write `$( … )` instead of backticks"
+)
 IN_ARITHMETIC = _refusal(
-    "is in arithmetic, where bash may run what the value says",
+    "is in arithmetic, where bash may run the value as code",
     "compare with `[ @ -gt 0 ]`, or give it to a program such as `expr` as an argument",
     " \n",
 )
-IN_ANSI = _refusal("is inside `$'…'`, where backslashes are read", "end the `$'…'` before it: `$'\\t'@`")
+IN_ANSI = _refusal("is inside `$'…'`, where backslashes are escapes", "end the `$'…'` before it: `$'\\t'@`")
 IN_STRIPPED_HEREDOC = _refusal(
     "is in a here-document that begins with `<<-` and a quoted delimiter, where its tabs would be removed",
-    "write `<<` for the `<<-`",
+    "write `<<` instead of `<<-`",
 )
 IN_HEREDOC_COMMAND = _refusal(
     "is in a command inside a here-document, or in a here-document inside `$( … )`",

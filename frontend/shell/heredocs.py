@@ -7,7 +7,7 @@ import re
 from ...ir.light_records import LightRecord
 from ...ir.python_internals import late_pattern
 from .expansions import Refuse
-from .hazards import IN_DELIMITER, Unsure
+from .hazards import IN_DELIMITER, UncertainParse
 
 DELIMITER = late_pattern(
     r"[ \t]*(?:'(?P<single>[\w.+-]+)'|\"(?P<double>[\w.+-]+)\"|\\(?P<escaped>[\w.+-]+)|(?P<bare>[\w.+-]+))"
@@ -43,12 +43,12 @@ class Heredoc(LightRecord):
             if (line.lstrip("\t") if self.strips_tabs else line) == self.delimiter:
                 return at, min(stop + 1, end)
             if not self.is_quoted and (len(line) - len(line.rstrip("\\"))) % 2:
-                raise Unsure("a continued line in a here-document")
+                raise UncertainParse("a continued line in a here-document")
             at = stop + 1
-        raise Unsure("a here-document", is_unended=True)
+        raise UncertainParse("a here-document", is_unended=True)
 
 
-def begun(
+def read_delimiter(
     text: str, at: int, end: int, refuse: Refuse, strips_tabs: bool, words: list[str], level: int
 ) -> tuple[Heredoc, int]:
     """Read the delimiter after the operator that ends at `at`; returns the here-document and the offset after
@@ -59,5 +59,5 @@ def begun(
         variable = _VARIABLE_DELIMITER.match(text, at, end)
         if variable is not None:
             refuse(variable.end() - 1, IN_DELIMITER)
-        raise Unsure("a here-document whose delimiter is not one plain word")
+        raise UncertainParse("a here-document whose delimiter is not one plain word")
     return Heredoc(word_of(found), found["bare"] is None, strips_tabs, words, level), found.end()

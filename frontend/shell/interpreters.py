@@ -21,7 +21,7 @@ from .hazards import Hazard
 
 
 @frozen
-class Reader:
+class Interpreter:
     """Programs that take code as the argument of an option, and the alternative to suggest."""
 
     programs: tuple[str, ...]
@@ -33,14 +33,14 @@ class Reader:
 
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh")
-_INSTEAD = "pass it as an argument instead: "
-_SHELL_FIX = _INSTEAD + "`sh -c '… \"$1\" …' _ @`"
+_PASS_AS_ARGUMENT = "pass it as an argument instead: "
+_SHELL_FIX = _PASS_AS_ARGUMENT + "`sh -c '… \"$1\" …' _ @`"
 _QUERY_FIX = "give it to the query as a parameter, or check before that it is what you expect"
 _SCRIPT = late_pattern(r"-[A-Za-z]*c")
 _C = late_pattern(r"-[A-Za-z]*c|--command=?")
 _E = late_pattern(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
-_FIXED_NAME = "write the name of the program, so that it is known what it does with the value"
-_FIXED = "write a fixed text here; the program may run what the option says"
+_FIXED_NAME = "write a fixed program name; the use of the value by another program is unknown"
+_FIXED = "write a fixed text here; the program may run the option's value"
 _MAKE_FIX = 'put it in the environment: `value=@ make …`, and write `"$$value"` in the recipe'
 _PSQL_FIX = (
     "pass it as a variable, which only a query on standard input sees: `echo \"select :'v'\" | psql -v v=@`"
@@ -69,7 +69,7 @@ _GIT_ARGUMENTS = {
 _GIT_WRITERS = frozenset({"log", "show", "diff", "bisect", "submodule"})
 _GIT_DATA = late_pattern(r"user\.(?:name|email)=")
 # Pattern that the unquoted command must contain for the program to evaluate or run anything.
-NEEDED = {
+REQUIRED_SYNTAX = {
     "git": late_pattern(
         rf"-[A-Za-z]*c(?!\w)|\b(?:config|bisect|submodule|{'|'.join(_GIT_CODE)})\b|\bgit\b[^;&|\n]*[$`{HOLE}]"
     ),
@@ -77,28 +77,30 @@ NEEDED = {
     ".": late_pattern(r"(?:\A|[\s;&|(){/!`])\.(?=[\s;|&()<>`]|\Z)"),
 }
 
-READERS = {
+INTERPRETERS = {
     name: reader
     for reader in (
-        Reader(SHELLS, _SCRIPT, _SHELL_FIX),
-        Reader(("su", "runuser", "script", "flock", "sg", "pwsh"), _C, _SHELL_FIX, False),
-        Reader(
-            ("python", "pypy"), late_pattern(r"-[A-Za-z]*c"), _INSTEAD + "`python -c '… sys.argv[1] …' @`"
+        Interpreter(SHELLS, _SCRIPT, _SHELL_FIX),
+        Interpreter(("su", "runuser", "script", "flock", "sg", "pwsh"), _C, _SHELL_FIX, False),
+        Interpreter(
+            ("python", "pypy"),
+            late_pattern(r"-[A-Za-z]*c"),
+            _PASS_AS_ARGUMENT + "`python -c '… sys.argv[1] …' @`",
         ),
-        Reader(("perl",), _E, _INSTEAD + "`perl -e '… $ARGV[0] …' -- @`"),
-        Reader(("ruby",), _E, _INSTEAD + "`ruby -e '… ARGV[0] …' -- @`"),
-        Reader(("julia", "Rscript", "osascript"), _E, _INSTEAD + "put it behind the code"),
-        Reader(("lua",), _E, "put it in the environment: `V=@ lua -e '… os.getenv(\"V\") …'`"),
-        Reader(
+        Interpreter(("perl",), _E, _PASS_AS_ARGUMENT + "`perl -e '… $ARGV[0] …' -- @`"),
+        Interpreter(("ruby",), _E, _PASS_AS_ARGUMENT + "`ruby -e '… ARGV[0] …' -- @`"),
+        Interpreter(("julia", "Rscript", "osascript"), _E, _PASS_AS_ARGUMENT + "put it after the code"),
+        Interpreter(("lua",), _E, "put it in the environment: `V=@ lua -e '… os.getenv(\"V\") …'`"),
+        Interpreter(
             ("node", "nodejs", "bun"),
             late_pattern(r"-(?:e|p|pe)|--(?:eval|print)=?"),
-            _INSTEAD + "`node -e '… process.argv[1] …' @`",
+            _PASS_AS_ARGUMENT + "`node -e '… process.argv[1] …' @`",
         ),
-        Reader(("php",), late_pattern(r"-r"), _INSTEAD + "`php -r '… $argv[1] …' -- @`"),
-        Reader(("psql",), _C, _PSQL_FIX, False),
-        Reader(("mysql", "mariadb"), _E, _QUERY_FIX, False),
+        Interpreter(("php",), late_pattern(r"-r"), _PASS_AS_ARGUMENT + "`php -r '… $argv[1] …' -- @`"),
+        Interpreter(("psql",), _C, _PSQL_FIX, False),
+        Interpreter(("mysql", "mariadb"), _E, _QUERY_FIX, False),
         *(
-            Reader(programs, option, fix, False, False)
+            Interpreter(programs, option, fix, False, False)
             for programs, option, fix in (
                 (("ssh", "scp", "sftp"), late_pattern(r"-[A-Za-z0-9]*[oF]"), _FIXED),
                 (("rsync",), late_pattern(r"-[A-Za-z]*e|--rs(?:h|ync-path)=?"), _FIXED),
@@ -133,7 +135,7 @@ FILTERS: dict[str, dict[str, int]] = {
     "jq": {"--arg": 2, "--argjson": 2, "--slurpfile": 2, "--rawfile": 2, "--indent": 1, "-L": 1},
 }
 # Programs in whose code safe characters and spaces cannot run anything.
-_SPACED = frozenset({"python", "node", "nodejs", "jq", *_AWKS})
+_SAFE_WITH_SPACES = frozenset({"python", "node", "nodejs", "jq", *_AWKS})
 _FILTER_FIX = {
     **dict.fromkeys(_AWKS, "put it in the environment: `V=@ awk '… ENVIRON[\"V\"] …'`"),
     "jq": "pass it as an argument: `jq --arg v @ '… $v …'`",
@@ -183,8 +185,7 @@ RUN_BY_PROGRAMS = late_pattern(
 )
 _INTERACTIVE = late_pattern(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
 _MAKE_INPUT = late_pattern(r"(?:^|\s)(?:-\w*f|--(?:make)?file)[ =]?(?:-|/dev/stdin|/dev/fd/0)(?:\s|\Z)")
-# Programs other than `READERS` that run the commands in their input: shell commands, and commands of their
-# own.
+# Programs other than `INTERPRETERS` that run commands in their input: shell commands, and their own commands.
 _SHELL_INPUT = words_of("parallel at batch")
 _COMMAND_INPUT = words_of("vim vi ex ed gdb tclsh expect sqlite3")
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -205,7 +206,7 @@ PREFIXES: dict[str, re.Pattern[str]] = {
 }
 # Other programs that run a command: options that take an argument, and the number of operands before the
 # command.
-_OPERANDS_BEFORE: dict[str, tuple[re.Pattern[str], int]] = {
+_OPERANDS_BEFORE_COMMAND: dict[str, tuple[re.Pattern[str], int]] = {
     "xargs": (late_pattern(r"-[0rtpx]*[adEILnPs]"), 0),
     "parallel": (late_pattern(r"-[kqtuvX0]*[adIjLNnPS]|--(?:jobs|joblog|colsep|delay|results|tmpdir)"), 0),
     "flock": (late_pattern(r"-[A-Za-z]*[wE]|--(?:timeout|conflict-exit-code)"), 1),
@@ -233,7 +234,7 @@ IN_SUBSCRIPT = _code(
 )
 AS_NAME = _code(
     "names a shell variable, and bash may run a subscript in a name",
-    "write a fixed name; a value belongs behind a `=`",
+    "write a fixed name; a value belongs after a `=`",
 )
 AS_FORMAT = _code(
     "begins the format of `printf`, which may be `-v NAME[…]`, and bash may run a subscript in a name",
@@ -248,7 +249,7 @@ IN_ARITHMETIC_TEST = _code(
     "write `[ … ]`, which takes numbers only",
 )
 IN_ARITHMETIC = _code(
-    "is evaluated as arithmetic, where bash may run what it says",
+    "is evaluated as arithmetic, where bash may run it as code",
     hazards.IN_ARITHMETIC.help,
 )
 IN_NAME_TEST = _code(
@@ -256,16 +257,16 @@ IN_NAME_TEST = _code(
     "write a fixed name",
 )
 EVALUATED = _code(
-    "is read by a shell a second time here",
-    'write fixed code: `export v=@` before it, and `"$v"` in the code, which stands in single quotes',
+    "is evaluated again by a shell here",
+    'write fixed code: `export v=@` before it, and `"$v"` in the code, inside single quotes',
     is_shell=True,
 )
 AS_COMMAND = _code(
-    "is a command to a program, which may run what it says",
+    "is a command to a program, which may run it as code",
     "write a fixed text here",
 )
 REMOTE = _code(
-    "is read again by the shell on the other side",
+    "is evaluated again by the remote shell",
     "send it on standard input instead: `printf '%s\\n' @ | ssh host 'read -r v; …'`",
 )
 IN_MAKE = _code(
@@ -280,7 +281,7 @@ RUN_BY_PROGRAM = _code(
 )
 IN_GIT = _code(
     "is part of a setting or a command that git runs",
-    "write a fixed text; a value belongs into the environment or a file",
+    "write a fixed text; put the value in the environment or a file",
     is_shell=True,
 )
 IN_GIT_PULL = _code(
@@ -288,13 +289,13 @@ IN_GIT_PULL = _code(
     "write `git fetch -- @` and `git merge FETCH_HEAD`",
 )
 COMMAND = _code(
-    "becomes the name of a command, or all of one",
-    "write the command's name, and the value behind it as an argument",
+    "becomes the name of a command, or a whole command",
+    "write the command's name, and the value after it as an argument",
     is_shell=True,
 )
 AS_OPTION = _code(
     "may be an option that runs a command, such as `--to-command=…`",
-    "write `--` before it: what is behind that is no option",
+    "write `--` before it, so that it is not read as an option",
 )
 AS_OPTIONS = _code(
     "is split into words without double quotes, and these may be options that run a command",
@@ -308,11 +309,11 @@ RUN_BY_SHELL = _code(
 
 
 # Stands for a program whose name is not fixed.
-_UNKNOWN = Reader(
+_UNKNOWN_INTERPRETER = Interpreter(
     (), late_pattern(r"-[A-Za-z]*[ceE]|--(?:command|eval|execute|expression)=?"), _FIXED_NAME, False
 )
 # Builtins and programs that evaluate some of their words. Most commands contain none of these.
-EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _NAME_TAKERS | DECLARERS
+EVALUATORS = frozenset(INTERPRETERS) | {"git"} | frozenset(FILTERS) | _NAME_TAKERS | DECLARERS
 EVALUATORS |= (
     _SHELL_INPUT
     | _COMMAND_INPUT
@@ -329,18 +330,20 @@ _COMMAND_OPTIONS = {
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH_OPTIONS),
 }
 # Programs that run a command that is given as several words.
-_SPLITTING = frozenset(_COMMAND_OPTIONS) | {"find"}
+_RUNS_SEVERAL_WORDS = frozenset(_COMMAND_OPTIONS) | {"find"}
 # Programs that run the command in their arguments.
-RUNNERS = frozenset(PREFIXES) | frozenset(_OPERANDS_BEFORE) | words_of("find docker podman kubectl script")
-EVALUATORS |= RUNNERS | _SPLITTING
+RUNNERS = (
+    frozenset(PREFIXES) | frozenset(_OPERANDS_BEFORE_COMMAND) | words_of("find docker podman kubectl script")
+)
+EVALUATORS |= RUNNERS | _RUNS_SEVERAL_WORDS
 
 
-def reading(program: str, reader: Reader) -> Hazard:
+def interpreter_hazard(program: str, reader: Interpreter) -> Hazard:
     name = "a command whose name is not fixed" if HOLE in program else f"`{program}`"
     return _code(
         f"is part of code that {name} reads",
         reader.fix,
-        plain=" " if program in _SPACED else "",
+        plain=" " if program in _SAFE_WITH_SPACES else "",
         is_shell=reader.fix in (_SHELL_FIX, _FIXED, _FIXED_NAME, _MAKE_FIX),
     )
 
@@ -375,11 +378,11 @@ def command_at(words: Sequence[str]) -> int:
     return len(words) + (is_argument or is_duration)
 
 
-def _name(words: Sequence[str], at: int) -> str:
+def _word_at(words: Sequence[str], at: int) -> str:
     return words[at] if at < len(words) else ""
 
 
-def names_command(words: Sequence[str], prefix: str, rest: str, *, is_first: bool) -> bool:
+def selects_command(words: Sequence[str], prefix: str, rest: str, *, is_first: bool) -> bool:
     """Whether a variable is all or part of the name of a command, and could select any command.
 
     prefix: text of the word before the variable. rest: text after it. A name with a fixed `/` is the path of
@@ -394,13 +397,13 @@ def names_command(words: Sequence[str], prefix: str, rest: str, *, is_first: boo
     program = program_of(words[at])
     if program == "find":
         return words[-1] in ("-exec", "-execdir", "-ok", "-okdir")
-    if program not in _OPERANDS_BEFORE or prefix.startswith("-"):
+    if program not in _OPERANDS_BEFORE_COMMAND or prefix.startswith("-"):
         return False
-    with_argument, count = _OPERANDS_BEFORE[program]
+    with_argument, count = _OPERANDS_BEFORE_COMMAND[program]
     return not with_argument.fullmatch(words[-1]) and len(_operands(words[at + 1 :], with_argument)) == count
 
 
-def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
+def argument_hazard(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
     """The hazard of a variable after `prefix` in the word that follows `words`; None if there is none.
 
     words: without quotes, with a NUL where a word is not fixed. is_first: the word may still be an
@@ -414,33 +417,33 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     assignment = ASSIGNMENT.match(prefix)
     if assignment is not None and at >= len(words):  # after `env`
         name = re.split(r"\W", assignment[0])[0]
-        return AS_NUMBER if name == "PS4" else name_runner("", name)
-    if "env" in map(program_of, words) and _is_code(READERS["env"], words[1:], prefix):
-        return reading("env", READERS["env"])
-    if _name(words, at) == "sqlite3" and _operands(words[at + 1 :], _SCRIPT_OPTIONS):
-        return reading("sqlite3", READERS["sqlite3"])
-    hazard = _builtin(_name(words, at), words[at + 1 :], prefix)
+        return AS_NUMBER if name == "PS4" else assignment_hazard("", name)
+    if "env" in map(program_of, words) and _is_code(INTERPRETERS["env"], words[1:], prefix):
+        return interpreter_hazard("env", INTERPRETERS["env"])
+    if _word_at(words, at) == "sqlite3" and _operands(words[at + 1 :], _SCRIPT_OPTIONS):
+        return interpreter_hazard("sqlite3", INTERPRETERS["sqlite3"])
+    hazard = _builtin(_word_at(words, at), words[at + 1 :], prefix)
     if hazard is not None:
         return hazard
     for index, word in enumerate(words):
         program = program_of(word)
         rest = words[index + 1 :]
-        reader = _UNKNOWN if index == at and HOLE in program else READERS.get(program)
+        reader = _UNKNOWN_INTERPRETER if index == at and HOLE in program else INTERPRETERS.get(program)
         is_run = index == at or any(program_of(other) in RUNNERS for other in words[:index])
         if reader is not None and (reader.has_script or is_run) and _is_code(reader, rest, prefix):
-            return reading(program, reader)
+            return interpreter_hazard(program, reader)
         if program == "ssh" and is_run and _operands(rest, _SSH_OPTIONS):
             return REMOTE
         if program == "git" and is_run and _is_git_code(rest, prefix):
             return IN_GIT_PULL if _git_command(rest) == "pull" and not prefix else IN_GIT
-        if is_run and not prefix and _may_be_option(program, rest):
+        if is_run and not prefix and _may_be_command_option(program, rest):
             return AS_OPTION
         if program in ("make", "gmake") and index == at and "=" in prefix:
             return IN_MAKE
         if program in FILTERS and _is_filter_program(program, rest, prefix):
             help = _FILTER_FIX.get(program, _CHECK_FIRST)
             severity = "warning" if program == "jq" else "error"  # jq cannot start a program
-            plain = " " if program in _SPACED else ""
+            plain = " " if program in _SAFE_WITH_SPACES else ""
             return _code(f"is part of the program that `{program}` runs", help, severity, plain)
     return None
 
@@ -476,17 +479,17 @@ def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
     return None
 
 
-def may_be_options(program: str, words: Sequence[str]) -> bool:
+def may_be_command_options(program: str, words: Sequence[str]) -> bool:
     """Whether additional words after `words` may make a program run a command."""
     if program != "git":
-        return program in _SPLITTING
+        return program in _RUNS_SEVERAL_WORDS
     command = _git_command(words)
     if command in _GIT_CODE or command in _GIT_WRITERS:
         return "--" not in words or command == "pull"
     return not command
 
 
-def _may_be_option(program: str, words: Sequence[str]) -> bool:
+def _may_be_command_option(program: str, words: Sequence[str]) -> bool:
     """Whether one word after `words` may be an option that makes a program run a command."""
     if "--" in words:
         return False
@@ -512,7 +515,7 @@ def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]
     return found
 
 
-def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
+def _is_code(reader: Interpreter, words: Sequence[str], prefix: str) -> bool:
     """Whether the word that begins with `prefix` after `words` is code for a program."""
     if words and reader.option.fullmatch(words[-1]):
         before = words[:-1]
@@ -594,7 +597,7 @@ def _run_names(text: str) -> frozenset[str]:
     return _RUN_NAMES | {"ENV"} if _INTERACTIVE.search(text) else _RUN_NAMES
 
 
-def name_runner(text: str, name: str) -> Hazard | None:
+def assignment_hazard(text: str, name: str) -> Hazard | None:
     """The hazard of the shell variable `name` if a program that `text` starts runs its value; None
     otherwise.
     """
@@ -603,7 +606,7 @@ def name_runner(text: str, name: str) -> Hazard | None:
     return RUN_BY_PROGRAM if RUN_BY_PROGRAMS.fullmatch(name) else None
 
 
-def condition_reader(words: Sequence[str]) -> Hazard | None:
+def condition_hazard(words: Sequence[str]) -> Hazard | None:
     """The hazard of variables in a `[[ … ]]` condition of these words; None if there is none."""
     if not ARITHMETIC_TESTS.isdisjoint(words):
         return IN_ARITHMETIC_TEST
@@ -612,20 +615,20 @@ def condition_reader(words: Sequence[str]) -> Hazard | None:
     return None
 
 
-def input_reader(words: Sequence[str]) -> Hazard | None:
+def input_hazard(words: Sequence[str]) -> Hazard | None:
     """The hazard of a variable in a here-document or here-string of a command; None if there is none."""
     at = command_at(words)
     for index in range(at, len(words)) if words and program_of(words[0]) in RUNNERS else (at,):
-        hazard = _input_reader(_name(words, index), words[index + 1 :])
+        hazard = _input_hazard(_word_at(words, index), words[index + 1 :])
         if hazard is not None:
             return hazard
     return None
 
 
-def _input_reader(name: str, words: Sequence[str]) -> Hazard | None:
+def _input_hazard(name: str, words: Sequence[str]) -> Hazard | None:
     program = program_of(name)
     rest = [word for word in words if word != "-"]
-    reader = READERS["sh"] if HOLE in program else READERS.get(program)
+    reader = INTERPRETERS["sh"] if HOLE in program else INTERPRETERS.get(program)
     if program in ("source", ".") and rest[:1] and rest[0] in _STANDARD_INPUT:
         return EVALUATED
     if program in ("make", "gmake"):
@@ -639,7 +642,7 @@ def _input_reader(name: str, words: Sequence[str]) -> Hazard | None:
         is_code = not reader.has_script or "-s" in rest or not operands or operands[0] in _STANDARD_INPUT
         # With `-c` or a similar option, the code is in the option, and the input is data.
         if is_code and not any(map(reader.option.fullmatch, rest)):
-            return reading(program, reader)
+            return interpreter_hazard(program, reader)
     if program == "ssh" and not _operands(rest, _SSH_OPTIONS)[1:]:
         return REMOTE
     return None

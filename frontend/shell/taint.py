@@ -20,7 +20,7 @@ from operator import or_
 import attrs
 
 from ...ir.python_internals import late_pattern
-from .command_tree import Command, Outline, Part, Pipeline, Region, TooDeep, keywords_end
+from .command_tree import Command, CommandTree, Part, Pipeline, Region, TooDeep, count_keywords
 from .expansions import HOLE
 from .grammar import ASSIGNMENT, DECLARERS, words_of
 from .hazards import Hazard
@@ -34,19 +34,19 @@ from .interpreters import (
     EVALUATORS,
     FILTERS,
     IN_RUNNING_CODE,
-    NEEDED,
+    INTERPRETERS,
     PREFIXES,
-    READERS,
+    REQUIRED_SYNTAX,
     RUN_BY_PROGRAMS,
     SHELLS,
+    argument_hazard,
+    assignment_hazard,
     command_at,
     evaluated_names,
-    input_reader,
-    may_be_options,
-    name_runner,
-    names_command,
+    input_hazard,
+    may_be_command_options,
     program_of,
-    reader_of,
+    selects_command,
 )
 
 # Limit of characters; the operating system would not start a longer command.
@@ -65,43 +65,43 @@ _UNKNOWN_COMMAND = late_pattern(
 _PROGRAM = late_pattern(r"(?:\A|(?<=[\s;&|(){/!`]))[^\s;&|(){}/!`<>]++(?=[\s;|&()<>`]|\Z)")
 # Characters of a version at the end of a program's name.
 _VERSION = "0123456789."
-_NAMES = {*EVALUATORS, *(name.rstrip(_VERSION) for name in EVALUATORS)} - {""}
+_EVALUATOR_NAMES = {*EVALUATORS, *(name.rstrip(_VERSION) for name in EVALUATORS)} - {""}
 _UNQUOTED = str.maketrans("", "", "'\"\\")
 # Limit of passes over the lines; each value flow against the order of the lines needs one more pass.
-_ROUNDS = 50
+_MAX_PASSES = 50
 # Limit of analysed words in a command; the check of a word reads all words before it.
-_WORDS = 200
+_MAX_WORDS = 200
 _POSITIONAL = "@"
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
 # Programs that append words from their input to a command.
-_APPENDING = ("xargs", "parallel")
-_ENDS = frozenset({"done", "fi", "esac", "}", ""})
+_APPENDS_INPUT = ("xargs", "parallel")
+_COMPOUND_ENDS = frozenset({"done", "fi", "esac", "}", ""})
 _OPTION_C = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 # Limits of nested code, and of the number of code texts.
-_MAX_CODE = 4
-_CODES = 100
+_MAX_CODE_DEPTH = 4
+_MAX_CODE_TEXTS = 100
 # A replacement string of `parallel`, which inserts a quoted value.
-_PLACE = late_pattern(r"\{[^{}\s]*\}")
+_REPLACEMENT_STRING = late_pattern(r"\{[^{}\s]*\}")
 # A setting whose value is a command: `alias.x=!ls`, `ProxyCommand=nc …`, `--checkpoint-action=exec=…`.
 _SETTING = late_pattern(r"-{0,2}[\w.-]*[.-][\w.-]*=(?:exec=)?!?|ProxyCommand=|LocalCommand=")
 # Programs that print their input, but not their arguments.
-_FILTERS = words_of(
+_PRINTS_INPUT = words_of(
     "cat head tail tac rev sort uniq tr sed cut column fold fmt awk gawk mawk grep egrep jq tee"
 )
 # Programs that print neither. Every other program is assumed to print both.
-_SOURCES = words_of(
+_PRINTS_NEITHER = words_of(
     "wc date git curl stat true false test [ [[ : cd mkdir rm cp mv touch md5sum sha1sum sha256sum cksum "
     "hostname uname nproc id pwd sleep export declare local readonly typeset let read mapfile readarray "
     "exit return shift set unset case for select"
 )
 # Arguments with which filters print only numbers.
-_COUNTS = {
+_NUMERIC_ARGUMENTS = {
     "tr": r"\A-(?:cd|dc)s? (?:0-9|\[:digit:\])(?:\\n)?\Z",
     "sed": r"s(?P<by>[/|,])\[\^0-9\]\*?(?P=by)(?P=by)g",
     "grep": r"\A-[A-Za-z]*[cq]|\A-[A-Za-z]*o[A-Za-z]* (?:\[0-9\]|\\d)\\?[*+]?(?: |\Z)",
     "jq": r"(?:\A|[| ])(?:length|tonumber)(?: [^|]*)?\Z",
 }
-_COUNTS["egrep"] = _COUNTS["grep"]
+_NUMERIC_ARGUMENTS["egrep"] = _NUMERIC_ARGUMENTS["grep"]
 _PRINTS = late_pattern(r"\bprintf?\b[^;}\n]*")
 _PRINTS_NUMBER = late_pattern(r"print (?:NR|length(?:\(\$?\w*\))?|int\([^()]*\)|(\w+)(?:\s*\+\s*0)?)\s*\Z")
 _IDENTIFIER = late_pattern(r"[A-Za-z_]\w*")
@@ -111,14 +111,14 @@ _FORMAT = late_pattern(r"(?:[^%]|%%|%[-+ #0-9.]*[diouxXeEfFgGaA])*")
 
 TOO_INTRICATE = Hazard(
     "unquotable-variable",
-    "is in a command that is too intricate to follow",
+    "is in a command that is too complex to analyse",
     "move a part of the command into a script, and give it the value as an argument: `sh part.sh @`",
     plain=None,
 )
 CHECK = "check it first: `case $n in ''|*[!0-9]*) exit 2;; esac`, or compare with `[ … ]`"
 
 
-def _checked(text: str) -> set[str]:
+def _number_checked_variables(text: str) -> set[str]:
     """The shell variables that the text checks to be numbers."""
     if "[" not in text:
         return set()
@@ -133,7 +133,7 @@ def _checked(text: str) -> set[str]:
     return {name for pattern in patterns for name in re.findall(pattern, text)}
 
 
-def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
+def tainted_values(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
     """The offsets of values in `text` that reach an evaluation, with the hazard."""
     if len(text) > MAX_LENGTH or not any(data.values()):
         return {}
@@ -141,7 +141,7 @@ def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
         return {}
     try:
         analysis = _TaintAnalysis(text, data)
-        sinks = analysis.follow()
+        sinks = analysis.run()
     except TooDeep:
         return {at: TOO_INTRICATE for at, is_data in data.items() if is_data}
     found: dict[int, Hazard] = {}
@@ -166,8 +166,10 @@ def _may_evaluate(text: str) -> bool:
 
 def _is_evaluator(word: str, text: str) -> bool:
     """Whether a word of a text names a program that may evaluate values there."""
-    name = word if word in _NAMES else word.rstrip(_VERSION)
-    return name in _NAMES and (name not in NEEDED or NEEDED[name].search(text) is not None)
+    name = word if word in _EVALUATOR_NAMES else word.rstrip(_VERSION)
+    return name in _EVALUATOR_NAMES and (
+        name not in REQUIRED_SYNTAX or REQUIRED_SYNTAX[name].search(text) is not None
+    )
 
 
 class _TaintAnalysis:
@@ -179,24 +181,24 @@ class _TaintAnalysis:
         self.text = text
         self.holes = [at for at, is_data in data.items() if is_data]
         self.bits = {at: 1 << number for number, at in enumerate(self.holes)}
-        outline = Outline(text)
+        outline = CommandTree(text)
         self.pipelines: list[Pipeline] = outline.pipelines
         self.expansions: list[Part] = outline.expansions
         self.functions = outline.functions
         self.top = outline.top
-        self.checked = _checked(text)
+        self.checked = _number_checked_variables(text)
         self.held: dict[str, int] = {}
         self.special = evaluated_names(text)
         self.integers: set[str] = set()
         # Values in the input of compound commands; the command that reads them is not determined.
-        self.loose = 0
+        self.compound_input = 0
         # Values in the output of any command: an approximation for compound commands and functions.
-        self.everything = 0
+        self.all_output = 0
         self.files: dict[str, int] = {}
         self.heads: dict[int, tuple[list[Region], int]] = {}
         # Bits of fixed texts that may be code, above the bits of the holes; 0 for other texts.
         self.literals: dict[str, int] = {}
-        self.read: set[str] = set()
+        self.inlined: set[str] = set()
         for command in [command for pipeline in self.pipelines for command in pipeline]:
             self.inline_code(command)
 
@@ -209,14 +211,14 @@ class _TaintAnalysis:
         """Append code to the analysed text, unless it was added before. Holes in it are analysed at their own
         place.
         """
-        if not code or code in self.read:
+        if not code or code in self.inlined:
             return
-        if depth > _MAX_CODE or len(self.text) > MAX_LENGTH or len(self.read) > _CODES:
+        if depth > _MAX_CODE_DEPTH or len(self.text) > MAX_LENGTH or len(self.inlined) > _MAX_CODE_TEXTS:
             raise TooDeep
-        self.read.add(code)
+        self.inlined.add(code)
         start = len(self.text) + 1
         self.text += "\n" + code.replace(HOLE, "_")
-        inner = Outline(self.text, start)
+        inner = CommandTree(self.text, start)
         self.pipelines += inner.pipelines
         self.expansions += inner.expansions
         self.functions |= inner.functions
@@ -233,7 +235,11 @@ class _TaintAnalysis:
                 return [" ".join(word.text for word in args if not word.text.startswith("-"))]
             case "parallel":
                 texts = takewhile(lambda text: not text.startswith(":::"), (word.text for word in args))
-                return [_PLACE.sub('"$1"', " ".join(text for text in texts if not text.startswith("-")))]
+                return [
+                    _REPLACEMENT_STRING.sub(
+                        '"$1"', " ".join(text for text in texts if not text.startswith("-"))
+                    )
+                ]
             case "trap":
                 return [word.text for word in args if not word.text.startswith("-")][:1]
         return [words[index].text for index in _code_indexes(words)]
@@ -242,18 +248,18 @@ class _TaintAnalysis:
         """The words of a command after its reserved words, and the index of its name in them."""
         found = self.heads.get(id(command))
         if found is None:
-            words = command.words[keywords_end(command.words) :]
+            words = command.words[count_keywords(command.words) :]
             at = min(command_at([word.text for word in words]), len(words))
             found = self.heads[id(command)] = words, at
         return found
 
     # --- what texts hold ------------------------------------------------------------------
 
-    def give(self, name: str, held: int) -> None:
+    def add_values(self, name: str, held: int) -> None:
         if held and name not in self.checked:
             self.held[name] = self.held.get(name, 0) | held
 
-    def named(self, name: str) -> int:
+    def values_of_variable(self, name: str) -> int:
         is_positional = bool(name) and (name.isdigit() or name in "@*")
         if name in self.checked:
             return 0
@@ -290,7 +296,7 @@ class _TaintAnalysis:
                 rest = [region for region, is_evaluated in part.regions if not is_evaluated]
                 if any(_DIGITS_LEFT.match(region.text) for region in rest):
                     return 0
-                held = self.named(part.name)
+                held = self.values_of_variable(part.name)
                 for region in rest:
                     held |= self.value(region, holes=holes)
                 return held
@@ -302,11 +308,11 @@ class _TaintAnalysis:
         """
         held = self.value(region, holes=False)
         for name in _IDENTIFIER.findall(region.text):
-            held |= self.named(name)
+            held |= self.values_of_variable(name)
         return held
 
     def evaluated_name(self, text: str) -> int:
-        return self.named(text) if _IDENTIFIER.fullmatch(text) else 0
+        return self.values_of_variable(text) if _IDENTIFIER.fullmatch(text) else 0
 
     def output(self, pipelines: list[Pipeline]) -> int:
         held = 0
@@ -318,7 +324,7 @@ class _TaintAnalysis:
         return held
 
     def input_of(self, command: Command, incoming: int) -> int:
-        held = incoming | self.loose | self.values(command.inputs)
+        held = incoming | self.compound_input | self.values(command.inputs)
         for region in command.files:
             held |= self.file(region)
         return held
@@ -339,8 +345,8 @@ class _TaintAnalysis:
             return 0
         name, args = program_of(words[at].text), words[at + 1 :]
         if name in self.functions:
-            return self.values(args) | self.input_of(command, incoming) | self.everything
-        if name in _SOURCES or _is_number(name, " ".join(word.text for word in args)):
+            return self.values(args) | self.input_of(command, incoming) | self.all_output
+        if name in _PRINTS_NEITHER or _is_number(name, " ".join(word.text for word in args)):
             return 0
         if name == "printf" and args:
             is_fixed = _FORMAT.fullmatch(args[0].text) and HOLE not in args[0].text
@@ -350,7 +356,7 @@ class _TaintAnalysis:
         held = 0 if name in ("echo", "printf") else self.input_of(command, incoming)
         for word in args:
             held |= self.file(word)
-        return held if name in _FILTERS else held | self.values(args)
+        return held if name in _PRINTS_INPUT else held | self.values(args)
 
     def values(self, words: list[Region]) -> int:
         held = 0
@@ -360,7 +366,7 @@ class _TaintAnalysis:
 
     # --- where it goes --------------------------------------------------------------------
 
-    def follow(self) -> list[tuple[int, Hazard]]:
+    def run(self) -> list[tuple[int, Hazard]]:
         """The evaluated values with their hazards. Repeats until all fixed texts that a shell evaluates are
         added.
         """
@@ -369,18 +375,18 @@ class _TaintAnalysis:
             found = list(self.sinks())
             read = reduce(or_, (held for held, hazard in found if hazard.is_shell), 0)
             codes = {_as_code(text) for text, bit in self.literals.items() if read & bit}
-            if codes <= self.read:
+            if codes <= self.inlined:
                 return found
             for code in sorted(codes):
                 self.inline(code, 0)
 
     def propagate(self) -> None:
         """Propagate values until a fixed point is reached. Raises TooDeep at the limit of passes."""
-        for _ in range(_ROUNDS):
-            before = dict(self.held), self.loose, self.everything, dict(self.files)
+        for _ in range(_MAX_PASSES):
+            before = dict(self.held), self.compound_input, self.all_output, dict(self.files)
             for command, incoming in self.commands():
-                self.spread(command, incoming)
-            if before == (self.held, self.loose, self.everything, self.files):
+                self.propagate_command(command, incoming)
+            if before == (self.held, self.compound_input, self.all_output, self.files):
                 return
         raise TooDeep
 
@@ -392,22 +398,22 @@ class _TaintAnalysis:
                 yield command, flow
                 first = command.words[0].text if command.words else ""
                 # The output of a compound command is approximated by the output of all lines.
-                is_end = first in _ENDS and command is not pipeline[-1]
-                flow = self.everything if is_end else self.printed(command, flow)
-                self.everything |= flow
+                is_end = first in _COMPOUND_ENDS and command is not pipeline[-1]
+                flow = self.all_output if is_end else self.printed(command, flow)
+                self.all_output |= flow
 
-    def spread(self, command: Command, incoming: int) -> None:
+    def propagate_command(self, command: Command, incoming: int) -> None:
         words, at = self.head(command)
         stdin = self.input_of(command, incoming)
         first = words[0].text if words else ""
         opens = command.words[: len(command.words) - len(words)]
-        if (opens or first in _ENDS or first in ("exec", "for", "")) and stdin:
-            self.loose |= stdin
+        if (opens or first in _COMPOUND_ENDS or first in ("exec", "for", "")) and stdin:
+            self.compound_input |= stdin
         if first in self.functions:
-            self.loose |= stdin
+            self.compound_input |= stdin
         printed = self.printed(command, incoming)
         for region in command.outputs:
-            self.write(region, self.everything if first in _ENDS else printed)
+            self.write(region, self.all_output if first in _COMPOUND_ENDS else printed)
         for word in words[:at]:
             self.assign(word)
         if at == len(words) or command.is_arithmetic:
@@ -418,8 +424,8 @@ class _TaintAnalysis:
             if name == "tee" or any(part.kind == "process" for part in word.parts):
                 self.write(word, printed)
         if name in ("for", "select") and args:
-            listed = self.values(args[2:]) if texts[1:2] == ["in"] else self.named(_POSITIONAL)
-            self.give(texts[0], listed)
+            listed = self.values(args[2:]) if texts[1:2] == ["in"] else self.values_of_variable(_POSITIONAL)
+            self.add_values(texts[0], listed)
         elif name in DECLARERS:
             is_integer = any(re.match(r"-[A-Za-z]*i", text) for text in texts)
             for word in args:
@@ -429,38 +435,38 @@ class _TaintAnalysis:
                 if is_integer and not word.text.startswith("-"):
                     self.integers.add(re.split(r"\W", word.text)[0])
         elif name == "set" or name in self.functions:
-            self.give(_POSITIONAL, self.values(args))
+            self.add_values(_POSITIONAL, self.values(args))
         elif name in ("read", "mapfile", "readarray"):
             names = [text for text in texts if re.fullmatch(r"[A-Za-z_]\w*", text)]
             for each in names or ["REPLY" if name == "read" else "MAPFILE"]:
-                self.give(each, stdin or self.loose)
+                self.add_values(each, stdin or self.compound_input)
         elif name == "printf" and texts[:1] == ["-v"] and len(texts) > 2:
             if not (_FORMAT.fullmatch(texts[2]) and HOLE not in texts[2]):
-                self.give(texts[1], self.values(args[2:]))
+                self.add_values(texts[1], self.values(args[2:]))
         elif name == "getopts":
-            self.give("OPTARG", self.named(_POSITIONAL) | self.values(args))
+            self.add_values("OPTARG", self.values_of_variable(_POSITIONAL) | self.values(args))
         else:
-            self.give_arguments(words[at:], stdin)
+            self.pass_arguments(words[at:], stdin)
 
     def references(self, text: str) -> None:
         """Process `declare -n r=n`: both variables hold the values of each other."""
         name, _, other = text.partition("=")
-        self.give(other, self.held.get(name, 0))
-        self.give(name, self.held.get(other, 0))
+        self.add_values(other, self.held.get(name, 0))
+        self.add_values(name, self.held.get(other, 0))
 
-    def give_arguments(self, words: list[Region], stdin: int) -> None:
+    def pass_arguments(self, words: list[Region], stdin: int) -> None:
         """Pass the arguments after the code of `sh -c` to the positional parameters."""
         program = program_of(words[0].text)
         code = min(_code_indexes(words), default=0 if program == "parallel" else None)
         if code is not None:
-            appended = stdin if program in _APPENDING else 0
-            self.give(_POSITIONAL, self.values(words[code + 1 :]) | appended)
-            self.loose |= stdin
+            appended = stdin if program in _APPENDS_INPUT else 0
+            self.add_values(_POSITIONAL, self.values(words[code + 1 :]) | appended)
+            self.compound_input |= stdin
 
     def write(self, region: Region, held: int) -> None:
         """Record values that are written to the file that a word names."""
         if any(part.kind == "process" and self.text.startswith(">", part.start) for part in region.parts):
-            self.loose |= held
+            self.compound_input |= held
         elif held:
             name = _file_name(region)
             self.files[name] = self.files.get(name, 0) | held
@@ -469,14 +475,14 @@ class _TaintAnalysis:
         found = ASSIGNMENT.match(word.text)
         if found:
             name = re.split(r"\W", found[0])[0]
-            if name_runner(self.text, name) is not None:  # a program runs the file that the value names
+            if assignment_hazard(self.text, name) is not None:  # a program runs the file that the value names
                 held = self.files.get(word.text[found.end() :].removeprefix("./"), 0)
                 for part in word.parts:
                     held |= self.output(part.body) if part.kind == "process" else 0
-                self.give(name, held)
+                self.add_values(name, held)
             # If the assigned text is a variable's name, it may be evaluated as that name.
             text = word.text[found.end() :]
-            self.give(name, self.expanded(word) | self.literal(word, text) | self.evaluated_name(text))
+            self.add_values(name, self.expanded(word) | self.literal(word, text) | self.evaluated_name(text))
 
     def exported(self) -> int:
         """The values in the exported variables."""
@@ -494,7 +500,7 @@ class _TaintAnalysis:
             if held:
                 yield held, self.hazard(start, end)
         for name, held in self.held.items():
-            runner = name_runner(self.text, name)
+            runner = assignment_hazard(self.text, name)
             if runner is not None:
                 yield held, attrs.evolve(runner, message=f"reaches `{name}`: there it {runner.message}")
             elif name in self.special or name in self.integers:
@@ -504,11 +510,11 @@ class _TaintAnalysis:
             yield from self.read_as_code(command, incoming)
 
     def hazard(self, start: int, end: int) -> Hazard:
-        place = self.short(start, end)
+        place = self.excerpt(start, end)
         message = f"reaches {place}, which bash evaluates and may run"
         return Hazard("variable-in-code", message, CHECK, plain=" \n")
 
-    def short(self, start: int, end: int) -> str:
+    def excerpt(self, start: int, end: int) -> str:
         """A part of the text, shortened for messages."""
         place = " ".join(self.text[start:end].replace(HOLE, "…").replace("`", "'").split())
         return f"`{place if len(place) <= 40 else place[:39] + '…'}`"
@@ -522,7 +528,7 @@ class _TaintAnalysis:
                 if is_evaluated and part.name not in maps:
                     held |= self.evaluated(region)
             if part.sign in ("!", "@P") and not any(r.text in ("@", "*") for r, _ in part.regions):
-                held |= self.named(part.name)
+                held |= self.values_of_variable(part.name)
             yield held, part.start, part.end
         for pipeline in self.pipelines:
             for command in pipeline:
@@ -563,14 +569,14 @@ class _TaintAnalysis:
         if at == len(words) or words[at].text in ("[[", "for", "case", "select", "let"):
             return
         texts = [word.text for word in words]
-        place = self.short(words[0].start, words[-1].end)
+        place = self.excerpt(words[0].start, words[-1].end)
         name = program_of(texts[at])
         stdin = self.input_of(command, incoming)
         for held, hazard in self.code_arguments(words, at, stdin):
             if held and hazard is not None and hazard.severity == "error":
                 yield held, attrs.evolve(hazard, message=f"reaches {place}: there it {hazard.message}")
         runs = CODE_RUNS.get(name)
-        if runs is not None and any(runs.search(text) for text in texts[at + 1 : at + _WORDS]):
+        if runs is not None and any(runs.search(text) for text in texts[at + 1 : at + _MAX_WORDS]):
             given = stdin | self.values(words) | self.exported()
             for word in words[at + 1 :]:
                 given |= self.file(word)
@@ -578,13 +584,13 @@ class _TaintAnalysis:
                 message = f"reaches {place}, which {IN_RUNNING_CODE.message}"
                 yield given, attrs.evolve(IN_RUNNING_CODE, message=message)
         is_script = name in ("source", ".") or name in SHELLS or HOLE in name
-        held, hazard = (stdin, input_reader(texts[: at + _WORDS])) if stdin else (0, None)
+        held, hazard = (stdin, input_hazard(texts[: at + _MAX_WORDS])) if stdin else (0, None)
         if hazard is None:
             held, hazard = 0, EVALUATED
             script = next((word for word in words[at + 1 :] if not word.text.startswith("-")), None)
             if name in FILTERS or name in ("make", "gmake", "psql"):
                 script = next((after for word, after in pairwise(words[at:]) if word.text == "-f"), None)
-            elif not is_script and not (name in READERS and READERS[name].has_script):
+            elif not is_script and not (name in INTERPRETERS and INTERPRETERS[name].has_script):
                 script = None
             held |= self.file(script) if script is not None else 0
         if held:
@@ -605,24 +611,24 @@ class _TaintAnalysis:
 
     def code_arguments(self, words: list[Region], at: int, stdin: int) -> Iterator[tuple[int, Hazard | None]]:
         """The values in the arguments of a command, with the hazard of each place."""
-        texts = [word.text for word in words[: at + _WORDS]]
+        texts = [word.text for word in words[: at + _MAX_WORDS]]
         if not self.is_path(words[at]):
             yield self.expanded(words[at], holes=False), COMMAND
-        for index, word in enumerate(words[at + 1 : at + _WORDS], at + 1):
+        for index, word in enumerate(words[at + 1 : at + _MAX_WORDS], at + 1):
             held = self.value(word, holes=False)
             if held:
                 prefix = texts[index].partition(HOLE)[0]
-                if names_command(texts[:index], prefix, texts[index].rpartition(HOLE)[2], is_first=False):
+                if selects_command(texts[:index], prefix, texts[index].rpartition(HOLE)[2], is_first=False):
                     yield held, COMMAND
-                hazard = reader_of(texts[:index], prefix, is_first=False, is_array=False)
+                hazard = argument_hazard(texts[:index], prefix, is_first=False, is_array=False)
                 is_split = self.is_split(word)
                 if hazard is AS_OPTION and is_split:
-                    hazard = attrs.evolve(hazard, help='write `-- "$v"`: what is behind `--` is no option')
+                    hazard = attrs.evolve(hazard, help='write `-- "$v"`, so that it is not read as an option')
                 yield held, hazard
-                if is_split and may_be_options(program_of(texts[at]), texts[at + 1 : index]):
+                if is_split and may_be_command_options(program_of(texts[at]), texts[at + 1 : index]):
                     yield held, AS_OPTIONS
         name = program_of(texts[at])
-        if name not in (*_APPENDING, "find"):
+        if name not in (*_APPENDS_INPUT, "find"):
             return
         # These programs append their input, or the files they find, to the command, or replace `{}` by it.
         held = stdin if name != "find" else self.values(words[at + 1 :])
@@ -632,10 +638,12 @@ class _TaintAnalysis:
                 if held and mark in text and not texts[index - 1].startswith("-I"):
                     yield (
                         held,
-                        reader_of(texts[:index], text.partition(mark)[0], is_first=False, is_array=False),
+                        argument_hazard(
+                            texts[:index], text.partition(mark)[0], is_first=False, is_array=False
+                        ),
                     )
         if name != "find" and held:
-            yield held, reader_of(texts, "", is_first=False, is_array=False)
+            yield held, argument_hazard(texts, "", is_first=False, is_array=False)
             if len(texts) > at + 1 and texts[-1] in PREFIXES:
                 yield held, COMMAND
 
@@ -643,7 +651,7 @@ class _TaintAnalysis:
 def _is_number(name: str, args: str) -> bool:
     """Whether a filter with these arguments prints only numbers."""
     if not name.endswith("awk"):
-        return name in _COUNTS and re.search(_COUNTS[name], args) is not None
+        return name in _NUMERIC_ARGUMENTS and re.search(_NUMERIC_ARGUMENTS[name], args) is not None
     prints = [_PRINTS_NUMBER.fullmatch(each.strip()) for each in _PRINTS.findall(args)]
     sums = set(re.findall(r"(\w+)\s*(?:\+=|\+\+)", args)) | {None}
     return bool(prints) and all(each is not None and each[1] in sums for each in prints)
@@ -664,7 +672,7 @@ def _code_indexes(words: list[Region]) -> list[int]:
     """The indexes of the code words of `sh -c`, for every word that may be a shell."""
     starts = (
         index
-        for index, word in enumerate(words[:_WORDS])
+        for index, word in enumerate(words[:_MAX_WORDS])
         if program_of(word.text) in SHELLS or (HOLE in word.text and not ASSIGNMENT.match(word.text))
     )
     found = (_code_index(words, start) for start in starts)
@@ -674,7 +682,7 @@ def _code_indexes(words: list[Region]) -> list[int]:
 def _code_index(words: list[Region], start: int) -> int | None:
     """The index of the code word of `sh -c`, after the options that may follow `-c`."""
     has_code = is_argument = False
-    for index, word in enumerate(words[start + 1 : _WORDS], start + 1):
+    for index, word in enumerate(words[start + 1 : _MAX_WORDS], start + 1):
         if not has_code:
             has_code = _OPTION_C.fullmatch(word.text) is not None
         elif word.text[:1] in ("-", "+") and not is_argument:

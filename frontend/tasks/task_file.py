@@ -18,7 +18,7 @@ from typing import Any
 from ...ir.diagnostics import Diagnostic, DiagnosticId, suggest
 from ...ir.effects import ON_UNKNOWN, RUNNERS
 from ...ir.spans import Source
-from ..shell.contexts import places
+from ..shell.contexts import quoting_contexts
 from ..shell.expansions import HOLE
 from ..source.xml_tree import Element, Markup, read_markup
 from .atomic_task import (
@@ -302,7 +302,7 @@ class _Reader:
         pieces.append(command[at:])
         values = [piece for piece in pieces if isinstance(piece, dict)]
         text = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
-        for piece, found in zip(values, places(text, (True,) * len(values)), strict=True):
+        for piece, found in zip(values, quoting_contexts(text, (True,) * len(values)), strict=True):
             piece["quoting"] = found.quoting or "word"
             if found.around:
                 piece["around"] = list(found.around)

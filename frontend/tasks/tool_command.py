@@ -12,7 +12,7 @@ from typing import Any
 
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.python_internals import late_pattern
-from ..shell.contexts import places
+from ..shell.contexts import quoting_contexts
 from ..shell.expansions import HOLE
 from ..source.document import Document, Node, Scalar, Sequence
 from .signature import Parameter
@@ -39,7 +39,7 @@ def shell_pieces(document: Document, node: Node, text: str, parameters: tuple[Pa
     pieces = _split(document, node, text, parameters, is_shell=True)
     command = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
     values = [piece for piece in pieces if isinstance(piece, dict)]
-    for piece, place in zip(values, places(command, (True,) * len(values)), strict=True):
+    for piece, place in zip(values, quoting_contexts(command, (True,) * len(values)), strict=True):
         name = piece["of"]
         piece["quoting"] = place.quoting or "word"
         if place.around:

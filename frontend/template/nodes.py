@@ -40,8 +40,8 @@ NAMESPACES = {
             True,
             True,
             ("output", "stderr", "exit_code", "duration_ms", "value", "session", "handoff"),
-            "Results of actions and calls whose state says `capture:`; a call's has its `value`, "
-            "an agent's its `session` and `handoff` where it tells them.",
+            "Results of actions and calls of states with `capture:`. A call has a `value`; an agent has a "
+            "`session` and a `handoff` if it reports them.",
         ),
         Namespace(
             "prev",
@@ -51,13 +51,13 @@ NAMESPACES = {
             "The result of the last action or call that ran before this state.",
         ),
         Namespace("result", True, False, ("verdict", "details"), "The latest evaluation."),
-        Namespace("state", False, False, ("name", "iteration"), "The state that runs."),
+        Namespace("state", False, False, ("name", "iteration"), "The current state."),
         Namespace(
             "loop",
             False,
             False,
             ("name", "started_at", "elapsed_ms", "elapsed", "run_dir"),
-            "The loop that runs; `run_dir` is a folder of the run's own, also written `${context.run_dir}`.",
+            "The current loop; `run_dir` is the run's own folder, also written `${context.run_dir}`.",
         ),
         Namespace("env", True, True, None, "Environment variables."),
     )
@@ -91,7 +91,7 @@ class Problem:
 
 
 @frozen
-class Given:
+class RuntimeValue:
     """Placeholder in a `context` for a value that is known only at run time."""
 
 
@@ -120,7 +120,7 @@ class Variable:
     start, end: offsets of `${…}` in the template's text; for a variable inside a context value, the offsets
     of
         the outermost variable, through which it was inserted.
-    is_given: a `context` value that is known only at run time.
+    is_runtime_value: a `context` value that is known only at run time.
     filters: primitives that select a part of the value, with their counts, in order of application.
     is_word: `:shell`, quote the author's text as one shell word. A value that is data is quoted by its
         context in any case.
@@ -135,7 +135,7 @@ class Variable:
     around: tuple[str | None, ...] = ()
     start: int = attrs.field(default=0, eq=False)
     end: int = attrs.field(default=0, eq=False)
-    is_given: bool = False
+    is_runtime_value: bool = False
     filters: tuple[tuple[str, int], ...] = ()
     is_word: bool = attrs.field(default=False, eq=False)
     plain: str | None = None
@@ -162,7 +162,7 @@ class Variable:
     @property
     def is_data(self) -> bool:
         """Whether the value must be quoted in a shell action."""
-        return (NAMESPACES[self.namespace].is_data or self.is_given) and not self.raw
+        return (NAMESPACES[self.namespace].is_data or self.is_runtime_value) and not self.raw
 
 
 Part = Literal | Constant | Variable

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import DiagnosticId, nearest, suggest
-from .nodes import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
+from .nodes import NAMESPACES, Constant, Literal, Part, Problem, RuntimeValue, Template, Variable, text_of
 
 # A variable that `context` always has.
 RUN_DIR = "run_dir"
@@ -57,10 +57,10 @@ def parse(
     if "$" not in text and _NUL not in text:
         return Template(text, (Literal(text),) if text else ())
     parser = _Parser(kind, context, known or {}, is_open)
-    parts = _joined(parser.expand(text, (), None))
+    parts = _join_literals(parser.expand(text, (), None))
     problems = parser.problems
     if kind == "shell":
-        parts = _placed(parts, problems, is_open)
+        parts = _quote_variables(parts, problems, is_open)
     return Template(text, tuple(parts), tuple(problems))
 
 
@@ -71,7 +71,7 @@ _VARIABLE = re.compile(
     r"(?P<shell>:shell)?(?P<default>:default=[^}]*|\?)?(?P<shell_last>:shell)?\}"
 )
 # A name and a dot: intended as a variable of the loop, not of the shell.
-_MEANT = re.compile(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
+_LOOP_VARIABLE = re.compile(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
 _MISPLACED = re.compile(r"\$\{[\s#!]+(?:raw:)?(?:" + "|".join(NAMESPACES) + r")\.")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _OPENING = re.compile(r"\$?\$\{")
@@ -131,7 +131,7 @@ class _Parser:
         if found and found["space"] in NAMESPACES:
             default = found["default"]
             if default is not None and "${" in default:
-                self.nested(place)
+                self.report_nested(place)
             has_shell = found["shell"] is not None or found["shell_last"] is not None
             if default is not None:
                 has_shell = has_shell or default.endswith(":shell")
@@ -152,21 +152,21 @@ class _Parser:
         close = text.find("}", start)
         if outer is None:
             place = attrs.evolve(place, end=close + 1 if close >= 0 else min(len(text), start + 2))
-        meant = _MEANT.match(text, start)
+        prefix = _LOOP_VARIABLE.match(text, start)
         if text.startswith("${${", start):
-            self.nested(place)
+            self.report_nested(place)
             return None, start + 4
-        if meant and meant["space"] not in NAMESPACES:
-            help = suggest(meant["space"], NAMESPACES, "namespaces")
+        if prefix and prefix["space"] not in NAMESPACES:
+            help = suggest(prefix["space"], NAMESPACES, "namespaces")
             self.problem(
                 "unknown-namespace",
-                f"`{meant['space']}` is no namespace of variables",
+                f"`{prefix['space']}` is not a namespace of variables",
                 place,
                 f"{help}; {_LITERAL_HELP}",
             )
-        elif close < 0 and (meant or self.kind != "shell"):
+        elif close < 0 and (prefix or self.kind != "shell"):
             self.problem("unterminated-variable", "this `${` has no `}`", place, _LITERAL_HELP)
-        elif meant or _MISPLACED.match(text, start):
+        elif prefix or _MISPLACED.match(text, start):
             written = text[start : close + 1]
             self.problem(
                 "malformed-variable",
@@ -176,20 +176,20 @@ class _Parser:
                 "`${namespace.name:tail=200}`; " + _LITERAL_HELP,
             )
         elif self.kind == "value":
-            self.bare_name(text[start + 2 : close], place)
+            self.report_bare_name(text[start + 2 : close], place)
         else:
             return None, start + 2
         return None, max(end, close + 1)
 
-    def nested(self, place: Variable) -> None:
+    def report_nested(self, place: Variable) -> None:
         self.problem(
             "nested-variable",
             "a variable cannot be inside another",
             place,
-            "put the inner one in a `context` value of its own; " + _LITERAL_HELP,
+            "put the inner variable in a separate `context` value; " + _LITERAL_HELP,
         )
 
-    def bare_name(self, name: str, place: Variable) -> None:
+    def report_bare_name(self, name: str, place: Variable) -> None:
         if name in NAMESPACES:
             help = f"write `${{{name}.…}}` with the field you want"
         else:
@@ -197,7 +197,7 @@ class _Parser:
             if name.isidentifier():
                 help = f"for an environment variable write `${{env.{name}}}`"
         self.problem(
-            "unknown-variable", f"`${{{name[:80]}}}` names no variable", place, f"{help}; {_LITERAL_HELP}"
+            "unknown-variable", f"`${{{name[:80]}}}` is not a variable", place, f"{help}; {_LITERAL_HELP}"
         )
 
     # --- putting in place what is known ---------------------------------------------------
@@ -206,13 +206,13 @@ class _Parser:
         if variable.filters and variable.namespace in ("context", "loop", "state"):
             self.problem(
                 "malformed-variable",
-                f"`{variable.text}` is the author's own text, of which no part is taken",
+                f"`{variable.text}` is the author's own text and takes no filters",
                 variable,
-                "`:head`, `:tail` and `:bytes` are for `prev`, `captured`, `result` and `env`",
+                "`:head`, `:tail` and `:bytes` apply to `prev`, `captured`, `result` and `env`",
             )
         if variable.namespace != "context" or self.context is None:
             text = self.known.get(variable.name)
-            yield variable if text is None else self.sized(variable, text)
+            yield variable if text is None else self.count_size(variable, text)
             return
         if variable.name == f"context.{RUN_DIR}" and RUN_DIR not in self.context:
             yield attrs.evolve(variable, namespace="loop")
@@ -221,39 +221,41 @@ class _Parser:
             cycle = " → ".join((*trail[trail.index(variable.name) :], variable.name))
             self.problem("context-cycle", f"`{variable.name}` contains itself: {cycle}", variable, None)
             return
-        if not self.may_grow(variable, len(trail)):
+        if not self.is_within_limits(variable, len(trail)):
             return
-        if isinstance(self.context.get(variable.path[0]), Given):
-            yield attrs.evolve(variable, is_given=True)
+        if isinstance(self.context.get(variable.path[0]), RuntimeValue):
+            yield attrs.evolve(variable, is_runtime_value=True)
             return
         try:
             value = _walk(self.context, variable.path)
         except LookupError:
             if variable.default is None:
-                self.undefined(variable)
+                self.report_undefined(variable)
                 if self.is_open:
                     yield variable
             else:
-                yield self.sized(variable, _worded(variable, variable.default))
+                yield self.count_size(variable, _as_shell_word(variable, variable.default))
             return
         trail = (*trail, variable.name)
         if isinstance(value, str) and "$" not in value:
-            yield self.sized(variable, _worded(variable, value))
+            yield self.count_size(variable, _as_shell_word(variable, value))
         elif isinstance(value, str):
-            yield from (self.sized(variable, part) for part in self.expand(value, trail, variable))
+            yield from (self.count_size(variable, part) for part in self.expand(value, trail, variable))
         elif variable.is_word:
-            yield self.sized(variable, _worded(variable, text_of(self.plain(value, trail, variable))))
+            yield self.count_size(
+                variable, _as_shell_word(variable, text_of(self.plain(value, trail, variable)))
+            )
         else:
             yield Constant(self.plain(value, trail, variable))
 
-    def sized(self, variable: Variable, part: Part | str) -> Part:
+    def count_size(self, variable: Variable, part: Part | str) -> Part:
         part = Literal(part) if isinstance(part, str) else part
         if isinstance(part, Literal) and not self.is_exhausted:
             self.size += len(part.text)
-            self.may_grow(variable, 0)
+            self.is_within_limits(variable, 0)
         return Literal("") if self.is_exhausted and isinstance(part, Literal) else part
 
-    def may_grow(self, variable: Variable, depth: int) -> bool:
+    def is_within_limits(self, variable: Variable, depth: int) -> bool:
         self.expansions += 1
         if self.is_exhausted:
             return False
@@ -268,7 +270,7 @@ class _Parser:
         )
         return False
 
-    def undefined(self, variable: Variable) -> None:
+    def report_undefined(self, variable: Variable) -> None:
         space: Any = self.context
         help = ""
         for depth, name in enumerate(variable.path):
@@ -306,22 +308,22 @@ class _Parser:
             return [self.plain(item, trail, variable) for item in value]
         if not isinstance(value, str):
             return value
-        parts = _joined(self.expand(value, trail, variable))
+        parts = _join_literals(self.expand(value, trail, variable))
         if len(parts) == 1 and isinstance(parts[0], Constant):
             return parts[0].value
         for part in parts:
             if isinstance(part, Variable):
                 self.problem(
                     "unknown-variable",
-                    f"`{part.text}` inside a list or map of context is known only to a run",
+                    f"`{part.text}` inside a list or map of context is known only at run time",
                     variable,
-                    "give it a context value of its own",
+                    "move it to a separate context value",
                 )
         return "".join(_as_literal(part).text for part in parts if not isinstance(part, Variable))
 
 
-def _worded(variable: Variable, text: str) -> str:
-    """The author's text, quoted as one shell word if the variable has `:shell`."""
+def _as_shell_word(variable: Variable, text: str) -> str:
+    """The author's text, quote_variables as one shell word if the variable has `:shell`."""
     if not variable.is_word or _PLAIN_WORD.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
@@ -357,7 +359,7 @@ def _as_literal(part: Literal | Constant) -> Literal:
     return part if isinstance(part, Literal) else Literal(text_of(part.value))
 
 
-def _joined(parts: Iterator[Part]) -> list[Part]:
+def _join_literals(parts: Iterator[Part]) -> list[Part]:
     """Drop empty literals and join adjacent ones; a constant among other parts becomes text."""
     found = [part for part in parts if type(part) is not Literal or part.text]
     if len(found) == 1:
@@ -377,7 +379,7 @@ def _joined(parts: Iterator[Part]) -> list[Part]:
     return [part for part in joined if type(part) is not Literal or part.text]
 
 
-def _placed(parts: list[Part], problems: list[Problem], is_checked: bool) -> list[Part]:
+def _quote_variables(parts: list[Part], problems: list[Problem], is_checked: bool) -> list[Part]:
     """Set the quoting of all variables of a shell action."""
     parts = [_as_literal(part) if isinstance(part, Constant) else part for part in parts]
     if any(isinstance(part, Literal) and _NUL in part.text for part in parts):
@@ -386,6 +388,6 @@ def _placed(parts: list[Part], problems: list[Problem], is_checked: bool) -> lis
     if not any(isinstance(part, Variable) and part.is_data for part in parts):
         return parts
     # Deferred: the shell parser takes 20 ms to load, and a command without variables does not need it.
-    from .shell_quoting import quoted
+    from .shell_quoting import quote_variables
 
-    return _joined(quoted(parts, problems, is_checked))
+    return _join_literals(quote_variables(parts, problems, is_checked))

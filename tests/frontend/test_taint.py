@@ -208,13 +208,13 @@ def test_bash_runs_what_is_refused(command: str, shell: str, tmp_path: Path) -> 
 def test_code_in_code_is_followed_to_a_depth_and_refused_behind_it() -> None:
     """Never accepted because it could not be followed."""
     (problem,) = problems_of(f"n=V; {'eval ' * 9} '$n'")
-    assert (problem.severity, "too intricate" in problem.message) == ("error", True)
+    assert (problem.severity, "too complex" in problem.message) == ("error", True)
 
 
 def test_reserved_words_are_followed_to_a_number() -> None:
     """Never accepted because they could not be followed."""
     (problem,) = problems_of(f"n=V; {'{ ' * 200} ((n)); {'}; ' * 200}")
-    assert (problem.severity, "too intricate" in problem.message) == ("error", True)
+    assert (problem.severity, "too complex" in problem.message) == ("error", True)
 
 
 @pytest.mark.parametrize("check", ["case $n in ''|*[!0-9]*) exit 2;; esac", "[[ $n =~ ^[0-9]+$ ]] || exit 1"])
