@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import Compiled, compile_file
-from llc.runtime.cli import parse, verbs
+from llc.runtime.cli import parse, subcommands
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import load, options
 from llc.runtime.project.options import Values
@@ -50,7 +50,7 @@ def values_of(world: Path) -> Values:
     first = world.read_text("utf-8").partition("\n")[0]
     words = shlex.split(first.removeprefix(COMMAND)) if first.startswith(COMMAND) else []
     words = [SOURCE, "--script", world.name, "--quiet", "--json", *words]
-    given = parse.read(f"{world}: llc run", verbs.find("run"), words)
+    given = parse.read(f"{world}: llc run", subcommands.find("run"), words)
     assert given is not None
     return options.values(given.pop("loop"), given)
 

@@ -1,6 +1,6 @@
-"""Values that can be completed for the parameters of subcommands.
+"""Completers: values for the shell completion of the parameters of subcommands.
 
-A completer gets the word that is being typed; one with two parameters gets the arguments before it first.
+A completer gets the incomplete word. A completer with two parameters gets the preceding arguments first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..host import files
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
 from ..runs.loop_names import is_path, loop_files
 from ..runs.runs import runs_in
-from . import databases, project_folder, verbs
+from . import databases, project_folder, subcommands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ def complete_ready_loop(incomplete: str) -> list[str]:
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Unfinished runs, and their loops."""
+    """Unfinished runs and their loops."""
     return _starting(_in_database(False) or _names(runs_in(ROOT)), incomplete)
 
 
 def complete_any_run(incomplete: str) -> list[str]:
-    """Runs, finished or not, and their loops; the latest first."""
-    there = _in_database(None)
-    if there:
-        return _starting(there, incomplete)
-    found = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
-    found.sort(key=lambda run: run.id[-20:], reverse=True)
-    return _starting(_names(found), incomplete)
+    """Finished and unfinished runs and their loops, the latest first."""
+    stored = _in_database(None)
+    if stored:
+        return _starting(stored, incomplete)
+    runs = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
+    runs.sort(key=lambda run: run.id[-20:], reverse=True)
+    return _starting(_names(runs), incomplete)
 
 
 def complete_loop_or_run(incomplete: str) -> list[str]:
@@ -60,8 +60,8 @@ def complete_case(incomplete: str) -> list[str]:
     """Cases by their names in `.loops/tests/`, and paths."""
     from ..recordings import cases
 
-    found = cases.find_cases([]) if files.isdir(cases.FOLDER) else []
-    names = [splitext(relpath(path, cases.FOLDER))[0] for path in found]
+    case_paths = cases.find_cases([]) if files.isdir(cases.FOLDER) else []
+    names = [splitext(relpath(path, cases.FOLDER))[0] for path in case_paths]
     paths = _paths(incomplete, lambda path: path.endswith(cases.SUFFIXES) and cases.is_case(path))
     return _starting([*names, *paths], incomplete)
 
@@ -92,21 +92,21 @@ def _questions(run: str | None) -> list[Any]:
 
 
 def complete_question(incomplete: str) -> list[str]:
-    """Runs that ask a question, and their loops."""
-    there = _in_database(False)
-    if there:
-        return _starting(there, incomplete)
-    return _starting(_names(one.run for one in _questions(None)), incomplete)
+    """Runs with an open question, and their loops."""
+    stored = _in_database(False)
+    if stored:
+        return _starting(stored, incomplete)
+    return _starting(_names(question.run for question in _questions(None)), incomplete)
 
 
 def complete_answer(args: list[str], incomplete: str) -> list[str]:
-    """The choices of the question that a run asks."""
-    choices = [choice for one in _questions(args[0]) for choice in one.choices] if args else []
-    return _starting(choices, incomplete)
+    """The choices of the open questions of a run."""
+    questions = _questions(args[0]) if args else []
+    return _starting([choice for question in questions for choice in question.choices], incomplete)
 
 
 def complete_step(args: list[str], incomplete: str) -> list[str]:
-    """The states of a run that have trees."""
+    """The states of a run with recorded file trees."""
     from ..inspection import file_changes
 
     states = file_changes.states_with_trees(args[0]) if args else []
@@ -139,32 +139,32 @@ def _starting(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
-def _names(found: Iterable[RunFolder]) -> dict[str, None]:
-    return dict.fromkeys(name for run in found for name in (run.name, run.id))
+def _names(runs: Iterable[RunFolder]) -> dict[str, None]:
+    return dict.fromkeys(name for run in runs for name in (run.name, run.id))
 
 
 def _in_database(is_ended: bool | None) -> list[str]:
-    """The loops and runs of the project in the database that it names; none without one."""
-    url = databases.named()
+    """Loops and runs of the project in its database; [] without a database. is_ended: None for all runs."""
+    url = databases.default_url()
     if url is None:
         return []
-    names: list[str] = verbs.load("database.requests:list_names", 2)(url, is_ended)
+    names: list[str] = subcommands.load_runtime("database.requests:list_names")(url, is_ended)
     return names
 
 
-def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> list[str]:
-    """Folders, and the files that are wanted."""
+def _paths(incomplete: str, is_match: Callable[[str], bool]) -> list[str]:
+    """Folders, and files for which `is_match` returns True."""
     folder, _, start = incomplete.rpartition("/")
     try:
         entries = sorted(files.listdir(join(project_folder.start, folder) or "."))
     except OSError:
         return []
-    found = []
+    paths = []
     for file in entries:
         path = join(folder, file)
         if file.startswith(start) and (start or not file.startswith(".")):
             if files.isdir(join(project_folder.start, path)):
-                found.append(path + "/")
-            elif is_wanted(join(project_folder.start, path)):
-                found.append(path)
-    return found
+                paths.append(path + "/")
+            elif is_match(join(project_folder.start, path)):
+                paths.append(path)
+    return paths

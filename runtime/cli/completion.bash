@@ -1,6 +1,6 @@
 # Completion of %(prog_name)s in bash; `completion.py` fills in the names.
 %(complete_func)s() {
-    # Join what no blank separates, as llc splits words.
+    # Join the parts of a word that bash has split at `:` and `=`.
     local words=() rest=$COMP_LINE word reply i n=-1
     for ((i = 0; i <= COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
@@ -12,7 +12,7 @@
         rest=${rest#"${rest%%%%[![:space:]]*}"}
         rest=${rest#"$word"}
     done
-    # bash replaces its own last word, which may be the end of ours.
+    # bash replaces only its own last word, which may be the last part of the joined word.
     local own=${COMP_WORDS[COMP_CWORD]}
     [[ $own == [:=] ]] && own=
     local kept=${words[n]%%"$own"}
@@ -21,7 +21,7 @@
         [[ $reply == "$kept"?* ]] || continue
         reply=${reply#"$kept"}
         case $own in
-            # The rest is typed inside the quotes.
+            # The completion is inserted inside the open quotes.
             \'*) reply=${reply//\'/\'\\\'\'} ;;
             \"*)
                 reply=${reply//\\/\\\\}

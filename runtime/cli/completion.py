@@ -1,8 +1,8 @@
-"""Completion of a line in a shell, and the script for bash.
+"""Shell completion of command lines, and the completion script for bash.
 
-The protocol is Typer's, whose scripts serve the other shells: `_LLC_COMPLETE` names the shell, other
-variables hold the line. bash splits words at `:` and `=`, which names and parameters of tasks contain;
-Typer's script does not join them again.
+The protocol is that of Typer, whose scripts serve the other shells: `_LLC_COMPLETE` names the shell, other
+variables contain the line. bash splits words at `:` and `=`, which occur in names and parameters of tasks.
+The script for bash joins these parts again, which Typer's script does not.
 """
 
 from __future__ import annotations
@@ -13,119 +13,120 @@ from os.path import dirname, expanduser, join
 from ..host import environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..project.options import FLAG, CommandParameter
-from . import project_folder, verbs
+from . import project_folder, subcommands
 from .output import write, write_data
 from .parse import HELP
-from .verbs import VERBS, Verb
+from .subcommands import SUBCOMMANDS, Subcommand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    # A word, and its meaning or ''.
-    Offer = tuple[str, str]
+    # A completion: the word and its description or ''.
+    Completion = tuple[str, str]
 
-# The script for bash, with the names of its parts.
+# Template of the script for bash.
 SCRIPT = join(dirname(__file__), "completion.bash")
 
 _LINE = "_TYPER_COMPLETE_ARGS"
 
 
 def answer(request: str) -> int | None:
-    """Answer a shell that completes a line; the exit code. None if the request is another one.
+    """Answer a completion request of a shell; return the exit code. None for another kind of request.
 
     request: such as `complete_bash`.
     """
-    asked, _, shell = request.partition("_")
-    if asked != "complete" or shell not in _SHELLS:
+    action, _, shell = request.partition("_")
+    if action != "complete" or shell not in _SHELLS:
         return None
-    read, tell = _SHELLS[shell]
+    read_line, format_completions = _SHELLS[shell]
     code = EXIT_OK
     try:
-        # Shells take an offer from each line, so a name with two lines is left out.
-        offers = [offer for offer in following(*read()) if "\n" not in offer[0]]
+        # Shells read one completion from each line, so omit names with a line break.
+        completions = [completion for completion in complete(*read_line()) if "\n" not in completion[0]]
     except Exception as error:
-        # Error messages would disturb the line that is being typed.
+        # An error message would appear in the middle of the edited line.
         from ...ir.diagnostics import CompileError
         from ..journal.journal import JournalError
 
         if not isinstance(error, UserError | CompileError | JournalError):
             raise
-        offers, code = [], EXIT_FAILURE
+        completions, code = [], EXIT_FAILURE
     if shell == "fish" and environment.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        return EXIT_OK if offers else EXIT_FAILURE
-    told = tell(offers) if code == EXIT_OK else ""
-    if told:
-        write_data(told + "\n")
+        return EXIT_OK if completions else EXIT_FAILURE
+    text = format_completions(completions) if code == EXIT_OK else ""
+    if text:
+        write_data(text + "\n")
     return code
 
 
-def following(words: Sequence[str], start: str) -> Iterator[Offer]:
-    """The words that may replace `start`, which is being typed, after `words`.
+def complete(words: Sequence[str], start: str) -> Iterator[Completion]:
+    """Completions of the incomplete word `start` after `words`.
 
     Raises UserError, CompileError or JournalError if the project's files cannot be read.
     """
-    behind = iter(words)
-    name = next((word for word in behind if not word.startswith("-")), None)
+    remaining = iter(words)
+    name = next((word for word in remaining if not word.startswith("-")), None)
     if name is None:
-        yield from ((verb, row[0]) for verb, row in VERBS.items() if verb.startswith(start))
-        yield from _names((*verbs.program("").options, HELP), start, set(words))
-    elif name in VERBS:
-        yield from _of_verb(verbs.find(name), list(behind), start)
+        yield from ((name, row[0]) for name, row in SUBCOMMANDS.items() if name.startswith(start))
+        yield from _option_names((*subcommands.program("").options, HELP), start, set(words))
+    elif name in SUBCOMMANDS:
+        yield from _complete_subcommand(subcommands.find(name), list(remaining), start)
 
 
-def _of_verb(verb: Verb, words: list[str], start: str) -> Iterator[Offer]:
-    options = (*verb.options, HELP)
+def _complete_subcommand(subcommand: Subcommand, words: list[str], start: str) -> Iterator[Completion]:
+    options = (*subcommand.options, HELP)
     by_name = {name: row for row in options for name in row.names}
-    placed: list[str] = []
-    given: set[str] = set()
-    wanting: CommandParameter | None = None
-    are_placed = False
+    arguments: list[str] = []
+    used: set[str] = set()
+    # The option whose value is the next word.
+    pending: CommandParameter | None = None
+    only_arguments = False
     for word in words:
-        if wanting is not None:
-            wanting = None
-        elif are_placed or not word.startswith("-") or word == "-":
-            placed.append(word)
-            are_placed = are_placed or verb.is_open
+        if pending is not None:
+            pending = None
+        elif only_arguments or not word.startswith("-") or word == "-":
+            arguments.append(word)
+            only_arguments = only_arguments or subcommand.is_open
         elif word == "--":
-            are_placed = True
+            only_arguments = True
         else:
             name, sign, _ = word.partition("=")
             row = by_name.get(name)
             if row is not None:
-                given.update(row.names if not row.is_repeated else ())
-                wanting = row if row.kind != FLAG and not sign else None
+                used.update(row.names if not row.is_repeated else ())
+                pending = row if row.kind != FLAG and not sign else None
     name, sign, value = start.partition("=")
-    if wanting is not None:
-        yield from _values(wanting, [], start)
-    elif are_placed or not start.startswith("-"):
-        at = min(len(placed), len(verb.arguments) - 1)
-        if at >= 0 and (at == len(placed) or verb.arguments[at].is_repeated):
-            yield from _values(verb.arguments[at], placed, start)
+    if pending is not None:
+        yield from _values(pending, [], start)
+    elif only_arguments or not start.startswith("-"):
+        at = min(len(arguments), len(subcommand.arguments) - 1)
+        if at >= 0 and (at == len(arguments) or subcommand.arguments[at].is_repeated):
+            yield from _values(subcommand.arguments[at], arguments, start)
     elif sign:
         if name in by_name:
-            yield from ((f"{name}={offer}", "") for offer, _ in _values(by_name[name], [], value))
+            yield from ((f"{name}={word}", "") for word, _ in _values(by_name[name], [], value))
     else:
-        yield from _names(options, start, given)
+        yield from _option_names(options, start, used)
 
 
-def _names(options: Iterable[CommandParameter], start: str, given: set[str]) -> Iterator[Offer]:
-    """The names of options that were not given, if the word that is being typed is an option."""
+def _option_names(options: Iterable[CommandParameter], start: str, used: set[str]) -> Iterator[Completion]:
+    """Names of the unused options, if the incomplete word is an option."""
     if start.startswith("-"):
         for row in options:
-            yield from ((name, row.doc) for name in row.names if name.startswith(start) and name not in given)
+            yield from ((name, row.doc) for name in row.names if name.startswith(start) and name not in used)
 
 
-def _values(row: CommandParameter, placed: list[str], start: str) -> Iterator[Offer]:
-    """Values of a parameter: those of its completer, or the words of a metavar that lists all values."""
-    found: list[str] = []
+def _values(row: CommandParameter, arguments: list[str], start: str) -> Iterator[Completion]:
+    """Values of a parameter: from its completer, or the words of a metavar that lists all values."""
+    words: list[str] = []
     if row.completer:
         project_folder.enter((), {"quiet": True})
-        complete = verbs.load(row.completer)
-        found = complete(placed, start) if complete.__code__.co_argcount > 1 else complete(start)
+        completer = subcommands.load(row.completer)
+        words = completer(arguments, start) if completer.__code__.co_argcount > 1 else completer(start)
     elif "|" in row.metavar and row.metavar.islower():
-        found = [word for word in row.metavar.split("|") if word.startswith(start)]
-    yield from ((word, "") for word in found)
+        words = [word for word in row.metavar.split("|") if word.startswith(start)]
+    yield from ((word, "") for word in words)
 
 
 def set_up(program: str, is_install: bool) -> int | None:
@@ -185,7 +186,7 @@ def _from_powershell() -> tuple[list[str], str]:
 
 
 def _split(line: str) -> list[str]:
-    """A line's words as a shell splits them; quotes may still be open at its end."""
+    """The words of a line as a shell splits them; a quote may still be open at its end."""
     reader = shlex.shlex(line, posix=True)
     reader.whitespace_split = True
     reader.commenters = ""
@@ -198,29 +199,29 @@ def _split(line: str) -> list[str]:
     return words
 
 
-def _to_zsh(offers: list[Offer]) -> str:
-    if offers and all(word.endswith(("=", "/")) for word, _ in offers):
-        # The word continues, so no blank follows.
-        return "compadd -S '' -- " + " ".join(shlex.quote(word) for word, _ in offers)
-    rows = (":".join(f'"{_escaped(text)}"' for text in offer if text) for offer in offers)
-    return "_arguments '*: :((" + "\n".join(rows) + "))'" if offers else "_files"
+def _to_zsh(completions: list[Completion]) -> str:
+    if completions and all(word.endswith(("=", "/")) for word, _ in completions):
+        # The word is a prefix, so no space follows it.
+        return "compadd -S '' -- " + " ".join(shlex.quote(word) for word, _ in completions)
+    rows = (":".join(f'"{_escape_zsh(text)}"' for text in completion if text) for completion in completions)
+    return "_arguments '*: :((" + "\n".join(rows) + "))'" if completions else "_files"
 
 
-def _escaped(text: str) -> str:
+def _escape_zsh(text: str) -> str:
     for sign, escaped in (('"', '""'), ("'", "''"), ("$", "\\$"), ("`", "\\`"), (":", "\\\\:")):
         text = text.replace(sign, escaped)
     return text
 
 
-def _to_powershell(offers: list[Offer]) -> str:
-    return "\n".join(f"{word}:::{doc or ' '}" for word, doc in offers)
+def _to_powershell(completions: list[Completion]) -> str:
+    return "\n".join(f"{word}:::{doc or ' '}" for word, doc in completions)
 
 
-# How each shell passes the line, and how it takes the answer.
-_SHELLS: dict[str, tuple[Callable[[], tuple[list[str], str]], Callable[[list[Offer]], str]]] = {
-    "bash": (_from_bash, lambda offers: "\n".join(word for word, _ in offers)),
+# By shell: function that reads the words and the incomplete word, and function that formats the completions.
+_SHELLS: dict[str, tuple[Callable[[], tuple[list[str], str]], Callable[[list[Completion]], str]]] = {
+    "bash": (_from_bash, lambda completions: "\n".join(word for word, _ in completions)),
     "zsh": (_from_line, _to_zsh),
-    "fish": (_from_line, lambda offers: "\n".join("\t".join(filter(None, offer)) for offer in offers)),
+    "fish": (_from_line, lambda completions: "\n".join("\t".join(filter(None, row)) for row in completions)),
     "powershell": (_from_powershell, _to_powershell),
     "pwsh": (_from_powershell, _to_powershell),
 }

@@ -1,7 +1,7 @@
-"""The dispatcher: reads a command line by the table of subcommands and performs it.
+"""Dispatcher: parse a command line with the table of subcommands, and execute it.
 
-Typer is imported only to install completion. Converts the errors of a command to its exit code, except for
-those of a run, which has an outcome (`launch.report`).
+Owns the conversion of errors to the output and exit code of a command, except for the errors of a run, which
+has an outcome (`launch.report`). Typer is imported only to install completion.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from ..host import environment
 from ..host.errors import EXIT_OK, EXIT_USAGE, UserError, clean, suggest
 from ..host.paths import ROOT
 from ..runs.loop_names import is_loop
-from . import databases, output, parse, project_folder, verbs
-from .table import VERBS
+from . import databases, output, parse, project_folder, subcommands
+from .table import SUBCOMMANDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
 
-# They mask secrets themselves, after the configuration is read for the run.
-_MASKING = ("run", "resume")
+# Subcommands that start the masking of secrets themselves, after they read the configuration of the run.
+_SELF_MASKING = ("run", "resume")
 
 
 def start(program: str, words: list[str]) -> int:
-    """Perform a command line or complete one; the exit code."""
+    """Execute a command line, or answer a completion request; return the exit code."""
     request = environment.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
     if request is not None:
         code = _completion().answer(request)
@@ -36,58 +35,69 @@ def start(program: str, words: list[str]) -> int:
 
 
 def _is_option_of_run(word: str) -> bool:
-    return any(word.partition("=")[0] in row.names for row in verbs.find("run").options)
+    return any(word.partition("=")[0] in row.names for row in subcommands.find("run").options)
 
 
 def _is_run(program: str, word: str) -> bool:
-    """Whether the first word, which is no subcommand, means `run`: `llc NAME` for a loop that is there."""
+    """Return whether `run` is implied by the first word, which is no subcommand: `llc NAME` for a loop."""
     return program == "ll-loop" or is_loop(word, project_folder.nearest() or ROOT)
 
 
 def command(program: str, words: list[str]) -> int:
-    """Perform a command line and show its errors; the exit code."""
-    return answered(words, lambda: perform(program, words))
+    """Execute a command line and show its errors; return the exit code."""
+    try:
+        return _execute(program, words)
+    except Exception as error:
+        from ..launch import failures
+
+        if failures.is_internal(error):
+            raise
+        output.show(*failures.diagnostics(error))
+        code = failures.exit_code(error)
+        if isinstance(error, UserError) and code == EXIT_USAGE:
+            output.answer_usage(words, error.message)
+        return code
 
 
-def perform(program: str, words: list[str]) -> int:
-    """Perform a command line; the exit code. Raises UserError for one that cannot be read."""
-    own = parse.read(program, verbs.program(program), words)
-    if own is None:
+def _execute(program: str, words: list[str]) -> int:
+    """Execute a command line; return the exit code. Raises UserError for an invalid command line."""
+    program_options = parse.read(program, subcommands.program(program), words)
+    if program_options is None:
         return _show_page(program, None)
-    if "version" in own:
+    if "version" in program_options:
         from .version import version_text
 
-        output.write(version_text("verbose" in own))
+        output.write(version_text("verbose" in program_options))
         return EXIT_OK
-    if "install_completion" in own or "show_completion" in own:
-        code = _completion().set_up(program, "install_completion" in own)
+    if "install_completion" in program_options or "show_completion" in program_options:
+        code = _completion().set_up(program, "install_completion" in program_options)
         return _typer(program, words) if code is None else code
-    if "directory" in own:
-        project_folder.change(own["directory"])
-    name, *rest = own.get("words") or [""]
-    if name and name not in VERBS and _is_run(program, name):
+    if "directory" in program_options:
+        project_folder.change(program_options["directory"])
+    name, *rest = program_options.get("words") or [""]
+    if name and name not in SUBCOMMANDS and _is_run(program, name):
         name, rest = "run", [name, *rest]
     if name == "run" and words[0] != "run":
-        from ..launch import early_signals  # `entry` took them for lines that begin with `run`
+        from ..launch import early_signals  # `entry` installs them only if the first word is `run`
 
         early_signals.install()
     if not name:
         _show_page(program, None)
         return EXIT_USAGE
-    if name not in VERBS:
-        output.mask()  # the word may be a secret in the wrong place
+    if name not in SUBCOMMANDS:
+        output.mask()  # the word may be a misplaced secret
         raise _unknown(program, name)
-    verb = verbs.find(name)
-    given = parse.read(f"{program} {name}", verb, rest)
+    subcommand = subcommands.find(name)
+    given = parse.read(f"{program} {name}", subcommand, rest)
     if given is None:
-        return _show_page(f"{program} {name}", verb)
-    given = project_folder.enter([*verb.arguments, *verb.options], given)
-    if name not in _MASKING:
+        return _show_page(f"{program} {name}", subcommand)
+    given = project_folder.enter([*subcommand.arguments, *subcommand.options], given)
+    if name not in _SELF_MASKING:
         output.mask()
-    given = databases.choose(verb, given)
-    view, given = databases.enter(verb, given)
+    given = databases.choose(subcommand, given)
+    view, given = databases.enter(subcommand, given)
     try:
-        code = verbs.load(verb.function)(**given)
+        code = subcommands.load(subcommand.function)(**given)
     finally:
         if view is not None:
             view.close()
@@ -95,10 +105,10 @@ def perform(program: str, words: list[str]) -> int:
     return code
 
 
-def _show_page(path: str, verb: verbs.Verb | None) -> int:
+def _show_page(path: str, subcommand: subcommands.Subcommand | None) -> int:
     from . import help
 
-    output.write(help.program_page(path) if verb is None else help.verb_page(path, verb))
+    output.write(help.program_page(path) if subcommand is None else help.subcommand_page(path, subcommand))
     return EXIT_OK
 
 
@@ -115,21 +125,5 @@ def _typer(program: str, words: list[str]) -> int:
 
 
 def _unknown(program: str, name: str) -> UserError:
-    help = f"to run it: {program} run {name}" if is_loop(name) else suggest(name, VERBS, "commands")
+    help = f"to run it: {program} run {name}" if is_loop(name) else suggest(name, SUBCOMMANDS, "commands")
     return UserError("unknown-command", f"{program} has no command `{clean(name, 60)}`", help)
-
-
-def answered(words: list[str], action: Callable[[], int]) -> int:
-    """The exit code of a command, whose errors are shown to the user. words: the command line."""
-    try:
-        return action()
-    except Exception as error:
-        from ..launch import failures
-
-        if failures.is_internal(error):
-            raise
-        output.show(*failures.diagnostics(error))
-        code = failures.exit_code(error)
-        if isinstance(error, UserError) and code == EXIT_USAGE:
-            output.answer_usage(words, error.message)
-        return code

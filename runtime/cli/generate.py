@@ -1,4 +1,4 @@
-"""The generator of `table`, from the Typer application: `python -m llc.runtime.cli.generate`."""
+"""Generator of the module `table` from the Typer application: `python -m llc.runtime.cli.generate`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# By a key: the arguments of `CommandParameter`.
+# Arguments of `CommandParameter`, by key.
 '''
 _KINDS = {bool: FLAG, int: INTEGER, float: NUMBER, str: TEXT}
 # The options that Typer adds to the program.
@@ -30,7 +30,7 @@ _COMPLETION = (
     ("install_completion", ("--install-completion",), FLAG, "Install completion for the current shell."),
     ("show_completion", ("--show-completion",), FLAG, "Show the completion script for the current shell."),
 )
-# What `CommandParameter` does not have to be given, from the fourth.
+# Defaults of the optional arguments of `CommandParameter`, which follow the first four.
 _DEFAULTS = tuple(getattr(CommandParameter, name) for name in CommandParameter.field_names[4:])
 
 
@@ -38,7 +38,7 @@ def table() -> str:
     """The text of `table`."""
     rows: dict[str, tuple[Any, ...]] = {row[0]: row for row in _COMPLETION}
     program = " ".join([_keys(rows, "program", about_program), *(row[0] for row in _COMPLETION)])
-    verbs = []
+    subcommands = []
     for name, group in ((name, group) for group, names in GROUPS.items() for name in names.split()):
         function = load(name)
         doc, _, rest = (inspect.getdoc(function) or "").partition("\n")
@@ -46,7 +46,7 @@ def table() -> str:
         lines = tuple(line.strip() for line in examples.splitlines())
         path = f"{function.__module__.removeprefix(f'{__package__}.')}:{function.__name__}"
         keys = _keys(rows, name, function)
-        verbs.append((name, (doc, path, name in OPEN, lines, keys, group)))
+        subcommands.append((name, (doc, path, name in OPEN, lines, keys, group)))
     about = (inspect.getdoc(about_program), program)
     return "".join(
         [
@@ -54,14 +54,14 @@ def table() -> str:
             *(f"    {key!r}: {row!r},\n" for key, row in rows.items()),
             f"}}\n\nPROGRAM = {about!r}\n\n",
             "# By name: description, function, is_open, examples, keys of parameters, group.\n",
-            "VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str, str]] = {\n",
-            *(f"    {name!r}: {verb!r},\n" for name, verb in verbs),
+            "SUBCOMMANDS: dict[str, tuple[str, str, bool, tuple[str, ...], str, str]] = {\n",
+            *(f"    {name!r}: {subcommand!r},\n" for name, subcommand in subcommands),
             "}\n",
         ]
     )
 
 
-def _keys(rows: dict[str, tuple[Any, ...]], verb: str, function: Any) -> str:
+def _keys(rows: dict[str, tuple[Any, ...]], subcommand: str, function: Any) -> str:
     """The keys of a function's parameters in the order of the help; their rows are added to `rows`."""
     keys = []
     annotations = hints(function)
@@ -69,7 +69,7 @@ def _keys(rows: dict[str, tuple[Any, ...]], verb: str, function: Any) -> str:
         row = _row(name, parameter.default, *get_args(annotations[name]))
         key = next((key for key, other in rows.items() if other == row), None)
         if key is None:
-            key = name if name not in rows else f"{name}:{verb}"
+            key = name if name not in rows else f"{name}:{subcommand}"
             rows[key] = row
         keys.append(key)
     order = ("", *HEADINGS)
@@ -77,11 +77,11 @@ def _keys(rows: dict[str, tuple[Any, ...]], verb: str, function: Any) -> str:
 
 
 def _row(name: str, default: Any, type: Any, declared: Any) -> tuple[Any, ...]:
-    """The arguments of `CommandParameter` for a parameter that Typer knows as `declared`."""
+    """The arguments of `CommandParameter` for a parameter. declared: its Typer declaration."""
     one = next((arg for arg in get_args(type) if arg is not NoneType and get_origin(type) is not list), type)
     is_list = get_origin(one) is list
     completer = declared.autocompletion
-    # In an annotation, the first name of an option is where a default would be.
+    # Typer stores the first name of an option of an annotation in the field of the default.
     names = [text for text in (declared.default, *(declared.param_decls or ())) if isinstance(text, str)]
     is_required = default is inspect.Parameter.empty
     row = [

@@ -5,27 +5,27 @@ from __future__ import annotations
 from ..host import environment, terminal
 from ..project.options import FLAG, CommandParameter
 from . import parse
-from .verbs import VERBS, Verb, program
+from .subcommands import SUBCOMMANDS, Subcommand, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# The widest page that is easy to read, the narrowest that holds a term and its meaning.
-_WIDEST, _NARROWEST = 78, 50
-_WIDEST_TERM = 30
-# A page with at most this many options has no headings.
-_FEW = 8
+# Limits of the page width in columns, and of the width of the first column.
+_MAX_WIDTH, _MIN_WIDTH = 78, 50
+_MAX_TERM_WIDTH = 30
+# Limit of options for a page without headings.
+_MAX_WITHOUT_HEADINGS = 8
 
 
 def program_page(name: str) -> str:
-    """The page of the program by its name: its options and subcommands."""
+    """Help page of the program: its options and subcommands. name: of the program."""
     about = program(name)
     width = _width()
     commands: dict[str, list[tuple[str, str]]] = {}
-    for verb, (doc, *_, group) in VERBS.items():
-        commands.setdefault(group, []).append((verb, doc))
+    for subcommand, (doc, *_, group) in SUBCOMMANDS.items():
+        commands.setdefault(group, []).append((subcommand, doc))
     return _page(
         _usage(parse.usage(name, about), width),
         _paragraph(about.doc, width),
@@ -34,18 +34,18 @@ def program_page(name: str) -> str:
     )
 
 
-def verb_page(name: str, verb: Verb) -> str:
-    """The page of a subcommand. name: of the program and the subcommand."""
+def subcommand_page(name: str, subcommand: Subcommand) -> str:
+    """Help page of a subcommand. name: of the program and the subcommand."""
     width = _width()
     options: dict[str, list[tuple[str, str]]] = {}
-    for row in verb.options:
-        title = row.heading if len(verb.options) > _FEW else ""
+    for row in subcommand.options:
+        title = row.heading if len(subcommand.options) > _MAX_WITHOUT_HEADINGS else ""
         options.setdefault(title or "Options", []).append(_option(row))
-    examples = "".join(f"    {line}\n" for line in verb.examples)
+    examples = "".join(f"    {line}\n" for line in subcommand.examples)
     return _page(
-        _usage(parse.usage(name, verb), width),
-        _paragraph(verb.doc, width),
-        _section("Arguments", [(row.metavar, row.doc) for row in verb.arguments], width),
+        _usage(parse.usage(name, subcommand), width),
+        _paragraph(subcommand.doc, width),
+        _section("Arguments", [(row.metavar, row.doc) for row in subcommand.arguments], width),
         *(_section(title, rows, width) for title, rows in options.items()),
         f"  Examples:\n{examples}" if examples else "",
     )
@@ -58,15 +58,15 @@ def _page(*parts: str) -> str:
 def _usage(usage: str, width: int) -> str:
     head = f"Usage: {usage.partition(' [')[0]} "
     text = usage.removeprefix(head.removeprefix("Usage: "))
-    return "\n".join(_wrapped(text, width, head, " " * len(head))) + "\n"
+    return "\n".join(_wrap(text, width, head, " " * len(head))) + "\n"
 
 
 def _paragraph(text: str, width: int) -> str:
-    return "\n".join(_wrapped(text, width, "  ", "  ")) + "\n"
+    return "\n".join(_wrap(text, width, "  ", "  ")) + "\n"
 
 
-def _wrapped(text: str, width: int, head: str = "", indent: str = "") -> list[str]:
-    """Lines of at most `width` columns, the first with `head`; `textwrap` takes longer to load."""
+def _wrap(text: str, width: int, head: str = "", indent: str = "") -> list[str]:
+    """Lines of at most `width` columns, the first with `head`; avoids the slow import of `textwrap`."""
     lines: list[str] = []
     line, is_bare = head, True
     for word in text.split(" "):
@@ -90,14 +90,14 @@ def _option(row: CommandParameter) -> tuple[str, str]:
 
 
 def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
-    """Terms and their meanings, in two columns; a term that is too wide has a line of its own."""
+    """Terms and their meanings in two columns; a term that is too wide has a separate line."""
     rows = list(rows)
     if not rows:
         return ""
-    column = min(max(len(term) for term, _ in rows), _WIDEST_TERM) + 2
+    column = min(max(len(term) for term, _ in rows), _MAX_TERM_WIDTH) + 2
     lines = [f"{title}:"]
     for term, meaning in rows:
-        wrapped = _wrapped(meaning, max(width - column - 2, 10))
+        wrapped = _wrap(meaning, max(width - column - 2, 10))
         if len(term) > column - 2:
             lines.append(f"  {term}")
             term = ""
@@ -107,7 +107,7 @@ def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
 
 
 def _width() -> int:
-    """Width of a page: that of the terminal, within bounds."""
+    """Page width: the width of the terminal, within the limits."""
     try:
         columns = int(environment.environ.get("COLUMNS", ""))
     except ValueError:
@@ -117,4 +117,4 @@ def _width() -> int:
             columns = terminal.get_terminal_size(1).columns or 80
         except OSError:
             columns = 80
-    return max(min(columns - 2, _WIDEST), _NARROWEST)
+    return max(min(columns - 2, _MAX_WIDTH), _MIN_WIDTH)

@@ -1,4 +1,4 @@
-"""Output of subcommands: standard output without secrets, errors as diagnostics on standard error."""
+"""Output of subcommands: standard output with masked secrets, diagnostics on standard error."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def show(diagnostics: Iterable[Diagnostic], sources: Iterable[Any] = ()) -> None
 
 
 def write(text: str) -> None:
-    """Write to stdout without secrets; a closed pipe ends the command silently. Raises UserError."""
+    """Write to stdout with secrets masked; a closed pipe ends the command silently. Raises UserError."""
     write_data(secrets.masked(text))
 
 
 def write_data(text: str) -> None:
-    """Write the author's own text to stdout unchanged."""
+    """Write text to stdout without masking, such as the author's own source."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     Screen(sys.stdout).deliver(text.encode(encoding, "backslashreplace"))
 
@@ -40,7 +40,7 @@ def warn(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Tell the user something on stderr, if it is a terminal."""
+    """Write a line to stderr if stderr is a terminal."""
     screen = Screen(sys.stderr)
     if screen.is_live:
         screen.write(text + "\n")
@@ -56,7 +56,10 @@ def write_json(value: Any) -> None:
 
 
 def answer_usage(words: list[str], message: str) -> None:
-    """Answer in JSON for `run`, `resume`, `fork` and `task`, even if other words cannot be read."""
+    """Write the JSON object of a usage error if the command line is `run`, `resume`, `fork` or `task --json`.
+
+    words: the command line, which may be invalid.
+    """
     message = secrets.masked(message)
     own = words[: words.index("--")] if "--" in words else words
     if own[:1] == ["task"] and "--json" in own:
@@ -70,7 +73,7 @@ def answer_usage(words: list[str], message: str) -> None:
 
 
 def mask() -> None:
-    """Mask secrets in all output: those of the environment, and those that the configuration names."""
+    """Start masking secrets in all output: secrets of the environment and of the configuration."""
     from ..project import configuration
 
     names: tuple[str, ...] = ()
@@ -79,6 +82,6 @@ def mask() -> None:
     except Exception as error:
         from ...ir.diagnostics import CompileError
 
-        if not isinstance(error, CompileError):  # reported when something runs
+        if not isinstance(error, CompileError):  # reported when a program runs
             raise
     secrets.begin(names, is_lenient=True)

@@ -1,6 +1,7 @@
-"""The parameters that several subcommands share, for their annotations.
+"""Parameters shared by several subcommands, for annotations.
 
-Only Typer evaluates annotations, so their declarations (`typer_parameters`) are imported when it does.
+Only Typer evaluates these annotations. The module therefore imports the declarations (`typer_parameters`) on
+first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The project that a command line means: its folder becomes the working directory, and paths are kept valid.
+"""Project of a command line: find its folder, make it the working directory, and adapt relative paths.
 
-A project is a folder with `.loops/`. A loop that is given by its path is of the nearest project above it;
-otherwise the project is the working directory or the nearest folder above it.
+A project is a folder with `.loops/`. A loop given by its path belongs to the nearest project above it.
+Otherwise the project is the working directory or the nearest project above it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     from ..project.options import CommandParameter
 
-# Metavars of parameters that take a path, and of those that take a name or a path.
+# Metavars of parameters that accept a path, a loop, and a name or a path.
 _FILES = ("FILE", "FILE.xml", "PATH", "WORLD.yaml")
 _LOOPS = ("LOOP", "[LOOP]…", "[LOOP|JOBS]…", "LOOP|RUN")
 _NAMES_OR_FILES = (*_LOOPS, "RUN", "OTHER", "RUN|LOOP", "[RUN|LOOP]", "CASE", "[CASE]…", "[FILE]…")
 _SUFFIXES = (*SOURCE_SUFFIXES, ".json", ".jsonl")
 
-# Where the command line was given, relative to the project; '' in the project's folder.
+# Original working directory, relative to the project; '' if it is the project folder.
 start = ""
 
 
 def change(folder: str) -> None:
-    """Continue in the folder of `-C`. Raises UserError."""
+    """Change to the folder of `-C`. Raises UserError."""
     try:
         environment.chdir(folder)
     except (OSError, ValueError) as error:
@@ -41,7 +41,7 @@ def change(folder: str) -> None:
 
 
 def enter(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, Any]:
-    """Change to the project's folder; the values of the parameters `rows` with their paths from there."""
+    """Change to the project folder; return the values of the parameters `rows` with adapted paths."""
     global start
     start = ""
     here = environment.getcwd()
@@ -56,14 +56,14 @@ def enter(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, 
     for row in rows:
         value = given.get(row.name)
         if isinstance(value, str):
-            changed[row.name] = _moved(row, value)
+            changed[row.name] = _adapt(row, value)
         elif isinstance(value, list):
-            changed[row.name] = [_moved(row, text) for text in value]
+            changed[row.name] = [_adapt(row, text) for text in value]
     return changed
 
 
 def leave(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, Any]:
-    """The values of the parameters `rows` with absolute paths: the command works in another folder."""
+    """The values of the parameters `rows` with absolute paths, for a command that works in another folder."""
     global start
     here = environment.getcwd()
     start = os.path.normpath(os.path.join(here, start))
@@ -81,8 +81,8 @@ def nearest() -> str | None:
     return _nearest(environment.getcwd())
 
 
-def _moved(row: CommandParameter, text: str) -> str:
-    """A value with its path from the project's folder, if it is a path."""
+def _adapt(row: CommandParameter, text: str) -> str:
+    """A value; a path is made relative to the project folder."""
     is_file = row.metavar in _FILES or (row.metavar in _NAMES_OR_FILES and _is_path(text))
     return os.path.normpath(os.path.join(start, text)) if is_file and text not in ("", "-") else text
 
@@ -92,9 +92,9 @@ def _is_path(text: str) -> bool:
 
 
 def _project_of_loops(rows: Sequence[CommandParameter], given: dict[str, Any]) -> str | None:
-    """The one project of all loops that are given by path; None if there is none or more than one."""
-    found = {_nearest(os.path.dirname(os.path.abspath(path)), False) for path in _loop_paths(rows, given)}
-    return found.pop() if len(found) == 1 else None
+    """The common project of all loops given by path; None if there is none or more than one."""
+    projects = {_nearest(os.path.dirname(os.path.abspath(path)), False) for path in _loop_paths(rows, given)}
+    return projects.pop() if len(projects) == 1 else None
 
 
 def _loop_paths(rows: Sequence[CommandParameter], given: dict[str, Any]) -> Iterator[str]:
@@ -105,10 +105,11 @@ def _loop_paths(rows: Sequence[CommandParameter], given: dict[str, Any]) -> Iter
 
 
 def _nearest(folder: str, is_start: bool = True) -> str | None:
-    """The nearest folder with `.loops/`, from this one upwards, which is absolute.
+    """The nearest folder with `.loops/`, from the absolute path `folder` upwards; None if there is none.
 
-    The home folder and what is above it are projects only for those who are there, and so is the folder of
-    another user, whose settings could name any program. is_start: `folder` is the working directory.
+    The home folder, the folders above it, and folders of other users are projects only if they are the
+    working directory: the configuration of another user could name any program. is_start: `folder` is the
+    working directory.
     """
     home = os.path.expanduser("~")
     first = folder

@@ -1,5 +1,6 @@
-"""The Typer application: all subcommands. The table (`table`) is generated from it; Typer itself runs only
-where the table does not help: to install completion in a shell other than bash.
+"""Typer application with all subcommands, the source of the generated module `table`.
+
+Typer itself runs only to install completion in a shell other than bash.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .typer_parameters import Text, option
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# The subcommands by the headings of the program's help, in its order.
+# Subcommands by the headings of the help page, in its order.
 GROUPS = {
     "Run": "run resume batch fork stop answer clean",
     "Inspect": "list status attach logs diff history budget trace profile graph report ui",
@@ -26,35 +27,35 @@ GROUPS = {
     "Cluster": "worker db",
     "Language": "repl task tools mcp index context",
 }
-# Subcommands whose options end at the first argument: the rest is the argument's own.
+# Subcommands whose options end at the first argument: the words after it belong to the argument.
 OPEN = ("task",)
 
 
 def load(name: str) -> Callable[..., int]:
-    """The function of a subcommand, in the module of its name; `_` follows a name that Python has."""
-    is_project = name in {found.name for found in iter_modules(project_commands.__path__)}
+    """The function of a subcommand, in the module with its name; `_` follows a name reserved by Python."""
+    is_project = name in {module.name for module in iter_modules(project_commands.__path__)}
     package = project_commands if is_project else commands
     module = import_module(f"{package.__name__}.{name}")
-    found: Callable[..., int] = getattr(module, name, None) or getattr(module, f"{name}_")
-    return found
+    function: Callable[..., int] = getattr(module, name, None) or getattr(module, f"{name}_")
+    return function
 
 
 def name_of(function: Callable[..., int]) -> str:
-    """The name of the subcommand that a function is."""
+    """The name of the subcommand of a function."""
     return function.__name__.rstrip("_")
 
 
 def hints(function: Callable[..., int]) -> dict[str, Any]:
-    """The annotations of a subcommand's parameters.
+    """The evaluated annotations of the parameters of a subcommand.
 
-    They are evaluated here: the modules of subcommands import their declarations only for type checkers.
+    `Annotated` is added for the evaluation: the modules of subcommands import it only for type checkers.
     """
     space = {**inspect.unwrap(function).__globals__, "Annotated": Annotated}
     return get_type_hints(function, space, include_extras=True)
 
 
 def build(functions: Iterable[Callable[..., int]] = ()) -> typer.Typer:
-    """The application with these subcommands; without any, with all."""
+    """The application with these subcommands; by default with all."""
     app = typer.Typer(
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -62,10 +63,10 @@ def build(functions: Iterable[Callable[..., int]] = ()) -> typer.Typer:
     )
     app.callback()(about_program)
     for function in functions or map(load, " ".join(GROUPS.values()).split()):
-        # From Python 3.14 on a wrapper has annotations of its own, and Typer reads both.
-        found = hints(function)
+        # From Python 3.14 on, a wrapper has separate annotations, and Typer reads both.
+        annotations = hints(function)
         for declared in (function, inspect.unwrap(function)):
-            declared.__annotations__.update(found)
+            declared.__annotations__.update(annotations)
         settings = {"allow_interspersed_args": False} if name_of(function) in OPEN else None
         app.command(name_of(function), context_settings=settings)(function)
     return app
@@ -80,7 +81,7 @@ def about_program(
 
 
 def main(program: str, words: list[str]) -> int:
-    """Let Typer read and perform a command line; the exit code."""
+    """Parse and execute a command line with Typer; return the exit code."""
     try:
         code = typer.main.get_command(build())(words, prog_name=program, standalone_mode=False)
     except SystemExit as ended:

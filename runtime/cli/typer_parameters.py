@@ -1,6 +1,6 @@
-"""The Typer declarations of the parameters that several subcommands share.
+"""Typer declarations of the parameters that several subcommands share.
 
-An option's heading is that of its section in the help; machine limits are under ADVANCED, the last one.
+The heading of an option is the title of its section in the help. Limits of the machine are under ADVANCED.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import typer
 
 from .completers import *
 
-# In the order of the help; options without a heading are before all.
+# In the order of the help; options without a heading come first.
 HEADINGS = ("What to run", "Values", "Models", "Limits", "Execution", "Output", "Advanced")
 PROGRAM, VALUES, MODELS, LIMITS, EXECUTION, OUTPUT, ADVANCED = HEADINGS
 
@@ -31,7 +31,17 @@ def option(
     least: int | None = None,
     most: int | None = None,
 ) -> Any:
-    """An option. metavar: "" for a flag. least, most: the numbers that it takes."""
+    """Declaration of an option.
+
+    Args:
+        names: the names, separated by spaces.
+        metavar: placeholder of the value; "" for a flag.
+        help: description.
+        heading: section of the help; None for the first section.
+        complete: completer of the value.
+        least: minimum of a number.
+        most: maximum of a number.
+    """
     return typer.Option(
         *names.split(),
         metavar=metavar or None,
@@ -44,6 +54,7 @@ def option(
 
 
 def argument(metavar: str, help: str, complete: Any = None) -> Any:
+    """Declaration of an argument."""
     return typer.Argument(help=help, metavar=metavar, autocompletion=complete)
 
 
@@ -59,7 +70,7 @@ RunOrCase = Annotated[
     argument("RUN", "A run's id or folder, a loop's name for its last run, or a case.", complete_case_or_run),
 ]
 
-# --- what a program is compiled to --------------------------------------------------------------
+# --- compilation --------------------------------------------------------------------------------
 
 _NO_LLM = "Judge slash commands by their exit code, without a model."
 Context = Annotated[
@@ -103,14 +114,14 @@ MaxNesting = Annotated[
     option("--max-nesting", "N", "Limit of nested brackets in a flow (default 1,000).", ADVANCED, least=1),
 ]
 
-# --- how a program is run -----------------------------------------------------------------------
+# --- execution ----------------------------------------------------------------------------------
 
 Budget = Annotated[
     Texts,
     option(
         "--budget",
         "UNIT=N",
-        "Limit what models and agents use, in usd, tokens, calls or seconds; may be repeated.",
+        "Limit the usage of models and agents in usd, tokens, calls or seconds; may be repeated.",
         LIMITS,
     ),
 ]
@@ -118,21 +129,21 @@ Jobs = Annotated[
     Count, option("--jobs", "N", "Limit of concurrently performed actions (default 8).", LIMITS, least=1)
 ]
 Queue = Annotated[
-    bool, option("--queue", "", "Wait for the runs that hold the same paths, in order of arrival.", EXECUTION)
+    bool, option("--queue", "", "Wait for runs that lock the same paths, in order of arrival.", EXECUTION)
 ]
 Database = Annotated[
     Text, option("--db", "URL", "The database of the cluster; default: the environment's LLC_DB.", EXECUTION)
 ]
 NoInput = Annotated[
-    bool, option("--no-input", "", "Do not ask: a question has its default, or is an error.", EXECUTION)
+    bool, option("--no-input", "", "Do not ask: a question gets its default, or is an error.", EXECUTION)
 ]
 RunsDatabase = Annotated[
-    Text, option("--db", "URL", "The runs of this database instead of those in the project.", EXECUTION)
+    Text, option("--db", "URL", "Use the runs of this database instead of the project's runs.", EXECUTION)
 ]
-On = Annotated[Text, option("--on", "URL", "Let the workers of this database run it.", EXECUTION)]
+On = Annotated[Text, option("--on", "URL", "Run it on the workers of this database.", EXECUTION)]
 Labels = Annotated[
     Texts,
-    option("--label", "NAME", "With --on: only on a worker with this label; may be repeated.", EXECUTION),
+    option("--label", "NAME", "With --on: use only workers with this label; may be repeated.", EXECUTION),
 ]
 Background = Annotated[
     bool, option("--background", "", "Run without a terminal: print the run's id and return.", EXECUTION)
@@ -148,20 +159,20 @@ OnUnknown = Annotated[
     option(
         "--on-unknown",
         "rerun|continue|fail|ask",
-        "What to do with an interrupted action: run it again, continue the agent, let it fail, or ask.",
+        "What to do with an action in doubt: run it again, continue the agent, let it fail, or ask.",
         EXECUTION,
     ),
 ]
 AcceptLoss = Annotated[
     bool,
-    option("--accept-loss", "", "Continue from what is left of a journal that was truncated.", EXECUTION),
+    option("--accept-loss", "", "Continue from the remaining events of a truncated journal.", EXECUTION),
 ]
 AcceptChanges = Annotated[
     bool,
     option(
         "--accept-changes",
         "",
-        "Continue with the current text of the program if the run fits into it.",
+        "Continue with the changed program if the run can continue in it.",
         EXECUTION,
     ),
 ]
@@ -176,7 +187,7 @@ MaxSize = Annotated[
     option(
         "--max-size",
         "N",
-        "Limit of items in a list, and in proportion of the size of texts and integers (default 8388608).",
+        "Limit of items in a list; sizes of texts and integers are limited in proportion (default 8388608).",
         ADVANCED,
         least=1,
     ),

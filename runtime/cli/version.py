@@ -1,4 +1,4 @@
-"""What `--version` shows."""
+"""Text of `llc --version`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..host import environment
 
 
 def version_text(verbose: bool) -> str:
-    """What `--version` shows. verbose: also what it runs on and by default with, and what it writes."""
+    """Version of llc. verbose: with the default model, the platform and the versions of the file formats."""
     from ... import __version__
 
     if not verbose:

@@ -1,5 +1,5 @@
-"""`llc ui`: a local page of the runs of a project, served to the user's own browser.
+"""`llc ui`: a local web server for the runs of a project.
 
-Owns: access control, routes, and the live form of a report. Must not contain: the fold of a journal, what is
-known of a run (`report.model`, `inspection`), how a question is answered or a run is stopped (`inspection`).
+Owns access control, routes, and live updates of a report. Must not contain the fold of a journal, the model
+of a run (`report.model`, `inspection`), or the actions on questions and runs (`inspection`).
 """

@@ -1,7 +1,7 @@
-"""Access control of the local server, as an ASGI middleware: host names, origins, the token and the session.
+"""Access control of the local server, as an ASGI middleware: host names, origins, token and session.
 
-The server listens on the loopback interface, which pages of other sites and programs of other users can reach
-too. So each request needs a secret, and a request that a browser makes for another site is refused.
+The server listens on the loopback interface, which pages of other sites and programs of other users can also
+reach. Therefore each request needs a secret, and requests that a browser makes for another site are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Paths without contents of the project; the page there exchanges the token for the session.
+# Paths without data of the project; the page there exchanges the token for the session cookie.
 OPEN_PATHS = ("/", "/session")
 _HEADERS = {
     "cache-control": "no-store",
@@ -33,12 +33,12 @@ _HEADERS = {
 
 
 def new_secret() -> str:
-    """A random word of 256 bits."""
+    """A random secret of 256 bits, in base64."""
     return base64.urlsafe_b64encode(environment.urandom(32)).decode().rstrip("=")
 
 
 class Access:
-    """Who may make requests to the server at a port. is_read_only: none that changes anything."""
+    """Rules for requests to the server at a port. is_read_only: refuse requests that change something."""
 
     def __init__(self, port: int, is_read_only: bool = False) -> None:
         self.is_read_only = is_read_only
@@ -51,7 +51,7 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The `Set-Cookie` header of the session; scripts cannot read it, other sites do not send it."""
+        """The `Set-Cookie` header of the session; hidden from scripts and from requests of other sites."""
         return f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/"
 
     def has_token(self, headers: dict[str, str]) -> bool:
@@ -60,20 +60,20 @@ class Access:
 
     def has_session(self, headers: dict[str, str]) -> bool:
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
         except CookieError:
             return False
-        return found is not None and _is_same(found.value, self._session)
+        return cookie is not None and _is_same(cookie.value, self._session)
 
     def refusal(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
-        """The status and the reason with which a request is refused; None if it is allowed."""
+        """HTTP status and message of a refused request; None if the request is allowed."""
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self._hosts:
             return 421, "this server answers to 127.0.0.1 and localhost only"
         if origin is not None and origin != f"http://{host}":
             return 403, "requests of other sites are refused"
         is_foreign = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-        # The page itself shows nothing; a link to it may be in a document.
+        # The start page itself has no data, so documents may link to it.
         if is_foreign and not (path == "/" and method == "GET"):
             return 403, "requests of other sites are refused"
         is_reading = method in ("GET", "HEAD")
@@ -81,12 +81,12 @@ class Access:
             if path in OPEN_PATHS and is_reading:
                 return None
             if not self.has_session(headers):
-                told = "open the address that `llc ui` has printed, or send its token: Authorization: Bearer"
-                return 401, told
+                message = "open the address printed by `llc ui`, or send its token: Authorization: Bearer"
+                return 401, message
             if not is_reading and origin is None:
                 return 403, "a request that changes something needs an Origin, or the token"
         if self.is_read_only and not is_reading and path not in OPEN_PATHS:
-            return 403, "this page only shows: `llc ui` was started with --read-only"
+            return 403, "changes are refused: `llc ui` was started with --read-only"
         return None
 
 
@@ -95,7 +95,7 @@ def _is_same(text: str, secret: str) -> bool:
 
 
 class Guard:
-    """The application behind the access control; every response gets the headers that isolate it."""
+    """Middleware: applies the access control and adds isolating headers to every response."""
 
     def __init__(self, app: Application, access: Access) -> None:
         self._app = app
@@ -109,27 +109,29 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
 
-        async def isolated(message: MutableMapping[str, Any]) -> None:
+        async def send_isolated(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                known = {name for name, _ in message.get("headers", ())}
-                more = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    *(one for one in more if one[0] not in known),
+                headers = list(message.get("headers", ()))
+                names = {name for name, _ in headers}
+                headers += [
+                    (name.encode(), value.encode())
+                    for name, value in _HEADERS.items()
+                    if name.encode() not in names
                 ]
+                message["headers"] = headers
             await send(message)
 
-        # Of a header that is there twice, none counts.
+        # A repeated header counts as empty.
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             text = name.decode("latin-1")
             headers[text] = "" if text in headers else value.decode("latin-1")
-        refused = self._access.refusal(scope["method"], scope["path"], headers)
-        if refused is None:
-            await self._app(scope, receive, isolated)
+        refusal = self._access.refusal(scope["method"], scope["path"], headers)
+        if refusal is None:
+            await self._app(scope, receive, send_isolated)
             return
-        status, message = refused
+        status, message = refusal
         body = to_json({"error": {"id": "not-permitted", "message": message}})
         kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await isolated({"type": "http.response.start", "status": status, "headers": kind})
-        await isolated({"type": "http.response.body", "body": body})
+        await send_isolated({"type": "http.response.start", "status": status, "headers": kind})
+        await send_isolated({"type": "http.response.body", "body": body})

@@ -1,6 +1,6 @@
-"""Live data of one run: its updates so far, merged for each viewer into what is new to it.
+"""Live data of one run: versions of its model, and the update from any earlier version to the current one.
 
-All viewers of a run share one `RunModel`, so a journal is read once, however many pages show it.
+All viewers of a run share one `RunModel`, so that its journal is read only once.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..recordings.find import RunFiles
 from ..report.model import RunModel, as_data
 from ..runs.locks import is_live
 
-# Seconds after which the bars of the effects that work are drawn up to now.
+# Interval in seconds of updates without new events, which extend the bars of active effects.
 _TICK_S = 1.0
 
 
 class Feed:
-    """The data of a run at each of its versions, which count from 1. Close it.
+    """The data of a run in all its versions, numbered from 1. Must be closed.
 
-    stamp: names this feed, since versions of another one mean something else. Raises ReadError where the
+    stamp: id of this feed; the version numbers of another feed have another meaning. Raises ReadError if the
     journal cannot be opened.
     """
 
@@ -34,13 +34,13 @@ class Feed:
         self._values: list[bytes] = []
         self._head: dict[str, Any] = {}
         self._program: dict[str, Any] = {}
-        # The diagram as it was drawn last, after the program, and the version that has it.
+        # The version with the last drawing of the diagram, and the drawing.
         self._svg = 0, ""
-        # Of each version the first position that changed, and the number of values before it.
-        self._begins: list[tuple[int, int]] = []
+        # By version: the first changed position, and the number of values before the version.
+        self._changes: list[tuple[int, int]] = []
         self._size = -1
         self._read_at = 0.0
-        # Updates to the version now as JSON, by the version before: most viewers have the same one.
+        # Updates to the current version as JSON, by old version: most viewers have the same old version.
         self._updates: dict[int, bytes] = {}
 
     def close(self) -> None:
@@ -48,35 +48,38 @@ class Feed:
 
     @property
     def version(self) -> int:
-        return len(self._begins)
+        return len(self._changes)
 
     @property
     def is_live(self) -> bool:
-        """Whether a process executed the run when it was read last."""
+        """Whether a process drove the run at the last refresh."""
         return bool(self._head["run"]["status"] == "running")
 
     @property
-    def is_there(self) -> bool:
-        """Whether the run is where it was last."""
+    def has_folder(self) -> bool:
+        """Whether the folder of the run still exists at its last path."""
         return files.isdir(self._model.run.folder)
 
     def refresh(self) -> None:
-        """Read what is new, if the run changed or time has passed in it. Raises JournalError."""
+        """Add a version if the journal has grown or a tick has passed. Raises JournalError."""
         self.used_at = clock.monotonic()
-        # In this order: a run that has released its lock writes nothing more.
+        # Check the lock before the size: a run that has released its lock writes nothing more.
         alive = is_live(RunFolder(ROOT, self._model.run.folder))
         try:
             size = files.stat(self._model.run.journal).st_size
         except OSError:  # the folder is being moved to the history
             size = -1
-        is_late = self.used_at - self._read_at >= _TICK_S if alive else bool(self._begins) and self.is_live
-        if size != self._size or is_late:
+        if alive:
+            is_due = self.used_at - self._read_at >= _TICK_S
+        else:  # the run has ended since the last refresh
+            is_due = bool(self._changes) and self.is_live
+        if size != self._size or is_due:
             self._size, self._read_at = size, self.used_at
             self._add(self._model.update())
 
     def _add(self, update: dict[str, Any]) -> None:
         self._updates.clear()
-        self._begins.append((update["from"], len(self._values)))
+        self._changes.append((update["from"], len(self._values)))
         self._program = update.pop("program", self._program)
         del self._steps[update["from"] :]
         self._steps += update.pop("steps")
@@ -86,16 +89,19 @@ class Feed:
         self._head = update
 
     def since(self, version: int) -> dict[str, Any]:
-        """The update from an earlier version to this one, as `RunModel.update` gives it; 0 is before all."""
+        """The update from an earlier version to the current one, in the form of `RunModel.update`.
+
+        version: 0 for all data.
+        """
         first, count = len(self._steps), len(self._values)
         if version < self.version:
-            first = min(begin for begin, _ in self._begins[version:])
-            count = self._begins[version][1]
-        found = {**self._head, "from": first, "steps": self._steps[first:]}
-        found |= {"first_value": count, "values": self._values[count:]}
-        since, svg = self._svg
-        newer = {"svg": svg} if version < since else {}
-        return {**found, **newer} if version else {**found, "program": {**self._program, **newer}}
+            first = min(position for position, _ in self._changes[version:])
+            count = self._changes[version][1]
+        update = {**self._head, "from": first, "steps": self._steps[first:]}
+        update |= {"first_value": count, "values": self._values[count:]}
+        drawn_version, svg = self._svg
+        drawing = {"svg": svg} if version < drawn_version else {}
+        return {**update, **drawing} if version else {**update, "program": {**self._program, **drawing}}
 
     def json_since(self, version: int) -> bytes:
         """The update from an earlier version as JSON, values included."""

@@ -1,6 +1,6 @@
-"""A thread that does the blocking work of the server, one job after the other.
+"""Thread for the blocking work of the server, one job after another.
 
-It is a daemon, so a long job does not keep the process alive after Ctrl-C, as a pool of threads would.
+The thread is a daemon, so that a long job does not keep the process alive after Ctrl-C, unlike a thread pool.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ..host import threads
 Result = TypeVar("Result")
 
 
-class Worker:
-    """Jobs of coroutines, performed in order in one other thread."""
+class JobThread:
+    """A thread that executes jobs of coroutines in order."""
 
     def __init__(self) -> None:
         self._jobs: threads.SimpleQueue[tuple[Any, ...]] = threads.SimpleQueue()
         threads.Thread(target=self._work, daemon=True).start()
 
     async def do(self, function: Callable[..., Result], *args: Any) -> Result:
-        """The result of a function; what it raises is raised."""
+        """Call a function in the thread; return its result or raise its exception."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self._jobs.put((loop, future, function, args))
@@ -45,7 +45,7 @@ class Worker:
 
 
 def _settle(future: asyncio.Future[Any], value: Any, failure: Exception | None) -> None:
-    if future.done():  # the viewer has left
+    if future.done():  # cancelled: the viewer has disconnected
         return
     if failure is not None:
         future.set_exception(failure)

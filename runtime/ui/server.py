@@ -1,4 +1,4 @@
-"""Routes of the local server and its life, from the socket to Ctrl-C. See `spec/ui.md`."""
+"""The local server: its routes, and its life cycle from the socket to Ctrl-C (`spec/ui.md`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ try:
     from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
 except ImportError as error:
-    _absent: ImportError | None = error
+    _import_error: ImportError | None = error
 else:
-    _absent = None
+    _import_error = None
 
 from ...ir.diagnostics import CompileError
 from ..graph.picture import csp_hash
@@ -29,29 +29,32 @@ from ..journal.codec import strict_json
 from ..journal.journal import JournalError
 from ..report.page import asset
 from .access import Access, Guard
-from .job_thread import Worker
+from .job_thread import JobThread
 from .project_view import ProjectView, Requests
 from .watch import Watch
 
 _ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
-# Bytes of a request's body.
-_LONGEST_BODY = 1 << 20
-# Seconds that responses get to end after Ctrl-C, and between two comments that show a stream is alive.
+_MAX_BODY_BYTES = 1 << 20
+# Timeout for open responses after Ctrl-C, and interval of keep-alive comments in a stream.
 _GRACE_S = 1
 _ALIVE_S = 15.0
 _FRAMES = "frame-ancestors 'none'"
-# Statuses of errors by their ids; all other are 409.
+# HTTP status by error id; all other errors have 409.
 _STATUSES = {"unknown-run": 404, "unknown-loop": 404, "bad-answer": 400, "bad-option": 400}
 
 
-def _own(name: str) -> str:
+def _asset(name: str) -> str:
+    """The text of a file in `assets/` of this package."""
     with files.open(os.path.join(_ASSETS, name), encoding="utf-8") as file:
         text: str = file.read()
     return text
 
 
 class Service:
-    """The routes of one project. is_ending: whether streams are to end. requests: as of `ProjectView`."""
+    """The routes of one project.
+
+    is_ending: returns True when streams must end. requests: see `ProjectView`.
+    """
 
     def __init__(
         self, access: Access, is_ending: Callable[[], bool], requests: Requests | None = None
@@ -59,11 +62,12 @@ class Service:
         self._access = access
         self._is_ending = is_ending
         self._view = ProjectView(requests)
-        self._worker = Worker()
-        self._starter = Worker()
+        self._jobs = JobThread()
+        # For `resume` and `fork`, which wait for another process.
+        self._starts = JobThread()
         self._watches: dict[str, Watch] = {}
-        style = asset("page.css") + _own("project.css")
-        script = asset("text.js") + _own("project.js")
+        style = asset("page.css") + _asset("project.css")
+        script = asset("text.js") + _asset("project.js")
         self._policy = "; ".join(
             (
                 "default-src 'none'",
@@ -75,11 +79,11 @@ class Service:
                 _FRAMES,
             )
         )
-        self._page = _own("project.html").replace("<!-- style -->", f"<style>{style}</style>")
+        self._page = _asset("project.html").replace("<!-- style -->", f"<style>{style}</style>")
         if access.is_read_only:
             self._page = self._page.replace("<html", "<html data-read-only", 1)
         self._page = self._page.replace("<!-- script -->", f"<script>{script}</script>")
-        self._live = _own("live.js")
+        self._live = _asset("live.js")
 
     def application(self) -> Starlette:
         view = self._view
@@ -117,19 +121,19 @@ class Service:
 
     async def _run(self, request: Request) -> Response:
         name = request.path_params["run"]
-        page = await self._worker.do(self._view.page, name, self._live, self._access.is_read_only)
+        page = await self._jobs.do(self._view.page, name, self._live, self._access.is_read_only)
         return _html(page, _FRAMES)
 
     async def _graph(self, request: Request) -> Response:
-        return _html(await self._worker.do(self._view.graph, request.path_params["loop"]), _FRAMES)
+        return _html(await self._jobs.do(self._view.graph, request.path_params["loop"]), _FRAMES)
 
     # --- data -------------------------------------------------------------------------------------
 
     def _reading(self, function: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint that gives what a function returns, or says that it is the same as before."""
+        """An endpoint that returns the result of a function, or 304 if the client has the same data."""
 
         async def endpoint(request: Request) -> Response:
-            data = strict_json(await self._worker.do(function, *request.path_params.values()))
+            data = strict_json(await self._jobs.do(function, *request.path_params.values()))
             tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers={"etag": tag})
@@ -141,51 +145,51 @@ class Service:
         body = await _body(request)
         name = request.path_params["run"]
         fields = (body.get("question"), body.get("text"), body.get("answer"))
-        return _json(await self._worker.do(self._view.answer, name, *fields))
+        return _json(await self._jobs.do(self._view.answer, name, *fields))
 
     async def _stop(self, request: Request) -> Response:
-        return _json(await self._worker.do(self._view.stop, request.path_params["run"]), 202)
+        return _json(await self._jobs.do(self._view.stop, request.path_params["run"]), 202)
 
     async def _resume(self, request: Request) -> Response:
-        return _json(await self._starter.do(self._view.resume, request.path_params["run"]), 202)
+        return _json(await self._starts.do(self._view.resume, request.path_params["run"]), 202)
 
     async def _fork(self, request: Request) -> Response:
         body = await _body(request)
         name = request.path_params["run"]
-        return _json(await self._starter.do(self._view.fork, name, body.get("at")), 202)
+        return _json(await self._starts.do(self._view.fork, name, body.get("at")), 202)
 
     async def _events(self, request: Request) -> Response:
-        """What is new of a run, as server-sent events, from the version that the viewer has."""
+        """Updates of a run as server-sent events, starting from the version of the viewer."""
         name = request.path_params["run"]
         version = request.headers.get("last-event-id") or request.query_params.get("from", "")
-        # An error is a response, and no end of a stream.
-        await self._worker.do(self._view.since, name, version)
+        # Report an error as the response, not as the end of a stream.
+        await self._jobs.do(self._view.since, name, version)
         return StreamingResponse(self._updates(name, version), media_type="text/event-stream")
 
     async def _updates(self, name: str, version: str) -> AsyncIterator[bytes]:
         if name not in self._watches:
-            self._watches[name] = Watch(lambda: self._worker.do(self._view.version, name), self._is_ending)
+            self._watches[name] = Watch(lambda: self._jobs.do(self._view.version, name), self._is_ending)
         watch = self._watches[name]
         watch.viewers += 1
         try:
             yield b": begins\n\n"
             while not self._is_ending():
                 try:
-                    now, update, is_live = await self._worker.do(self._view.since, name, version)
+                    current, update, is_live = await self._jobs.do(self._view.since, name, version)
                 except (UserError, JournalError):
                     yield b"event: gone\ndata: {}\n\n"
                     return
                 if update is not None:
-                    yield b"id: %s\ndata: %s\n\n" % (now.encode(), update)
-                elif now != version:
+                    yield b"id: %s\ndata: %s\n\n" % (current.encode(), update)
+                elif current != version:
                     yield b"event: reset\ndata: {}\n\n"
                     return
                 elif not is_live:
                     yield b"event: end\ndata: {}\n\n"
                     return
-                elif not await watch.other((now, is_live), _ALIVE_S):
+                elif not await watch.wait_for_change((current, is_live), _ALIVE_S):
                     yield b": alive\n\n"
-                version = now
+                version = current
         finally:
             watch.viewers -= 1
             if not watch.viewers:
@@ -207,17 +211,17 @@ async def _body(request: Request) -> dict[str, Any]:
     data = b""
     async for chunk in request.stream():
         data += chunk
-        if len(data) > _LONGEST_BODY:
+        if len(data) > _MAX_BODY_BYTES:
             raise UserError("bad-option", "the body is too long")
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise UserError("bad-option", "the body must be application/json")
     try:
-        found = json.loads(data)
+        body = json.loads(data)
     except (ValueError, RecursionError):
         raise UserError("bad-option", "the body is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise UserError("bad-option", "the body must be an object")
-    return found
+    return body
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -237,23 +241,23 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def serve(
-    port: int, ready: Callable[[str], None], requests: Requests | None = None, is_read_only: bool = False
+    port: int, on_ready: Callable[[str], None], requests: Requests | None = None, is_read_only: bool = False
 ) -> None:
     """Serve the project until SIGINT or SIGTERM, which then has its usual effect.
 
-    port: 0 for any that is free. ready: called with the address. requests: as `ProjectView` has them.
-    is_read_only: nothing can be changed. Raises UserError where the port or a package is not available.
+    port: 0 for a free port. on_ready: called with the address. requests: see `ProjectView`. is_read_only:
+    refuse changes. Raises UserError if the port or a package is not available.
     """
-    if _absent is not None:
+    if _import_error is not None:
         raise Failure(
             "missing-package",
-            f"a package of `llc ui` is missing ({_absent})",
+            f"a package of `llc ui` is missing ({_import_error})",
             "in a checkout of llc: pip install '.[ui]'",
         )
     try:
         listener = pipes.listen(port)
     except OSError as error:
-        help = "name another one, or leave out --port"
+        help = "name another port, or omit --port"
         raise Failure("cannot-listen", f"cannot listen on port {port}: {reason(error)}", help) from None
     with listener:
         number = listener.getsockname()[1]
@@ -272,6 +276,6 @@ def serve(
             timeout_graceful_shutdown=_GRACE_S,
         )
         server = uvicorn.Server(config)
-        gc.enable()  # commands run without it, but this one does not end
-        ready(f"http://127.0.0.1:{number}/#token={access.token}")
+        gc.enable()  # disabled for short commands; this one runs for a long time
+        on_ready(f"http://127.0.0.1:{number}/#token={access.token}")
         server.run(sockets=[listener])

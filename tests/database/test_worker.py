@@ -335,7 +335,7 @@ def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
     cluster.database.execute("update runs set outcome = 'no room' where id = %s", [run])
     assert "error      no room" in cluster.llc("status", run, "--db", cluster.url).stdout
     wrong = cluster.llc("resume", run, "--db", cluster.url)
-    assert "on workers: --on URL" in wrong.stderr
+    assert "to run it on workers: --on URL" in wrong.stderr
     absent = cluster.llc("stop", "job", "--db", cluster.url)
     assert "error[not-running]" in absent.stderr
     unknown = cluster.llc("resume", "other", "--on", cluster.url)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from in_process import run_llc
 
-from llc.runtime.cli import parse, verbs
+from llc.runtime.cli import parse, subcommands
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 
@@ -80,7 +80,7 @@ def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         (project / "loop.yaml").write_text(loop)
         (project / "world.yaml").write_text(world)
         line = ["loop.yaml", "--script", "world.yaml", "--json", *words]
-        given = parse.read("llc run", verbs.find("run"), line)
+        given = parse.read("llc run", subcommands.find("run"), line)
         assert given is not None
         values = options.values(given.pop("loop"), given)
         out, err = project / "stdout", project / "stderr"

@@ -17,7 +17,7 @@ import pytest
 from in_process import run_llc
 from keepers import KILL
 
-from llc.runtime.cli.verbs import VERBS
+from llc.runtime.cli.subcommands import SUBCOMMANDS
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -702,7 +702,7 @@ def test_ll_loop_runs_a_name(llc: Llc) -> None:
 def test_help_lists_every_verb(llc: Llc) -> None:
     """llc --help names each verb; each verb has a help of its own."""
     shown = llc("--help").stdout
-    assert all(verb in shown for verb in VERBS)
+    assert all(verb in shown for verb in SUBCOMMANDS)
     assert "--max-iterations" in llc("run", "--help").stdout
     assert llc().returncode == 2
 

@@ -12,8 +12,8 @@ import typer
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from llc.runtime.cli import commands, generate, parse, project_commands, table, typer_app, verbs
-from llc.runtime.cli.table import VERBS
+from llc.runtime.cli import commands, generate, parse, project_commands, subcommands, table, typer_app
+from llc.runtime.cli.table import SUBCOMMANDS
 from llc.runtime.host.errors import UserError
 from llc.runtime.project.options import FLAG
 
@@ -44,8 +44,8 @@ def test_every_function_is_a_subcommand() -> None:
 
 def test_every_argument_is_completed() -> None:
     """By a completer, by the words of its metavar, or by the shell where it is any text."""
-    for name in VERBS:
-        for row in verbs.find(name).arguments:
+    for name in SUBCOMMANDS:
+        for row in subcommands.find(name).arguments:
             is_choice = "|" in row.metavar and row.metavar.islower()
             assert row.completer or is_choice or row.name in FREE, (
                 f"`{name}`: {row.name} has no autocompletion"
@@ -54,15 +54,15 @@ def test_every_argument_is_completed() -> None:
 
 def test_every_function_is_found() -> None:
     """The paths in the table lead to functions whose parameters have the names in the table."""
-    for name in VERBS:
-        verb = verbs.find(name)
-        function = verbs.load(verb.function)
+    for name in SUBCOMMANDS:
+        verb = subcommands.find(name)
+        function = subcommands.load(verb.function)
         assert function in FUNCTIONS
         assert {row.name for row in (*verb.arguments, *verb.options)} == set(
             inspect.signature(function).parameters
         )
         for row in verb.arguments:
-            assert not row.completer or callable(verbs.load(row.completer))
+            assert not row.completer or callable(subcommands.load(row.completer))
 
 
 # --- the law ------------------------------------------------------------------------------------
@@ -98,20 +98,20 @@ def by_typer(words: list[str]) -> dict[str, Any] | None:
 
 def by_table(words: list[str]) -> dict[str, Any] | None:
     """What the table gives to it, with the defaults of the function."""
-    verb = verbs.find(words[0])
+    verb = subcommands.find(words[0])
     try:
         values = parse.read(f"llc {words[0]}", verb, words[1:])
     except UserError:
         return None
-    signature = inspect.signature(verbs.load(verb.function)).parameters
+    signature = inspect.signature(subcommands.load(verb.function)).parameters
     return {name: parameter.default for name, parameter in signature.items()} | (values or {})
 
 
 @some.composite
 def lines(draw: Any) -> list[str]:
     """Lines of a subcommand: its options and others, in all forms, with and without values, and arguments."""
-    name = draw(some.sampled_from(list(VERBS)))
-    verb = verbs.find(name)
+    name = draw(some.sampled_from(list(SUBCOMMANDS)))
+    verb = subcommands.find(name)
     words = [name]
     # Without `inf` and `nan`, which are no times: Typer accepts them.
     values = some.sampled_from(

@@ -14,7 +14,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from llc.runtime.cli.verbs import VERBS
+from llc.runtime.cli.subcommands import SUBCOMMANDS
 
 TASK = """\
 <task type="atomic" name="user:entitle">
@@ -130,7 +130,7 @@ def test_all_that_may_stand_next_is_offered(typed: Typed) -> None:
     assert {"text=", "--funny", "--script", "--help"} <= set(told)
     assert not {"--text", "user:entitle"} & set(told[2:])
     assert "user:entitle" in typed("llc task \x1b*")
-    assert set(VERBS) == set(typed("llc \x1b*"))
+    assert set(SUBCOMMANDS) == set(typed("llc \x1b*"))
 
 
 def script(project: Path, shell: str, *options: str) -> dict[str, str]:
@@ -147,7 +147,7 @@ def script(project: Path, shell: str, *options: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("llc resu", "resume\tResume an interrupted run."),
+        ("llc resu", "resume\tResume an unfinished run."),
         ("llc run ti", "tidy"),
         ("llc task user:ent", "user:entitle"),
         ("llc task user:entitle te", "text="),
@@ -237,7 +237,7 @@ def asked(project: Path, shell: str, line: str, **more: str) -> tuple[int, str]:
 
 def test_zsh_is_told_what_words_mean(project: Path) -> None:
     """In the form that typer's script evaluates; where nothing is known, files may stand."""
-    told = """_arguments '*: :(("resume":"Resume an interrupted run."))'\n"""
+    told = """_arguments '*: :(("resume":"Resume an unfinished run."))'\n"""
     assert asked(project, "zsh", "llc resu") == (0, told)
     assert asked(project, "zsh", "llc run ti") == (0, """_arguments '*: :(("tidy"))'\n""")
     assert asked(project, "zsh", "llc run tidy --flame ") == (0, "_files\n")
@@ -249,7 +249,7 @@ def test_fish_asks_first_whether_there_is_anything(project: Path) -> None:
     """Where there is nothing, it offers files."""
     for line, code in (("llc resu", 0), ("llc run tidy --flame ", 1)):
         assert asked(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="is-args") == (code, "")
-    told = "resume\tResume an interrupted run.\n"
+    told = "resume\tResume an unfinished run.\n"
     assert asked(project, "fish", "llc resu", _TYPER_COMPLETE_FISH_ACTION="get-args") == (0, told)
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from llc.runtime.cli import entry, help, parse, verbs
-from llc.runtime.cli.verbs import VERBS, Verb
+from llc.runtime.cli import entry, help, parse, subcommands
+from llc.runtime.cli.subcommands import SUBCOMMANDS, Subcommand
 from llc.runtime.project.options import FLAG, INTEGER, TEXT, CommandParameter
 
 START = "import sys; from llc.runtime.cli.entry import main; sys.argv[0] = 'llc'; sys.exit(main())"
@@ -37,9 +37,9 @@ def test_the_page_of_a_verb(monkeypatch: pytest.MonkeyPatch) -> None:
         CommandParameter("count", ("-n",), INTEGER, "How often.", "N", "", 3, 1, 9),
         CommandParameter("at", ("--at-what-time-of-the-day",), TEXT, "When.", "TIME"),
     )
-    verb = Verb("run", "Run a loop.", "", False, ("llc run a-word",), rows)
+    verb = Subcommand("run", "Run a loop.", "", False, ("llc run a-word",), rows)
     assert (
-        help.verb_page("llc run", verb)
+        help.subcommand_page("llc run", verb)
         == """\
 Usage: llc run [OPTIONS] [WHAT]…
 
@@ -67,10 +67,17 @@ def test_pages_keep_to_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatc
     """No narrower than 50 columns and no wider than 78; usages and examples stand as they are written."""
     monkeypatch.setenv("COLUMNS", str(columns))
     width = max(50, min(78, columns - 2))
-    pages = [help.program_page("llc"), *(help.verb_page(f"llc {name}", verbs.find(name)) for name in VERBS)]
+    pages = [
+        help.program_page("llc"),
+        *(help.subcommand_page(f"llc {name}", subcommands.find(name)) for name in SUBCOMMANDS),
+    ]
     for page in pages:
         told = page.partition("  Examples:")[0]
-        terms = {row.metavar for verb in map(verbs.find, VERBS) for row in (*verb.arguments, *verb.options)}
+        terms = {
+            row.metavar
+            for verb in map(subcommands.find, SUBCOMMANDS)
+            for row in (*verb.arguments, *verb.options)
+        }
         for line in told.splitlines():
             assert len(line) <= width or any(term and line.endswith(term) for term in terms), line
 
@@ -111,7 +118,7 @@ def test_the_program_has_a_page() -> None:
 
 def test_words_after_a_task_are_its_own() -> None:
     """`--help` there asks for the task's page, not for that of the subcommand."""
-    task, run = verbs.find("task"), verbs.find("run")
+    task, run = subcommands.find("task"), subcommands.find("run")
     assert parse.read("llc task", task, ["--help"]) is None
     assert parse.read("llc task", task, ["user:review", "--help"]) == {"words": ["user:review", "--help"]}
     assert parse.read("llc run", run, ["loop", "--jobs", "x", "--help"]) is None

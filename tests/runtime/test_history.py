@@ -278,7 +278,7 @@ def test_a_size_that_is_none_is_an_error(llc: Llc, tmp_path: Path) -> None:
     """On the command line and in the configuration."""
     done = llc("clean", "--size", "lots")
     assert done.returncode == 2
-    assert "error[bad-option]: `lots` is no size" in done.stderr
+    assert "error[bad-option]: `lots` is not a size" in done.stderr
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: {size: 2 apples}}\n")
     done = llc("clean")
     assert done.returncode == 2

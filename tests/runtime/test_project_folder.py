@@ -60,7 +60,7 @@ def test_a_folder_can_be_given(home: Path) -> None:
     refused = llc(home, "-C", "three", "list")
     assert (refused.returncode, "-C: cannot change to `three`" in refused.stderr) == (2, True)
     late = llc(home, "run", "-C", "one", "where")
-    assert (late.returncode, "it comes first: `llc -C DIR …`" in late.stderr) == (2, True)
+    assert (late.returncode, "before the subcommand: `llc -C DIR …`" in late.stderr) == (2, True)
 
 
 def test_a_loop_by_its_path_runs_in_its_project(home: Path) -> None:

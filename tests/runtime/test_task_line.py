@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import llc
 from llc.frontend.tasks.registry import TaskRegistry
 from llc.frontend.tasks.signature import Parameter, Signature
-from llc.runtime.cli import verbs
+from llc.runtime.cli import subcommands
 from llc.runtime.host.errors import UserError
 from llc.runtime.terminal import task_line
 
@@ -31,7 +31,7 @@ REVIEW = Signature(
     "task",
 )
 OWN = {"user:review": REVIEW}
-OPTIONS = verbs.find("task").options
+OPTIONS = subcommands.find("task").options
 NONE = TaskRegistry()
 
 

@@ -144,7 +144,7 @@ def test_without_a_browser_the_page_is_served_all_the_same(place: Path) -> None:
         found.process.send_signal(signal.SIGINT)
         _, errors = found.process.communicate()
     assert "could not be started" in errors
-    assert "open the address yourself" in errors
+    assert "open the address in a browser" in errors
 
 
 def test_without_the_token_nothing_is_shown(server: Server) -> None:
@@ -300,7 +300,7 @@ def test_a_run_is_looked_at_once_for_all_who_view_it() -> None:
 
     async def view() -> int:
         watch = Watch(look, lambda: False)
-        found = await asyncio.gather(*(watch.other(0, PATIENCE) for _ in range(50)))
+        found = await asyncio.gather(*(watch.wait_for_change(0, PATIENCE) for _ in range(50)))
         watch.close()
         return sum(found)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llc.runtime.cli import dispatch
-from llc.runtime.cli.verbs import VERBS
+from llc.runtime.cli.subcommands import SUBCOMMANDS
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def llc(*words: str) -> int:
     return dispatch.command("llc", list(words))
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SUBCOMMANDS)
 def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     """By name, with the nearest it has or where they are listed; stdout stays empty."""
     assert llc(verb, "--no-such-optoin") == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spec.blocks import Shell, take, text_of
 
-from llc.runtime.cli.verbs import VERBS, find
+from llc.runtime.cli.subcommands import SUBCOMMANDS, find
 
 TEXT = text_of("cli.md")
 BLOCKS = take("cli.md", "yaml", "console")
@@ -34,9 +34,9 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     shell.follow(BLOCKS, stable)
 
 
-def test_every_verb_and_option_is_in_the_chapter() -> None:
+def test_every_subcommand_and_option_is_in_the_chapter() -> None:
     """Nothing of the command line is left out of its chapter."""
-    for verb in VERBS:
+    for verb in SUBCOMMANDS:
         assert f"| `{verb}" in TEXT, f"the table of verbs has no row for {verb}"
     for option in (*find("run").options, *find("resume").options):
         assert option.names[0] in TEXT

@@ -8,7 +8,7 @@ from pathlib import Path
 from spec.blocks import Shell, take, text_of
 
 from llc.frontend.source.schema import fields_of
-from llc.runtime.cli import verbs
+from llc.runtime.cli import subcommands
 from llc.runtime.recordings import case_reader, cases
 
 TEXT = text_of("testing.md")
@@ -46,6 +46,6 @@ def test_every_key_of_a_case_is_in_the_chapter() -> None:
 def test_the_verbs_show_examples() -> None:
     """`--help` of each verb for what is on record ends with command lines."""
     for name in ("replay", "record", "test", "fork", "trace"):
-        examples = verbs.find(name).examples
+        examples = subcommands.find(name).examples
         assert examples
         assert all(f"llc {name}" in example for example in examples)

@@ -1,4 +1,5 @@
-"""The subcommands: ordinary functions with parameters annotated for Typer, grouped by theme.
+"""Subcommands for programs and runs: one module each, a function with parameters annotated for Typer.
 
-A module is imported when one of its subcommands runs. Must not contain what a lower package can do.
+A module is imported when its subcommand is executed. It must contain only the parsing of parameters and the
+output of the result.
 """

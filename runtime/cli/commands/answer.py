@@ -41,16 +41,16 @@ def answer(
         llc answer deploy -q 7 'not yet'
     """
     if answer is None:
-        found = answering.questions(target)
+        questions = answering.questions(target)
         if json:
-            write_json([one.to_json() for one in found])
-        elif not found:
-            write("nothing is asked\n")
+            write_json([question.to_json() for question in questions])
+        elif not questions:
+            write("there is no open question\n")
         else:
             screen = Screen(sys.stdout)
-            write("\n".join(one.as_text(screen) for one in found))
+            write("\n".join(question.as_text(screen) for question in questions))
         return EXIT_OK
-    assert target is not None  # it comes before the answer
+    assert target is not None  # the argument before the answer
     open_question = answering.find_question(target, question)
     said = answering.answer(open_question, answer)
     if json:

@@ -7,7 +7,7 @@ from functools import partial
 from ...inspection import attach as attaching
 from ...runs.lookup import find_run_folder
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 
 def attach(
     target: Annotated[str, cli.argument("RUN|LOOP", "A run's id, or a loop's name.", cli.complete_run)],
-    stop: Annotated[
-        bool, cli.option("--stop", "", "Let Ctrl-C stop the run, as if it had been started here.")
-    ] = False,
-    verbose: Annotated[bool, cli.option("--verbose -v", "", "Show more, as `run` does.")] = False,
+    stop: Annotated[bool, cli.option("--stop", "", "Ctrl-C stops the run, as in the foreground.")] = False,
+    verbose: Annotated[bool, cli.option("--verbose -v", "", "Show more, as in `run --verbose`.")] = False,
     db: cli.RunsDatabase = None,
 ) -> int:
-    """Show the progress of an active run, as if it had been started here.
+    """Show the progress of an active run, as in the foreground.
 
     Examples:
         llc attach fix-types
         llc attach fix-types --stop
     """
 
-    ask = partial(verbs.load("database.requests:request_stop", 2), db) if db is not None else None
+    ask = partial(subcommands.load_runtime("database.requests:request_stop"), db) if db is not None else None
     return attaching.attach(find_run_folder(target), stop, verbose, ask)

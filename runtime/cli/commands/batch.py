@@ -6,7 +6,7 @@ from ...host.errors import UserError
 from ...launch import batch_command
 from ...project.options import values
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ def batch(
         cli.Texts,
         cli.argument(
             "[LOOP|JOBS]…",
-            "Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.",
+            "Loops by name or path, job files (.jsonl), or - for jobs from standard input.",
             cli.complete_loop,
         ),
     ] = None,
-    resume: Annotated[bool, cli.option("--resume", "", "Resume interrupted runs.")] = False,
+    resume: Annotated[bool, cli.option("--resume", "", "Resume unfinished runs.")] = False,
     at_once: Annotated[
         cli.Count,
         cli.option(
@@ -58,7 +58,7 @@ def batch(
     quiet: Annotated[bool, cli.option("--quiet -q", "", "Show only errors.", cli.OUTPUT)] = False,
     no_preflight: cli.NoPreflight = False,
 ) -> int:
-    """Run many loops in one process.
+    """Run several loops in one process.
 
     Examples:
         llc batch lint types tests
@@ -73,9 +73,13 @@ def batch(
         if resume:
             help = "to queue a stopped run again: llc resume RUN --on URL"
             raise UserError("bad-option", "`--resume` and `--on` exclude each other", help)
-        submit = verbs.load("launch.submission:submit_jobs", 2)
+        submit = subcommands.load_runtime("launch.submission:submit_jobs")
         submitted: int = submit(values("", given), targets or [], url, labels)
         return submitted
     if labels:
-        raise UserError("bad-option", "`--label` chooses workers, so it needs `--on`")
+        raise UserError(
+            "bad-option",
+            "`--label` requires `--on`",
+            "--label selects workers; --on URL names their database",
+        )
     return batch_command.batch(values("", given), targets or [], resume)

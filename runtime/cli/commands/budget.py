@@ -9,7 +9,7 @@ from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import ledgers
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 from ..output import write, write_json
 
 
@@ -33,7 +33,7 @@ def budget(
         ),
     ] = None,
     days: Annotated[
-        cli.Count, cli.option("--days", "N", "Show what was used in the last N days.", least=1)
+        cli.Count, cli.option("--days", "N", "Show the usage of the last N days.", least=1)
     ] = None,
     db: cli.RunsDatabase = None,
     json: cli.Json = False,
@@ -49,11 +49,11 @@ def budget(
         llc budget --days 7 --json
     """
     if db is not None:
-        verbs.load("database.shared_ledger:use", 2)(db)
+        subcommands.load_runtime("database.shared_ledger:use")(db)
     if action == "close" and ledger is not None and amount is None:
-        told = ledgers.close_breaker(ledger)
+        message = ledgers.close_breaker(ledger)
         if not json:
-            write(told)
+            write(message)
             return EXIT_OK
     elif action is not None:
         if action != "set" or ledger is None or amount is None:
@@ -62,13 +62,13 @@ def budget(
                 "`llc budget` shows the limits, `set` sets one, and `close` closes a circuit breaker",
                 "llc budget set day 20usd",
             )
-        told = ledgers.set_limit(ledger, amount)
+        message = ledgers.set_limit(ledger, amount)
         if not json:
-            write(told)
+            write(message)
             return EXIT_OK
-    found = ledgers.report(days)
+    budgets = ledgers.report(days)
     if json:
-        write_json(found)
+        write_json(budgets)
     else:
-        write(ledgers.as_text(found, Screen(sys.stdout)))
+        write(ledgers.as_text(budgets, Screen(sys.stdout)))
     return EXIT_OK

@@ -8,7 +8,7 @@ from ...inspection import abandon
 from ...project import configuration, settings
 from ...runs import retention
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
@@ -27,18 +27,18 @@ def clean(
         cli.Text, cli.option("--older-than", "AGE", "Remove only runs older than this.")
     ] = None,
     size: Annotated[
-        cli.Text, cli.option("--size", "SIZE", "Remove the oldest until all have at most this.")
+        cli.Text, cli.option("--size", "SIZE", "Remove the oldest runs until all use at most this.")
     ] = None,
     unfinished: Annotated[
         bool, cli.option("--unfinished", "", "Abandon crashed and stopped runs instead.")
     ] = False,
     dry_run: Annotated[
-        bool, cli.option("--dry-run", "", "Show what would be removed, without removing it.")
+        bool, cli.option("--dry-run", "", "Show the runs that would be removed; remove nothing.")
     ] = False,
     db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
-    """Remove old finished runs: their journals, outputs and programs; not what they changed in your files.
+    """Remove old finished runs: their journals, outputs and programs; files changed by runs stay as they are.
 
     Examples:
         llc clean
@@ -51,32 +51,36 @@ def clean(
     if size is not None:
         limit = settings.size(size)
         if limit is None:
-            raise UserError("bad-option", f"`{size}` is no size", "such as 2GB, 1.5GB or 300MB")
+            raise UserError("bad-option", f"`{size}` is not a size", "such as 2GB, 1.5GB or 300MB")
     if older_than is not None:
         age = settings.age(older_than)
         if age is None:
-            raise UserError("bad-option", f"`{older_than}` is no age", "such as 30d, 12h, 90m or 4w")
+            raise UserError("bad-option", f"`{older_than}` is not an age", "such as 30d, 12h, 90m or 4w")
     elif keep is None and size is None and not unfinished:
         keep, age, limit = configuration.load(ROOT).retention
     problems: list[str] = []
     if db is not None:
-        gone = verbs.load("database.removal:clean", 2)(db, target, keep, age, limit, unfinished, dry_run)
+        removed = subcommands.load_runtime("database.removal:clean")(
+            db, target, keep, age, limit, unfinished, dry_run
+        )
     elif unfinished:
-        gone, problems = abandon.remove_runs(abandon.select_runs(target, keep, age, limit), dry_run)
+        removed, problems = abandon.remove_runs(abandon.select_runs(target, keep, age, limit), dry_run)
     else:
-        gone, problems = retention.clean(ROOT, target, keep, age, limit, dry_run=dry_run)
-    total = sum(amount for _, amount in gone)
+        removed, problems = retention.clean(ROOT, target, keep, age, limit, dry_run=dry_run)
+    total = sum(amount for _, amount in removed)
     if json:
-        names = [name for name, _ in gone]
+        names = [name for name, _ in removed]
         write_json({"removed": names, "bytes": total, "dry_run": dry_run, "problems": problems})
     else:
         verb = "would remove" if dry_run else "removed"
-        count = f"{len(gone)} run{'' if len(gone) == 1 else 's'}"
+        count = f"{len(removed)} run{'' if len(removed) == 1 else 's'}"
         listed = (
-            "".join(f"{name}  {retention.in_bytes(amount)}\n" for name, amount in gone) if dry_run else ""
+            "".join(f"{name}  {retention.in_bytes(amount)}\n" for name, amount in removed) if dry_run else ""
         )
         listed += f"kept: {retention.policy_text(keep, age, limit)}\n" if dry_run else ""
-        write(listed + (f"{verb} {count} ({retention.in_bytes(total)})\n" if gone else "nothing to remove\n"))
+        write(
+            listed + (f"{verb} {count} ({retention.in_bytes(total)})\n" if removed else "nothing to remove\n")
+        )
         if problems:
             warn("\n".join(problems))
     return EXIT_FAILURE if problems else EXIT_OK

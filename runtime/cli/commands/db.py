@@ -7,7 +7,7 @@ from typing import Annotated
 from ...database import connection, metrics, schema
 from ...host.errors import EXIT_OK, UserError
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 from ..output import write, write_json
 
 _ACTIONS = ("init", "migrate", "check", "metrics")
@@ -27,18 +27,20 @@ def db(
         LLC_DB=postgresql://llc@db.example/llc llc db check
     """
     if action not in _ACTIONS:
-        raise UserError("bad-option", f"`llc db` has no `{action}`", "there are: " + ", ".join(_ACTIONS))
+        raise UserError("bad-option", f"`llc db` has no `{action}`", "actions: " + ", ".join(_ACTIONS))
     if action == "metrics" and json:
         raise UserError("bad-option", "`llc db metrics` writes the text format of Prometheus only")
     address = connection.Address.resolve(db)
     change = {"init": "initialise", "migrate": "migrate"}.get(action)
-    applied = verbs.load(f"database.installation:{change}", 2)(address) if change is not None else 0
-    with connection.connected(address) as found:
-        schema.check(found, address)
+    applied = (
+        subcommands.load_runtime(f"database.installation:{change}")(address) if change is not None else 0
+    )
+    with connection.connected(address) as session:
+        schema.check(session, address)
         if action == "metrics":
-            write(metrics.format_metrics(found))
+            write(metrics.format_metrics(session))
             return EXIT_OK
-        server = found.info.server_version // 10_000
+        server = session.info.server_version // 10_000
     if json:
         write_json({"schema": address.schema, "format": schema.FORMAT, "applied": applied, "server": server})
     else:

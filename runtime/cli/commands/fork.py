@@ -6,7 +6,7 @@ from ...launch import resume as resuming
 from ...project.options import OVERRIDES, values
 from ...recordings import fork as forking
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def fork(
     run: cli.Run,
     at: Annotated[
-        cli.Count, cli.option("--at", "N", "Before the effect of this number (`llc trace`).")
+        cli.Count, cli.option("--at", "N", "Before the effect with this number (`llc trace`).")
     ] = None,
     state: Annotated[cli.Text, cli.option("--state", "NAME", "Where this state is entered.")] = None,
     iteration: Annotated[
@@ -26,7 +26,7 @@ def fork(
     ] = None,
     with_: Annotated[
         cli.Text,
-        cli.option("--with", "LOOP", "Continue with this program, if the past is the same under it."),
+        cli.option("--with", "LOOP", "Continue with this program, if it replays the record identically."),
     ] = None,
     max_iterations: cli.MaxIterations = None,
     no_llm: cli.NoLlm = False,
@@ -52,7 +52,7 @@ def fork(
     verbose: cli.Verbose = False,
     no_preflight: cli.NoPreflight = False,
 ) -> int:
-    """Start a new run at a point of another run, with the same past.
+    """Start a new run from a point of another run, with the same record up to there.
 
     Examples:
         llc fork fix-types --at 12
@@ -66,13 +66,13 @@ def fork(
     overrides = {name: given.pop(name) for name in OVERRIDES}
     is_changed = with_ is not None or any(overrides.values())
     if on is not None:
-        verbs.refuse_beside_on(given, ("json", "quiet"))
+        subcommands.refuse_driver_options(given, ("json", "quiet"))
     changes = values(with_ or "", overrides) if is_changed else None
 
     def make() -> Forked:
         return forking.fork(run, at, state, iteration, changes)
 
     if on is not None:
-        return int(verbs.load("launch.submission:submit_fork", 2)(values("", given), on, make))
+        return int(subcommands.load_runtime("launch.submission:submit_fork")(values("", given), on, make))
 
     return resuming.fork(values("", given), make)

@@ -30,7 +30,7 @@ def history(
         bool, cli.option("--metrics", "", "Show metrics for each loop and state instead.")
     ] = False,
     prometheus: Annotated[
-        bool, cli.option("--prometheus", "", "Print these metrics as text for Prometheus.")
+        bool, cli.option("--prometheus", "", "Print the metrics in the text format of Prometheus.")
     ] = False,
     db: cli.RunsDatabase = None,
     json: cli.Json = False,
@@ -45,7 +45,7 @@ def history(
     """
 
     if prometheus and json:
-        raise UserError("usage", "`--prometheus` and `--json` are two forms of output; give one of them")
+        raise UserError("usage", "`--prometheus` and `--json` exclude each other", "use one of them")
     if metrics or prometheus:
         rows = past.summarize(target, count)["runs"]
         if prometheus:
@@ -55,9 +55,9 @@ def history(
         else:
             write(run_metrics.as_text(rows, Screen(sys.stdout)))
         return EXIT_OK
-    told = past.summarize(target, count or past.DEFAULT_COUNT)
+    report = past.summarize(target, count or past.DEFAULT_COUNT)
     if json:
-        write_json(told)
+        write_json(report)
     else:
-        write(past.as_text(told, target, Screen(sys.stdout)))
+        write(past.as_text(report, target, Screen(sys.stdout)))
     return EXIT_OK

@@ -20,7 +20,7 @@ def logs(
         bool, cli.option("--follow -f", "", "Continue with new events until the run ends.")
     ] = False,
     last: Annotated[cli.Count, cli.option("-n", "N", "Only the last N events.", least=0)] = None,
-    verbose: Annotated[bool, cli.option("--verbose -v", "", "Show the whole of each output.")] = False,
+    verbose: Annotated[bool, cli.option("--verbose -v", "", "Show each output in full.")] = False,
     db: cli.RunsDatabase = None,
     json: Annotated[bool, cli.option("--json", "", "Write the events as JSON, one per line.")] = False,
 ) -> int:

@@ -23,11 +23,11 @@ def profile(
 
     if flame:
         refuse_missing_folder(flame)
-    found = profile_report.of_run(run)
+    data = profile_report.of_run(run)
     if flame:
-        profile_report.write_flame(found, flame)
+        profile_report.write_flame(data, flame)
     if json:
-        write_json(profile_report.as_json(found))
+        write_json(profile_report.as_json(data))
     else:
-        write(profile_report.as_text(found, Screen(sys.stdout)))
+        write(profile_report.as_text(data, Screen(sys.stdout)))
     return EXIT_OK

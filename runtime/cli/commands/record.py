@@ -22,7 +22,7 @@ def record(
     db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
-    """Make a test case of a run.
+    """Create a test case from a run.
 
     Examples:
         llc record fix-types

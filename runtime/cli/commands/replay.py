@@ -32,11 +32,11 @@ def replay(
         llc replay fix-types
         llc replay fix-types --against edited.yaml
     """
-    told = replay_command.replay(run, against)
-    if told.left_out:
-        warn(f"note: {told.left_out}")
+    result = replay_command.replay(run, against)
+    if result.left_out:
+        warn(f"note: {result.left_out}")
     if json:
-        write_json(told.to_json())
+        write_json(result.to_json())
     else:
-        write(told.as_text(Screen(sys.stdout).color))
-    return EXIT_OK if told.is_identical else EXIT_FAILURE
+        write(result.as_text(Screen(sys.stdout).color))
+    return EXIT_OK if result.is_identical else EXIT_FAILURE

@@ -6,7 +6,7 @@ from ...host.errors import EXIT_OK
 from ...launch import resume as resuming
 from ...project.options import values
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 from ..output import write, write_json
 
 TYPE_CHECKING = False
@@ -34,12 +34,12 @@ def resume(
     verbose: cli.Verbose = False,
     no_preflight: cli.NoPreflight = False,
 ) -> int:
-    """Resume an interrupted run."""
+    """Resume an unfinished run."""
     given = locals()
     url = given.pop("on")
     if url is not None:
-        verbs.refuse_beside_on(given, ("run", "json", "quiet"))
-        queued = verbs.load("database.requests:resume", 2)(url, run)
+        subcommands.refuse_driver_options(given, ("run", "json", "quiet"))
+        queued = subcommands.load_runtime("database.requests:resume")(url, run)
         if json:
             write_json({"run": queued, "status": "queued"})
         else:

@@ -6,7 +6,7 @@ from ...host.errors import UserError
 from ...launch import run as launch
 from ...project.options import values
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ def run(
         cli.Text, cli.option("--expression -e", "EXPR", "Run this expression instead of a file.", cli.PROGRAM)
     ] = None,
     dry_run: Annotated[
-        bool, cli.option("--dry-run", "", "Show what would be run, without running it.", cli.PROGRAM)
+        bool,
+        cli.option("--dry-run", "", "Show the states and actions of the loop; run nothing.", cli.PROGRAM),
     ] = False,
     max_iterations: cli.MaxIterations = None,
     no_preflight: cli.NoPreflight = False,
@@ -55,10 +56,16 @@ def run(
     url, labels = given.pop("on"), tuple(given.pop("label") or ())
     target = given.pop("loop")
     if (target is None) == (expression is None):
-        raise UserError("bad-option", "name one thing to run", "a loop, a file, or -e EXPRESSION")
+        raise UserError("bad-option", "`run` needs one program", "a loop, a file, or -e EXPRESSION")
     if url is not None:
-        submitted: int = verbs.load("launch.submission:submit", 2)(values(target or "", given), url, labels)
+        submitted: int = subcommands.load_runtime("launch.submission:submit")(
+            values(target or "", given), url, labels
+        )
         return submitted
     if labels:
-        raise UserError("bad-option", "`--label` chooses workers, so it needs `--on`")
+        raise UserError(
+            "bad-option",
+            "`--label` requires `--on`",
+            "--label selects workers; --on URL names their database",
+        )
     return launch.run(values(target or "", given))

@@ -38,20 +38,22 @@ def status(
         llc status fix-types --json
     """
 
-    found = look.select_runs(target)
-    if watch and len(found) == 1:
-        return look.watch(found[0], json, write)
-    if watch and found:
-        raise UserError("several-runs", f"{len(found)} runs can be watched", "name one of them")
-    told = [look.of(run) for run in found]
+    runs = look.select_runs(target)
+    if watch and len(runs) == 1:
+        return look.watch(runs[0], json, write)
+    if watch and runs:
+        raise UserError(
+            "several-runs", f"--watch shows only one run, and there are {len(runs)}", "name one of them"
+        )
+    rows = [look.of(run) for run in runs]
     if json:
-        write_json(told[0] if target is not None and len(told) == 1 else told)
-    elif not told:
+        write_json(rows[0] if target is not None and len(rows) == 1 else rows)
+    elif not rows:
         write(f"no run is unfinished; {HOW_TO_BEGIN}, and see `llc history` for those that ended\n")
     else:
         screen = Screen(sys.stdout)
         width = screen.width - 1 if screen.is_live else 200
-        write("\n".join(look.as_text(one, screen, width) for one in told))
-    for run in found:
+        write("\n".join(look.as_text(row, screen, width) for row in rows))
+    for run in runs:
         Screen(sys.stderr).write(left_out(run.journal))
     return EXIT_OK

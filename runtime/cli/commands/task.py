@@ -10,16 +10,16 @@ from ...launch import task as task_run
 from ...project.options import read
 from ...terminal import task_line
 from .. import parameters as cli
-from ..verbs import find
+from ..subcommands import find
 
 
 def complete_task(args: list[str], incomplete: str) -> list[str]:
     """Tasks and tools; after a name, its parameters."""
-    found = task_line.words_after(args, TaskRegistry(LOOPS))
+    words = task_line.words_after(args, TaskRegistry(LOOPS))
     if args:
-        found += [name for row in find("task").options for name in row.names if name.startswith("--")]
-        found.append("--help")
-    return [word for word in found if word.startswith(incomplete)]
+        words += [name for row in find("task").options for name in row.names if name.startswith("--")]
+        words.append("--help")
+    return [word for word in words if word.startswith(incomplete)]
 
 
 def task(
@@ -52,7 +52,7 @@ def task(
     quiet: cli.Quiet = False,
     verbose: cli.Verbose = False,
 ) -> int:
-    """Run one task or evaluate an expression, and show the result.
+    """Run one task or evaluate an expression; show the result.
 
     Examples:
         llc task user:review --help

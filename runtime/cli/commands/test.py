@@ -36,10 +36,10 @@ def test(
         refuse_missing_folder(junit)
     screen = Screen(sys.stdout)
     results = []
-    for tested in run_cases.run_cases(paths or [], wanted, update):
-        results.append(tested)
+    for result in run_cases.run_cases(paths or [], wanted, update):
+        results.append(result)
         if not json:
-            write(run_cases.line(tested, screen.color))
+            write(run_cases.line(result, screen.color))
     if junit:
         journal.write_file(junit, run_cases.junit(results), durable=False)
     if json:

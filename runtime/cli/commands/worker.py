@@ -18,16 +18,14 @@ def worker(
     ] = None,
     drain: Annotated[
         cli.Count,
-        cli.option(
-            "--drain", "SECONDS", "How long actions may continue after SIGTERM (default 30).", least=0
-        ),
+        cli.option("--drain", "SECONDS", "Time for actions to continue after SIGTERM (default 30).", least=0),
     ] = None,
     machine: Annotated[
         cli.Text,
         cli.option(
             "--machine",
             "NAME",
-            "Workers of one name share the project's files (default: host and folder).",
+            "Workers with the same name share the project's files (default: host and folder).",
         ),
     ] = None,
 ) -> int:

@@ -1,5 +1,5 @@
-"""Subcommands for the programs, tools and files of a project: one module each, imported when it is performed.
+"""Subcommands for the loops, tools and files of a project: one module each; see also `commands`.
 
-Those that run programs or look at runs are in `commands`. Must not contain: what a subcommand does beyond
-reading its parameters and showing its result.
+A module is imported when its subcommand is executed. It must contain only the parsing of parameters and the
+output of the result.
 """

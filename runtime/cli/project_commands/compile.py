@@ -23,7 +23,7 @@ def compile_(
         ),
     ] = None,
     no_sources: Annotated[
-        bool, cli.option("--no-sources", "", "Leave the source text out of an image.")
+        bool, cli.option("--no-sources", "", "Omit the source text from an image.")
     ] = False,
     max_iterations: cli.MaxIterations = None,
     no_llm: cli.NoLlm = False,

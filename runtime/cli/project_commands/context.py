@@ -22,7 +22,7 @@ def context(
             "content: search the text of files; metadata: their names, first lines and definitions.",
         ),
     ] = "content",
-    rerank: Annotated[bool, cli.option("--rerank", "", "Let a model order the matches.")] = False,
+    rerank: Annotated[bool, cli.option("--rerank", "", "Have a model order the matches.")] = False,
     model: Annotated[cli.Text, cli.option("--model", "MODEL", "With --rerank: the model.")] = None,
     json: cli.Json = False,
 ) -> int:
@@ -35,14 +35,14 @@ def context(
     """
     report.check_strategy(strategy)
     text = " ".join(query)
-    wanted = {
+    request = {
         "query": text,
         "matching_strategy": strategy,
         "limit": limit,
         "rerank": rerank,
         "model": model,
     }
-    answer = report.answer_request(ROOT, recall.read_request(wanted))
+    answer = report.answer_request(ROOT, recall.read_request(request))
     if json:
         write_json(report.context_json(answer))
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.screen import Screen
-from ...launch import doctor as examination
+from ...launch import doctor as checks
 from .. import parameters as cli
 from ..output import write, write_json
 
@@ -23,16 +23,16 @@ def doctor(
     ] = None,
     json: cli.Json = False,
 ) -> int:
-    """Check what loops need: agents, logins, keys, programs. Nothing is run or paid for.
+    """Check the agents, logins, keys and programs that loops need; run nothing.
 
     Examples:
         llc doctor
         llc doctor fix-types --json
     """
 
-    found = examination.checks(loops or [])
+    groups = checks.checks(loops or [])
     if json:
-        write_json(examination.as_json(found))
+        write_json(checks.as_json(groups))
     else:
-        write(examination.as_text(found, Screen(sys.stdout)))
-    return EXIT_FAILURE if examination.has_failed(found) else EXIT_OK
+        write(checks.as_text(groups, Screen(sys.stdout)))
+    return EXIT_FAILURE if checks.has_failed(groups) else EXIT_OK

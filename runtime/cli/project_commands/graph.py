@@ -32,13 +32,11 @@ def graph(
         cli.Text,
         cli.option("--run", "RUN", "Show visits, time and cost of this run, or of a loop's last run."),
     ] = None,
-    all_edges: Annotated[
-        bool, cli.option("--all-edges", "", "Draw all routes as lines; fold nothing.")
-    ] = False,
+    all_edges: Annotated[bool, cli.option("--all-edges", "", "Draw all routes as lines.")] = False,
     db: cli.RunsDatabase = None,
     json: cli.Json = False,
 ) -> int:
-    """Show the states and routes of a loop, as a diagram or a picture.
+    """Show the states and routes of a loop as a diagram or a picture.
 
     Examples:
         llc graph fix-types
@@ -46,11 +44,11 @@ def graph(
         llc graph fix-types --run fix-types
     """
 
-    found = commands.graph_of(target, run, level, all_edges)
+    data = commands.graph_of(target, run, level, all_edges)
     if output is not None:
-        commands.write(found, output)
+        commands.write(data, output)
     elif json:
-        write_data(text_forms.as_json(found))
+        write_data(text_forms.as_json(data))
     else:
-        write(commands.shown(found, Screen(sys.stdout)))
+        write(commands.shown(data, Screen(sys.stdout)))
     return EXIT_OK

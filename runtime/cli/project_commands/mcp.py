@@ -15,7 +15,7 @@ def mcp(
         str,
         cli.argument(
             "refresh|list",
-            "`refresh` asks the servers and saves their listings; `list` shows the saved ones.",
+            "`refresh` queries the servers and saves their listings; `list` shows the saved listings.",
         ),
     ],
     servers: Annotated[
@@ -23,7 +23,7 @@ def mcp(
     ] = None,
     json: cli.Json = False,
 ) -> int:
-    """Ask MCP servers for their tools, or show the saved listings.
+    """List the tools of MCP servers: query the servers, or show the saved listings.
 
     Examples:
         llc mcp refresh
@@ -31,15 +31,15 @@ def mcp(
         llc mcp list --json
     """
     if what not in ("refresh", "list"):
-        raise UserError("bad-option", f"`llc mcp` does not know `{what}`", "refresh or list")
+        raise UserError("bad-option", f"`llc mcp` has no `{what}`", "refresh or list")
     chosen = mcp_listing.chosen(servers or [])
-    is_asking = what == "refresh"
-    rows = mcp_listing.refresh(chosen) if is_asking else mcp_listing.saved(chosen)
+    is_refresh = what == "refresh"
+    rows = mcp_listing.refresh(chosen) if is_refresh else mcp_listing.saved(chosen)
     if json:
         write_json(rows)
     elif not rows:
         write("no MCP servers are configured; add them under `mcp` in .loops/config.yaml\n")
     else:
         write(mcp_listing.as_text(rows))
-    is_bad = is_asking and any(row["error"] is not None for row in rows)
-    return EXIT_FAILURE if is_bad else EXIT_OK
+    has_failed = is_refresh and any(row["error"] is not None for row in rows)
+    return EXIT_FAILURE if has_failed else EXIT_OK

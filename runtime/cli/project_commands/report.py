@@ -15,10 +15,10 @@ from ..output import write, write_data
 def report(
     run: cli.Run,
     other: Annotated[
-        cli.Text, cli.argument("OTHER", "Another run, to compare.", cli.complete_any_run)
+        cli.Text, cli.argument("OTHER", "A second run, to compare.", cli.complete_any_run)
     ] = None,
     output: Annotated[
-        cli.Text, cli.option("--output -o", "FILE", "Where to write it; `-` is stdout.")
+        cli.Text, cli.option("--output -o", "FILE", "Write to this file; `-` is stdout.")
     ] = None,
     form: Annotated[
         str,
@@ -30,12 +30,12 @@ def report(
     ] = "html",
     no_outputs: Annotated[
         bool,
-        cli.option("--no-outputs", "", "Leave out outputs, values, commands, and texts of agents and files."),
+        cli.option("--no-outputs", "", "Omit outputs, values, commands, and texts of agents and files."),
     ] = False,
     open_: Annotated[bool, cli.option("--open", "", "Open the page in a browser.")] = False,
     db: cli.RunsDatabase = None,
 ) -> int:
-    """Write what a run did to one HTML file, or compare two runs.
+    """Write a report of a run to an HTML file, or compare two runs.
 
     Examples:
         llc report fix-types

@@ -15,7 +15,7 @@ from ...journal.journal import write_file
 from .. import parameters as cli
 from ..output import write_data
 
-# What there are schemas of, and how they are made.
+# By kind of file or result: function that creates the schema.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     **FILE_SCHEMAS,
     **{name: partial(results.json_schema, cls) for name, cls in results.CLASSES.items()},
@@ -39,7 +39,7 @@ def schema(
 ) -> int:
     """Print the JSON Schema of a kind of file or of a result."""
     if what not in SCHEMAS:
-        raise UserError("unknown-choice", f"no schema of `{what[:80]}`", suggest(what, SCHEMAS, "there are"))
+        raise UserError("unknown-choice", f"no schema of `{what[:80]}`", suggest(what, SCHEMAS, "schemas"))
     text = json.dumps(SCHEMAS[what](), indent=2, ensure_ascii=False) + "\n"
     if output:
         write_file(output, text.encode(), durable=False)

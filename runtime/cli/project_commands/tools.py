@@ -17,11 +17,11 @@ def tools(
     json: cli.Json = False,
 ) -> int:
     """List the tools and tasks that flows can call here."""
-    found, broken = tool_listing.signatures(names or [])
+    signatures, error = tool_listing.signatures(names or [])
     if json:
-        write_json(tool_listing.as_json(found))
+        write_json(tool_listing.as_json(signatures))
     else:
-        write(tool_listing.as_text(found, bool(names)))
-    if broken is not None:
-        show(broken.diagnostics, broken.sources)
-    return EXIT_OK if broken is None else EXIT_USAGE
+        write(tool_listing.as_text(signatures, bool(names)))
+    if error is not None:
+        show(error.diagnostics, error.sources)
+    return EXIT_OK if error is None else EXIT_USAGE

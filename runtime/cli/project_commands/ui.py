@@ -12,7 +12,7 @@ from ...host.errors import EXIT_OK, UserError
 from ...ui import server
 from ...ui.project_view import Requests
 from .. import parameters as cli
-from .. import verbs
+from .. import subcommands
 from ..output import warn, write
 
 
@@ -23,14 +23,14 @@ def ui(
     ] = None,
     open_: Annotated[bool, cli.option("--open", "", "Open the page in a browser.")] = False,
     read_only: Annotated[
-        bool, cli.option("--read-only", "", "Only show: no answers, and no run is stopped or started.")
+        bool, cli.option("--read-only", "", "Only show runs: refuse answers, stops, resumes and forks.")
     ] = False,
     db: cli.RunsDatabase = None,
 ) -> int:
-    """Show the runs of this project in a browser; Ctrl-C ends it.
+    """Show the runs of this project in a browser; Ctrl-C ends the server.
 
-    The page shows what is running, answers questions, and stops, resumes and forks runs. It is
-    served to this computer only, at an address with a secret token.
+    The page shows runs, answers questions, and stops, resumes and forks runs. Only this computer can
+    open it, at an address with a secret token.
 
     Examples:
         llc ui
@@ -38,31 +38,32 @@ def ui(
         llc ui --port 8020
         llc ui --read-only
     """
-    entrance = ""
+    redirect_file = ""
 
-    def ready(address: str) -> None:
-        nonlocal entrance
+    def on_ready(address: str) -> None:
+        nonlocal redirect_file
         write(f"{address}\n")
         sys.stdout.flush()
         if open_:
-            # The words of a command are visible to other users, so the browser gets the token from a file.
-            handle, entrance = files.mkstemp(".html", "llc-ui-")
+            # Other users can see the arguments of a process, so the browser reads the token from a file.
+            handle, redirect_file = files.mkstemp(".html", "llc-ui-")
             with files.open(handle, "w") as file:
                 file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n')
             try:
-                verbs.load("report.commands:open_page", 2)(entrance)
+                subcommands.load_runtime("report.commands:open_page")(redirect_file)
             except UserError as error:
-                warn(f"warning: {error.message}; open the address yourself")
+                warn(f"warning: {error.message}; open the address in a browser")
 
     requests = None
     if db is not None:
-        asked = (
-            partial(verbs.load(f"database.requests:{name}", 2), db) for name in ("request_stop", "resume")
+        functions = (
+            partial(subcommands.load_runtime(f"database.requests:{name}"), db)
+            for name in ("request_stop", "resume")
         )
-        requests = Requests(*asked)
+        requests = Requests(*functions)
     try:
-        server.serve(port or 0, ready, requests, read_only)
+        server.serve(port or 0, on_ready, requests, read_only)
     finally:
         with contextlib.suppress(OSError):
-            files.unlink(entrance)
+            files.unlink(redirect_file)
     return EXIT_OK
