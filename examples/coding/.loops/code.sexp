@@ -1,5 +1,5 @@
-; Works on this project with a model until its tests pass: a model changes files, the tests run, and a
-; model says what came of it and what to do next.
+; Change this project with a model until its tests pass: in each iteration a model changes files, the tests
+; run, and a model analyses the result and writes the next instructions.
 
 (import "shared/changing.sexp")
 
@@ -22,16 +22,16 @@
                      (exit_code (get-field tests 'exit_code))
                      (iteration iteration)
                      (max_iterations max-rounds)))
-         (found (get-field analysis 'parsedContent)))
+         (judgement (get-field analysis 'parsedContent)))
     (cond
       ((eq? (get-field analysis 'status) "FAILED") (list 'stop analysis))
-      ((get-field found 'success)
-       (list 'stop (dict (iterations iteration) (analysis (get-field found 'analysis)))))
+      ((get-field judgement 'success)
+       (list 'stop (dict (iterations iteration) (analysis (get-field judgement 'analysis)))))
       (else
         (list 'continue
-          (dict (prompt (get-field found 'next_input))
+          (dict (prompt (get-field judgement 'next_input))
                 (files
-                  (unique (append (get-field input 'files) (get-field found 'new_files))))))))))
+                  (unique (append (get-field input 'files) (get-field judgement 'new_files))))))))))
 
 (iterative-loop
   (max-iterations max-rounds)

@@ -1,12 +1,12 @@
-; The same work with a director: a model plans one step at a time, a model carries it out, the tests run,
-; and a model judges whether it is good.
+; The same task with a director: a model plans one step at a time, a model performs it, the tests run,
+; and a model judges the result.
 
 (import "shared/changing.sexp")
 
 (define goal "Make the tests in tests/ pass; `pytest -q` runs them.")
 (define sources '("words.py" "tests/test_words.py"))
 
-; A plan is a DevelopmentPlan; where there is none, nothing can go on.
+; Returns a DevelopmentPlan. Without a plan the loop cannot continue, so a failed task is an error.
 (define (direct feedback iteration)
   (let ((planned (user:plan-development (goal goal)
                                         (feedback feedback)
@@ -19,7 +19,7 @@
 (define (execute plan iteration)
   (change (get-field plan 'instructions) (get-field plan 'files)))
 
-; The plan may name a command that checks it; what a model writes is not run here.
+; The plan may contain a test command. It is ignored, because a model wrote it.
 (define (evaluate result plan iteration)
   (let ((tests (run-tests "pytest -q")))
     (user:evaluate-result
@@ -29,7 +29,7 @@
       (stderr (get-field tests 'stderr))
       (exit_code (get-field tests 'exit_code)))))
 
-; A FeedbackResult is GOOD, or to be REVISEd, or hopeless: ABORT.
+; The status of a FeedbackResult is GOOD, REVISE or ABORT.
 (define (decide judged plan result iteration)
   (let ((feedback (get-field judged 'parsedContent)))
     (cond

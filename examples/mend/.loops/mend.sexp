@@ -1,21 +1,21 @@
-; Repairs this project until its tests pass: execute, validate, decide, and go round.
-; Where a model would write the next edit, this flow takes it from a list.
+; Repair this project until its tests pass: execute, validate, decide, repeat.
+; Instead of a model, a list supplies the edits.
 
 (define edits
   '(("slug.py" "\"_\".join" "\"-\".join")
     ("slug.py" "title.split(\" \")" "title.lower().split()")
     ("slug.py" "text[: limit - 1]" "text[:limit]")))
 
-; The executor makes the first edit of its input and tells of it.
+; The executor performs the first edit of its input. Returns a description of the edit.
 (define (make-edit edits iteration)
   (if edits
       (apply code:replace (first edits))
-      (error 'out-of-edits "no edit is left to try")))
+      (error 'out-of-edits "no more edits to try")))
 
 (define (run-tests command iteration)
   (system:execute_shell_command (command command) (timeout 60)))
 
-; The controller stops when the tests pass, and else goes on with the other edits.
+; The controller stops when the tests pass; otherwise it continues with the remaining edits.
 (define (decide result tests edits iteration)
   (if (= (get-field tests 'exit_code) 0)
       (list 'stop (dict (edits iteration) (last result)))

@@ -1,4 +1,4 @@
-; What the loops of this project share: a model changes files, and nothing that it must not.
+; Shared definitions: a model changes files of the project, but no tests and no files outside of it.
 
 (defatom code:change
   (description "Changes files of the project.")
@@ -19,19 +19,19 @@
         \"required\": [\"summary\", \"files\"]}")
     (repair true)))
 
-; A model names the paths, so they are looked at before anything is written.
+; Write a file. Its path comes from a model, so it is checked first.
 (define (write-file file)
   (let ((path (get file "path")))
     (if (or (contains? path "..") (starts-with? path "/") (starts-with? path "tests/"))
         (error 'bad-path "the model may not write" path)
         (system:write_file path (get file "content")))))
 
-; Has a model change files towards a goal, seeing those; gives the task's result.
+; Let a model change files for a goal. `files` are the paths that it sees. Returns the TaskResult.
 (define (change goal files)
   (let ((result (code:change goal (files files))))
     (for-each write-file (get-field result "parsedContent.files"))
     result))
 
-; Runs the tests; gives a ValidationResult.
+; Run the tests. Returns a ValidationResult.
 (define (run-tests command)
   (system:execute_shell_command command (timeout 120)))
