@@ -1,8 +1,7 @@
-"""The fenced blocks of the chapters in `spec/`: one way to read them, one to run the commands in them, and an
-account of who does.
+"""Fenced blocks of the chapters in `spec/`: reader, runner of commands, record of tested blocks.
 
-A test module takes the blocks that it executes when it is imported. `test_spec_yaml` fails where a
-block is left that nobody takes, so no block can stand in `spec/` unchecked.
+A test module takes the blocks that it executes when it is imported. `test_spec_yaml` fails if no test module
+takes a block, so every block in `spec/` is checked.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _TAKEN: set[tuple[str, int]] = set()
 
 
 class Block(NamedTuple):
-    """A fenced block. line: of its fence. language, info: the first word after it, and the rest."""
+    """A fenced block. line: of its fence. language, info: the first word after the fence, and the rest."""
 
     chapter: str
     line: int
@@ -36,7 +35,7 @@ class Block(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Language and info, as they stand on the fence."""
+        """Language and info, as written after the fence."""
         return f"{self.language} {self.info}".strip()
 
 
@@ -45,7 +44,7 @@ def text_of(chapter: str) -> str:
 
 
 def blocks(chapter: str) -> list[Block]:
-    """Every fenced block of a chapter, in order."""
+    """All fenced blocks of a chapter, in order."""
     text = text_of(chapter)
     found = []
     for fence in _FENCE.finditer(text):
@@ -56,7 +55,7 @@ def blocks(chapter: str) -> list[Block]:
 
 
 def take(chapter: str, *kinds: str) -> list[Block]:
-    """The blocks whose language, or language and info, is one of `kinds`; who takes them runs them."""
+    """Blocks whose language, or language and info, is one of `kinds`. The caller must run them."""
     found = [block for block in blocks(chapter) if block.language in kinds or block.kind in kinds]
     _TAKEN.update((block.chapter, block.line) for block in found)
     return found
@@ -67,13 +66,13 @@ def is_taken(block: Block) -> bool:
 
 
 def parameters(found: list[Block]) -> list[object]:
-    """Blocks as test parameters, named after their places."""
+    """Blocks as test parameters, named after their chapter and line."""
     return [pytest.param(block, id=f"{block.chapter}:{block.line}") for block in found]
 
 
 # --- commands -------------------------------------------------------------------------------------
 
-# The library of jq, for machines without the command.
+# A `jq` command that uses the jq library, for machines without the command.
 _JQ = """
 import json, sys, jq
 flags, program = set("".join(sys.argv[1:-1])), sys.argv[-1]
@@ -84,15 +83,15 @@ for value in jq.compile(program).input_text(sys.stdin.read()):
 _LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())\n"
 
 
-def told(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command said, as the chapters show it."""
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Output of a command as the chapters show it: standard error, then standard output."""
     return done.stderr + done.stdout
 
 
 class Shell:
-    """A project that a chapter's commands run in, with `llc` and what else they call on their path.
+    """A project in which the commands of a chapter run, with `llc` and other programs on their PATH.
 
-    around: the folder for it. without: variables that the commands are not to see.
+    around: the folder for the project. without: environment variables to remove.
     """
 
     def __init__(self, around: Path, without: tuple[str, ...] = ()) -> None:
@@ -111,13 +110,13 @@ class Shell:
         }
 
     def add(self, name: str, code: str, interpreter: str = sys.executable) -> None:
-        """A program that commands can call."""
+        """Add a program that commands can call."""
         path = self.programs / name
         path.write_text(f"#!{interpreter}\n{code}")
         path.chmod(0o755)
 
     def write(self, block: Block) -> None:
-        """The file of a block: what its info names."""
+        """Write a block to the file that its info names."""
         path = self.project / ("world.yaml" if block.info == "world" else block.info)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text)
@@ -137,12 +136,12 @@ class Shell:
         self,
         found: list[Block],
         stable: Callable[[str], str] = str.strip,
-        told: Callable[[subprocess.CompletedProcess[str]], str] = told,
+        output: Callable[[subprocess.CompletedProcess[str]], str] = output_of,
     ) -> None:
-        """Write the files and run the commands in their order: each prints what stands below it.
+        """Write the files and run the commands in order; each command prints the output shown below it.
 
-        stable: a text without what differs from run to run. One in a block that says `eventually` is
-        run until it prints that.
+        stable: removes the parts of an output that differ between runs. A command in a block with the info
+        `eventually` is repeated for up to 30 seconds until it prints the shown output.
         """
         for block in found:
             if block.language != "console":
@@ -150,13 +149,13 @@ class Shell:
                 continue
             for command, expected in commands(block):
                 end = time.monotonic() + (30 if block.info == "eventually" else 0)
-                while (shown := stable(told(self.run(command)))) != stable(expected):
+                while (shown := stable(output(self.run(command)))) != stable(expected):
                     assert time.monotonic() < end, f"{command}\n{shown}\n--- is not ---\n{stable(expected)}"
                     time.sleep(0.1)
 
 
 def commands(block: Block) -> Iterator[tuple[str, str]]:
-    """The commands of a console block, and what stands below each; `> ` continues a command."""
+    """The commands of a console block, each with the output below it; `> ` continues a command."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         while expected.startswith("> "):

@@ -1,6 +1,6 @@
-"""Tables in the chapters of `spec/` that are printed from the program.
+"""Tables in the chapters of `spec/` that are generated from declarations in the code.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`; `pytest --update` rewrites it.
+A table is between `<!-- table: NAME -->` and `<!-- end -->`; `pytest --update` rewrites it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 
 def compare(chapter: str, lines_of: Callable[[str], Iterable[str]], update: bool) -> None:
-    """Compare the tables of a chapter with those that are printed, or with `update` rewrite them."""
+    """Compare the tables of a chapter with the generated ones, or with `update` rewrite them."""
     path = SPEC / chapter
     text = path.read_text("utf-8")
     assert _MARKED.search(text)
@@ -33,7 +33,7 @@ def compare(chapter: str, lines_of: Callable[[str], Iterable[str]], update: bool
 
 
 def keys(cls: type[Spec], without: type[Spec] | None = None) -> list[str]:
-    """The keys of a block as a Markdown table, those of `without` left out."""
+    """Markdown table of the keys of a block, without the keys of `without`."""
     rows = ["| key | value | absent | meaning |", "|---|---|---|---|"]
     left_out = fields_of(without) if without is not None else {}
     for key, field in fields_of(cls).items():
@@ -90,7 +90,7 @@ def _words(type: Type) -> str:
 
 
 def _bare(words: str) -> str:
-    """Words without their articles."""
+    """Remove the articles from a text."""
     return re.sub(r"\ban? ", "", words)
 
 

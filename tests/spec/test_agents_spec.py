@@ -1,4 +1,4 @@
-"""`spec/agents.md`: its commands run in a directory with its files and print what it shows."""
+"""`spec/agents.md`: its commands run with its files and print the shown output."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BLOCKS = take("agents.md", "yaml", "sh helper", "sh writer", "console")
 
 
 def test_every_known_agent_is_in_the_chapter() -> None:
-    """An agent that needs no configuration can be found there by its name."""
+    """The chapter names every agent that llc knows."""
     for name in agents.known_names():
         assert f"`{name}`" in TEXT, f"spec/agents.md does not mention the agent {name}"
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
-    """Each console block, run in order in a directory with the files above it, prints what stands there."""
+def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
+    """Each console block, run in order with the files above it, prints the shown output."""
     shell = Shell(tmp_path, without=("LLC_AGENT",))
     for block in BLOCKS:
         if block.language == "sh":

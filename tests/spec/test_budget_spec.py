@@ -1,4 +1,4 @@
-"""The chapter about ledgers: its commands work, its configuration is one, its figures are the program's."""
+"""`spec/budget.md`: its commands are accepted, its configuration is valid, its figures match the code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_configuration_is_read(tmp_path: Path) -> None:
     assert found.ledgers["day"] == {"usd": 20}
 
 
-def test_the_figures_are_those_of_the_program() -> None:
+def test_the_figures_match_the_code() -> None:
     words = {4: "a quarter", 100: "a hundredth", 0.01: "a hundredth", 0.2: "a fifth"}
     assert f"reserves {words[ledger.AGENT_SHARE]} of" in PAGE
     assert f"a model's call {words[ledger.MODEL_SHARE]}" in PAGE

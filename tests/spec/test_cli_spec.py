@@ -1,4 +1,4 @@
-"""`spec/cli.md`: its commands run in a directory with its files and print what it shows."""
+"""`spec/cli.md`: its commands run with its files and print the shown output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llc.runtime.cli.subcommands import SUBCOMMANDS, find
 
 TEXT = text_of("cli.md")
 BLOCKS = take("cli.md", "yaml", "console")
-# What differs from run to run.
+# Parts of the output that differ between runs.
 VOLATILE = (
     (re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}\b"), "-RUN"),
     (re.compile(r'"duration_ms": \d+'), '"duration_ms": N'),
@@ -25,8 +25,8 @@ def stable(text: str) -> str:
     return text.strip("\n")
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
-    """Each console block, run in order in a directory with the files above it, prints what stands there."""
+def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
+    """Each console block, run in order with the files above it, prints the shown output."""
     shell = Shell(tmp_path)
     shell.add(
         "ll-loop", "import sys\nfrom llc.runtime.cli.entry import main_ll_loop\nsys.exit(main_ll_loop())\n"

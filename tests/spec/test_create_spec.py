@@ -1,4 +1,4 @@
-"""`spec/create.md`: its commands run in a folder with its files and print what it shows."""
+"""`spec/create.md`: its commands run with its files and print the shown output."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TEXT = text_of("create.md")
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_LLM_MODEL")
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
-    """Each console block, run in order in a folder with the files above it, without a key."""
+def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
+    """Each console block, run in order with the files above it, without a key, prints the shown output."""
     shell = Shell(tmp_path, without=_KEYS)
     for block in BLOCKS:
         if block.language == "yaml":
@@ -31,8 +31,8 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
             assert shown.strip() == expected.strip(), command
 
 
-def test_the_pin_is_that_of_the_words() -> None:
-    """The lock file of the chapter is one for its loop."""
+def test_the_pin_belongs_to_the_description() -> None:
+    """The lock file of the chapter is valid for its loop."""
     from llc.frontend.source.files import text_source
 
     words = next(block.text for block in BLOCKS if block.info == ".loops/tidy.yaml")
@@ -42,7 +42,7 @@ def test_the_pin_is_that_of_the_words() -> None:
 
 
 def test_every_option_of_a_paradigm_is_listed() -> None:
-    """The table has them all."""
+    """The table lists all options of each paradigm."""
     for paradigm in PARADIGMS:
         row = next(line for line in TEXT.split("\n") if line.startswith(f"| `{paradigm}` | `--"))
         assert {name.replace("_", "-") for name in PARADIGM_OPTIONS[paradigm]} <= set(
@@ -50,7 +50,7 @@ def test_every_option_of_a_paradigm_is_listed() -> None:
         )
 
 
-def test_the_command_file_says_what_llc_does() -> None:
+def test_the_slash_command_matches_llc_create() -> None:
     """Its options are those of the verb, and its questions those of the wizard."""
     from llc.runtime.authoring.wizard import KINDS
     from llc.runtime.cli.table import PARAMETERS

@@ -1,4 +1,4 @@
-"""Each row of the tables of meaning in `spec/dialect.md` is run, with the dialect and without it."""
+"""Each row of the tables in `spec/dialect.md` is run, with and without the dialect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def loop(first: str, keys: str = "", states: str = "") -> str:
     return f"name: x\ninitial: a\nscope: []\n{keys}\nstates:\n  a: {{{first}}}\n{states}{END}"
 
 
-# The loop and how it ends: a state, a status, an id of a finding (`!` before one of an error), or a value.
+# A loop, and its outcome without and with the dialect: a state, a status, the id of a diagnostic (with `!`
+# for an error), or a value.
 MEANING = {
     "a failing command with `next` and `on_error`": (
         loop("action: exit 1, next: done, on_error: other"),
@@ -135,7 +136,7 @@ MEANING = {
 
 
 def outcome(text: str, wanted: str) -> str:
-    """What comes of a loop, in the words that `wanted` has for it."""
+    """Outcome of a loop, of the same kind as `wanted`."""
     try:
         made = compile_text(text)
     except CompileError as error:
@@ -164,7 +165,7 @@ def test_no_row_is_left_out() -> None:
 
 @pytest.mark.parametrize("row", MEANING)
 def test_an_effect_of_the_dialect(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second column is so without the dialect, the third with it."""
+    """The second column is the outcome without the dialect, the third with it."""
     text, ours, theirs = MEANING[row]
     for name, given, wanted in (("ours", text, ours), ("theirs", f"dialect: little-loops\n{text}", theirs)):
         (tmp_path / name).mkdir()
@@ -172,7 +173,7 @@ def test_an_effect_of_the_dialect(row: str, tmp_path: Path, monkeypatch: pytest.
         assert outcome(given, wanted) == wanted
 
 
-# In the order of the table: a loop that ends in `done`, and another with the same meaning, or "".
+# In the order of the table: a loop that ends in `done`, and another loop with the same meaning, or "".
 WORDS = [
     (loop("action: ls, on_yes: done, on_no: other"), loop("action: ls, on_success: done, on_failure: other")),
     (
@@ -204,7 +205,7 @@ WORDS = [
 
 @pytest.mark.parametrize("number", range(len(WORDS)))
 def test_a_spelling(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops without agents and questions run; the others are compared with what they stand for."""
+    """Loops without agents and questions run; the others are compared with an equivalent loop."""
     text, same = WORDS[number]
     monkeypatch.chdir(tmp_path)
     made = compile_text(text)

@@ -1,4 +1,4 @@
-"""`spec/dialect.md` lists the keys of little-loops, and every key of it is read."""
+"""`spec/dialect.md` lists the keys of little-loops, and the compiler accepts each of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATES = "states:\n  a: {action: make, on_yes: done, on_no: a, on_error: done%s}
 
 
 def test_tables_are_printed_from_the_schema(update: bool) -> None:
-    """The tables of keys are those of the classes."""
+    """The tables of keys are generated from the classes."""
 
     def lines_of(name: str) -> list[str]:
         if hasattr(dialect_schema, name):
@@ -29,7 +29,7 @@ def test_tables_are_printed_from_the_schema(update: bool) -> None:
 
 
 def value_of(key: str, type: Type) -> str:
-    """A value that a key may have."""
+    """A valid value of a key."""
     match type.kind:
         case "boolean":
             return "true"
@@ -50,7 +50,7 @@ def value_of(key: str, type: Type) -> str:
 
 
 def ids(text: str) -> set[str]:
-    """The ids of the errors in a text."""
+    """Ids of the errors of a loop."""
     try:
         compile_text(text)
     except CompileError as error:
@@ -60,21 +60,21 @@ def ids(text: str) -> set[str]:
 
 @pytest.mark.parametrize("key", LOOP_KEYS)
 def test_a_key_of_a_loop_is_accepted(key: str) -> None:
-    """With a value of its type, and with no other finding than a warning."""
+    """With a value of its type, the loop has at most warnings."""
     assert ids(f"{HEAD}{key}: {value_of(key, LOOP_KEYS[key].type)}\n{STATES % ''}") == set()
 
 
 @pytest.mark.parametrize("key", STATE_KEYS)
 def test_a_key_of_a_state_is_accepted(key: str) -> None:
-    """With a value of its type; there is no such loop, and the state has an action."""
+    """With a value of its type. Errors only for `loop`: no file, and a state with an action."""
     more = {"max_retries": ", on_retry_exhausted: done", "loop": ", with: {a: 1}"}.get(key, "")
     text = f"{HEAD}{STATES}" % f", {key}: {value_of(key, STATE_KEYS[key].type)}{more}"
     assert ids(text) == ({"action-and-call", "file-not-found"} if key == "loop" else set())
 
 
 @pytest.mark.parametrize("key", ["append_to_messages"])
-def test_what_comes_later_is_one_finding(key: str) -> None:
-    """It names the key, and what there is instead."""
+def test_an_unsupported_key_is_one_diagnostic(key: str) -> None:
+    """The diagnostic names the key and its replacement."""
     with pytest.raises(CompileError) as error:
         compile_text(f"{HEAD}{STATES}" % f", {key}: [a]")
     (found,) = error.value.diagnostics

@@ -1,4 +1,4 @@
-"""`examples/coding`: a model works on a project until its tests pass; a real shell, a local Messages API."""
+"""`examples/coding`: a model changes a project until its tests pass; real shell, local Messages API."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def change(messages: Any, content: str, path: str = "words.py") -> Any:
 
 
 def test_the_loop_works_until_the_tests_pass(project: Path, server: Any, messages: Any) -> None:
-    """A change that does too little, an analysis, the right change: tests fail, then they pass."""
+    """An insufficient change, an analysis, the right change: tests fail, then they pass."""
     server.then(
         change(messages, (project / "words.py").read_text().replace('split(" ")', "lower().split()")),
         messages.result(
@@ -95,7 +95,7 @@ def test_the_loop_works_until_the_tests_pass(project: Path, server: Any, message
     first, judged, second, last = [
         "".join(part["text"] for part in request["messages"][-1]["content"]) for request in server.requests
     ]
-    # Files, what the tests wrote, the next prompt and the new file really reach the prompts.
+    # The prompts contain the files, the output of the tests, the next prompt and the new file.
     assert 'return text.split(" ")' in first
     assert "assert longest" in first
     assert '<check exit_code="1">' in judged
@@ -106,8 +106,8 @@ def test_the_loop_works_until_the_tests_pass(project: Path, server: Any, message
     assert '<check exit_code="0">' in last
 
 
-def test_a_director_gets_there_too(project: Path, server: Any, messages: Any) -> None:
-    """A plan, a change that does too little, feedback that reaches the next plan, the right change."""
+def test_the_director_works_until_the_tests_pass(project: Path, server: Any, messages: Any) -> None:
+    """A plan, an insufficient change, feedback for the next plan, the right change."""
     too_little = (project / "words.py").read_text().replace('split(" ")', "lower().split()")
     server.then(
         messages.result({"instructions": "Split at white space.", "files": ["words.py"]}),
@@ -133,8 +133,8 @@ def test_a_director_gets_there_too(project: Path, server: Any, messages: Any) ->
     assert "<feedback>\nStrip it.\n</feedback>" in again
 
 
-def test_a_model_writes_only_where_the_loop_lets_it(project: Path, server: Any, messages: Any) -> None:
-    """A path out of the project is the loop's fault, with its phase, and nothing is written."""
+def test_a_model_cannot_write_outside_of_the_project(project: Path, server: Any, messages: Any) -> None:
+    """A path outside of the project is a fault that names the phase; nothing is written."""
     server.then(change(messages, "x", path="../stolen.py"))
     done = run(project, server, "llc", "run", "code")
     assert done.returncode == 1
@@ -142,8 +142,8 @@ def test_a_model_writes_only_where_the_loop_lets_it(project: Path, server: Any, 
     assert not (project.parent / "stolen.py").exists()
 
 
-def test_an_analysis_that_cannot_be_had_ends_it(project: Path, server: Any, messages: Any) -> None:
-    """After one attempt at repair the loop stops with the failed result, and says why."""
+def test_a_failed_analysis_ends_the_loop(project: Path, server: Any, messages: Any) -> None:
+    """After one repair attempt the loop stops with the failed result and its reason."""
     server.then(change(messages, RIGHT), messages.result({"success": False, "analysis": "no idea"}))
     done = run(project, server, "llc", "run", "code", "--json")
     value = json.loads(done.stdout)["value"]
@@ -153,6 +153,6 @@ def test_an_analysis_that_cannot_be_had_ends_it(project: Path, server: Any, mess
 
 
 def test_the_flow_is_valid_and_laid_out(project: Path, server: Any) -> None:
-    """Nothing to warn of, nothing to format."""
+    """No warnings, and no changes by the formatter."""
     assert run(project, server, "llc", "validate", "--strict").returncode == 0
     assert run(project, server, "llc", "fmt", "--check").returncode == 0

@@ -1,4 +1,4 @@
-"""`examples/mend`: a flow that repairs a project whose tests really fail, with a real shell and no model."""
+"""`examples/mend`: a flow that repairs a project whose tests fail, with a real shell and no model."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_the_flow_repairs_the_project(project: Path) -> None:
     assert after.returncode == 0, after.stdout
 
 
-def test_an_edit_that_does_not_fit_ends_it(project: Path) -> None:
-    """The tool's exception is a fault that names phase and iteration; nothing is changed any more."""
+def test_an_edit_that_does_not_apply_ends_the_flow(project: Path) -> None:
+    """An exception of the tool is a fault that names phase and iteration, and stops the changes."""
     source = project / "slug.py"
     source.write_text(source.read_text().replace("title.split", "title.strip().split"))
     done = run(project, "llc", "run", "mend")
@@ -48,13 +48,13 @@ def test_an_edit_that_does_not_fit_ends_it(project: Path) -> None:
 
 
 def test_the_flow_is_valid_and_laid_out(project: Path) -> None:
-    """Nothing to warn of, nothing to format."""
+    """No warnings, and no changes by the formatter."""
     assert run(project, "llc", "validate", "--strict").returncode == 0
     assert run(project, "llc", "fmt", "--check").returncode == 0
 
 
 def test_it_runs_in_a_scripted_world(project: Path) -> None:
-    """Tools and commands answered by rules: the same decisions, and nothing is touched."""
+    """With tools and commands answered by rules, the decisions are the same and no file changes."""
     (project / "world.yaml").write_text(
         "- {tool: code:replace, value: edited}\n- {tool: code:failures, value: test_x}\n"
         "- {kind: shell, command: pytest, results: [{exit_code: 1}, {exit_code: 0}]}\n"

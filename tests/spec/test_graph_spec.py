@@ -1,4 +1,4 @@
-"""`spec/graph.md`: its command runs in a project with the loop it shows."""
+"""`spec/graph.md`: its command prints the shown diagram."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spec.blocks import Shell, take
 BLOCKS = take("graph.md", "console")
 
 
-def test_the_command_prints_what_is_shown(tmp_path: Path) -> None:
+def test_the_command_prints_the_shown_output(tmp_path: Path) -> None:
     """The diagram of a loop of the paradigm `goal`."""
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "tests.yaml").write_text(

@@ -1,4 +1,4 @@
-"""`spec/interpolation.md` says what is so: its tables, its findings. For its loops see `test_spec_yaml`."""
+"""`spec/interpolation.md`: its tables match the code. `test_spec_yaml` tests its loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULES = [*(ROOT / "frontend" / "template").glob("*.py"), *(ROOT / "frontend" /
 
 
 def rows(heading: str) -> list[tuple[str, str]]:
-    """The two columns of code of every table below a heading `| … | … |`."""
+    """The code in the two columns of every table with the header `| heading |`."""
     found = []
     for table in TEXT.split(f"| {heading} |\n|---|---|\n")[1:]:
         for line in table.partition("\n\n")[0].splitlines():
@@ -34,8 +34,8 @@ def fields(space: Namespace) -> str:
     return f"`<name>`, then {names}" if names else "any `<name>`"
 
 
-def test_the_namespaces_are_those_of_the_code() -> None:
-    """The table is printed from `NAMESPACES`."""
+def test_the_namespaces_match_the_code() -> None:
+    """The table is generated from `NAMESPACES`."""
     printed = [
         f"| `{space.name}` | {fields(space)} | {space.doc} | {'quoted' if space.is_data else 'as written'} |"
         for space in NAMESPACES.values()
@@ -53,14 +53,14 @@ def test_a_value_is_quoted_as_shown(action: str, command: str) -> None:
 
 
 @pytest.mark.parametrize(("refused", "instead"), rows("instead of | write"))
-def test_what_to_write_instead_is_accepted(refused: str, instead: str) -> None:
-    """The left one is an error, the right one is not."""
+def test_the_alternative_is_accepted(refused: str, instead: str) -> None:
+    """The action in the left column is an error, the one in the right column is accepted."""
     assert [problem.severity for problem in parse(refused, kind="shell").problems] == ["error"]
     assert parse(instead, kind="shell").problems == ()
 
 
-def test_every_finding_is_listed() -> None:
-    """The table of findings has every id that the code gives, and no other."""
+def test_every_diagnostic_is_listed() -> None:
+    """The table lists exactly the ids that the code uses."""
     table = TEXT.partition("## Diagnostics")[2]
     listed = set(re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\|(.*?)\|", table, re.MULTILINE))))
     given: set[str] = set()

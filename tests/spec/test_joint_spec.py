@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from spec.blocks import SPEC, Shell, take, text_of, told
+from spec.blocks import SPEC, Shell, output_of, take, text_of
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = SPEC / "joint.md"
@@ -33,7 +33,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path, update: bool) -> None:
             shell.write(block)
             continue
         command, _, expected = block.text.removeprefix("$ ").partition("\n")
-        printed = stable(told(shell.run(command)))
+        printed = stable(output_of(shell.run(command)))
         if update:
             text = text.replace(f"```console\n{block.text}", f"```console\n$ {command}\n{printed}\n")
             CHAPTER.write_text(text, "utf-8")

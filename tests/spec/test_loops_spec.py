@@ -1,4 +1,4 @@
-"""`spec/loops.md` says what is so: its tables, what paradigms become. For its loops see `test_spec_yaml`."""
+"""`spec/loops.md`: its tables and expanded paradigms match the code. `test_spec_yaml` tests its loops."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MADE = re.compile(r"```yaml[^\n]*\n(paradigm:.*?)```\n\nbecomes\n\n```yaml[^\n]*
 MODULES = [*(ROOT / "frontend" / "source").glob("[!x]*.py"), *(ROOT / "frontend" / "loop").glob("*.py")]
 
 
-def test_what_a_paradigm_becomes_is_what_is_printed() -> None:
-    """The block after *becomes* is what `--emit fsm` prints for the one before."""
+def test_expanded_paradigms_match_the_compiler() -> None:
+    """The block after *becomes* is the output of `--emit fsm` for the block before."""
     pairs = MADE.findall(TEXT)
     assert len(pairs) == 5
     for written, made in pairs:
@@ -31,7 +31,7 @@ def test_what_a_paradigm_becomes_is_what_is_printed() -> None:
 
 
 def test_tables_are_printed_from_the_schema(update: bool) -> None:
-    """The tables of keys are those of the classes."""
+    """The tables of keys are generated from the classes."""
 
     def lines_of(name: str) -> list[str]:
         homes = (schema, agent_schema, evaluator_schema, hook_schema, paradigms)
@@ -46,7 +46,7 @@ def test_tables_are_printed_from_the_schema(update: bool) -> None:
 
 
 def test_every_evaluator_is_in_a_chapter() -> None:
-    """Its type is in `spec/loops.md` or, for those of little-loops, in `spec/dialect.md`."""
+    """`spec/loops.md`, or `spec/dialect.md` for those of little-loops, names every evaluator."""
     text = TEXT + text_of("dialect.md")
     assert [name for name in evaluator_schema.EVALUATORS if f"`{name}`" not in text] == []
 

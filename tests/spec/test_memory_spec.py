@@ -1,4 +1,4 @@
-"""`spec/memory.md`: its commands, programs, words and tables do and are what it says."""
+"""`spec/memory.md`: its commands, programs, words and tables match the code."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*LLC, *words], cwd=project, env=env, capture_output=True, text=True, check=False)
 
 
-def test_the_commands_print_what_is_shown(project: Path) -> None:
-    """Each command, in order, prints what stands below it."""
+def test_the_commands_print_the_shown_output(project: Path) -> None:
+    """Each command, in order, prints the output below it."""
     Shell(project.parent).follow(CONSOLE)
 
 
 @pytest.mark.parametrize("block", parameters(PROGRAMS))
-def test_a_program_gives_what_is_shown(block: Block, project: Path) -> None:
-    """Each value is on the line that shows it, each error on its line."""
+def test_a_program_has_the_shown_value(block: Block, project: Path) -> None:
+    """Each expression has the value, or the error, that its line shows."""
     found = [(item.span.line, item.severity, item.id) for item in findings(block.text) if item.span]
     told = [
         (mark.line, mark.kind, mark.text) for mark in marks(block.text) if mark.kind in ("error", "warning")
@@ -67,14 +67,14 @@ def test_a_program_gives_what_is_shown(block: Block, project: Path) -> None:
 
 
 @pytest.mark.parametrize("line", WORDS[0].text.strip().splitlines())
-def test_words_come_to_the_terms_shown(line: str) -> None:
-    """Left of the arrow a text, right of it its terms."""
+def test_words_have_the_shown_terms(line: str) -> None:
+    """A text is left of the arrow, its terms are right of it."""
     text, _, expected = line.rpartition(" -> ")
     assert terms(text) == expected.split()
 
 
 def test_the_table_has_every_field() -> None:
-    """The fields of the tool, in its order, with what each says and counts."""
+    """The table has the fields of the tool in its order, with their descriptions and weights."""
     rows = ["| field | | counts |", "|---|---|---|"]
     for parameter in SYSTEM_TOOLS["system:get_context"].order:
         counts = f"{WEIGHTS[parameter.name]:g}" if parameter.name in WEIGHTS else ""
@@ -83,8 +83,8 @@ def test_the_table_has_every_field() -> None:
     assert table.split("\n") == rows
 
 
-def test_the_weights_are_those_of_the_program() -> None:
-    """What a term counts in each column."""
+def test_the_weights_match_the_code() -> None:
+    """The table has the weight of a term in each column."""
     for table, strategy in (("contents", "content"), ("metadata", "metadata")):
         shown = ", ".join(f"{weight:g}" for weight in COLUMNS[table])
         assert re.search(rf"^\| `{strategy}` \| .* \| {shown} \|$", TEXT, re.MULTILINE)

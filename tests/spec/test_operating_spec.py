@@ -1,4 +1,4 @@
-"""`spec/operating.md`: its commands run in a directory with its files and print what it shows."""
+"""`spec/operating.md`: its commands run with its files and print the shown output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from llc.runtime.runs import runs
 
 TEXT = text_of("operating.md")
 BLOCKS = take("operating.md", "yaml", "console")
-# What differs from run to run.
+# Parts of the output that differ between runs.
 VOLATILE = (
     (re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}\b"), "-RUN"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "MOMENT"),
@@ -48,16 +48,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     stop.stop(stop.live_runs(None), 1.0)
 
 
-def test_the_commands_print_what_is_shown(project: Path, tmp_path: Path) -> None:
-    """Each console block, run in order in a directory with the files above it, prints what stands there.
+def test_the_commands_print_the_shown_output(project: Path, tmp_path: Path) -> None:
+    """Each console block, run in order with the files above it, prints the shown output.
 
-    What goes on beside it is looked at until it has come so far.
+    Commands that observe a running run are repeated until they print this output.
     """
     Shell(tmp_path).follow(BLOCKS, stable)
 
 
-def test_the_figures_are_those_of_the_program() -> None:
-    """Limits and names that the chapter tells are the ones in force."""
+def test_the_figures_match_the_code() -> None:
+    """The chapter has the current limits and names."""
     for fact in (
         f"beyond the last {KEPT};",
         f"the last {logs.MAX_LINES} lines are shown",
@@ -68,7 +68,7 @@ def test_the_figures_are_those_of_the_program() -> None:
 
 
 def test_every_field_of_a_status_is_documented_and_shown(project: Path) -> None:
-    """A field that `llc status --json` has is in the table here, and `status.as_text` shows it.
+    """The table has every field of `llc status --json`, and `status.as_text` shows it.
 
     A failure names the field and the file that was forgotten.
     """
@@ -88,7 +88,7 @@ def test_every_field_of_a_status_is_documented_and_shown(project: Path) -> None:
 
 
 def test_every_field_of_an_event_is_read() -> None:
-    """What a journal has is read by the fold or by a view of it; a failure names the field."""
+    """The fold of the journal, or a view of it, reads every field; a failure names the field."""
     package = Path(status.__file__).parents[1]
     source = (
         "".join(
@@ -109,7 +109,7 @@ def test_every_field_of_an_event_is_read() -> None:
 
 
 def test_every_field_of_an_event_is_written() -> None:
-    """The driver gives each field where it makes an event of the class; a failure names the field."""
+    """The code that makes an event sets every field; a failure names the field."""
     package = Path(status.__file__).parents[1]
     written: set[str] = set()
     for path in package.rglob("*.py"):

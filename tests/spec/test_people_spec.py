@@ -1,4 +1,4 @@
-"""`spec/people.md`: its commands run in a directory with its files and print what it shows."""
+"""`spec/people.md`: its commands run with its files and print the shown output."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     stop.stop(stop.live_runs(None), 1.0)
 
 
-def test_the_commands_print_what_is_shown(project: Path, tmp_path: Path) -> None:
-    """Each console block, run in order in a directory with the files above it, prints what stands there."""
+def test_the_commands_print_the_shown_output(project: Path, tmp_path: Path) -> None:
+    """Each console block, run in order with the files above it, prints the shown output."""
     Shell(tmp_path).follow(BLOCKS, stable)
 
 
 def test_the_program_of_the_chapter_compiles(project: Path) -> None:
-    """Without a finding."""
+    """Without diagnostics."""
     (block,) = (block for block in BLOCKS if block.language == "sexp")
     path = project / block.info
     path.write_text(block.text)

@@ -1,4 +1,4 @@
-"""The README: its commands run as they are written."""
+"""README.md: its commands succeed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def blocks(language: str) -> list[str]:
 
 
 def test_its_commands_run(tmp_path: Path) -> None:
-    """Every command of every block succeeds in a project."""
-    # A virtual environment's programs stand beside its interpreter.
+    """All commands of all blocks succeed, in order, in a project."""
+    # The programs of a virtual environment are in the folder of its interpreter.
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for block in blocks("sh"):
         run = subprocess.run(
@@ -27,5 +27,5 @@ def test_its_commands_run(tmp_path: Path) -> None:
 
 
 def test_it_is_short() -> None:
-    """Everything else is in `spec/`."""
+    """The README has at most 80 lines; the chapters in `spec/` have the details."""
     assert README.count("\n") <= 80

@@ -1,4 +1,4 @@
-"""`spec/ready.md`: its commands print what it shows; its sections are printed from `stdlib/ready/`."""
+"""`spec/ready.md`: its commands print the shown output; its sections are generated from `stdlib/ready/`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BLOCKS = take("ready.md", "console")
 _BEGIN, _END = "<!-- loops -->\n", "<!-- end -->\n"
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
-    """Each console block, run in order in one folder."""
+def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
+    """Each console block, run in order in one folder, prints the shown output."""
     shell = Shell(tmp_path)
     for block in BLOCKS:
         for command, expected in commands(block):
@@ -28,7 +28,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
             assert done.stdout.strip() == expected.strip(), command
 
 
-def test_the_sections_are_printed_from_the_files(
+def test_the_sections_are_generated_from_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool
 ) -> None:
     """Rewritten by `pytest --update tests/spec`."""
@@ -44,7 +44,7 @@ def test_the_sections_are_printed_from_the_files(
 
 
 def section(name: str, ready: ReadyLoop) -> str:
-    """What the chapter says of a ready loop."""
+    """Section of the chapter about a ready loop."""
     samples = {key: one.sample for key, one in ready.parameters.items() if one.sample}
     made = drafts.of_text(name, ready_loops.render(ready, name, ready_loops.choose(ready, samples)))
     assert made.compiled is not None
@@ -60,7 +60,7 @@ def section(name: str, ready: ReadyLoop) -> str:
 
 
 def outline(plan: dict[str, Any]) -> list[str]:
-    """The states as text: what performs their action, and where they lead."""
+    """The states as text, each with the kind of its action and its routes."""
     width = max(len(state["state"]) for state in plan["states"])
     lines = []
     for state in plan["states"]:

@@ -1,4 +1,4 @@
-"""`spec/repl.md`: its dialogues are held, its command is run, its table is that of the commands."""
+"""`spec/repl.md`: its dialogues and its command produce the shown output, its table lists the commands."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PROMPT = "llc> "
 
 
 @pytest.mark.parametrize("block", parameters(DIALOGUES))
-def test_a_dialogue_is_as_shown(block: Block, tmp_path: Path) -> None:
-    """Each dialogue, in a session of its own, goes as the chapter shows it."""
+def test_a_dialogue_has_the_shown_output(block: Block, tmp_path: Path) -> None:
+    """Each dialogue, in its own session, has the shown output."""
     shown = ""
     with open(tmp_path / "terminal", "w+", encoding="utf-8") as terminal:
         screen = Screen(terminal)
@@ -38,7 +38,7 @@ def test_a_dialogue_is_as_shown(block: Block, tmp_path: Path) -> None:
 
 
 def test_a_stream_is_evaluated(tmp_path: Path) -> None:
-    """The command of the chapter prints what stands there."""
+    """The command of the chapter prints the shown output."""
     command, _, expected = COMMAND.text.removeprefix("$ ").partition("\n")
     command = command.replace("llc repl", f"{sys.executable} -m llc repl")
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -46,7 +46,7 @@ def test_a_stream_is_evaluated(tmp_path: Path) -> None:
 
 
 def test_the_table_has_every_command() -> None:
-    """The rows are those of `repl.COMMANDS`."""
+    """The table has the rows of `repl.COMMANDS`."""
     rows = [
         "| `{}` | {} |".format(command.usage.replace("|", r"\|"), command.doc)
         for command in COMMANDS.values()

@@ -1,4 +1,4 @@
-"""The S-expressions of the seeds, as they stand there: each compiles and runs.
+"""The S-expressions of the seeds, unchanged: each compiles and runs.
 
 What a seed leaves open (`<number-expr>`) is a symbol like any other here: the test binds it.
 """
@@ -35,7 +35,7 @@ WORLD = """
 
 
 def value(text: str, declare: tuple[str, ...] = (), **bindings: Any) -> Any:
-    """What a program gives in the scripted world."""
+    """Value of a program in the scripted world."""
     return llc.evaluate(text, bindings, read_world(text_source(WORLD)), declare=declare)
 
 
@@ -57,7 +57,7 @@ def test_the_call_primitive(declared: str) -> None:
 
 
 def test_the_bind_primitive() -> None:
-    """`(bind symbol expression)` stores in the current scope and gives the value."""
+    """`(bind symbol expression)` stores in the current scope and returns the value."""
     assert value("(bind symbol expression)", expression=[1]) == [1]
     assert value("(bind symbol expression) symbol", expression=[1]) == [1]
 
@@ -97,7 +97,7 @@ def test_the_primitives_of_the_pattern() -> None:
 
 
 def test_the_pattern_with_bind_if_and_recursion() -> None:
-    """Decision 3: director, script and evaluator are called, feedback goes on, a limit ends it."""
+    """Decision 3: director, script and evaluator are called, feedback is passed on, a limit ends the loop."""
     text = """
       (define (improve feedback round limit)
         (bind draft (user:director (feedback feedback)))
@@ -153,7 +153,7 @@ PHASES = """
 
 
 def test_the_iterative_loop() -> None:
-    """Syntax, 1: the form as it stands, with phases that call tasks and the shell."""
+    """Syntax, 1: the unchanged form, with phases that call tasks and the shell."""
     declare = ("task user:code", "task user:analyze-iteration-structured")
     assert value(PHASES + ITERATIVE, declare) == ["v2", 2]
 
@@ -179,7 +179,7 @@ def test_the_helper_task_is_defined_with_defatom() -> None:
     ],
 )
 def test_the_data_of_the_loop(text: str, expected: Any) -> None:
-    """2 and 3: inputs and decisions are lists headed by symbols."""
+    """2 and 3: inputs and decisions are lists that begin with a symbol."""
     bindings = {"<value>": 5} if "<value>" in text else {}
     assert value(text, **bindings) == expected
 
@@ -200,7 +200,7 @@ DIRECTED = """(director-evaluator-loop
 
 
 def test_the_director_evaluator_loop() -> None:
-    """Syntax: the form as it stands."""
+    """Syntax: the unchanged form."""
     phases = """
       (define <number-expr> 5)
       (define <expr> null)
@@ -235,7 +235,7 @@ def test_the_data_of_the_director_loop(text: str, expected: Any) -> None:
 
 
 def test_the_iterative_loop_with_a_real_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The validator's command runs; the executor repairs what it checks."""
+    """The validator runs its command; the executor repairs the file that the command checks."""
     monkeypatch.chdir(tmp_path)
     text = """
       (iterative-loop

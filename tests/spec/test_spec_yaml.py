@@ -1,4 +1,4 @@
-"""Every loop in `spec/` is what its fence says, and every fenced block there is run by some test."""
+"""Every loop in `spec/` compiles as its fence claims, and a test runs every fenced block."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.runtime.effects.script_reader import read_world
 
 TESTS = Path(__file__).parents[1]
-# Kinds of blocks that need not be run, with the reason. There are none.
+# Kinds of blocks that no test runs, with the reason. There are none.
 INERT: dict[str, str] = {}
 
-# Files of these chapters are read by the commands below them, valid or not;
+# Commands in these chapters read the files above them, valid or not;
 # `diagnostics.md` has a test of its own.
 PROJECTS = ("cli.md", "diagnostics.md", "joint.md", "testing.md")
 YAML = [block for chapter in CHAPTERS if chapter not in PROJECTS for block in take(chapter, "yaml")]
 WORLDS = [block for block in YAML if block.info == "world"]
-# A file of a project stands under its path, a part of a program under that word.
+# The info of a block is the path of a file of a project, or names a part of a program.
 LOOPS = [block for block in YAML if block.info not in ("world", "program") and "/" not in block.info]
 
 
@@ -35,8 +35,8 @@ def findings(text: str) -> list[Diagnostic]:
 
 
 @pytest.mark.parametrize("block", parameters(LOOPS))
-def test_a_loop_is_what_its_fence_says(block: Block) -> None:
-    """A plain one compiles without a word; `error=id` and `warning=id` give that one, on the marked line."""
+def test_a_loop_compiles_as_its_fence_claims(block: Block) -> None:
+    """`error=id` and `warning=id` claim one diagnostic on the marked line; other loops have none."""
     found = findings(block.text)
     if block.info in ("", "loop"):
         assert found == []
@@ -50,12 +50,12 @@ def test_a_loop_is_what_its_fence_says(block: Block) -> None:
 
 @pytest.mark.parametrize("block", parameters(WORLDS))
 def test_a_world_is_a_script(block: Block) -> None:
-    """`yaml world` can be given to `llc run --script`."""
+    """A block `yaml world` is a valid file for `llc run --script`."""
     read_world(text_source(block.text)).close()
 
 
 def test_every_block_is_run() -> None:
-    """Each fenced block of each chapter is taken by a test module, which runs it."""
+    """A test module takes each fenced block of each chapter and runs it."""
     for path in sorted(TESTS.glob("*/test_*_spec.py")):
         name = f"llc_taking_{path.stem}"
         found = importlib.util.spec_from_file_location(name, path)
@@ -69,6 +69,6 @@ def test_every_block_is_run() -> None:
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_fence_is_read(chapter: str) -> None:
-    """No fence escapes for being indented, unclosed or inside another."""
+    """No fence is indented, unclosed or inside another."""
     fences = [line for line in text_of(chapter).splitlines() if line.lstrip().startswith(("```", "~~~"))]
     assert len(fences) == 2 * len(blocks(chapter))

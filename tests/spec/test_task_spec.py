@@ -1,4 +1,4 @@
-"""`spec/task.md`: its commands run in a folder with its files and print what it shows."""
+"""`spec/task.md`: its commands run with its files and print the shown output."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from spec.test_operating_spec import stable
 BLOCKS = take("task.md", "xml", "yaml world", "console")
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
-    """Each console block, standard output first, then standard error."""
+def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
+    """Each console block prints the shown output: standard output first, then standard error."""
     Shell(tmp_path).follow(BLOCKS, stable, lambda done: done.stdout + done.stderr)

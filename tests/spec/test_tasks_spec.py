@@ -1,4 +1,4 @@
-"""`spec/tasks.md`: its programs run with the real client against a local server that replies as they say."""
+"""`spec/tasks.md`: its programs run with the real client against a local server with the shown replies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONSOLE = take("tasks.md", "console")
 
 
 class Program(NamedTuple):
-    """A program, with what the blocks after it say."""
+    """A program with the blocks after it: replies, sent text, value."""
 
     text: str
     replies: list[dict[str, Any]]
@@ -89,8 +89,8 @@ def llc(project: Path, url: str, *words: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("program", programs())
-def test_a_program_sends_and_gives_what_is_said(project: Path, program: Program) -> None:
-    """The last message that it sends, and its value; each reply is used."""
+def test_a_program_sends_the_shown_text_and_has_the_shown_value(project: Path, program: Program) -> None:
+    """The last sent message and the value match, and every reply is used."""
     module = messages()
     with module.MessagesServer() as server:
         for reply in program.replies or [{"text": "unexpected"}]:
@@ -106,7 +106,7 @@ def test_a_program_sends_and_gives_what_is_said(project: Path, program: Program)
 
 
 def test_a_run_over_budget_stops(project: Path) -> None:
-    """As the console shows it."""
+    """The console block has its output."""
     (block,) = CONSOLE
     command = block.text.splitlines()[0].removeprefix("$ llc ").partition(";")[0].split()
     (project / ".loops" / "many.sexp").write_text(
@@ -120,7 +120,7 @@ def test_a_run_over_budget_stops(project: Path) -> None:
 
 
 def test_settings_have_the_fields_of_their_schema() -> None:
-    """A key of the configuration reaches the record that runs use."""
+    """Every key of the configuration is a field of the settings of runs."""
     assert set(fields_of(configuration_schema.ModelSpec)) == {"name", *settings.ModelEntry.field_names}
     assert set(fields_of(configuration_schema.TaskSpec)) == set(settings.TaskSettings.field_names)
     assert fields_of(configuration_schema.Amounts).keys() == set(UNITS)
@@ -128,7 +128,7 @@ def test_settings_have_the_fields_of_their_schema() -> None:
 
 
 def test_the_tables_are_complete() -> None:
-    """Tasks of llc with all their inputs, keys of the configuration, providers."""
+    """The tables have all standard tasks with inputs, keys of the configuration, and providers."""
     text = text_of("tasks.md")
     for name in LIBRARY_TASKS:
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{name}`")]

@@ -1,4 +1,4 @@
-"""`spec/testing.md`: its commands run in a project with its files and print what it shows."""
+"""`spec/testing.md`: its commands run with its files and print the shown output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llc.runtime.recordings import case_reader, cases
 
 TEXT = text_of("testing.md")
 BLOCKS = take("testing.md", "yaml", "console")
-# What differs from run to run.
+# Parts of the output that differ between runs.
 VOLATILE = ((re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}\b"), "-RUN"),)
 
 JQ = """
@@ -30,21 +30,21 @@ def stable(text: str) -> str:
     return text.strip("\n")
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
-    """Each console block, run in order in a project with the files above it, prints what stands there."""
+def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
+    """Each console block, run in order with the files above it, prints the shown output."""
     shell = Shell(tmp_path)
     shell.add("jq", JQ)
     shell.follow(BLOCKS, stable)
 
 
 def test_every_key_of_a_case_is_in_the_chapter() -> None:
-    """Nothing that a case may hold is left out."""
+    """The chapter names every key of a test case."""
     for key in (*fields_of(case_reader.CaseFile), *cases.LIMITS, *cases.NORMALIZED):
         assert f"`{key}`" in TEXT, key
 
 
 def test_the_verbs_show_examples() -> None:
-    """`--help` of each verb for what is on record ends with command lines."""
+    """`--help` of each subcommand for recorded runs shows examples."""
     for name in ("replay", "record", "test", "fork", "trace"):
         examples = subcommands.find(name).examples
         assert examples

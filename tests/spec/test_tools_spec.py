@@ -1,4 +1,4 @@
-"""`spec/tools.md`: its programs run in a project with its files and give the values beneath them."""
+"""`spec/tools.md`: its programs run in a project with its files and have the values below them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = [block for block in BLOCKS if block.info.startswith(".loops/")]
 
 
 def programs() -> list[Any]:
-    """Each program with the value after it."""
+    """Each program with the value below it."""
     found = []
     for block, after in itertools.pairwise(BLOCKS):
         if block.kind == "sexp run":
@@ -39,27 +39,27 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, "utf-8")
     monkeypatch.chdir(tmp_path)
-    # There is no key, so no task can be done.
+    # There is no API key, so no task can be performed.
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
 @pytest.mark.parametrize(("program", "claimed"), programs())
-def test_a_program_gives_the_value_beneath_it(project: Path, program: Block, claimed: Block) -> None:
-    """In the real world."""
+def test_a_program_has_the_value_below_it(project: Path, program: Block, claimed: Block) -> None:
+    """With real effects."""
     assert llc.evaluate(program.text) == json.loads(claimed.text)
 
 
 def test_every_built_in_tool_is_in_its_table() -> None:
-    """With its parameters."""
+    """The table has every built-in tool with its parameters."""
     for row in ROWS:
         (line,) = [line for line in text_of("tools.md").splitlines() if line.startswith(f"| `{row.name}`")]
         if row.effect != "context" and "the same" not in line:
             assert all(f"`{parameter.name}`" in line for parameter in row.order), row.name
 
 
-def test_the_table_of_results_is_that_of_the_classes(update: bool) -> None:
+def test_the_table_of_results_is_generated_from_the_classes(update: bool) -> None:
     """Fields are declared once, in `ir/results.py`."""
     rows = ["| | field | |", "|---|---|---|"]
     for cls in CLASSES.values():

@@ -1,4 +1,4 @@
-"""`spec/tour.md`: its blocks run as they are written, in order, in a folder with a little to repair."""
+"""`spec/tour.md`: its blocks succeed, in order, in a project with an error to repair."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SHELL, PYTHON = take("tour.md", "sh"), take("tour.md", "python")
 
 
 def test_the_tour_runs_block_by_block(tmp_path: Path) -> None:
-    """Every command of every block succeeds, the loop repairs the file, the Python snippet says so."""
+    """All commands succeed, the loop repairs the file, and the Python code prints its outcome."""
     (tmp_path / ".loops").mkdir()
     (tmp_path / "app.py").write_text("import os\n\n\ndef f(x):\n    return x\n", "utf-8")
-    # A virtual environment's programs stand beside its interpreter.
+    # The programs of a virtual environment are in the folder of its interpreter.
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for block in SHELL:
         run = subprocess.run(
