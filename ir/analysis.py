@@ -1,7 +1,7 @@
-"""What can be read off a function's graph of states: ways, reachability, cycles, slots read.
+"""Analyses of a function's state graph: edges, reachability, cycles, slots read.
 
-Everything here is iterative and near linear: a function may have tens of thousands of states in
-one chain. Takes functions whose names resolve; says nothing about whether they should be accepted.
+All analyses are iterative and nearly linear: a function may have tens of thousands of states in
+one chain. The input must have no unresolved names; validity is decided by `verify`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from . import nodes
 
 
 def exit_targets(exit: nodes.Exit) -> tuple[str, ...]:
-    """The states an exit names, in the order it names them; a state may come twice."""
+    """The target states of an exit, in order; a state can occur twice."""
     match exit:
         case nodes.Goto():
             return (exit.target,)
@@ -31,19 +31,19 @@ def exit_targets(exit: nodes.Exit) -> tuple[str, ...]:
 
 
 def successors(state: nodes.State) -> tuple[str, ...]:
-    """Every state control can go to from `state`: what its exit names, then its handler's target."""
+    """All successors of a state: the targets of its exit, then the target of its handler."""
     targets = exit_targets(state.exit)
     return targets if state.handler is None else (*targets, state.handler.target)
 
 
 def graph(function: nodes.Function) -> list[list[int]]:
-    """For each state its successors, by position; KeyError at a target that is no state."""
+    """The successors of each state, by position. Raises KeyError for an unknown target."""
     index = {state.name: number for number, state in enumerate(function.states)}
     return [[index[target] for target in successors(state)] for state in function.states]
 
 
 def reachable(ways: Sequence[Iterable[int]], start: int = 0) -> set[int]:
-    """The positions control can get to from `start`, itself included."""
+    """The positions reachable from `start`, including `start`."""
     seen = {start}
     todo = [start]
     while todo:
@@ -55,7 +55,7 @@ def reachable(ways: Sequence[Iterable[int]], start: int = 0) -> set[int]:
 
 
 def components(ways: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The strongly connected components, each after those it leads to (Tarjan 1972, iterative)."""
+    """The strongly connected components in reverse topological order (Tarjan 1972, iterative)."""
     count = len(ways)
     order = [-1] * count
     low = [0] * count
@@ -100,7 +100,7 @@ def components(ways: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def cycles(ways: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """One shortest cycle through the first state of each component that has a cycle."""
+    """For each component with a cycle, a shortest cycle through its first state."""
     for component in components(ways):
         first = min(component)
         if len(component) > 1 or first in ways[first]:
@@ -127,12 +127,12 @@ def _cycle_through(ways: Sequence[Sequence[int]], start: int, within: set[int]) 
 
 
 def slots_read(expr: nodes.Expr) -> list[str]:
-    """The slots an expression reads, in no particular order."""
+    """The slots that an expression reads, in no particular order."""
     found = []
     todo = [expr]
     while todo:
         item = todo.pop()
-        # Not `isinstance`: this is asked of every expression of a program.
+        # `type` instead of `isinstance`: this runs for every expression of a program.
         kind = type(item)
         if kind is nodes.Slot:
             found.append(item.name)  # type: ignore[union-attr]
@@ -158,8 +158,8 @@ def functions_named(expr: nodes.Expr) -> list[str]:
 
 
 def expressions(part: nodes.Instruction | nodes.Exit) -> tuple[nodes.Expr, ...]:
-    """The outermost expressions of an instruction or exit, in the order they are evaluated."""
-    # By type, and the commonest first: this is asked of every part of a program.
+    """The outermost expressions of an instruction or exit, in evaluation order."""
+    # By type, most frequent first: this runs for every part of a program.
     kind = type(part)
     if kind is nodes.Goto:
         return ()
@@ -188,7 +188,7 @@ _ONE_EXPRESSION: dict[type, str] = {
 
 
 def may_fault(expr: nodes.Expr) -> bool:
-    """Whether evaluating `expr` could fault; True where that is not plain to see."""
+    """Whether evaluating `expr` could fault; True if unknown."""
     todo = [expr]
     while todo:
         item = todo.pop()
@@ -207,5 +207,5 @@ def may_fault(expr: nodes.Expr) -> bool:
     return False
 
 
-# Primitives that give an answer for every value.
+# Primitives that are defined for all values.
 _TOTAL = frozenset({"list", "is_null", "select", "not", "and", "or", "box", "dynamic_box", "eq"})

@@ -1,7 +1,7 @@
-"""Building functions: shorthand for expressions, and slots declared by being named.
+"""Construction of functions: shorthand for expressions, and slots that are declared by use.
 
-A frontend names slots and states as it goes; `FunctionBuilder.build` works out the frame. Checks
-nothing: that is the verifier's work.
+A frontend names slots and states as it proceeds; `FunctionBuilder.build` computes the frame. Nothing
+is checked here: that is the verifier's task.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _EXPRESSIONS = frozenset({nodes.Const, nodes.Slot, nodes.Prim, nodes.Closure})
 
 
 def expr(value: Any) -> nodes.Expr:
-    """An expression as it is, anything else as a literal."""
+    """An expression unchanged; any other value as a literal."""
     made: nodes.Expr = value if type(value) in _EXPRESSIONS else nodes.Const(value)
     return made
 
 
 def freeze(value: Any) -> Any:
-    """JSON-like Python data as a constant: lists become tuples, all the way down."""
+    """JSON-like Python data as a constant: lists become tuples, recursively."""
     if isinstance(value, dict):
         return {name: freeze(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -34,13 +34,13 @@ def freeze(value: Any) -> Any:
 
 
 def prim(op: str, *args: Any, span: Span | None = None) -> nodes.Prim:
-    """A primitive applied; operands that are no expressions are literals."""
+    """A primitive application; operands that are not expressions become literals."""
     operands = tuple([arg if type(arg) in _EXPRESSIONS else nodes.Const(arg) for arg in args])
     return nodes.Prim(op, operands, span=span)
 
 
 def record(fields: dict[str, Any]) -> nodes.Prim:
-    """A `map` expression with these keys, in this order; None means: leave the field out."""
+    """A `map` expression with these keys, in this order; a field with the value None is omitted."""
     operands: list[nodes.Expr] = []
     for name, value in fields.items():
         if value is not None:
@@ -51,7 +51,7 @@ def record(fields: dict[str, Any]) -> nodes.Prim:
 
 @lru_cache(maxsize=256)
 def _key(name: str) -> nodes.Const:
-    """A key of records: there are few, and they stand everywhere."""
+    """A shared constant for a key of records; there are few keys, and they are used everywhere."""
     return nodes.Const(name)
 
 

@@ -1,11 +1,15 @@
-"""What a loop calls keeps to the loop's time and budget, and does not run the loop again.
+"""Verification of calls: what a loop calls respects the loop's time limit and budget, and does not call
+the loop
+again.
 
-A call is an action of a loop: how long it computes is not bounded here. But what waits in it, waits
-under the loop's deadline, handed down from call to call in a capture that nothing writes; nothing in
-it spends where the loop has a budget. The rules and why they suffice are in `spec/ir.md` (Calls).
+A call is an action of a loop: its computation time is not limited here. But every effect in it that waits has
+the loop's deadline, which is passed from call to call in a capture that is never assigned; and
+no effect in it uses a model or agent if the loop has a budget. `spec/ir.md` (Calls) has the rules and why
+they suffice.
 
-What a function may call is taken to be every function that it makes a closure of, and those that
-those make. Nothing else can come in: what is given to a loop is plain data.
+The possible callees of a function are all functions whose closures it creates, and their callees,
+transitively.
+There are no others: the values that are passed to a loop are plain data.
 """
 
 from __future__ import annotations
@@ -18,18 +22,18 @@ from .diagnostics import Diagnostic, DiagnosticId, clean
 from .effects import EFFECTS, SPENDERS
 from .shapes import deadline_of, field_of, is_slot, writers
 
-# When the effects of a function must be over, as active time of the run: a capture, and in a loop
-# that has a time of its own the slot that it works out, and the capture for the enclosing loop.
+# The deadline of a function's effects, as active time of the run: a capture; in a loop with its own time
+# limit, the slot in which it computes its deadline. OUTER is the capture for the enclosing loop.
 DEADLINE, OUTER = "/deadline", "/outer"
 NEVER = float("inf")
 
 
 def closures_of(state: nodes.State) -> Iterator[nodes.Closure]:
-    """Every closure that a state makes."""
+    """All closures that a state creates."""
     todo = [expr for part in (*state.body, state.exit) for expr in expressions(part)]
     while todo:
         expr = todo.pop()
-        kind = type(expr)  # not `isinstance`: this is asked of every expression of a program
+        kind = type(expr)  # `type` instead of `isinstance`: this runs for every expression of a program
         if kind is nodes.Prim:
             todo += [arg for arg in expr.args if type(arg) not in _LEAVES]  # type: ignore[union-attr]
         elif kind is nodes.Closure:
@@ -41,7 +45,7 @@ _LEAVES = frozenset({nodes.Const, nodes.Slot})
 
 
 class References:
-    """Which functions a program's functions make closures of, and which of them may wait."""
+    """The functions whose closures each function creates, and the functions that can wait."""
 
     def __init__(self, functions: Iterable[nodes.Function]) -> None:
         self.functions = {function.name: function for function in functions}
@@ -54,19 +58,21 @@ class References:
         self.waiting = _closed(waiting, users)
 
     def performed(self, name: str) -> Iterator[str]:
-        """The kinds of effects that a function itself asks for."""
+        """The kinds of effects that a function itself performs."""
         for state in self.functions[name].states:
             if isinstance(state.exit, nodes.Perform):
                 yield state.exit.kind
 
     def reach(self, names: Iterable[str], apart_from: Iterable[str] = ()) -> set[str]:
-        """The functions that those of these names may call, in one step or many, not through others."""
+        """The functions that these functions may call, directly or transitively, without passing through
+        `apart_from`.
+        """
         ways: dict[str, Iterable[str]] = {**self.made, **dict.fromkeys(apart_from, ())}
         return _closed([callee for name in names for callee in self.made[name]], ways)
 
 
 def _made(function: nodes.Function) -> dict[str, None]:
-    """The functions that a function makes closures of; shared expressions are visited once."""
+    """The functions whose closures a function creates; shared expressions are visited once."""
     made: dict[str, None] = {}
     seen: set[int] = set()
     for state in function.states:
@@ -101,7 +107,7 @@ def _closed(names: Iterable[str], ways: Mapping[str, Iterable[str]]) -> set[str]
 
 
 def loops_of(program: nodes.Program) -> list[nodes.InnerLoop]:
-    """Every loop of a program, the program itself first where it is one."""
+    """All loops of a program; if the program itself is a loop, it is first."""
     meta = program.meta
     own = (
         [nodes.InnerLoop(program.entry, program.name, meta.maintain, meta.limits)]
@@ -112,7 +118,7 @@ def loops_of(program: nodes.Program) -> list[nodes.InnerLoop]:
 
 
 def verify_called(program: nodes.Program) -> Iterator[Diagnostic]:
-    """A diagnostic for each way in which what a loop calls could get around its limits."""
+    """A diagnostic for each way in which a callee of a loop could bypass the loop's limits."""
     yield from _Rules(program).run()
 
 
@@ -140,7 +146,7 @@ class _Rules:
             yield from self.time(self.functions[name])
 
     def callees(self, function: nodes.Function) -> Iterator[Diagnostic]:
-        """A loop calls functions that are known."""
+        """Check that a loop calls only known functions."""
         for state in function.states:
             exit_ = state.exit
             if isinstance(exit_, nodes.Call | nodes.TailCall | nodes.Parallel) and not isinstance(
@@ -151,7 +157,7 @@ class _Rules:
                 yield _problem("unbounded-call", what, state, help)
 
     def entries(self) -> Iterator[Diagnostic]:
-        """A loop is called by its name, and given plain data: no function from outside gets into it."""
+        """Check that a loop is called by name with plain data, so that no function from outside enters it."""
         loops = {loop.function for loop in self.loops}
         for function in self.functions.values():
             if loops.isdisjoint(self.references.made[function.name]):
@@ -179,7 +185,9 @@ class _Rules:
     # --- time -------------------------------------------------------------------------------
 
     def time(self, function: nodes.Function) -> Iterator[Diagnostic]:
-        """Whatever waits knows when the time of the loops around it is over, and hands it on."""
+        """Check that every effect that waits has the deadline of the enclosing loops, and that calls pass
+        it on.
+        """
         loop = self.timed.get(function.name)
         limit: nodes.Expr = nodes.Slot(DEADLINE)
         if loop is not None and function.name == self.program.entry:
@@ -218,7 +226,7 @@ class _Rules:
         return _is_within(closure.captures[callee.captures.index(slot)], state, limit)
 
     def own_deadline(self, function: nodes.Function, timeout: int | None) -> Iterator[Diagnostic]:
-        """A loop within a program works out when it is over before it does anything else."""
+        """Check that a nested loop computes its deadline before anything else."""
         inherits = OUTER in function.captures
         if inherits or function.name in self.bounded:
             yield from self.captured(function, OUTER)
@@ -243,7 +251,9 @@ class _Rules:
 
 
 def _is_last(function: nodes.Function, state: nodes.State) -> bool:
-    """Whether a state runs a command at most once, for a time of its own, as hooks at a loop's end do."""
+    """Whether a state runs a command at most once with its own time limit, like a hook at the end of a
+    loop.
+    """
     assert isinstance(state.exit, nodes.Perform)
     seconds = field_of(state.exit.args, "timeout_s")
     if state.exit.kind != "shell" or not isinstance(seconds, nodes.Const) or seconds.value is None:
@@ -268,7 +278,9 @@ def _targets(function: nodes.Function, apart_from: nodes.State) -> Iterator[str]
 
 
 def _is_end(value: nodes.Expr, now: str, timeout: int | None, inherits: bool) -> bool:
-    """Whether a value is the time of the clock and the loop's on top, or that of an outer one if sooner."""
+    """Whether a value is the clock plus the loop's time limit, or the earlier of this and an outer
+    deadline.
+    """
     own = nodes.Prim(
         "add", (nodes.Prim("get", (nodes.Slot(now), nodes.Const("elapsed_ms"))), nodes.Const(timeout))
     )
@@ -278,7 +290,9 @@ def _is_end(value: nodes.Expr, now: str, timeout: int | None, inherits: bool) ->
 
 
 def _is_within(expr: nodes.Expr, state: nodes.State, limit: nodes.Expr) -> bool:
-    """Whether an expression at a state's end is the limit, or the smaller of it and something else."""
+    """Whether an expression at the end of a state is the limit, or the minimum of the limit and another
+    value.
+    """
     written: set[str] = set()
     for instruction in reversed(state.body):
         if isinstance(instruction, nodes.Set):
@@ -289,7 +303,7 @@ def _is_within(expr: nodes.Expr, state: nodes.State, limit: nodes.Expr) -> bool:
         return False
     if expr == limit:
         return True
-    # A deadline that is null is none.
+    # A deadline of null means no deadline.
     return (
         isinstance(expr, nodes.Prim)
         and expr.op == "min"

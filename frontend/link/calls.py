@@ -1,6 +1,6 @@
-"""`call:` of a state: the function that it names, and its arguments in the function's order.
+"""Resolution of `call:` in a state: the named function, and its arguments in the order of its parameters.
 
-Must not contain: the files (`linker`), the states of a call (`lower.calls`).
+Must not contain: reading of files (`linker`), the states of a call (`lower.calls`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..core.nodes import Binding, Lambda, Library, Literal
 from ..core.program_parts import Definitions
 from ..loop.schema import StateSpec
 
-# Reports a finding: id, message, place, label, help.
+# Reports a diagnostic: id, message, span, label, help.
 Report = Callable[..., None]
 
 
 def target_of(call: str) -> tuple[str, str] | None:
-    """The file and the function that `flows.sexp#summarise` names; None where it is not of that form."""
+    """The file and the function in `flows.sexp#summarise`; None for other forms."""
     file, mark, name = call.partition("#")
     return (file, name) if mark and file and name and not name.isspace() else None
 
@@ -28,7 +28,7 @@ def target_of(call: str) -> tuple[str, str] | None:
 def arguments_of(
     state: StateSpec, name: str, definitions: Definitions, binding: Binding, error: Report
 ) -> tuple[tuple[str, Any], ...] | None:
-    """The arguments of a state's call as (place, value) in the function's order; None with a finding."""
+    """The arguments of a state's call as (place, value), in parameter order; None after a diagnostic."""
     function = next(value for known, value in definitions.entries if known is binding)
     span = state.span_of("args", "call")
     if isinstance(function, Literal) and not binding.is_assigned:

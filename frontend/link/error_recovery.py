@@ -1,8 +1,9 @@
-"""Error recovery: findings about a text that could not be read without errors.
+"""Error recovery: further diagnostics for a text that has reader errors.
 
-The data of the reader are a guess then. Findings in a form that was read without an error are reported
-together with those of the reader. Where brackets are in doubt, a definition may be missing, so findings
-about names are left out.
+After an error, the data of the reader are a guess. Diagnostics in forms that were read without an error are
+reported
+together with those of the reader. If brackets are in doubt, a definition may be missing, so diagnostics
+about names are omitted.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from ...ir.diagnostics import Diagnostic
 from ...ir.spans import Span
 from ..sexp.datum import Datum
 
-# After one of these the rest was read as something else than its author meant, or not at all.
+# After one of these errors, the rest of the text was misread or not read at all.
 _HOPELESS = frozenset(("nested-too-deep", "too-many-findings", "unterminated-string", "unterminated-comment"))
 _IN_DOUBT = frozenset(("unclosed-form", "stray-bracket", "mismatched-bracket", "reserved-brace"))
-# Findings that a missing definition causes.
+# Diagnostics that a missing definition causes.
 _OF_NAMES = frozenset(("unbound-name", "unknown-task", "repeated-name", "used-before-definition"))
 
 
 def is_worth_expanding(found: Iterable[Diagnostic]) -> bool:
-    """Whether data that were read with these findings are good enough for expansion."""
+    """Whether data that were read with these diagnostics are reliable enough for expansion."""
     return not any(finding.id in _HOPELESS for finding in found)
 
 
 def reliable_findings(
     found: Sequence[Diagnostic], further: Iterable[Diagnostic], data: Iterable[Datum]
 ) -> list[Diagnostic]:
-    """The further findings that the findings of the reader, `found`, do not put in question."""
+    """The diagnostics in `further` that do not depend on the reader's errors in `found`."""
     errors = [finding.span for finding in found if finding.is_error and finding.span is not None]
     is_in_doubt = any(finding.id in _IN_DOUBT for finding in found)
     broken = [
@@ -47,7 +48,7 @@ def reliable_findings(
 
 
 def _holds(outer: Span, inner: Span) -> bool:
-    """Whether one span begins within another."""
+    """Whether a span begins within another one."""
     begins = (inner.line, inner.column)
     return outer.path == inner.path and (outer.line, outer.column) <= begins < (
         outer.end_line,

@@ -1,4 +1,6 @@
-"""Programs that contain flows: read, expand, link and lower; and the library functions of `stdlib/`."""
+"""Compilation of programs that contain flows: reading, expansion, linking, lowering; library functions of
+`stdlib/`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from .linker import Linker, imported_source
 
 @frozen
 class Flow:
-    """A compiled flow: its program, its core, and the warnings met on the way."""
+    """A compiled flow: its program, its core, and its warnings."""
 
     program: Program
     core: core.Lambda
@@ -37,7 +39,7 @@ class Flow:
 
 
 def compile_flow(source: Source, options: CompileOptions = DEFAULT_OPTIONS) -> Flow:
-    """Compile a flow. Raises CompileError with all findings."""
+    """Compile a flow. Raises CompileError with all diagnostics."""
     linker = Linker(options)
     declared, limits = linker.declared, linker.limits
     data, found = read(source, limits.nesting)
@@ -67,7 +69,7 @@ def compile_flow(source: Source, options: CompileOptions = DEFAULT_OPTIONS) -> F
 def compile_calling_loop(
     loop: Loop, document: Document, found: list[Diagnostic], options: CompileOptions
 ) -> Program:
-    """The program of a loop and of the functions of other files that it calls; adds to the findings."""
+    """Compile a loop with the functions of other files that it calls; adds to the diagnostics in `found`."""
     path = document.source.path
     linker = Linker(options)
     with linker.reading(path):
@@ -82,7 +84,7 @@ def compile_calling_loop(
 
 
 def _unused(program: core.Lambda) -> Iterator[Diagnostic]:
-    """A warning for each argument that was given for nothing."""
+    """A warning for each given argument that the program does not use."""
     if program.parameters:
         used = {node.binding for node in core.walk(program) if isinstance(node, core.Variable)}
         for binding in program.parameters:
@@ -92,7 +94,7 @@ def _unused(program: core.Lambda) -> Iterator[Diagnostic]:
 
 
 def definition(name: str) -> core.Lambda:
-    """The function of the library that is defined in `stdlib/` under this name."""
+    """The library function of this name that is defined in `stdlib/`."""
     entry = LIBRARY[name]
     assert isinstance(entry, Defined)
     return _library_file(entry.file)[name]

@@ -1,6 +1,6 @@
 """IR text files as programs: parsed, and verified like an image.
 
-A text that `llc compile` wrote lists the sources of its places; one that lists none is its own source. Must
+A text that `llc compile` wrote lists the sources of its spans; a text without sources is its own source. Must
 not contain: the syntax (`ir.text_reader`), the rules of a program (`ir.verify`).
 """
 
@@ -18,7 +18,7 @@ from ...ir.text import parse_program
 from ...ir.verify import verify_runnable
 
 _META = re.compile(r"\bmeta\b")
-# The options that replace a part of a program, with the values that replace nothing.
+# The options that override a part of a program, with the values that override nothing.
 _OVERRIDES: dict[str, object] = {
     "max_iterations": None,
     "context": {},
@@ -29,7 +29,7 @@ _OVERRIDES: dict[str, object] = {
 
 
 def read_ir(source: Source, options: CompileOptions) -> tuple[Program, list[Diagnostic]]:
-    """The program of an IR text and the warnings about it. Raises CompileError with places in the text."""
+    """Read an IR text; return the program and its warnings. Raises CompileError with spans in the text."""
     text = source.text or ""
     if any(getattr(options, name) != default for name, default in _OVERRIDES.items()):
         help = "compile its loop or flow with the options instead: `llc compile LOOP … -o FILE.ir`"
@@ -38,7 +38,7 @@ def read_ir(source: Source, options: CompileOptions) -> tuple[Program, list[Diag
     program = parse_program(text, source.path, places="added")
     found = list(verify_runnable(program))
     if found and program.sources:
-        # The places in the text that was compiled are not those of the mistakes.
+        # Errors are shown at their places in the IR text, not at the spans of the original source.
         found = list(verify_runnable(parse_program(text, source.path, places="own")))
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError([_placed(diagnostic, text, source.path) for diagnostic in found], [source])
@@ -46,7 +46,7 @@ def read_ir(source: Source, options: CompileOptions) -> tuple[Program, list[Diag
 
 
 def _placed(diagnostic: Diagnostic, text: str, path: str) -> Diagnostic:
-    """The diagnostic with a place: what is wrong with the program as a whole is in the lines of its head."""
+    """The diagnostic with a span; one about the whole program gets the lines of the program's head."""
     if diagnostic.span is not None:
         return diagnostic
     word = _META.search(text) if diagnostic.id == "bad-meta" else None

@@ -1,7 +1,8 @@
-"""The linker of programs of several files: the loops that flows run, the functions that loops call.
+"""Linker for programs of several files: loops that flows run, functions that loops call.
 
-Owns the resolution of a name to a file, the parts (`core.program_parts`) made from files, and the check that
-files do not run one another in a cycle. Findings about a file carry its own spans. Must not contain:
+Owns the resolution of names to files, the program parts (`core.program_parts`) made from files, and the
+detection of
+files that run each other in a cycle. Diagnostics about a file carry its own spans. Must not contain:
 forms (`expand`), states (`lower`).
 """
 
@@ -39,14 +40,14 @@ from .sub_loops import fixed_name, request_of, unread_bindings, with_bindings
 
 # YAML files of a project that are not loops.
 NO_LOOPS = (CONFIG, TOOLS)
-# Deeper nesting of files than this is a cycle, whatever the names of the files.
+# Deeper nesting of files counts as a cycle, whatever the names of the files.
 MAX_DEPTH = 50
 
 
 class Linker:
-    """The files of one program except its first.
+    """The files of one program, except the first one.
 
-    declared: the tools and tasks that its flows may call, by default those of the options.
+    declared: the tools and tasks that its flows may call; by default those of the options.
     """
 
     def __init__(self, options: CompileOptions, declared: TaskRegistry | None = None) -> None:
@@ -58,12 +59,12 @@ class Linker:
         self._loops: dict[Any, LoopPart | None] = {}
         self._files: dict[str, Definitions | None] = {}
         self._functions: dict[tuple[str, str, int], FunctionPart] = {}
-        # The files being read: the path behind all links, and the path to show.
+        # The files being read, outermost first, as (resolved path, displayed path).
         self._trail: list[tuple[str, str]] = []
 
     @contextlib.contextmanager
     def reading(self, path: str) -> Iterator[None]:
-        """Context of reading a file, for the check for cycles."""
+        """Context in which a file is read; used to detect cycles."""
         self._trail.append((files.real_path(path), path))
         try:
             yield
@@ -71,7 +72,7 @@ class Linker:
             self._trail.pop()
 
     def report(self, *found: Diagnostic) -> None:
-        """Collect findings; a file that is read twice reports each once."""
+        """Add diagnostics; a file that is read twice reports each of them once."""
         self.diagnostics += [finding for finding in found if finding not in self.diagnostics]
 
     def error(
@@ -80,7 +81,7 @@ class Linker:
         self.report(Diagnostic(id, message, span, label, help))
 
     def source(self, path: str, span: Span | None, what: str) -> Source | None:
-        """A file's source, if it can be read and is not read already further out."""
+        """The source of a file; None, with a diagnostic, if it cannot be read or is being read already."""
         real = files.real_path(path)
         names = [shown for _, shown in self._trail]
         index = next((i for i, (other, _) in enumerate(self._trail) if other == real), None)
@@ -114,12 +115,12 @@ class Linker:
     # --- loops --------------------------------------------------------------------------------
 
     def loop(self, request: Request, importer: str) -> LoopPart | None:
-        """The loop that the file `importer` runs; None, with findings, where there is none."""
+        """The loop that the file `importer` runs; None, with diagnostics, if there is none."""
         path = self._loop_path(request, importer)
         return None if path is None else self.part(path, request)
 
     def part(self, path: str, request: Request) -> LoopPart | None:
-        """The loop of a file; one that is run with the same constants in several places is one part."""
+        """The loop of a file. Requests with the same constants share one part."""
         key = (
             path,
             request.max_iterations,
@@ -184,7 +185,7 @@ class Linker:
         return LoopPart(loop.name, loop, given, document.within, model, calls, request.is_state)
 
     def _changed(self, loop: Loop, request: Request, source: Source) -> tuple[Loop, list[Diagnostic]]:
-        """The loop with the options and what the request sets."""
+        """The loop with the compilation options and the values of the request applied."""
         loop = with_llm_options(loop, self.options)
         if request.max_iterations is not None:
             loop = loop.evolve(max_iterations=request.max_iterations)
@@ -215,7 +216,7 @@ class Linker:
     # --- functions ----------------------------------------------------------------------------
 
     def calls(self, loop: Loop, importer: str) -> dict[str, CallPart | LateCallPart]:
-        """What the states of a loop call; those with a mistake are left out, with findings."""
+        """The callees of a loop's states; invalid ones are omitted, with diagnostics."""
         found: dict[str, CallPart | LateCallPart] = {}
         for state in loop.states.values():
             if state.calls and not state.flawed:
@@ -257,7 +258,7 @@ class Linker:
     def _branches(
         self, loop: Loop, state: StateSpec, names: tuple[str, ...], importer: str
     ) -> CallPart | None:
-        """Loops that run at once; every mistake in one of them is a finding."""
+        """The loops that a state runs concurrently; reports every error in them."""
         span = state.span_of("parallel")
         twice = next((name for name in names if names.count(name) > 1), None)
         least = {"all": len(names), "any": 1}.get(str(state.join or "all"), state.join)
@@ -278,7 +279,7 @@ class Linker:
                 "unknown-loop", f"a loop in `parallel` has no computed name: `{computed}`", span, help=help
             )
             return None
-        # What is given need not be read by each of them.
+        # A given value need not be used by every branch.
         calls = {name: self._named_loop(loop, state, name, importer, is_late=True) for name in names}
         loops = [(name, call.function) for name, call in calls.items() if call is not None]
         branches = tuple((name, one) for name, one in loops if isinstance(one, LoopPart))
@@ -349,5 +350,5 @@ class Linker:
 
 
 def imported_source(path: str, importer: str) -> Source:
-    """The source that an `import` of `path` in the file `importer` names. Raises CompileError."""
+    """The source for `import` of `path` in the file `importer`. Raises CompileError."""
     return read_source(resolve_path("" if importer == EXPRESSION_PATH else importer, path))

@@ -1,7 +1,7 @@
-"""`loop:` of a state: the file of the loop that it names, and what that finds in its `context`.
+"""Resolution of `loop:` in a state: the file of the named loop, and the values in its `context`.
 
-Values that are known when the loop is compiled are constants of the loop that runs; the others are its
-parameters, as of a loop that a flow runs. Must not contain: the reading of the file (`linker`).
+Values that are known at compile time become constants of the nested loop; the others become its
+parameters, as for a loop that a flow runs. Must not contain: reading of files (`linker`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .calls import Report
 
 
 def fixed_name(loop: Loop, state: StateSpec) -> str | None:
-    """The name of the loop that a state runs; None where it is computed by the run."""
+    """The name of the loop that a state runs; None if it is computed at run time."""
     assert state.loop is not None
     name = fixed_text(template_of(loop, state.name, "value", state.loop))
     return name if name or "${" not in state.loop else None
@@ -34,7 +34,9 @@ def fixed_name(loop: Loop, state: StateSpec) -> str | None:
 def request_of(
     loop: Loop, state: StateSpec, name: str, importer: str, error: Report, is_late: bool = False
 ) -> tuple[str, Request, dict[str, Any]] | None:
-    """The path of the loop that a state runs, the request for it, its values by key; None with a finding."""
+    """The path of the loop that a state runs, the request for it, and its values by key; None after a
+    diagnostic.
+    """
     span = state.span_of("loop", "parallel")
     if not name.strip():
         error("unknown-loop", "the name of the loop is empty", span, "", "write the name of a loop")
@@ -50,9 +52,9 @@ def request_of(
         if known:
             constants[key] = constant
     if INPUT_HASH not in values and "input" in values and "input" not in constants:
-        values[INPUT_HASH] = values["input"]  # as a digest, which the call makes of it
+        values[INPUT_HASH] = values["input"]  # the call converts it to a digest
     given = tuple(key for key in values if key not in constants)
-    # Only what `with` names has a place, and precedence over the loop's own.
+    # Only keys of `with` have a span, and take precedence over the loop's own values.
     spans = {
         key: state.span_of(f"with.{key}", "with") if key in (state.bindings or {}) else None for key in values
     }
@@ -63,7 +65,7 @@ def request_of(
 
 
 def _constant(loop: Loop, state: StateSpec, value: Any) -> tuple[bool, Any]:
-    """Whether a value is known when the loop is compiled, and what it is."""
+    """Whether a value is known at compile time, and the value."""
     if isinstance(value, str):
         template = template_of(loop, state.name, "value", value)
         if isinstance(template.single, Constant):
@@ -73,7 +75,9 @@ def _constant(loop: Loop, state: StateSpec, value: Any) -> tuple[bool, Any]:
 
 
 def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]:
-    """The loop with what a state gives it, and what is missing; only `with` replaces its own `context`."""
+    """The loop with the values of a state, and diagnostics for missing ones; only `with` replaces the loop's
+    `context`.
+    """
     context, spans = dict(loop.context), dict(loop.spans)
     for key, place in request.spans.items():
         if place is None and f"context.{key}" in loop.spans:
@@ -84,13 +88,11 @@ def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]
         context[key] = scalar_or_text(value) if isinstance(value, str) else value
         if place is not None:
             spans[f"context.{key}"] = place
-    if (
-        INPUT_HASH in context
-    ):  # the last parameter wherever it is set, so that an imported loop is the same program
+    if INPUT_HASH in context:  # always the last parameter, so that an imported loop is the same program
         context[INPUT_HASH] = context.pop(INPUT_HASH)
     is_input = loop.dialect == LITTLE_LOOPS or loop.input_key == "input"
     if is_input and "input" not in request.spans and "context.input" not in spans:
-        context.pop("input", None)  # only a run from outside has an empty one
+        context.pop("input", None)  # only a run from outside has an empty `input`
     changed = loop.evolve(context=context, spans=spans)
     needed = [name for name, parameter in (loop.parameters or {}).items() if parameter.required]
     missing = [name for name in needed if name not in request.spans and name != "run_dir"]
@@ -104,7 +106,7 @@ def with_bindings(loop: Loop, request: Request) -> tuple[Loop, list[Diagnostic]]
 
 
 def unread_bindings(loop: Loop, request: Request, sources: Iterable[Source]) -> Iterator[Diagnostic]:
-    """Keys of `with` that nothing in the loop reads, all of whose files are in `sources`."""
+    """Warnings for keys of `with` that the loop, whose files are all in `sources`, never reads."""
     if request.is_late or any(state.context_passthrough for state in loop.states.values()):
         return
     known = {key for key in loop.context if key not in request.spans} | (loop.parameters or {}).keys()

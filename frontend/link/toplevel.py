@@ -1,9 +1,9 @@
-"""The top level of a session: forms that are compiled one at a time, each seeing the earlier ones.
+"""Top level of a session: forms are compiled one at a time, each with access to the earlier ones.
 
 Each top-level variable is in a box that all forms share; a form becomes a function that captures the
-boxes of the variables it names. So a definition can be replaced while functions use it, and nothing is
+boxes of its variables. A definition can therefore be replaced while functions use it, and nothing is
 evaluated twice. A name that a function uses before its definition is *promised*: a warning at compile
-time, a fault if it is read too early. Must not contain: boxes, values, execution
+time, and a fault if it is read too early. Must not contain: boxes, values, execution
 (`runtime/terminal/session.py`).
 """
 
@@ -45,12 +45,15 @@ LAST = "it"
 
 @frozen(eq=False)
 class Input:
-    """A form that was compiled.
+    """A compiled form.
 
-    functions: itself first, then those it needs that no earlier form brought. captures: the variables
-    whose boxes it captures, in order. starts: those that are null before it runs. defined: the names it
-    defines, macros among them; replaced: those of them that meant something before. has_value: it is
-    more than a definition, and its value is stored in `it`.
+    Attributes:
+        functions: its own function first, then required functions that no earlier form has added.
+        captures: the variables whose boxes it captures, in order.
+        starts: the captured variables that are null before it runs.
+        defined: the names that it defines, including macros.
+        replaced: the defined names that had a meaning before.
+        has_value: whether it is more than a definition; its value is then stored in `it`.
     """
 
     functions: tuple[Function, ...]
@@ -66,7 +69,7 @@ class Input:
 
 @frozen
 class Name:
-    """What a name means. kind: variable, macro, form, library, tool or task. doc: one line, or ""."""
+    """The meaning of a name. kind: variable, macro, form, library, tool or task. doc: one line, or ""."""
 
     name: str
     kind: str
@@ -76,10 +79,10 @@ class Name:
 
 @define
 class _State:
-    """All that a form may change; the scope's names among it, the scope itself stays."""
+    """The state that a form can change, including the names of the scope."""
 
     names: dict[Identifier, Any]
-    # Every variable there is; of those that are functions and never assigned, name and parameters.
+    # All variables; and the name and parameters of those that are functions and are never assigned.
     variables: dict[Binding, None]
     functions: dict[Binding, Lambda]
     assigned: set[Binding]
@@ -102,11 +105,15 @@ class _State:
 
 
 class Toplevel:
-    """What the forms so far have defined.
+    """The definitions of all forms so far.
 
-    declared: the tools and tasks around them. options: of the compilation. While a form is
-    compiled, `expected` are names that what follows it will define, and `valued` the variables that
-    were defined before.
+    Args:
+        declared: the available tools and tasks.
+        options: of the compilation.
+
+    While a form is compiled, `expected` has the names that later forms will define, and `valued` the
+    variables that
+    earlier forms defined.
     """
 
     def __init__(self, options: CompileOptions = DEFAULT_OPTIONS) -> None:
@@ -126,7 +133,7 @@ class Toplevel:
     # --- what the expander asks -------------------------------------------------------------------
 
     def variable(self, identifier: Identifier, span: Span | None) -> Binding:
-        """The variable that a definition at the top is of: the one of this name, if there is one."""
+        """The variable of a top-level definition: the existing one of this name, or a new one."""
         state = self._state
         known = state.names.get(identifier)
         if not isinstance(known, Binding):
@@ -136,7 +143,7 @@ class Toplevel:
         return known
 
     def promise(self, identifier: Identifier, span: Span | None) -> Binding:
-        """The variable that a name not yet defined will be."""
+        """The variable for a name that is not defined yet."""
         state = self._state
         known = state.promised.get(identifier)
         if known is None:
@@ -149,10 +156,10 @@ class Toplevel:
     def compile(
         self, datum: Datum, source: Source, expected: Collection[str] = (), *, keep: bool = True
     ) -> Input:
-        """Compile a form and take note of what it defines; with `keep=False` nothing is noted.
+        """Compile a form and record its definitions; `keep=False` records nothing.
 
-        expected: names that what follows will define, so that using them is no mistake. Raises
-        CompileError; then nothing has changed.
+        expected: names that later forms will define, so their use is not an error. Raises
+        CompileError and then changes nothing.
         """
         before = self._state
         self._state = before.copy()
@@ -167,7 +174,7 @@ class Toplevel:
         finally:
             if not (is_done and keep):
                 if is_done:
-                    # Its functions are part of the image all the same.
+                    # Its functions are nevertheless part of the image.
                     before.given, before.count = self._state.given, self._state.count
                 self._state = before
                 self.top.names = before.names
@@ -246,7 +253,7 @@ class Toplevel:
         return found[:MAX_FINDINGS]
 
     def _named_in(self, program: Core) -> list[Binding]:
-        """The variables of the session that a program names, in the order it does."""
+        """The session variables that a program refers to, in order of reference."""
         variables = self._state.variables
         named = [node.binding for node in walk(program) if isinstance(node, Variable | Assign)]
         return [binding for binding in dict.fromkeys(named) if binding in variables]
@@ -254,7 +261,7 @@ class Toplevel:
     # --- afterwards -------------------------------------------------------------------------------
 
     def retract(self, bindings: Iterable[Binding]) -> None:
-        """These variables got no value after all: their names are promised, no more."""
+        """Record that these variables did not get a value; their names are only promised."""
         names = self._state.names
         unset = set(bindings)
         if not unset:
@@ -266,21 +273,21 @@ class Toplevel:
                 self._state.functions.pop(meaning, None)
 
     def forget_library(self, functions: Collection[str]) -> None:
-        """Of the library only these functions are still there."""
+        """Forget all library functions except these."""
         given = self._state.given.from_library
         for name, function in list(given.items()):
             if function not in functions:
                 del given[name]
 
     def library_function(self, name: str) -> str | None:
-        """What a function of the library is called in the image, None where it is in none."""
+        """The name of a library function in the image; None if the image does not contain it."""
         return self._state.given.from_library.get(name)
 
     # --- names ------------------------------------------------------------------------------------
 
     @property
     def defined(self) -> dict[str, Binding | SyntaxRules | Signature]:
-        """What was defined, by name: variables, macros, tasks."""
+        """All definitions by name: variables, macros, tasks."""
         return {
             identifier.name: meaning
             for identifier, meaning in self.top.names.items()
@@ -288,14 +295,14 @@ class Toplevel:
         }
 
     def outline(self, binding: Binding) -> str | None:
-        """How the function that a variable was defined as is called, None if it was none."""
+        """The call syntax of a variable that was defined as a function; None for other variables."""
         function = self._state.functions.get(binding)
         if function is None:
             return None
         return f"({' '.join([binding.name, parameters_of(function)]).rstrip()})"
 
     def find(self, name: str) -> Name | None:
-        """What a name means now."""
+        """The current meaning of a name."""
         meaning = self.top.find(Symbol(name))
         if isinstance(meaning, Binding):
             usage = self.outline(meaning)
@@ -314,12 +321,12 @@ class Toplevel:
         return Name(name, signature.kind, signature.usage, signature.doc)
 
     def names(self) -> list[str]:
-        """Every name that means something now."""
+        """All names with a meaning."""
         return sorted({*self.top.visible_names(), *self.declared.names()})
 
 
 def names_defined(data: Iterable[Datum]) -> set[str]:
-    """The names that forms define at the top, as far as they show it without being expanded."""
+    """The names that forms define at the top level, as far as this is visible without expansion."""
     found = set()
     for datum in data:
         if isinstance(datum, Form) and datum.head in _DEFINING and len(datum.items) > 1:
@@ -336,13 +343,13 @@ _DEFINING = (Symbol("define"), Symbol("bind"))
 
 
 def _outline(value: Lambda) -> Lambda:
-    """What the calls of a function are checked against, without its body."""
+    """A function without its body, for the check of its calls."""
     optionals = tuple((binding, Literal(None)) for binding, _ in value.optionals)
     return attrs.evolve(value, optionals=optionals, body=Literal(None))
 
 
 def _shown(entries: list[tuple[Binding, Core]], has_value: bool) -> Lambda:
-    """The forms as `--emit expanded` shows a program's."""
+    """The forms in the representation of `--emit expanded`."""
     body: Core = Literal(None)
     if has_value:
         binding, value = entries[-1]
