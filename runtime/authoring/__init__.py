@@ -1,1 +1,1 @@
-"""Making loops: by questions, from a description, words pinned to what a model made; rewriting files."""
+"""Creation of loops: options, questions, descriptions, ready loops, pins; formatting and import of files."""

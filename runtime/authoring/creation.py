@@ -38,19 +38,19 @@ PARADIGM_OPTIONS = {
 _SETTINGS = ("description", "max_iterations", "timeout", "backoff", "maintain", "maintain_delay", "scope")
 
 
-def run(given: dict[str, Any]) -> int:
-    """Execute the subcommand; return the exit code. given: its options by name."""
-    if given["pin"] and not given["ready"]:
-        return pins.run(given)
+def run(options: dict[str, Any]) -> int:
+    """Execute the subcommand; return the exit code. options: its options by name."""
+    if options["pin"] and not options["ready"]:
+        return pins.run(options)
     try:
-        if given["ready"]:
-            return ready_creation.run(given, _menus)
-        if given["loops"] or given["assignments"]:
-            name = (given["loops"] or ["NAME"])[0]
-            argument = "an argument" if given["loops"] else "--set"
+        if options["ready"]:
+            return ready_creation.run(options, _menus)
+        if options["loops"] or options["assignments"]:
+            name = (options["loops"] or ["NAME"])[0]
+            argument = "an argument" if options["loops"] else "--set"
             help = f"llc create --from {name[:60]}; to name a new loop: --name NAME"
             raise UserError("bad-option", f"{argument} requires --from or --pin", help)
-        return _Creation(given).run()
+        return _Creation(options).run()
     except (KeyboardInterrupt, Interrupted):
         _write("\ninterrupted; nothing was saved")
         return EXIT_INTERRUPTED
@@ -70,10 +70,10 @@ def _write(text: str) -> None:
 
 
 class _Creation:
-    """Creation of one loop. given: the options by name."""
+    """Creation of one loop. options: the options by name."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.given = given
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
         self.out = Screen(sys.stdout)
         self.errors = Screen(sys.stderr)
         self.is_attended = is_attended()
@@ -81,18 +81,18 @@ class _Creation:
         self.generated: GeneratedLoop | None = None
 
     def run(self) -> int:
-        given = self.given
-        data = data_of(given)
-        if given["name"]:
-            drafts.check_name(given["name"])
-            self.refuse_taken(given["name"])
-        if given["describe"] is not None:
-            return self.generate(given["describe"], data)
+        options = self.options
+        data = data_of(options)
+        if options["name"]:
+            drafts.check_name(options["name"])
+            self.refuse_taken(options["name"])
+        if options["describe"] is not None:
+            return self.generate(options["describe"], data)
         if self.needs_dialogue(data):
-            data = wizard.ask(self.get_asker(), given["paradigm"], data)
+            data = wizard.ask(self.get_asker(), options["paradigm"], data)
             if wizard.READY in data:
-                given = {**given, "ready": True, "loops": [data[wizard.READY]]}
-                return ready_creation.run(given, self.get_asker)
+                options = {**options, "ready": True, "loops": [data[wizard.READY]]}
+                return ready_creation.run(options, self.get_asker)
             words = data.pop(wizard.DESCRIBED, None)
             if words is not None:
                 return self.generate(words, data)
@@ -109,7 +109,7 @@ class _Creation:
         """Return whether questions are needed. Raises UserError if they are needed but not possible."""
         paradigm = data.get("paradigm")
         if paradigm is None:
-            if any(self.given[name] for names in PARADIGM_OPTIONS.values() for name in names):
+            if any(self.options[name] for names in PARADIGM_OPTIONS.values() for name in names):
                 raise UserError(
                     "bad-option", "the paradigm is missing", f"add --paradigm {'|'.join(PARADIGMS)}"
                 )
@@ -117,7 +117,7 @@ class _Creation:
                 help = "give the answers by options, as in llc create --paradigm goal --goal … --tool …"
                 raise UserError("no-terminal", "no terminal to ask questions", help)
             return True
-        return self.is_attended and not self.given["yes"] and bool(_missing(data))
+        return self.is_attended and not self.options["yes"] and bool(_missing(data))
 
     def get_asker(self) -> wizard.Asker:
         if self.asker is None:
@@ -143,22 +143,22 @@ class _Creation:
         if not words.strip():
             raise UserError("bad-option", "the description is empty")
         settings = {name: value for name, value in data.items() if name in _SETTINGS}
-        if self.given["paradigm"]:
-            words += f"\n\nWrite it in paradigm `{self.given['paradigm']}`."
-        self.generated = loop = self.ask_model(words, data.get("name"), self.given["tool"] or (), settings)
+        if self.options["paradigm"]:
+            words += f"\n\nWrite it in paradigm `{self.options['paradigm']}`."
+        self.generated = loop = self.ask_model(words, data.get("name"), self.options["tool"] or (), settings)
         return self.finish(loop.draft)
 
     def create_natural(self, data: dict[str, Any]) -> int:
         """Create a loop in paradigm `natural`: the description, and a pin of the loop that a model writes."""
         drafts.check_name(data["name"])
         text = drafts.yaml_of(data)
-        if self.given["no_pin"]:
+        if self.options["no_pin"]:
             return self.finish(Draft(data["name"], "natural", text, None))
         self.generated = loop = self.ask_model(data["description"], data["name"], data.get("tools", ()), {})
         return self.finish(Draft(data["name"], "natural", text, loop.draft.compiled), loop)
 
     def ask_model(self, words: str, name: str | None, tools: Any, settings: dict[str, Any]) -> GeneratedLoop:
-        with contextlib.closing(Author(self.given["model"], self.errors)) as author:
+        with contextlib.closing(Author(self.options["model"], self.errors)) as author:
             return author.write(words, name=name, tools=tools, settings=settings)
 
     # --- show and save ----------------------------------------------------------------------------
@@ -168,13 +168,13 @@ class _Creation:
 
         pinned: the loop that a model wrote for a draft in paradigm `natural`.
         """
-        if self.given["print"]:
+        if self.options["print"]:
             self.out.deliver(self.out.encode(draft.text))
             return EXIT_OK
         self.refuse_taken(draft.name)
-        if not self.given["json"]:
+        if not self.options["json"]:
             self.show(draft, pinned)
-        if not self.given["yes"]:
+        if not self.options["yes"]:
             if not self.is_attended:
                 help = "--yes saves it, --print only prints the YAML"
                 raise UserError(
@@ -183,8 +183,8 @@ class _Creation:
             if not self.get_asker().confirm(f"Save to {draft.path}?"):
                 _write("nothing was saved")
                 return EXIT_FAILURE
-        may_replace = self.given["force"]
-        while drafts.file_of(draft.name) and not may_replace and self.is_attended and not self.given["yes"]:
+        may_replace = self.options["force"]
+        while drafts.file_of(draft.name) and not may_replace and self.is_attended and not self.options["yes"]:
             draft, may_replace = self.resolve_conflict(draft)
         path = drafts.save(draft, may_replace)
         if pinned is not None:
@@ -204,8 +204,8 @@ class _Creation:
 
     def refuse_taken(self, name: str) -> None:
         """Refuse a taken name, without a terminal, before anything is shown or paid for."""
-        if not (self.given["print"] or (self.is_attended and not self.given["yes"])):
-            drafts.refuse_taken(name, self.given["force"])
+        if not (self.options["print"] or (self.is_attended and not self.options["yes"])):
+            drafts.refuse_taken(name, self.options["force"])
 
     def show(self, draft: Draft, pinned: GeneratedLoop | None) -> None:
         paint = self.errors.paint
@@ -222,7 +222,7 @@ class _Creation:
 
     def report(self, draft: Draft, path: str, pinned: GeneratedLoop | None) -> None:
         """Write the result: as JSON, or as text with the next command."""
-        if self.given["json"]:
+        if self.options["json"]:
             result: dict[str, Any] = {
                 "name": draft.name,
                 "path": path,
@@ -260,55 +260,55 @@ def _rename(draft: Draft, name: str) -> Draft:
 # --- options ----------------------------------------------------------------------------------
 
 
-def data_of(given: dict[str, Any]) -> dict[str, Any]:
+def data_of(options: dict[str, Any]) -> dict[str, Any]:
     """The fields of the loop that the options set. Raises UserError for contradictory options."""
-    paradigm = given["paradigm"]
+    paradigm = options["paradigm"]
     if paradigm is not None and paradigm not in PARADIGMS:
         raise UserError(
             "bad-option", f"no paradigm `{paradigm[:40]}`", suggest(paradigm, PARADIGMS, "paradigms")
         )
-    allowed = PARADIGM_OPTIONS.get(paradigm or "", ()) if given["describe"] is None else ("tool",)
+    allowed = PARADIGM_OPTIONS.get(paradigm or "", ()) if options["describe"] is None else ("tool",)
     for names in PARADIGM_OPTIONS.values():
         for name in names:
-            if given[name] and name not in allowed and (paradigm or given["describe"] is not None):
+            if options[name] and name not in allowed and (paradigm or options["describe"] is not None):
                 owner = " or ".join(kind for kind, own in PARADIGM_OPTIONS.items() if name in own)
                 raise UserError("bad-option", f"--{name.replace('_', '-')} belongs to --paradigm {owner}")
     data: dict[str, Any] = {"paradigm": paradigm} if paradigm is not None else {}
-    if given["name"]:
-        data["name"] = given["name"]
+    if options["name"]:
+        data["name"] = options["name"]
     for name in ("description", "timeout", "backoff", "maintain_delay", "max_iterations"):
-        if given[name] is not None:
-            value = given[name]
+        if options[name] is not None:
+            value = options[name]
             data[name] = int(value) if isinstance(value, float) and value.is_integer() else value
-    if given["maintain"]:
+    if options["maintain"]:
         data["maintain"] = True
-    if given["scope"]:
-        data["scope"] = list(given["scope"])
-    if given["describe"] is None and paradigm is not None:
-        data |= _READERS[paradigm](given)
+    if options["scope"]:
+        data["scope"] = list(options["scope"])
+    if options["describe"] is None and paradigm is not None:
+        data |= _READERS[paradigm](options)
     return data
 
 
-def _goal(given: dict[str, Any]) -> dict[str, Any]:
-    tools = list(given["tool"] or ())
-    return _present(goal=given["goal"], tools=[*map(check_of, tools[:1]), *map(action_of, tools[1:])])
+def _goal(options: dict[str, Any]) -> dict[str, Any]:
+    tools = list(options["tool"] or ())
+    return _present(goal=options["goal"], tools=[*map(check_of, tools[:1]), *map(action_of, tools[1:])])
 
 
-def _convergence(given: dict[str, Any]) -> dict[str, Any]:
-    toward, tolerance = given["toward"], given["tolerance"]
+def _convergence(options: dict[str, Any]) -> dict[str, Any]:
+    toward, tolerance = options["toward"], options["tolerance"]
     return _present(
-        check=given["check"],
+        check=options["check"],
         toward=_scalar(toward) if toward is not None else None,
-        using=action_of(given["using"]) if given["using"] is not None else None,
+        using=action_of(options["using"]) if options["using"] is not None else None,
         tolerance=_scalar(tolerance) if tolerance is not None else None,
-        direction=given["direction"],
+        direction=options["direction"],
     )
 
 
-def _invariants(given: dict[str, Any]) -> dict[str, Any]:
-    fixes = dict(_pairs("--fix", given["fix"]))
+def _invariants(options: dict[str, Any]) -> dict[str, Any]:
+    fixes = dict(_pairs("--fix", options["fix"]))
     constraints = []
-    for name, check in _pairs("--constraint", given["constraint"]):
+    for name, check in _pairs("--constraint", options["constraint"]):
         if name not in fixes:
             raise UserError("bad-option", f"the constraint `{name}` has no fix", f"add --fix {name}=COMMAND")
         constraints.append({"name": name, "check": check_of(check), "fix": action_of(fixes.pop(name))})
@@ -318,20 +318,22 @@ def _invariants(given: dict[str, Any]) -> dict[str, Any]:
     return _present(constraints=constraints)
 
 
-def _imperative(given: dict[str, Any]) -> dict[str, Any]:
-    until: dict[str, Any] | None = {"check": check_of(given["until"])} if given["until"] is not None else None
-    if given["until_fails"]:
+def _imperative(options: dict[str, Any]) -> dict[str, Any]:
+    until: dict[str, Any] | None = (
+        {"check": check_of(options["until"])} if options["until"] is not None else None
+    )
+    if options["until_fails"]:
         if until is None:
             raise UserError("bad-option", "--until-fails requires --until COMMAND")
         until["passes"] = False
-    return _present(steps=[action_of(step) for step in given["step"] or ()], until=until)
+    return _present(steps=[action_of(step) for step in options["step"] or ()], until=until)
 
 
-def _fsm(given: dict[str, Any]) -> dict[str, Any]:
+def _fsm(options: dict[str, Any]) -> dict[str, Any]:
     states: dict[str, dict[str, Any]] = {}
-    for name, action in _pairs("--state", given["state"]):
+    for name, action in _pairs("--state", options["state"]):
         states[name] = {"action": action} if action.strip() else {"terminal": True}
-    for place, target in _pairs("--route", given["route"]):
+    for place, target in _pairs("--route", options["route"]):
         name, dot, verdict = place.rpartition(".")
         if not dot or name not in states:
             help = suggest(name or place, states, "states") or "add --state NAME=COMMAND"
@@ -345,11 +347,11 @@ def _fsm(given: dict[str, Any]) -> dict[str, Any]:
     for name, state in states.items():
         if "action" in state:
             states[name] = wizard.state_of(state.pop("action"), state)
-    return _present(initial=given["initial"] or next(iter(states), None), states=states)
+    return _present(initial=options["initial"] or next(iter(states), None), states=states)
 
 
-def _natural(given: dict[str, Any]) -> dict[str, Any]:
-    return _present(tools=list(given["tool"] or ()))
+def _natural(options: dict[str, Any]) -> dict[str, Any]:
+    return _present(tools=list(options["tool"] or ()))
 
 
 _READERS = {

@@ -58,8 +58,8 @@ class Menus:
         if self._is_plain:
             hint = f" (Enter: {default})" if default else ""
             return self._line(f"{question}{hint}\n> ", default, check)
-        shown: StyleAndTextTuples = [("class:question", question), ("", "\n> ")]
-        return self._prompt(shown, check, default)
+        prompt: StyleAndTextTuples = [("class:question", question), ("", "\n> ")]
+        return self._prompt(prompt, check, default)
 
     def confirm(self, question: str, default: bool = True) -> bool:
         hint = "[Y/n]" if default else "[y/N]"
@@ -70,10 +70,10 @@ class Menus:
 
         if self._is_plain:
             return words[self._line(f"{question} {hint} ", "", check).lower()]
-        shown: StyleAndTextTuples = [("class:question", question), ("", f" {hint} ")]
-        return words[self._prompt(shown, check).lower()]
+        prompt: StyleAndTextTuples = [("class:question", question), ("", f" {hint} ")]
+        return words[self._prompt(prompt, check).lower()]
 
-    def _prompt(self, shown: StyleAndTextTuples, check: Check | None, default: str = "") -> str:
+    def _prompt(self, prompt: StyleAndTextTuples, check: Check | None, default: str = "") -> str:
         """Read a line; Enter alone returns the default, which is shown as a placeholder."""
         session: PromptSession[str] = PromptSession(
             style=_STYLE,
@@ -83,11 +83,11 @@ class Menus:
             key_bindings=_prompt_keys(),
         )
         hint: StyleAndTextTuples = [("class:hint", default)]
-        return session.prompt(shown, placeholder=hint).strip() or default
+        return session.prompt(prompt, placeholder=hint).strip() or default
 
-    def _line(self, shown: str, default: str, check: Check | None) -> str:
+    def _line(self, prompt: str, default: str, check: Check | None) -> str:
         while True:
-            text = input(shown).strip() or default
+            text = input(prompt).strip() or default
             problem = check(text) if check is not None else None
             if problem is None:
                 return text

@@ -72,24 +72,24 @@ def _find_loops(targets: Sequence[str]) -> list[NaturalLoop]:
     return loops
 
 
-def run(given: dict[str, Any]) -> int:
-    """Execute `llc create --pin`; return the exit code. given: the options by name."""
+def run(options: dict[str, Any]) -> int:
+    """Execute `llc create --pin`; return the exit code. options: the options by name."""
     errors = Screen(sys.stderr)
     rows: list[dict[str, Any]] = []
     code = EXIT_OK
-    author = Author(given["model"], errors)
+    author = Author(options["model"], errors)
     try:
-        for loop in _find_loops(given["loops"] or []):
+        for loop in _find_loops(options["loops"] or []):
             row = {"file": loop.path, "lock": loop.lock, "pinned": True, "model": None, "yaml": None}
             rows.append(row)
-            if loop.is_pinned() and not given["force"]:
+            if loop.is_pinned() and not options["force"]:
                 continue
             row["pinned"] = False
             generated = _generate(loop, author)
-            if not given["json"]:
+            if not options["json"]:
                 text = f"{loop.path} reads as:\n\n{generated.draft.text}\n{generated.draft.states()}\n"
                 errors.write(masked("\n".join(map(printable, text.split("\n")))))
-            if not _is_confirmed(loop, given):
+            if not _is_confirmed(loop, options):
                 code = EXIT_FAILURE
                 continue
             pin(loop.path, generated)
@@ -102,7 +102,7 @@ def run(given: dict[str, Any]) -> int:
     finally:
         author.close()
     out = Screen(sys.stdout)
-    text = json.dumps(rows, indent=2, ensure_ascii=False) + "\n" if given["json"] else _as_text(rows)
+    text = json.dumps(rows, indent=2, ensure_ascii=False) + "\n" if options["json"] else _as_text(rows)
     out.deliver(out.encode(masked(text)))
     return code
 
@@ -125,8 +125,8 @@ def _generate(loop: NaturalLoop, author: Author) -> GeneratedLoop:
     return author.write(spec.description, f"{loop.path}: ", name=name, tools=spec.tools or ())
 
 
-def _is_confirmed(loop: NaturalLoop, given: dict[str, Any]) -> bool:
-    if given["yes"]:
+def _is_confirmed(loop: NaturalLoop, options: dict[str, Any]) -> bool:
+    if options["yes"]:
         return True
     if not is_attended():
         raise UserError(

@@ -27,44 +27,44 @@ PAGE = "spec/ready.md"
 _OPTIONS = ("ready", "loops", "assignments", "name", "yes", "force", "print", "json")
 
 
-def run(given: Mapping[str, Any], get_asker: Callable[[], Asker]) -> int:
+def run(options: Mapping[str, Any], get_asker: Callable[[], Asker]) -> int:
     """Execute `llc create --from`; return the exit code.
 
-    given: the options of `create` by name; its arguments name the ready loop.
+    options: the options of `create` by name; its arguments name the ready loop.
     """
-    conflicting = next((name for name, value in given.items() if value and name not in _OPTIONS), None)
+    conflicting = next((name for name, value in options.items() if value and name not in _OPTIONS), None)
     if conflicting is not None:
         message = f"--{conflicting.replace('_', '-')} cannot be combined with --from"
         raise UserError("bad-option", message, "--set NAME=VALUE sets a parameter of a ready loop")
-    names = given["loops"] or []
+    names = options["loops"] or []
     if len(names) > 1:
         raise UserError(
             "bad-argument", f"--from takes one ready loop, not {len(names)}", "create them one by one"
         )
     if not names:
-        _deliver(_listing(given["json"]))
+        _deliver(_listing(options["json"]))
         return EXIT_OK
     ready = ready_loops.load(names[0])
-    answers = assignments(ready, names[0], given["assignments"] or ())
-    has_dialogue = is_attended() and not (given["yes"] or given["json"] or given["print"])
-    name, may_replace = given["name"] or names[0], given["force"]
+    answers = assignments(ready, names[0], options["assignments"] or ())
+    has_dialogue = is_attended() and not (options["yes"] or options["json"] or options["print"])
+    name, may_replace = options["name"] or names[0], options["force"]
     drafts.check_name(name)
     if has_dialogue:
         asker = get_asker()
         name, may_replace = _free_name(asker, name, may_replace)
         answers = _ask(asker, ready, answers)
-    elif not given["print"]:
+    elif not options["print"]:
         drafts.refuse_taken(name, may_replace)
     values = ready_loops.choose(ready, answers)
     _refuse_missing(ready, names[0], values)
     draft = drafts.of_text(name, ready_loops.render(ready, name, values))
-    if given["print"]:
+    if options["print"]:
         _deliver(draft.text)
         return EXIT_OK
     path = drafts.save(draft, may_replace)
     assert draft.compiled is not None
     limits = draft.compiled.program.meta.limits
-    if given["json"]:
+    if options["json"]:
         result = {
             "name": name,
             "path": path,

@@ -38,30 +38,30 @@ _VIEWS = {
 _WRITTEN_FOLDERS = {"record": ("tests",)}
 
 
-def choose(subcommand: subcommands.Subcommand, given: dict[str, Any]) -> dict[str, Any]:
+def choose(subcommand: subcommands.Subcommand, values: dict[str, Any]) -> dict[str, Any]:
     """The option values, with the address of the chosen database in `db` or `on`. Raises UserError."""
-    if given.get("on") == CLUSTER:
+    if values.get("on") == CLUSTER:
         url = default_url()
         if url is None:
             help = f"write `database: URL` into .loops/config.yaml, set {VARIABLE}, or use --on URL"
             raise UserError("no-database", "no database is configured", help)
-        return {**given, "on": url}
+        return {**values, "on": url}
     if all(row.name != "db" for row in subcommand.options):
-        return given
-    if subcommand.name == "diff" and given.get("target") is None:
-        if given.get("db") not in (None, NONE):
+        return values
+    if subcommand.name == "diff" and values.get("target") is None:
+        if values.get("db") not in (None, NONE):
             raise UserError("bad-option", "name the run in the database", "llc status --db URL")
-        return {**given, "db": None}
-    url = given.get("db")
-    if url is None and not _is_local_run(given.get("target") or given.get("run")):
+        return {**values, "db": None}
+    url = values.get("db")
+    if url is None and not _is_local_run(values.get("target") or values.get("run")):
         url = default_url()
-        if url is not None and subcommand.name in _VIEWS and not (given.get("json") or given.get("quiet")):
+        if url is not None and subcommand.name in _VIEWS and not (values.get("json") or values.get("quiet")):
             output.note("runs of the cluster's database; for the runs in this folder: --db none")
     if url == NONE and subcommand.name in ("db", "worker"):
         raise UserError(
             "bad-option", f"`llc {subcommand.name}` needs a database", "--db postgresql://user@host/name"
         )
-    return {**given, "db": None if url == NONE else url}
+    return {**values, "db": None if url == NONE else url}
 
 
 def default_url() -> str | None:
@@ -78,22 +78,22 @@ def _is_local_run(target: object) -> bool:
     )
 
 
-def enter(subcommand: subcommands.Subcommand, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def enter(subcommand: subcommands.Subcommand, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Change to a folder with the runs of the database if the subcommand reads them.
 
     Returns the view of the database (None without one) and the option values with valid paths.
     """
-    url = given.get("on" if subcommand.name == "fork" else "db")
-    is_listing_loops = subcommand.name == "list" and not given.get("running")
+    url = values.get("on" if subcommand.name == "fork" else "db")
+    is_listing_loops = subcommand.name == "list" and not values.get("running")
     if url is None or subcommand.name not in _VIEWS or is_listing_loops:
-        return None, given
-    given = project_folder.leave([*subcommand.arguments, *subcommand.options], given)
-    targets = [given[name] for name in ("target", "run", "other") if isinstance(given.get(name), str)]
+        return None, values
+    values = project_folder.leave([*subcommand.arguments, *subcommand.options], values)
+    targets = [values[name] for name in ("target", "run", "other") if isinstance(values.get(name), str)]
     chosen = targets[1:] if subcommand.name == "graph" and len(targets) > 1 else targets
     if (
         subcommand.name == "record"
         and not files.isdir(LOOPS)
-        and os.path.sep not in (given.get("output") or "")
+        and os.path.sep not in (values.get("output") or "")
     ):
         raise UserError(
             "bad-option", "outside a project, `record` needs the path of the case", "-o ./CASE.yaml"
@@ -102,4 +102,4 @@ def enter(subcommand: subcommands.Subcommand, given: dict[str, Any]) -> tuple[An
     view = subcommands.load_runtime("database.views:enter")(url, chosen, *_VIEWS[subcommand.name], *more)
     if view.is_cut and not chosen:
         output.note(f"only the latest {_VIEWS[subcommand.name][1]} runs; for others name a run or a loop")
-    return view, given
+    return view, values

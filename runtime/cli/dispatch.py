@@ -88,16 +88,16 @@ def _execute(program: str, words: list[str]) -> int:
         output.mask()  # the word may be a misplaced secret
         raise _unknown(program, name)
     subcommand = subcommands.find(name)
-    given = parse.read(f"{program} {name}", subcommand, rest)
-    if given is None:
+    values = parse.read(f"{program} {name}", subcommand, rest)
+    if values is None:
         return _show_page(f"{program} {name}", subcommand)
-    given = project_folder.enter([*subcommand.arguments, *subcommand.options], given)
+    values = project_folder.enter([*subcommand.arguments, *subcommand.options], values)
     if name not in _SELF_MASKING:
         output.mask()
-    given = databases.choose(subcommand, given)
-    view, given = databases.enter(subcommand, given)
+    values = databases.choose(subcommand, values)
+    view, values = databases.enter(subcommand, values)
     try:
-        code = subcommands.load(subcommand.function)(**given)
+        code = subcommands.load(subcommand.function)(**values)
     finally:
         if view is not None:
             view.close()

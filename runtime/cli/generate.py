@@ -78,8 +78,10 @@ def _keys(rows: dict[str, tuple[Any, ...]], subcommand: str, function: Any) -> s
 
 def _row(name: str, default: Any, type: Any, declared: Any) -> tuple[Any, ...]:
     """The arguments of `CommandParameter` for a parameter. declared: its Typer declaration."""
-    one = next((arg for arg in get_args(type) if arg is not NoneType and get_origin(type) is not list), type)
-    is_list = get_origin(one) is list
+    base_type = next(
+        (arg for arg in get_args(type) if arg is not NoneType and get_origin(type) is not list), type
+    )
+    is_list = get_origin(base_type) is list
     completer = declared.autocompletion
     # Typer stores the first name of an option of an annotation in the field of the default.
     names = [text for text in (declared.default, *(declared.param_decls or ())) if isinstance(text, str)]
@@ -87,7 +89,7 @@ def _row(name: str, default: Any, type: Any, declared: Any) -> tuple[Any, ...]:
     row = [
         name,
         tuple(names),
-        _KINDS[get_args(one)[0] if is_list else one],
+        _KINDS[get_args(base_type)[0] if is_list else base_type],
         declared.help,
         declared.metavar or "",
         f"{completer.__module__.removeprefix(f'{__package__}.')}:{completer.__name__}" if completer else "",

@@ -40,21 +40,21 @@ def change(folder: str) -> None:
         raise UserError("bad-option", f"-C: cannot change to `{folder}`: {text}") from None
 
 
-def enter(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, Any]:
+def enter(rows: Sequence[CommandParameter], values: dict[str, Any]) -> dict[str, Any]:
     """Change to the project folder; return the values of the parameters `rows` with adapted paths."""
     global start
     start = ""
     here = environment.getcwd()
-    folder = _project_of_loops(rows, given) or _nearest(here)
+    folder = _project_of_loops(rows, values) or _nearest(here)
     if folder is None or folder == here:
-        return given
+        return values
     environment.chdir(folder)
     start = os.path.relpath(here, folder)
-    if not (given.get("quiet") or given.get("json")):
+    if not (values.get("quiet") or values.get("json")):
         output.note(f"in the project {folder}")
-    changed = dict(given)
+    changed = dict(values)
     for row in rows:
-        value = given.get(row.name)
+        value = values.get(row.name)
         if isinstance(value, str):
             changed[row.name] = _adapt(row, value)
         elif isinstance(value, list):
@@ -62,14 +62,14 @@ def enter(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, 
     return changed
 
 
-def leave(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, Any]:
+def leave(rows: Sequence[CommandParameter], values: dict[str, Any]) -> dict[str, Any]:
     """The values of the parameters `rows` with absolute paths, for a command that works in another folder."""
     global start
     here = environment.getcwd()
     start = os.path.normpath(os.path.join(here, start))
-    changed = dict(given)
+    changed = dict(values)
     for row in rows:
-        value = given.get(row.name)
+        value = values.get(row.name)
         is_file = row.metavar in _FILES or (row.metavar == "CASE" and _is_path(value or ""))
         if value and value != "-" and is_file:
             changed[row.name] = os.path.join(here, value)
@@ -91,16 +91,16 @@ def _is_path(text: str) -> bool:
     return is_path(text) or text.endswith(_SUFFIXES)
 
 
-def _project_of_loops(rows: Sequence[CommandParameter], given: dict[str, Any]) -> str | None:
+def _project_of_loops(rows: Sequence[CommandParameter], values: dict[str, Any]) -> str | None:
     """The common project of all loops given by path; None if there is none or more than one."""
-    projects = {_nearest(os.path.dirname(os.path.abspath(path)), False) for path in _loop_paths(rows, given)}
+    projects = {_nearest(os.path.dirname(os.path.abspath(path)), False) for path in _loop_paths(rows, values)}
     return projects.pop() if len(projects) == 1 else None
 
 
-def _loop_paths(rows: Sequence[CommandParameter], given: dict[str, Any]) -> Iterator[str]:
+def _loop_paths(rows: Sequence[CommandParameter], values: dict[str, Any]) -> Iterator[str]:
     for row in rows:
         if row.metavar in _LOOPS and not row.names:
-            value = given.get(row.name) or []
+            value = values.get(row.name) or []
             yield from (text for text in ([value] if isinstance(value, str) else value) if is_path(text))
 
 

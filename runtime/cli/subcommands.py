@@ -75,8 +75,8 @@ def _load(package: str, path: str) -> Callable[..., Any]:
     return function
 
 
-def refuse_driver_options(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+def refuse_driver_options(options: dict[str, Any], allowed: tuple[str, ...]) -> None:
     """Refuse options that are not in `allowed`, because `--on` is given. Raises UserError."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value and name not in allowed:
             raise UserError("bad-option", f"`--{name.replace('_', '-')}` and `--on` exclude each other")

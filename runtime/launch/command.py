@@ -295,19 +295,19 @@ class Command:
         """Observer of the run: progress for the user, and output tails for `attach` and `status`."""
         # Start-up time: import a display only if it is used.
         if self.values.quiet:
-            shown: Display = QuietDisplay(self.report.errors)
+            display: Display = QuietDisplay(self.report.errors)
         else:
             from ..terminal.progress import ProgressDisplay
 
             self.iteration_limits = iteration_limits(image.meta)
-            shown = ProgressDisplay(self.report.screen, self.iteration_limits, self.values.verbose)
+            display = ProgressDisplay(self.report.screen, self.iteration_limits, self.values.verbose)
         if self.folder is not None and not self.is_scripted:  # a scripted action ends at once
-            shown = LiveDisplay(shown, LiveFile(self.folder.live))
+            display = LiveDisplay(display, LiveFile(self.folder.live))
         if secrets.known:
             from ..terminal.redaction import MaskedDisplay
 
-            shown = MaskedDisplay(shown)
-        return shown
+            display = MaskedDisplay(display)
+        return display
 
     def drive(
         self,

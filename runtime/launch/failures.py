@@ -101,8 +101,8 @@ def diagnostics(error: BaseException) -> tuple[Sequence[Diagnostic], Sequence[So
 
 def as_text(error: BaseException, color: bool) -> str:
     """The diagnostics of an exception as text; '' if it has none."""
-    found, sources = diagnostics(error)
-    return render_all(found, sources, color) + "\n" if found else ""
+    findings, sources = diagnostics(error)
+    return render_all(findings, sources, color) + "\n" if findings else ""
 
 
 def fault_text(outcome: Outcome, image: Image | None, color: bool) -> str:

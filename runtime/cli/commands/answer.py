@@ -52,10 +52,10 @@ def answer(
         return EXIT_OK
     assert target is not None  # the argument before the answer
     open_question = answering.find_question(target, question)
-    said = answering.answer(open_question, answer)
+    accepted = answering.answer(open_question, answer)
     if json:
-        write_json({**open_question.to_json(), "answer": said})
+        write_json({**open_question.to_json(), "answer": accepted})
     else:
         again = "" if open_question.alive else f"; resume it with: llc resume {open_question.run.id}"
-        write(f"answered {open_question.run.id}: {printable(said)}{again}\n")
+        write(f"answered {open_question.run.id}: {printable(accepted)}{again}\n")
     return EXIT_OK

@@ -66,15 +66,15 @@ def batch(
         llc batch jobs.jsonl --on cluster
         llc batch --resume
     """
-    given = locals()
-    del given["targets"], given["resume"]
-    url, labels = given.pop("on"), tuple(given.pop("label") or ())
+    parameters = locals()
+    del parameters["targets"], parameters["resume"]
+    url, labels = parameters.pop("on"), tuple(parameters.pop("label") or ())
     if url is not None:
         if resume:
             help = "to queue a stopped run again: llc resume RUN --on URL"
             raise UserError("bad-option", "`--resume` and `--on` exclude each other", help)
         submit = subcommands.load_runtime("launch.submission:submit_jobs")
-        submitted: int = submit(values("", given), targets or [], url, labels)
+        submitted: int = submit(values("", parameters), targets or [], url, labels)
         return submitted
     if labels:
         raise UserError(
@@ -82,4 +82,4 @@ def batch(
             "`--label` requires `--on`",
             "--label selects workers; --on URL names their database",
         )
-    return batch_command.batch(values("", given), targets or [], resume)
+    return batch_command.batch(values("", parameters), targets or [], resume)

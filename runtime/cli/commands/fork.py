@@ -60,19 +60,21 @@ def fork(
         llc fork fix-types --at 12 --with edited.yaml
         llc fork fix-types --at 12 --on postgresql://llc@db.example/llc
     """
-    given = locals()
+    parameters = locals()
     for name in ("run", "at", "state", "iteration", "with_", "on"):
-        del given[name]
-    overrides = {name: given.pop(name) for name in OVERRIDES}
+        del parameters[name]
+    overrides = {name: parameters.pop(name) for name in OVERRIDES}
     is_changed = with_ is not None or any(overrides.values())
     if on is not None:
-        subcommands.refuse_driver_options(given, ("json", "quiet"))
+        subcommands.refuse_driver_options(parameters, ("json", "quiet"))
     changes = values(with_ or "", overrides) if is_changed else None
 
     def make() -> Forked:
         return forking.fork(run, at, state, iteration, changes)
 
     if on is not None:
-        return int(subcommands.load_runtime("launch.submission:submit_fork")(values("", given), on, make))
+        return int(
+            subcommands.load_runtime("launch.submission:submit_fork")(values("", parameters), on, make)
+        )
 
-    return resuming.fork(values("", given), make)
+    return resuming.fork(values("", parameters), make)

@@ -15,5 +15,5 @@ def repl(
 ) -> int:
     """Evaluate expressions interactively."""
 
-    given = {"fuel": fuel, "max_depth": max_depth, "max_size": max_size, "tier": tier}
-    return session.run(values("", given))
+    parameters = {"fuel": fuel, "max_depth": max_depth, "max_size": max_size, "tier": tier}
+    return session.run(values("", parameters))

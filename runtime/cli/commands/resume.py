@@ -35,14 +35,14 @@ def resume(
     no_preflight: cli.NoPreflight = False,
 ) -> int:
     """Resume an unfinished run."""
-    given = locals()
-    url = given.pop("on")
+    parameters = locals()
+    url = parameters.pop("on")
     if url is not None:
-        subcommands.refuse_driver_options(given, ("run", "json", "quiet"))
+        subcommands.refuse_driver_options(parameters, ("run", "json", "quiet"))
         queued = subcommands.load_runtime("database.requests:resume")(url, run)
         if json:
             write_json({"run": queued, "status": "queued"})
         else:
             write(f"{queued}\n")
         return EXIT_OK
-    return resuming.resume(values(given.pop("run"), given))
+    return resuming.resume(values(parameters.pop("run"), parameters))

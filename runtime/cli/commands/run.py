@@ -52,14 +52,14 @@ def run(
     verbose: cli.Verbose = False,
 ) -> int:
     """Run a loop."""
-    given = locals()
-    url, labels = given.pop("on"), tuple(given.pop("label") or ())
-    target = given.pop("loop")
+    parameters = locals()
+    url, labels = parameters.pop("on"), tuple(parameters.pop("label") or ())
+    target = parameters.pop("loop")
     if (target is None) == (expression is None):
         raise UserError("bad-option", "`run` needs one program", "a loop, a file, or -e EXPRESSION")
     if url is not None:
         submitted: int = subcommands.load_runtime("launch.submission:submit")(
-            values(target or "", given), url, labels
+            values(target or "", parameters), url, labels
         )
         return submitted
     if labels:
@@ -68,4 +68,4 @@ def run(
             "`--label` requires `--on`",
             "--label selects workers; --on URL names their database",
         )
-    return launch.run(values(target or "", given))
+    return launch.run(values(target or "", parameters))

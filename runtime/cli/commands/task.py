@@ -60,6 +60,6 @@ def task(
         llc task system:execute_shell_command command='make test' timeout=60 --json
         llc task '(map (user:review (diff item)) (list "a" "b"))'
     """
-    given = locals()
-    del given["words"]
-    return task_run.run(words, read(given), find("task").options)
+    parameters = locals()
+    del parameters["words"]
+    return task_run.run(words, read(parameters), find("task").options)

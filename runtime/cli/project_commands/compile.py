@@ -36,9 +36,9 @@ def compile_(
     max_nesting: cli.MaxNesting = None,
 ) -> int:
     """Compile a loop."""
-    given = locals()
+    parameters = locals()
 
-    overrides = values(loop, {name: given[name] for name in OVERRIDES})
+    overrides = values(loop, {name: parameters[name] for name in OVERRIDES})
     text = compile_output.compile_to(overrides, emit, output, not no_sources, warn)
     if text is not None:
         write_data(text)

@@ -20,6 +20,6 @@ def disasm(
 ) -> int:
     """Show the bytecode of a program."""
 
-    given = values(loop, {"arguments": arguments, "declare": declare})
-    write_data(compile_output.disassembly(given, function, json, warn))
+    options = values(loop, {"arguments": arguments, "declare": declare})
+    write_data(compile_output.disassembly(options, function, json, warn))
     return EXIT_OK

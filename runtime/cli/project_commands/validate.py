@@ -25,8 +25,8 @@ def validate(
 ) -> int:
     """Check loops without running them."""
 
-    given = read({"arguments": arguments, "declare": declare})
-    findings = validation.check(loops or [], given["arguments"], given["declare"], dialect)
+    parameters = read({"arguments": arguments, "declare": declare})
+    findings = validation.check(loops or [], parameters["arguments"], parameters["declare"], dialect)
     unread = [] if loops else validation.unread(findings)
     if json:
         write_json(validation.as_json(findings, unread, strict))

@@ -1,5 +1,5 @@
 "use strict";
-// What the page says of one position of a run, and of the run as a whole.
+// The details of a position of a run, and the header of a run.
 
 function facts(rows) {
   const list = make("dl", { class: "facts" });
@@ -27,7 +27,7 @@ async function headerOf(run, go, title) {
       ["run", about.id], ["started", localTime(about.started)], ["ended", localTime(about.ended)],
       ["active", about.active], ["waiting", about.waiting], ["elapsed", about.elapsed], ["iterations", about.iterations], ["effects", about.effects],
       ["used", about.used_text],
-      ["budget", Object.entries(about.budget).map(([unit, most]) => `${most.toLocaleString("en")} ${unit === "usd" ? "USD" : unit}`).join(", ")],
+      ["budget", Object.entries(about.budget).map(([unit, limit]) => `${limit.toLocaleString("en")} ${unit === "usd" ? "USD" : unit}`).join(", ")],
       ["first failure", about.first_failure === null ? "" : jump(about.first_failure, `step ${about.first_failure}`)],
       ["failed effects", about.failures], ["resumed", about.resumed ? `${about.resumed}×` : ""],
       ["fork of", about.forked_from ? `${about.forked_from.run} at ${about.forked_from.at}` : ""],
@@ -73,7 +73,7 @@ async function questionsOf(run, questions, jump) {
   return folded(`Questions (${questions.length})`, make("ul", {}, ...rows));
 }
 
-// How often each state was entered, and which part of the time and money it took.
+// Table of the states: number of entries, time, cost and verdicts.
 function statesOf(run) {
   const entries = Object.entries(run.about.states || {});
   const longest = Math.max(1, ...entries.map(([, totals]) => totals.duration_ms));
@@ -104,14 +104,15 @@ function valueBlock(value, query) {
   return textBlock(JSON.stringify(value, null, 2) || "", query);
 }
 
-// One position. go: called with a position; copy: with a command; offers: names and functions of more buttons.
+// The details of a position. go: called with a position. copy: called with a command. offers: names and functions of
+// additional buttons.
 async function detailsOf(run, position, query, go, copy, offers) {
   const step = run.steps[position] || {};
   const next = run.steps[position + 1];
   const parts = [];
   const [args, result, activity, diff, details] = await Promise.all(
     [step.args, step.result, step.activity, step.diff, step.details].map((index) => run.value(index)));
-  const title = step.kind ? `${step.state ? step.state + " · " : ""}${step.kind}` : run.about.status === "success" || run.about.ended ? "End of the run" : step.state || "Where the run is";
+  const title = step.kind ? `${step.state ? step.state + " · " : ""}${step.kind}` : run.about.status === "success" || run.about.ended ? "End of the run" : step.state || "Current position";
   const heading = make("h2", {}, title);
   if (step.verdict) heading.append(" ", make("span", { class: "badge " + (step.tone || "") }, step.verdict));
   if (step.route) heading.append(" ", make("span", { class: "route" }, "→ " + step.route));
@@ -132,8 +133,8 @@ async function detailsOf(run, position, query, go, copy, offers) {
     const whole = args && typeof args.command === "string" ? args.command : args && typeof args.question === "string" ? args.question : step.subject;
     parts.push(make("div", { class: "command" }, textBlock(whole, query)));
   }
-  const wait = (run.head.pending || []).filter((one) => position === run.steps.length - 1 && one.seq !== step.seq);
-  if (wait.length) parts.push(make("p", {}, "Not finished: ", wait.map((one) => `${one.kind} ${one.subject || ""} (effect ${one.seq})`).join(", ")));
+  const pending = (run.head.pending || []).filter((effect) => position === run.steps.length - 1 && effect.seq !== step.seq);
+  if (pending.length) parts.push(make("p", {}, "Not finished: ", pending.map((effect) => `${effect.kind} ${effect.subject || ""} (effect ${effect.seq})`).join(", ")));
   if (result !== undefined) parts.push(...outcomeOf(result, query));
   if (details && Object.keys(details).length) {
     if (details.reason) parts.push(make("p", { class: "because" }, `${step.verdict}: ${details.reason}`));
@@ -169,7 +170,7 @@ function outcomeOf(result, query) {
   const rest = Object.fromEntries(Object.entries(result).filter(([name, value]) =>
     !(shown.includes(name) && typeof value === "string") && !["duration_ms", "elapsed_ms"].includes(name) && !(name === "exit_code" && value === 0)));
   if (result.error) parts.unshift(make("p", { class: "fault" }, brief(typeof result.error === "object" ? result.error.message || result.error : result.error, 2000)));
-  if (Object.keys(rest).length) parts.push(parts.length ? folded("All of the result", valueBlock(rest, query)) : section("Result", valueBlock(rest, query)));
+  if (Object.keys(rest).length) parts.push(parts.length ? folded("Other fields of the result", valueBlock(rest, query)) : section("Result", valueBlock(rest, query)));
   if (!parts.length) parts.push(make("p", { class: "soft" }, "No output."));
   return parts;
 }
@@ -187,7 +188,7 @@ function activityOf(activity, query) {
   return section("Agent", list);
 }
 
-// The slots of the active functions before and after a step; those that changed are first.
+// The slots of the active functions before and after a step; changed slots come first.
 async function slotsOf(run, position, next, go) {
   const frames = run.framesAt(position).map((frame) => ({ ...frame, slots: { ...frame.slots } }));
   if (!frames.length) return null;
@@ -205,7 +206,7 @@ async function slotsOf(run, position, next, go) {
       const cells = [make("th", { scope: "row" }, name), make("td", {}, slotValue(before, name in old))];
       if (is_same) cells.push(make("td", {}, changed(name) ? slotValue(await run.value(now[name]), name in now) : make("span", { class: "soft" }, "same")));
       const writer = name in old ? run.writerOf(position, depth, name) : null;
-      cells.push(make("td", {}, writer === null ? "" : make("button", { type: "button", class: "link", title: "Where this value was set", onclick: () => go(Math.max(0, writer - 1)) }, `${Math.max(0, writer - 1)}`)));
+      cells.push(make("td", {}, writer === null ? "" : make("button", { type: "button", class: "link", title: "The step that set this value", onclick: () => go(Math.max(0, writer - 1)) }, `${Math.max(0, writer - 1)}`)));
       const reader = run.readerOf(position, depth, name);
       cells.push(make("td", {}, reader === null ? "" : make("button", { type: "button", class: "link", title: "The next step in a state that reads it", onclick: () => go(reader[0]) }, make("bdi", {}, reader[1]), ` (${reader[0]})`)));
       return make("tr", { class: changed(name) ? "changed" : "" }, ...cells);

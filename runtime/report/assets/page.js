@@ -1,10 +1,10 @@
 "use strict";
-// The page: one position, chosen by list, slider, timeline, keys or address, shown everywhere.
+// The page: one current position, set by the list, slider, timeline, keys or address, and shown in all parts.
 
 const ROW_HEIGHT = 30;
 const byId = (id) => document.getElementById(id);
 
-// Replace what an element contains; what was unfolded in it stays so, and the focus stays on the same summary or button.
+// Replace the content of an element; open details stay open, and the focus stays on the same summary or button.
 function keepOpen(holder, replace) {
   const nameOf = (element) => element.textContent;
   const open = new Set([...holder.querySelectorAll("details[open] > summary")].map(nameOf));
@@ -15,7 +15,7 @@ function keepOpen(holder, replace) {
 }
 
 class Page {
-  // rows: of each row of the list the position in each run, or null.
+  // rows: for each row of the list, the position in each run or null, then the difference of two runs.
   constructor(runs, rows) {
     Object.assign(this, { runs, rows, row: 0, query: "", hits: null, range: null, drawing: false, turn: 0, offers: [] });
     this.list = byId("list");
@@ -40,8 +40,8 @@ class Page {
     this.figures();
   }
 
-  // A run that continues: apply what is new of it. A cursor at the end stays there; what is shown of a step that is as
-  // before stays as it is.
+  // Apply an update of a live run. A cursor at the end stays at the end. The details are redrawn only if the
+  // current step changed.
   async update(update) {
     const run = this.runs[0];
     const is_last = this.row === this.rows.length - 1;
@@ -63,7 +63,7 @@ class Page {
     byId("slider").max = String(this.rows.length - 1);
   }
 
-  // What is said of the runs as a whole.
+  // Draw the headers of the runs, the legend, and the tables of states and bytecode.
   async head() {
     const titles = this.runs.length > 1 ? ["A", "B"] : [""];
     const headers = await Promise.all(this.runs.map((run, number) =>
@@ -111,7 +111,7 @@ class Page {
     }
   }
 
-  // Go to a row; it is drawn with the next frame, however many come before that.
+  // Go to a row. It is drawn with the next animation frame, so that fast movements draw only the last row.
   go(row, now) {
     this.row = Math.max(0, Math.min(this.rows.length - 1, row || 0));
     if (this.drawing && !now) return;
@@ -130,7 +130,7 @@ class Page {
     const position = this.rows[row][0];
     if (position !== null) this.timeline.draw(position);
     this.mark();
-    try { history.replaceState(null, "", `#step=${row}`); } catch { /* an address that cannot be changed */ }
+    try { history.replaceState(null, "", `#step=${row}`); } catch { /* the browser forbids it for this address */ }
     const shown = await Promise.all(this.runs.map((run, number) => {
       const at = this.rows[row][number];
       return at === null ? make("p", { class: "soft" }, "This run has no such step.")
@@ -144,7 +144,7 @@ class Page {
     document.documentElement.dataset.shown = String(row);
   }
 
-  // Where the cursor is among all steps.
+  // Show the cursor in the slider, the position text and the list.
   place() {
     byId("slider").value = String(this.row);
     byId("slider").setAttribute("aria-valuetext", `step ${this.row}`);
@@ -209,7 +209,7 @@ class Page {
     return nodes;
   }
 
-  // The diagram of a run that continues, drawn by the server with what has happened since.
+  // Show a new drawing of the diagram of a live run.
   redraw(svg) {
     const figure = document.querySelector(".figure");
     figure.replaceChildren(...new DOMParser().parseFromString(svg, "text/html").body.children);
@@ -229,7 +229,7 @@ class Page {
     });
   }
 
-  // Scroll a diagram that is larger than its place to the current state.
+  // Scroll a large diagram to the current state.
   reveal(node) {
     const holder = byId("figures");
     const [outer, inner] = [holder.getBoundingClientRect(), node.getBoundingClientRect()];
@@ -305,7 +305,7 @@ class Page {
     }
   }
 
-  // A button for each step that was an effect. act: called with its number.
+  // Add a button to the details of each effect. act: called with the number of the effect.
   offer(name, act) {
     this.offers.push([name, act]);
     this.go(this.row);
@@ -319,16 +319,16 @@ class Page {
     this.saying = setTimeout(() => status.classList.remove("shown"), 4000);
   }
 
-  // On paper there is no cursor: all steps as a table, as far as that is readable.
+  // Printed output has no cursor: show all steps as a table, up to a limit.
   print() {
-    const most = 2000;
-    const rows = this.rows.slice(0, most).map(([position, other], row) => {
+    const limit = 2000;
+    const rows = this.rows.slice(0, limit).map(([position, other], row) => {
       const step = position === null ? this.runs[1].steps[other] : this.runs[0].steps[position];
       return make("tr", {}, ...[row, step.state || "", step.subject || step.kind || "", step.verdict || "", step.route || ""].map((text) => make("td", {}, text)));
     });
     const head = make("tr", {}, ...["Step", "State", "What", "Verdict", "Next"].map((text) => make("th", {}, text)));
     byId("print").replaceChildren(make("h2", {}, "Steps"), make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)),
-      this.rows.length > most ? make("p", {}, `${(this.rows.length - most).toLocaleString("en")} more steps`) : "");
+      this.rows.length > limit ? make("p", {}, `${(this.rows.length - limit).toLocaleString("en")} more steps`) : "");
   }
 }
 

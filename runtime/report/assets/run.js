@@ -1,6 +1,6 @@
 "use strict";
-// A run as the page has it: steps, the slots at each position, and values that are unpacked when needed.
-// It applies what the model says (spec/report.md) and knows nothing of journals.
+// Data of a run on the page: steps, the slots at each position, and values, which are decompressed on demand.
+// The format is that of the model (spec/report.md).
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (ch) => ch.charCodeAt(0));
@@ -18,7 +18,7 @@ class Run {
     this.cache = { at: -1, frames: [] };
   }
 
-  // What `RunModel.update` gives; the steps from a position on replace those that were there.
+  // Apply a result of `RunModel.update`; its steps replace the steps from position `from` on.
   apply(update) {
     this.head = { ...this.head, ...update, program: update.program || this.head.program };
     this.steps.length = Math.min(this.steps.length, update.from);
@@ -29,9 +29,9 @@ class Run {
 
   get about() { return this.head.run; }
 
-  // The active functions at a position, innermost last: {name, state, slots}, slots by name as references.
+  // The active functions at a position, innermost last: {name, state, slots}; slots are value indices by name.
   framesAt(position) {
-    const applied = (frames, step) => {
+    const applyDelta = (frames, step) => {
       if (step.frames) return step.frames.map(([name, state, slots]) => ({ name, state, slots: { ...slots } }));
       if (!step.slots && !step.at) return frames;
       const next = frames.map((frame) => ({ ...frame, slots: { ...frame.slots } }));
@@ -46,25 +46,26 @@ class Run {
     if (at < 0 || at > position || position - at > 100) {
       at = position;
       while (at > 0 && !this.steps[at].frames) at -= 1;
-      frames = applied([], this.steps[at] || {});
+      frames = applyDelta([], this.steps[at] || {});
     }
-    for (; at < position; at += 1) frames = applied(frames, this.steps[at + 1]);
+    for (; at < position; at += 1) frames = applyDelta(frames, this.steps[at + 1]);
     this.cache = { at: position, frames };
     return frames;
   }
 
-  // The last position up to one at which a slot got its value; its function was entered or left there, else.
+  // The last position, not after `position`, at which a slot got its value, or at which its function was entered.
+  // depth: index of the function. null if it is unknown.
   writerOf(position, depth, name) {
     for (let at = position; at > 0; at -= 1) {
       const step = this.steps[at];
-      if (step.entered) return step.items ? null : at;  // of calls side by side it is not known
+      if (step.entered) return step.items ? null : at;  // unknown for parallel calls
       if ((step.slots || []).some(([frame, slot]) => frame === depth && slot === name)) return at;
     }
     return 0;
   }
 
-  // Where the code of a state that reads a slot comes next, from a position on, while the same functions are active:
-  // [position, state], or null. depth: of the function.
+  // The next position, from `position` on, in a state whose code reads a slot, while the same functions are active:
+  // [position, state], or null. depth: index of the function.
   readerOf(position, depth, name) {
     const frame = this.framesAt(position)[depth];
     const readers = (((this.head.program || {}).readers || {})[frame.name] || {})[name] || [];
@@ -104,7 +105,7 @@ class Run {
     return JSON.parse((await this.lines(chunk))[index - chunk.first]);
   }
 
-  // The indices of all values that contain a text, lower case.
+  // The indices of all values that contain a text. query: in lower case.
   async search(query) {
     const wanted = JSON.stringify(query).slice(1, -1);
     const found = new Set();

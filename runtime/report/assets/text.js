@@ -1,13 +1,13 @@
 "use strict";
-// Text of unknown origin on the page: control and bidirectional characters are shown, ANSI colours become
+// Untrusted text on the page: control and bidirectional characters are made visible, ANSI colours become CSS
 // classes, long lines and long texts are folded. Text becomes text nodes only, never markup.
 
 const FOLD_LINES = 200;
 const FOLD_COLUMNS = 2000;
-// What is added at a time to what was folded.
+// Amounts by which a folded text is extended at a time.
 const MORE_LINES = 10000;
 const MORE_COLUMNS = 20000;
-// Control characters but newline and tab, and characters that change the direction or cannot be seen.
+// Control characters except newline and tab, and characters that are invisible or change the direction.
 const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|[\u{e0000}-\u{e007f}]/gu;
 
 function visible(ch) {
@@ -21,7 +21,7 @@ function safe(text) {
   return String(text).replace(UNSAFE, visible);
 }
 
-// An element with attributes and children; texts among them are made safe.
+// An element with attributes and children; texts are made safe.
 function make(tag, attributes, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -35,7 +35,7 @@ function make(tag, attributes, ...children) {
 }
 
 const SGR = /\u001b\[([0-9;:]*)m/g;
-// Other escape sequences of terminals; they move a cursor that is not there.
+// Other escape sequences of terminals, which are removed because the page has no cursor.
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[()][0-9A-Za-z]|[=>78cDEHM])/g;
 
 function nextStyle(style, codes) {
@@ -58,7 +58,7 @@ function nextStyle(style, codes) {
     else if (code >= 100 && code <= 107) now.paper = code - 100 + 8;
     else if (code === 49) delete now.paper;
     else if (code === 38 || code === 48) {
-      // 256 colours: the first sixteen are shown as such; others and true colours keep the default.
+      // 256 colours: only the first sixteen are supported; others and true colours keep the default.
       if (list[at + 1] === 5) {
         if (list[at + 2] < 16) now[code === 38 ? "ink" : "paper"] = list[at + 2];
         at += 2;
@@ -75,7 +75,7 @@ function classesOf(style) {
   return names.join(" ");
 }
 
-// Append text to an element, with what is searched for marked.
+// Append text to an element, with the matches of the search marked.
 function appendText(parent, text, query) {
   const plain = safe(text);
   if (!query) {
@@ -112,7 +112,7 @@ function appendLine(parent, line, style, query) {
   return style;
 }
 
-// A block of text as a program wrote it. kind: "" or "diff".
+// A block with the output of a program. kind: "" or "diff".
 function textBlock(text, query, kind) {
   const block = make("pre", { class: "text " + (kind || ""), tabindex: "0" });
   const lines = String(text).replace(/\r\n/g, "\n").replace(ESCAPES, "").replace(/\n$/, "").split("\n");
@@ -129,7 +129,7 @@ function textBlock(text, query, kind) {
         const sort = /^(\+\+\+|---|diff |index )/.test(line) ? "file" : { "+": "added", "-": "removed", "@": "hunk" }[line[0]];
         holder = make("span", { class: sort });
       }
-      const end = shown.length > FOLD_COLUMNS ? cutOf(shown, FOLD_COLUMNS) : shown.length;
+      const end = shown.length > FOLD_COLUMNS ? cutIndex(shown, FOLD_COLUMNS) : shown.length;
       style = appendLine(holder, shown.slice(0, end), style, query);
       if (end < shown.length) holder.append(longRest(shown, end, style, query));
       if (holder !== fragment) fragment.append(holder);
@@ -138,31 +138,31 @@ function textBlock(text, query, kind) {
   };
   add(FOLD_LINES);
   if (at === lines.length) return block;
-  const told = () => lines.length - at > MORE_LINES ? `Show ${MORE_LINES.toLocaleString("en")} more of ${lines.length.toLocaleString("en")} lines`
+  const label = () => lines.length - at > MORE_LINES ? `Show ${MORE_LINES.toLocaleString("en")} more of ${lines.length.toLocaleString("en")} lines`
     : `Show all ${lines.length.toLocaleString("en")} lines`;
-  const more = make("button", { type: "button", class: "more" }, told());
+  const more = make("button", { type: "button", class: "more" }, label());
   more.addEventListener("click", () => {
     add(MORE_LINES);
-    if (at < lines.length) { more.textContent = told(); return; }
+    if (at < lines.length) { more.textContent = label(); return; }
     more.remove();
     block.focus();
   });
   return make("div", {}, block, more);
 }
 
-// Where a line is cut after that many characters: not in an escape sequence, and not in a character.
-function cutOf(line, most) {
-  const escape = line.lastIndexOf("\u001b", most - 1);
-  if (escape > most - 32 && !/^\u001b\[[0-9;:]*m/.test(line.slice(escape, most))) return escape;
-  return /[\ud800-\udbff]/.test(line[most - 1]) ? most - 1 : most;
+// The index at which to cut a line, at most `limit`: not inside an escape sequence or a surrogate pair.
+function cutIndex(line, limit) {
+  const escape = line.lastIndexOf("\u001b", limit - 1);
+  if (escape > limit - 32 && !/^\u001b\[[0-9;:]*m/.test(line.slice(escape, limit))) return escape;
+  return /[\ud800-\udbff]/.test(line[limit - 1]) ? limit - 1 : limit;
 }
 
-// A button for what is left of a line, a part at a time: browsers need minutes to lay out a line of a million characters.
+// A button that shows the next part of a long line: browsers need minutes to lay out a line of a million characters.
 function longRest(line, from, style, query) {
   const button = make("button", { type: "button", class: "more inline" }, `… ${(line.length - from).toLocaleString("en")} more characters`);
   button.addEventListener("click", () => {
     const part = make("span", {});
-    const end = line.length - from > MORE_COLUMNS ? cutOf(line, from + MORE_COLUMNS) : line.length;
+    const end = line.length - from > MORE_COLUMNS ? cutIndex(line, from + MORE_COLUMNS) : line.length;
     const next = appendLine(part, line.slice(from, end), style, query);
     if (end < line.length) part.append(longRest(line, end, next, query));
     button.replaceWith(part);
@@ -170,17 +170,17 @@ function longRest(line, from, style, query) {
   return button;
 }
 
-// The status of a run, with the colour of what it means; one that waits to be resumed has none.
+// The status of a run with a colour; a run that can be resumed has no colour.
 function statusBadge(status) {
   const tones = { success: "good", running: "good", failure: "bad", limit: "bad", error: "error", crashed: "error" };
   return make("span", { class: "badge " + (tones[status] || "") }, status);
 }
 
-// A value in a few words.
-function brief(value, most) {
+// A value in one line of at most `limit` characters.
+function brief(value, limit) {
   let text = typeof value === "string" ? value : JSON.stringify(value);
   if (text === undefined) text = "";
   const first = text.split("\n", 1)[0];
-  const cut = first.length > most ? first.slice(0, most - 1) + "…" : first;
+  const cut = first.length > limit ? first.slice(0, limit - 1) + "…" : first;
   return cut.replace(ESCAPES, "").replace(SGR, "") + (first.length < text.trimEnd().length && cut === first ? " …" : "");
 }

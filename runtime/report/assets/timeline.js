@@ -1,18 +1,18 @@
 "use strict";
-// The timeline: a row for states and one for each lane of the model, on the axis that the model gives. A run that took
-// no time, such as a scripted one, has the numbers of its steps as the axis.
+// The timeline: a row for the states and a row for each lane of the model, on the axis of the model. The axis of a run
+// without duration, such as a scripted run, consists of step numbers.
 
 const ROW = 18;
-const MOST_ROWS = 10;
-const BUDGET = 40;  // height of the lines of what was used
-const WIDEST_NAME = 120;
+const MAX_ROWS = 10;
+const BUDGET_HEIGHT = 40;  // height of the graph of the usage
+const MAX_NAME_WIDTH = 120;
 const FONT = "11px system-ui, sans-serif";
-// Of each unit of a budget how its line is drawn.
+// Line dash by unit of a budget.
 const DASHES = { usd: [], tokens: [5, 3], calls: [1, 3], seconds: [8, 3, 1, 3] };
 const COLORS = { shell: "--shell", agent: "--agent", slash: "--agent", ask: "--ask", sleep: "--wait", clock: "--wait",
   evaluate: "--model", task: "--model", model: "--model", tool: "--tool" };
 
-// What the colours of the timeline mean, as far as they occur.
+// The legend: the colours and lines that occur in the timeline.
 function legendOf(run) {
   const kinds = {};
   for (const { kind } of [...run.steps, ...(run.head.pending || [])]) if (kind) (kinds[(COLORS[kind] || "--tool").slice(2)] ||= new Set()).add(kind);
@@ -23,27 +23,27 @@ function legendOf(run) {
   return found;
 }
 
-// What was used before a position, by the units of a budget.
+// Usage before a position, by unit of a budget.
 function usedBefore(run, position) {
   const used = Object.fromEntries(Object.keys(DASHES).map((unit) => [unit, 0]));
   for (let at = 0; at < Math.min(position, run.steps.length); at += 1) for (const unit in used) used[unit] += run.steps[at][unit] || 0;
   return used;
 }
 
-// The units that are shown, each with what was used of it: money and tokens, and others that have a limit.
+// The shown units with their usage: usd, tokens, and the other units with a limit.
 function usedUnits(run) {
   return Object.entries(usedBefore(run, Infinity)).filter(([unit, used]) => used && (unit === "usd" || unit === "tokens" || limitOf(run, unit)));
 }
 
 function limitOf(run, unit) {
-  const most = (run.about.budget || {})[unit];
-  return typeof most === "number" && most > 0 ? most : 0;
+  const limit = (run.about.budget || {})[unit];
+  return typeof limit === "number" && limit > 0 ? limit : 0;
 }
 
 function usedText(run, unit, used) {
-  const most = limitOf(run, unit);
+  const limit = limitOf(run, unit);
   const shown = unit === "usd" ? used.toFixed(4) : unit === "seconds" ? used.toFixed(1) : used.toLocaleString("en");
-  return `${shown} ${most ? `of ${most.toLocaleString("en")} ` : ""}${unit === "usd" ? "USD" : unit}`;
+  return `${shown} ${limit ? `of ${limit.toLocaleString("en")} ` : ""}${unit === "usd" ? "USD" : unit}`;
 }
 
 function spanText(ms) {
@@ -54,7 +54,7 @@ function spanText(ms) {
 }
 
 class Timeline {
-  // choose: called with a position; ranged: with the first and the last position of a range, or null.
+  // choose: called with a position. ranged: called with the first and last position of a range, or null.
   constructor(canvas, note, run, choose, ranged) {
     Object.assign(this, { canvas, note, run, choose, ranged, position: 0, range: null, drag: null });
     canvas.addEventListener("pointerdown", (event) => {
@@ -79,17 +79,17 @@ class Timeline {
 
   offset(event) { return Math.max(0, Math.min(this.width, event.offsetX - this.gutter)); }
 
-  // Whether no step took any time.
+  // Whether the run has no duration.
   get isEven() {
     const axis = this.run.head.axis || [];
     return !axis.length || axis[axis.length - 1][1] <= 1;
   }
 
-  // When a step began and ended, on the axis; undefined for one that did not.
+  // Start and end of a step on the axis; undefined if it has not started or ended.
   begin(step, number) { return step.start === undefined ? undefined : this.isEven ? number : step.start; }
   end(step, number) { return step.end === undefined ? undefined : this.isEven ? number + 1 : step.end; }
 
-  // The pieces of the axis in the range, and how long they are drawn.
+  // The pieces of the axis in the selected range: [begin, end, drawn length, label].
   pieces() {
     const count = Math.max(1, this.run.steps.length);
     const all = this.isEven ? [[0, count, count, ""]] : this.run.head.axis;
@@ -104,19 +104,19 @@ class Timeline {
   layOut() {
     const whole = this.canvas.parentElement.clientWidth;
     this.width = 0;
-    if (!whole) return;  // on paper there is no timeline
+    if (!whole) return;  // hidden in printed output
     const { lanes } = this.run.head;
-    const names = ["states", ...lanes.slice(0, MOST_ROWS)].map(safe);
-    if (lanes.length > MOST_ROWS) names[MOST_ROWS] = `${lanes.length - MOST_ROWS + 1} more`;
+    const names = ["states", ...lanes.slice(0, MAX_ROWS)].map(safe);
+    if (lanes.length > MAX_ROWS) names[MAX_ROWS] = `${lanes.length - MAX_ROWS + 1} more`;
     this.rows = names.length;
     this.units = usedUnits(this.run);
     const measure = this.canvas.getContext("2d");
     measure.font = FONT;
-    this.gutter = Math.ceil(Math.min(WIDEST_NAME, whole / 4, Math.max(...names.map((name) => measure.measureText(name).width)) + 8));
+    this.gutter = Math.ceil(Math.min(MAX_NAME_WIDTH, whole / 4, Math.max(...names.map((name) => measure.measureText(name).width)) + 8));
     this.width = whole - this.gutter;
     this.axis = this.pieces();
     this.total = this.axis.reduce((sum, piece) => sum + piece[2], 0) || 1;
-    this.bottom = this.rows * ROW + (this.units.length ? BUDGET : 0) + 2;
+    this.bottom = this.rows * ROW + (this.units.length ? BUDGET_HEIGHT : 0) + 2;
     this.height = this.bottom + 20;
     const scale = window.devicePixelRatio || 1;
     this.canvas.width = whole * scale;
@@ -133,7 +133,7 @@ class Timeline {
     this.draw();
   }
 
-  // Where a moment is, in pixels; moments come mostly in order.
+  // The position of a time in pixels.
   x(ms) {
     let before = 0;
     for (const [begin, end, drawn] of this.axis) {
@@ -187,10 +187,10 @@ class Timeline {
     this.layOut();
   }
 
-  // Show the steps between two positions, both included.
-  selectSteps(one, other) {
+  // Select the steps between two positions, inclusive.
+  selectSteps(start, stop) {
     const { steps } = this.run;
-    const [first, last] = one <= other ? [one, other] : [other, one];
+    const [first, last] = start <= stop ? [start, stop] : [stop, start];
     const from = this.begin(steps[first], first);
     if (from === undefined) return;
     const ends = steps.slice(first, last + 1).map((step, at) => this.end(step, first + at) ?? this.begin(step, first + at) ?? from);
@@ -206,7 +206,7 @@ class Timeline {
     pen.rect(0, 0, this.gutter - 4, this.height);
     pen.clip();
     names.forEach((name, row) => pen.fillText(name, 0, (row + 0.5) * ROW));
-    if (this.units.length) pen.fillText("used", 0, this.bottom - BUDGET / 2);
+    if (this.units.length) pen.fillText("used", 0, this.bottom - BUDGET_HEIGHT / 2);
     pen.restore();
   }
 
@@ -235,13 +235,13 @@ class Timeline {
       }
       at += width;
     }
-    // States: a band for each stretch in one state.
-    let begun = null;
-    const band = (end) => {
-      if (!begun) return;
-      const x = this.x(begun.start);
+    // States: a band for each interval in one state.
+    let current = null;
+    const paintBand = (end) => {
+      if (!current) return;
+      const x = this.x(current.start);
       const width = Math.max(1, this.x(end) - x);
-      pen.fillStyle = inkOf("--state" + (begun.node === undefined ? 0 : begun.node % 6));
+      pen.fillStyle = inkOf("--state" + (current.node === undefined ? 0 : current.node % 6));
       pen.fillRect(x, 1, width, ROW - 3);
       if (width > 30) {
         pen.fillStyle = inkOf("--ink");
@@ -249,28 +249,28 @@ class Timeline {
         pen.beginPath();
         pen.rect(x, 0, width, ROW);
         pen.clip();
-        pen.fillText(safe(begun.state), x + 4, ROW / 2);
+        pen.fillText(safe(current.state), x + 4, ROW / 2);
         pen.restore();
       }
     };
     let end = 0;
     const latest = this.axis.length ? this.axis[this.axis.length - 1][1] : 0;
     const now = this.run.steps.length - 1;
-    const effects = [...this.run.steps.map((one, at) => [one, at]), ...(this.run.head.pending || []).map((one) => [one, now])]
+    const effects = [...this.run.steps.map((step, at) => [step, at]), ...(this.run.head.pending || []).map((effect) => [effect, now])]
       .filter(([step]) => step.start !== undefined);
     for (const [step, number] of effects) {
       const start = this.begin(step, number);
-      if (!begun || begun.state !== (step.state || "")) {
-        band(start);
-        begun = { state: step.state || "", start, node: step.node };
+      if (!current || current.state !== (step.state || "")) {
+        paintBand(start);
+        current = { state: step.state || "", start, node: step.node };
       }
       end = Math.max(end, step.end === undefined ? latest : this.end(step, number));
     }
-    band(end);
+    paintBand(end);
     for (const [step, number] of effects) {
       const x = this.x(this.begin(step, number));
       const width = Math.max(1.5, this.x(step.end === undefined ? latest : this.end(step, number)) - x - 0.5);
-      const y = (Math.min(step.lane || 0, MOST_ROWS - 1) + 1) * ROW;
+      const y = (Math.min(step.lane || 0, MAX_ROWS - 1) + 1) * ROW;
       pen.fillStyle = inkOf(COLORS[step.kind] || "--tool");
       pen.fillRect(x, y + 2, width, ROW - 5);
       if (step.failed) {
@@ -286,18 +286,18 @@ class Timeline {
     }
   }
 
-  // What was used until each moment of the units of a budget: as part of the limit, else of all that was used.
+  // Paint the cumulative usage of each unit, as a fraction of its limit or, without a limit, of the total usage.
   paintUsed(pen, ink, line) {
     if (!this.units.length) return;
-    const [low, height] = [this.bottom - 4, BUDGET - 8];
+    const [low, height] = [this.bottom - 4, BUDGET_HEIGHT - 8];
     pen.fillStyle = line;
     pen.fillRect(0, low - height - 1, this.width, 1);
     pen.fillRect(0, low + 1, this.width, 1);
     pen.strokeStyle = ink;
     pen.lineWidth = 1.2;
     for (const [unit, total] of this.units) {
-      const most = limitOf(this.run, unit) || total;
-      const y = (used) => low - Math.min(1, used / most) * height;
+      const limit = limitOf(this.run, unit) || total;
+      const y = (used) => low - Math.min(1, used / limit) * height;
       let used = 0;
       pen.setLineDash(DASHES[unit]);
       pen.beginPath();
@@ -315,7 +315,7 @@ class Timeline {
     pen.setLineDash([]);
   }
 
-  // The painted timeline with the cursor, and the range that is being chosen.
+  // Draw the painted timeline, the cursor, and the range during a drag.
   draw(position) {
     if (position !== undefined) this.position = position;
     if (!this.width) return;

@@ -1,14 +1,14 @@
-// The page of a project: it asks the server for what has changed and shows it as text.
+// The page of a project: polls the server for changes and shows them.
 
 const PERIOD_MS = 1000;
 const byId = (id) => document.getElementById(id);
-const known = {};  // of each address the tag and the data of the last answer
+const known = {};  // by address: ETag and data of the last response
 const is_read_only = "readOnly" in document.documentElement.dataset;
-let refusal = "";  // what the server said of the last request that it refused
-const forms = new Map();  // of each open question its element, which keeps what is being typed
+let refusal = "";  // error message of the last refused request
+const forms = new Map();  // by open question: its element, kept so that typed text is not lost
 
-// The data at an address; undefined where it is as before.
-async function changed(address) {
+// The data at an address; undefined if it has not changed.
+async function fetchChanges(address) {
   const headers = known[address] ? { "If-None-Match": known[address].tag } : {};
   const response = await fetch(address, { headers, cache: "no-store" });
   if (response.status === 304) return undefined;
@@ -30,20 +30,20 @@ function note(text, is_problem) {
   byId("notice").className = is_problem ? "problem" : "soft";
 }
 
-function table(titles, rows, otherwise) {
-  if (!rows.length) return make("p", { class: "soft" }, otherwise);
+function table(titles, rows, emptyText) {
+  if (!rows.length) return make("p", { class: "soft" }, emptyText);
   const head = make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)));
   const body = rows.map((cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell))));
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-// Show rows, with the focus on the same link or button as before.
+// Replace the content of an element; the focus stays on the same link or button.
 function put(id, element) {
   const focus = document.activeElement && byId(id).contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   byId(id).replaceChildren(element);
   if (focus === undefined) return;
-  const again = [...byId(id).querySelectorAll("[data-key]")].find((one) => one.dataset.key === focus);
-  (again || byId(id)).focus();
+  const target = [...byId(id).querySelectorAll("[data-key]")].find((element) => element.dataset.key === focus);
+  (target || byId(id)).focus();
 }
 
 const linkTo = (run) => make("a", { href: "/runs/" + encodeURIComponent(run), "data-key": "run " + run }, run);
@@ -66,7 +66,7 @@ function showRuns() {
   return total;
 }
 
-// A button that asks the server for something about a run.
+// A button that sends a request about a run.
 function actButton(run, what, name) {
   const button = make("button", { type: "button", "data-key": `${what} ${run}`, "aria-label": `${name} ${run}`, onclick: async () => {
     button.disabled = true;
@@ -92,7 +92,7 @@ function questionForm(question) {
   const free = question.choices.length ? [] : [input, make("button", { type: "submit" }, "Answer")];
   const form = is_read_only ? "" : make("form", { onsubmit: (event) => { event.preventDefault(); answer(input.value); } }, ...choices, ...free, problem);
   return make("div", { class: "question" }, make("p", {}, linkTo(question.run), question.state ? ` in ${question.state}` : ""),
-    make("pre", {}, question.text), question.running ? "" : make("p", { class: "soft" }, `It is not running: llc resume ${question.run}`), form);
+    make("pre", {}, question.text), question.running ? "" : make("p", { class: "soft" }, `The run is not running. To resume it: llc resume ${question.run}`), form);
 }
 
 function showQuestions(questions) {
@@ -129,13 +129,13 @@ async function refresh() {
   is_busy = true;
   try {
     for (const [address, show] of parts) {
-      const data = await changed(address);
+      const data = await fetchChanges(address);
       if (data !== undefined) show(data);
     }
     note(refusal, refusal !== "");
     document.documentElement.dataset.ready = "yes";
   } catch (error) {
-    note(error.status ? error.message : "llc ui has ended.", true);
+    note(error.status ? error.message : "The server (llc ui) has ended.", true);
   }
   is_busy = false;
 }
