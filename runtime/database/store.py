@@ -221,7 +221,7 @@ class DatabaseStore:
         for (run_id,) in session.do(lambda connection: connection.execute(_FIND, values).fetchall()):
             run = DatabaseRun.cached(self.cache, run_id, session)
             run.refresh()
-            if not run.is_husk():
+            if not run.is_unrecorded():
                 return run
             run.forget()
         known = session.do(
@@ -253,7 +253,7 @@ class DatabaseStore:
             self.keep(session)
 
     @contextlib.contextmanager
-    def kept_dead(self, run: RunFolder) -> Iterator[None]:
+    def resume_blocked(self, run: RunFolder) -> Iterator[None]:
         """Prevent other processes from resuming a run in this context. Raises UserError if it is live."""
         session = self._session()
         result = session.do(lambda connection: claims.claim(connection, run.id, self.owner.id))
@@ -275,7 +275,7 @@ class DatabaseStore:
         for (run_id,) in session.do(lambda connection: connection.execute(query, [self.project]).fetchall()):
             run = DatabaseRun.cached(self.cache, run_id, session)
             run.refresh()
-            if not run.is_husk():
+            if not run.is_unrecorded():
                 runs.append(run)
         return runs
 

@@ -17,7 +17,7 @@ from ..journal.journal import Journal
 from ..journal.position import Progress, event_fields
 from ..journal.run_folder import RunFolder
 from ..runs.checkpoints import Checkpoints
-from ..runs.state_file import EVERY, StateFile
+from ..runs.state_file import WRITE_INTERVAL_S, StateFile
 from ..trees.recorder import FOLDER
 from .effect_log import EffectLog
 
@@ -67,7 +67,7 @@ class RunRecord:
         self._checkpoints = checkpoints
         self._doubtful = doubtful
         self._elapsed_ms = elapsed_ms
-        self._refresh_interval = EVERY
+        self._refresh_interval = WRITE_INTERVAL_S
         self.effects = effects
         self.sync, self.sync_later, self.settle = journal.sync, journal.sync_later, journal.settle
         # Whether the journal has a result that is not on disk yet.
@@ -77,7 +77,7 @@ class RunRecord:
         """Record a note of the program; returns its recorded fields."""
         fields = event_fields(kind, fields)
         self._journal.write(kind, fields)
-        self._state_file.is_old = True
+        self._state_file.is_stale = True
         return fields
 
     def change_program(self, machine: Machine, event: Event) -> None:
@@ -87,7 +87,7 @@ class RunRecord:
 
     def changed(self) -> None:
         """Mark the state file as out of date."""
-        self._state_file.is_old = True
+        self._state_file.is_stale = True
 
     def save_length(self) -> None:
         """Save the length of the journal in another file, after a sync, to detect truncation."""
@@ -109,7 +109,7 @@ class RunRecord:
 
     def refresh(self) -> None:
         """Update the files that other processes read."""
-        if self._state_file.is_old:
+        if self._state_file.is_stale:
             self._state_file.save()
         self._active.tick()
 
@@ -126,10 +126,10 @@ class RunRecord:
         """
         self._journal.close()
         self._active.close()
-        if not self._state_file.is_old:
+        if not self._state_file.is_stale:
             return None
-        self._refresh_interval = EVERY
-        return EVERY
+        self._refresh_interval = WRITE_INTERVAL_S
+        return WRITE_INTERVAL_S
 
     def close(self) -> None:
         self._active.close()

@@ -18,7 +18,7 @@ from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..models.worker_pool import SharedWorkers
 from ..project.limits import Bounds
-from ..runs.locks import LOOK_AGAIN, Release
+from ..runs.locks import RECHECK_S, Release
 from .control_channel import ControlChannel
 from .effect_pool import DONE, EffectPool, RunEffects
 from .io_threads import Threads
@@ -296,7 +296,7 @@ class Scheduler:
                 run.is_apart = True
                 self._threads.do(run, waits_for.action)
             elif isinstance(waits_for, Release):
-                run.release = (waits_for, clock.monotonic() + LOOK_AGAIN)
+                run.release = (waits_for, clock.monotonic() + RECHECK_S)
                 self._queued[run] = None
             else:
                 raise TypeError(

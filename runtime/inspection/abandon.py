@@ -34,7 +34,7 @@ def select_runs(
         if not locks.is_live(run):
             dead.append(run)
         elif run.id == target:
-            raise locks.still_live(run)
+            raise locks.still_live_error(run)
     is_bounded = keep is not None or older_than is not None or size is not None
     return retention.surplus(dead, keep if is_bounded else 0, older_than, size)
 
@@ -47,7 +47,7 @@ def remove_runs(runs: list[RunFolder], dry_run: bool) -> tuple[list[tuple[str, i
             if dry_run:
                 removed.append((run.id, retention.size_of(run.path)))
             else:
-                with locks.kept_dead(run):
+                with locks.resume_blocked(run):
                     end_leftovers(run)
                     claims.settle_run(run.id)
                     removed.append((run.id, retention.remove(run)))

@@ -100,7 +100,7 @@ def _open_questions(run: RunFolder) -> list[Question]:
             history.add(event)
         asked = [
             *(
-                _question(run, effect, follower.whole(effect.args), history, alive)
+                _question(run, effect, follower.expand(effect.args), history, alive)
                 for effect in history.questions
             ),
             *(_permission(run, *request) for request in history.permission_requests if alive),

@@ -107,16 +107,16 @@ class Attached:
             case EffectStarted():
                 self._begin(event, bool(self.effects) or _overlaps(event, later))
             case EffectFinished(seq=seq, result=result):
-                self._end(seq, self.follower.whole(result) or {})
+                self._end(seq, self.follower.expand(result) or {})
             case NoteEvent() if event.name in NOTES and NOTES[event.name].is_shown:
-                self.display.note(event.name, self.follower.whole(event.wire))
+                self.display.note(event.name, self.follower.expand(event.wire))
 
     def _begin(self, event: EffectStarted, is_parallel: bool) -> None:
         if not _is_shown(event.kind):
             return
         display = self.display.concurrent(event.seq) if is_parallel else self.display
         self.effects[event.seq] = _EffectView(display, event.kind)
-        display.effect_start(event.kind, self.follower.whole(event.arguments))
+        display.effect_start(event.kind, self.follower.expand(event.arguments))
 
     def _end(self, seq: int, result: dict[str, Any]) -> None:
         shown = self.effects.pop(seq, None)
@@ -246,7 +246,7 @@ def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Scr
         return EXIT_FAILURE
     kind = "loop" if history.steps else "flow"
     here = {"final_state": history.state, "iterations": history.iteration, "status": INTERRUPTED}
-    end = {**here, **attached.follower.whole(last.wire)}
+    end = {**here, **attached.follower.expand(last.wire)}
     program = history.start.program if history.start else run.name
     outcome = Outcome.of_event(run.id, program, kind, end)
     for shown in attached.effects.values():

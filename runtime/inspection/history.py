@@ -23,7 +23,7 @@ from ..journal.run_folder import RunFolder
 from ..journal.run_history import CRASHED
 from ..journal.totals import StateHistory
 from ..runs import runs
-from ..runs.follower import history_of
+from ..runs.follower import load_history
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
 from .tables import columns
@@ -71,7 +71,7 @@ def _cached(path: str, size: int) -> dict[str, Any] | None:
 
 
 def _facts(run: RunFolder) -> dict[str, Any]:
-    history = history_of(run)
+    history = load_history(run)
     start, end = history.start or RunStart.of({}), history.end
     own = history.own or history  # the part that a fork shares with its parent counts for the parent only
     used = own.used

@@ -19,7 +19,7 @@ from ..journal.codec import strict_json
 from ..journal.quantities import local_time, usage_texts, zone_name
 from ..journal.reader import Damage, ReadError, read, tail_offset
 from ..journal.run_folder import RunFolder
-from ..runs.follower import Follower, left_out
+from ..runs.follower import Follower, damage_notes
 from ..runs.locks import is_live
 from ..runs.lookup import how_to_resume
 from ..terminal.action_text import MARKS, failure_text, tone
@@ -57,7 +57,7 @@ class LogFormatter:
             yield self._screen.paint(f"{printable(day)} ({zone_name(event.ts)})", "bold")
         clock = self._screen.paint(printable(clock), "dim")
         first = True
-        whole = self._follower.whole(event.wire)
+        whole = self._follower.expand(event.wire)
         for line in self._text(event.of(whole)):
             yield f"{clock if first else ' ' * 12}  {line}"
             first = False
@@ -232,7 +232,7 @@ def show(
 
     def text_of(event: kinds.Event) -> str:
         if as_json:
-            whole = follower.whole(event.wire)
+            whole = follower.expand(event.wire)
             return strict_json(secrets.known.mask_all(whole)).decode() + "\n"
         return "".join(line + "\n" for line in formatter.lines(event))
 
@@ -247,7 +247,7 @@ def show(
                 clock.sleep(POLL_INTERVAL_S)
         if not alive and not has_ended:
             Screen(sys.stderr).write(f"{describe_unfinished(run)}\n{how_to_resume(run.id)}\n")
-        Screen(sys.stderr).write(left_out(run.journal, follower.damaged))
+        Screen(sys.stderr).write(damage_notes(run.journal, follower.damaged))
     finally:
         follower.close()
     return EXIT_OK

@@ -17,7 +17,7 @@ from ..host.screen import Screen, printable
 from ..journal import reader
 from ..journal.journal import JournalError, write_file
 from ..recordings.find import find_run
-from ..runs.follower import left_out
+from ..runs.follower import damage_notes
 from .tables import columns
 
 _ARROW = " > "
@@ -28,7 +28,7 @@ def of_run(target: str) -> Profile:
     """The profile of a run, found by id, folder or loop. Raises UserError."""
     run_files = find_run(target)
     profile = of_record(run_files.name, run_files.journal)
-    Screen(sys.stderr).write(left_out(run_files.journal, profile.damaged))
+    Screen(sys.stderr).write(damage_notes(run_files.journal, profile.damaged))
     return profile
 
 

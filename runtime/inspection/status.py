@@ -84,7 +84,7 @@ class RunView:
         start, end, stop = history.start, history.end, history.interruption
         limits = self.meta.get("limits", {})
         current_state = end.final_state if end else history.state or state.get("current_state")
-        whole = self._follower.whole
+        whole = self._follower.expand
         error = whole(end.error) if end else None
         if not alive and error is None:
             why = self.about.get("why")
@@ -152,7 +152,7 @@ class RunView:
         """The record of the last active agent; None if no agent was called."""
         if self.history.agent is None:
             return None
-        found: dict[str, Any] = self._follower.whole(self.history.agent.to_json())
+        found: dict[str, Any] = self._follower.expand(self.history.agent.to_json())
         found["answer"] = shortened(str(found["answer"]))
         return found
 
@@ -162,7 +162,7 @@ class RunView:
             return None
         shown = ("state", "type", "verdict", "confidence", "details")
         found = {name: value for name, value in event.wire.items() if name in shown}
-        return self._follower.whole(found)  # type: ignore[no-any-return]
+        return self._follower.expand(found)  # type: ignore[no-any-return]
 
     def _actions(self, now: float, tails: dict[int | None, live_tail.Tail]) -> list[dict[str, Any]]:
         """The running effects, the oldest first."""
@@ -177,7 +177,7 @@ class RunView:
                     "seq": seq,
                     "kind": effect.kind,
                     "pid": effect.processes[-1][0] if effect.processes else None,
-                    "action": action_text(effect, self._follower.whole(effect.args)),
+                    "action": action_text(effect, self._follower.expand(effect.args)),
                     "state": (start.state if start is not None else None) or self.history.state,
                     "elapsed_ms": 0 if started is None else max(0, round((now - started) * 1000)),
                     "tail": tail.text if tail is not None else "",
@@ -214,7 +214,7 @@ def action_text(effect: EffectHistory, args: dict[str, Any]) -> str:
 def _meta(run: RunFolder) -> dict[str, Any]:
     """The metadata of the run's program; {} if the program cannot be read."""
     try:
-        return Image.from_bytes(program_file.whole(run.read(run.image_name), run.image)).meta
+        return Image.from_bytes(program_file.decode(run.read(run.image_name), run.image)).meta
     except (OSError, ImageError, UserError):
         return {}
 

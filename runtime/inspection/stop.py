@@ -20,7 +20,7 @@ from ..host.paths import HISTORY, ROOT
 from ..journal.events import RunEnd, RunInterrupted
 from ..journal.run_folder import RunFolder, has_ended
 from ..journal.run_history import CRASHED, INTERRUPTED
-from ..runs.follower import history_of
+from ..runs.follower import load_history
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
@@ -290,7 +290,7 @@ def _result_of(run: RunFolder, seconds: float, was_killed: bool) -> StopResult:
         return StopResult(run.id, "left", seconds)
     stopped = StopResult(run.id, "killed" if was_killed else "stopped", seconds)
     with contextlib.suppress(UserError):
-        history = history_of(run)
+        history = load_history(run)
         stopped.state, stopped.iteration = history.state, history.iteration
     match run.last_event():
         case RunEnd(status=status):
@@ -305,5 +305,5 @@ def _result_of(run: RunFolder, seconds: float, was_killed: bool) -> StopResult:
 def end_leftovers(run: RunFolder) -> None:
     """End the processes of a killed run; otherwise they would run until the run is resumed."""
     with contextlib.suppress(UserError):
-        for seq, effect in history_of(run).pending.items():
+        for seq, effect in load_history(run).pending.items():
             leftovers.end_effect(f"{run.id}/{seq}", effect.processes)

@@ -277,7 +277,7 @@ class RunFolder:
         """Whether its effects were scripted."""
         return isinstance(self.start().get("script"), str)
 
-    def is_husk(self) -> bool:
+    def is_unrecorded(self) -> bool:
         """Whether a start crashed before the run was on record; then nothing was performed."""
         if files.exists(self.state):
             return False

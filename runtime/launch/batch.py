@@ -327,7 +327,7 @@ def unfinished_runs(targets: Iterable[str]) -> list[RunFolder]:
     targets: loop names or run ids; empty for all runs.
     """
     targets = list(targets)
-    unfinished = [run for run in runs.runs_in(ROOT) if not run.is_husk() and not locks.is_driven(run)]
+    unfinished = [run for run in runs.runs_in(ROOT) if not run.is_unrecorded() and not locks.is_driven(run)]
     if not targets:
         return unfinished[::-1]
     chosen: list[RunFolder] = []

@@ -366,10 +366,10 @@ class Command:
                 lock.close()
                 # A batch applies the retention before it starts, so that its own runs can be inspected.
                 kept, _, size = self.retention
-                if self.scheduler is None and (size or runs.count_past(ROOT, self.folder.name) > kept):
+                if self.scheduler is None and (size or runs.count_finished(ROOT, self.folder.name) > kept):
                     from ..runs import retention
 
-                    retention.after(self.folder, *self.retention)
+                    retention.apply_after_run(self.folder, *self.retention)
             return ended
         finally:
             keeper.unguard(self.folder.path)

@@ -26,7 +26,7 @@ from ..project.limits import Bounds
 from ..project.options import Values
 from ..recovery.in_doubt import FAILED_RESULT, InDoubt
 from ..recovery.resumption import Resumption
-from ..runs.follower import history_of
+from ..runs.follower import load_history
 from ..runs.lookup import find_unfinished
 from .command import Command, execute
 from .stop_signals import StopSignals
@@ -210,7 +210,7 @@ def _replay_and_drive(
     # A checkpoint of an earlier version has no history: with a budget, read the whole journal.
     newest = resumption.history.checkpoint
     is_whole = newest is None or newest.is_whole
-    used = resumption.history.used if is_whole else history_of(folder).used if command.budget else None
+    used = resumption.history.used if is_whole else load_history(folder).used if command.budget else None
     usage = used.as_usage() if used is not None else None
     display.resume(folder.id, image.name, place.state, place.iteration, usage)
     if machine.direct is None:

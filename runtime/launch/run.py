@@ -125,7 +125,7 @@ def start(
     journal = None
     try:
         if scheduler is None or not scheduler.link_program(image, folder):
-            folder.write(folder.image_name, program_file.of(image))
+            folder.write(folder.image_name, program_file.encode(image))
         journal = folder.create_journal(now)
         journal.record(_start_event(command, folder, image, about, scope), started_at)
         command.prepare(folder)

@@ -76,7 +76,7 @@ def load_image(path: str, root: str | None = None) -> Image:
     root: project whose cache remembers verified images; None to verify always.
     """
     try:
-        data = program_file.whole(read_regular(path), path)
+        data = program_file.decode(read_regular(path), path)
     except OSError as error:
         raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
     try:

@@ -148,7 +148,7 @@ def keep(run: RunFolder, image: Image) -> None:
     while run.has(f"program-{number}.llb"):
         number += 1
     run.image_name = f"program-{number}.llb"
-    run.write(run.image_name, program_file.of(image))
+    run.write(run.image_name, program_file.encode(image))
 
 
 def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> list[str]:

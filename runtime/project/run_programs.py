@@ -71,7 +71,7 @@ def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], 
     if warn is not None:
         warn(f"note: {problem.message}; rebuilt it from {source}, which gives the same program")
     with contextlib.suppress(JournalError):
-        journals.write_file(path, program_file.of(rebuilt), mode=0o600)
+        journals.write_file(path, program_file.encode(rebuilt), mode=0o600)
     return rebuilt
 
 

@@ -74,7 +74,7 @@ def find_run(target: str) -> RunFiles:
     run = find_run_folder(target)
     if run.id != target:
         runs = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
-        of_loop = [run for run in runs if not run.is_husk() and is_run_of(run, target)]
+        of_loop = [run for run in runs if not run.is_unrecorded() and is_run_of(run, target)]
         run = max(of_loop, key=lambda run: (not run.is_scripted(), run.id[-20:]), default=run)
     return RunFiles.of(run)
 

@@ -219,9 +219,9 @@ def _create(run_files: RunFiles, image: Image, point: Point, about: dict[str, An
         for event in shared:
             texts |= _texts_of(event.wire)
             if isinstance(event, kinds.ProgramChanged):
-                folder.write(event.image, program_file.of(run_files.load_program(event.image)))
+                folder.write(event.image, program_file.encode(run_files.load_program(event.image)))
         _share_texts(texts, run_files.outputs, folder.outputs)
-        folder.write(folder.image_name, program_file.of(image))
+        folder.write(folder.image_name, program_file.encode(image))
         wires = chain((start,), (event.wire for event in shared))
         journals.write_file(folder.journal, map(journals.seal, wires), mode=0o600)
         folder.sync()

@@ -1,4 +1,4 @@
-"""The run store: runs of a project, scope locks, checkpoints, program files, state files, retention.
+"""Run store: the runs of a project, scope locks, checkpoints, program files, state files and retention.
 
-Must not contain: the meaning of a run's events (`journal`) or how a run is driven (`execution`).
+Must not contain: the meaning of events (`journal`) or the execution of runs (`execution`).
 """

@@ -1,6 +1,6 @@
-"""Reader of a run's checkpoints, for resuming it and for showing it.
+"""Checkpoint reader, for resuming and displaying a run.
 
-Owns which of them are valid: one that is damaged, empty, of another run or of another journal is ignored.
+Owns the validation: a checkpoint that is damaged, empty, or belongs to another run or journal is ignored.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Bytes that the line of a result has at least.
-_LEAST = 40
+# Minimum size of the journal line of a result, in bytes.
+_MIN_RESULT_BYTES = 40
 _MALFORMED = KeyError, TypeError, ValueError, AttributeError, OverflowError
 
 
 def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
-    """The valid checkpoints of a run, newest first; and for each other one why it is invalid."""
-    found: list[Checkpoint] = []
+    """Load the valid checkpoints of a run, newest first, and the reasons why others are invalid."""
+    checkpoints: list[Checkpoint] = []
     notices: list[str] = []
     for turn in range(COUNT):
         checkpoint = _load(run, file_name(turn), turn)
         if isinstance(checkpoint, Checkpoint):
-            found.append(checkpoint)
+            checkpoints.append(checkpoint)
         elif checkpoint is not None:
             notices.append(f"{run.place(file_name(turn))} {checkpoint}")
-    found.sort(key=lambda checkpoint: checkpoint.offset, reverse=True)
-    return found, notices
+    checkpoints.sort(key=lambda checkpoint: checkpoint.offset, reverse=True)
+    return checkpoints, notices
 
 
 def history(run: RunFolder) -> RunHistory:
-    """The history of a run up to the newest checkpoint that has it; else one without events."""
+    """Load the history from the newest checkpoint that contains one; otherwise return an empty history."""
     names = {-1: HISTORY} | {turn: file_name(turn) for turn in range(COUNT)}
-    found = (_load(run, name, turn) for turn, name in names.items())
-    whole = [checkpoint for checkpoint in found if isinstance(checkpoint, Checkpoint) and checkpoint.is_whole]
-    return RunHistory(max(whole, key=lambda checkpoint: checkpoint.offset, default=None))
+    loaded = (_load(run, name, turn) for turn, name in names.items())
+    usable = [entry for entry in loaded if isinstance(entry, Checkpoint) and entry.is_whole]
+    return RunHistory(max(usable, key=lambda checkpoint: checkpoint.offset, default=None))
 
 
 class Waypoint(LightRecord):
-    """A point of a run from which its program can be executed again.
+    """Point of a run from which its program can be executed again.
 
-    offset, lines: bytes and lines of the journal before it. results: how many the program had got. facts: the
-    name of its image, its progress and its snapshot.
+    offset, lines: bytes and lines of the journal before the point. results: number of results that the
+    program had received. facts: image name, progress and snapshot.
     """
 
     offset: int
@@ -64,47 +64,49 @@ class Waypoint(LightRecord):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Bytes, lines and results of the journal before it."""
+        """Bytes, lines and results of the journal before the waypoint."""
         return self.offset, self.lines, self.results
 
 
 def waypoint_before(run: RunFolder, seq: int) -> Waypoint | None:
-    """The last waypoint of a run before its effect `seq` was asked for; None without a valid one."""
-    found: list[tuple[int, int, str, int, str]] = []
+    """Return the last valid waypoint before the request of effect `seq`; None if there is none."""
+    candidates: list[tuple[int, int, str, int, str]] = []
     try:
         for line in whole_lines(run.place(WAYPOINTS)):
             match unseal(line[:-1]):
                 case {
                     "event": "waypoint",
-                    "format": int(form),
+                    "format": int(format),
                     "run": str(name),
                     "journal": {"offset": int(offset), "lines": int(lines), "crc": str(crc)},
                     "results": int(results),
                     "seq": int(reached),
                     "facts": str(facts),
-                } if reached < seq and form == FORMAT and name == run.id and 0 < results <= offset // _LEAST:
-                    found.append((offset, lines, crc, results, facts))
+                } if (
+                    reached < seq and format == FORMAT and name == run.id
+                ) and 0 < results <= offset // _MIN_RESULT_BYTES:
+                    candidates.append((offset, lines, crc, results, facts))
     except ReadError:
         return None
-    # A journal that was cut may have been continued in another way.
-    for offset, lines, crc, results, packed in sorted(found, reverse=True):
+    # The position is checked, because a journal that was cut may have continued differently.
+    for offset, lines, crc, results, packed in sorted(candidates, reverse=True):
         if run.has_line_end(offset, crc):
             try:
                 data = zlib.decompressobj().decompress(a2b_base64(packed), LINE_LIMIT)
-                read = light_json.loads(data)
-                return Waypoint(offset, lines, results, {name: read[name] for name in POINT})
+                point = light_json.loads(data)
+                return Waypoint(offset, lines, results, {name: point[name] for name in POINT})
             except (zlib.error, *_MALFORMED):
                 continue
     return None
 
 
 def unpacked(run: RunFolder, value: Any) -> Any:
-    """A fact of a checkpoint with its blobs resolved. Raises BlobError."""
+    """Return a value of a checkpoint with its blobs resolved. Raises BlobError."""
     return journals.unpack(value, run.blobs.fetch)
 
 
 def _load(run: RunFolder, name: str, turn: int) -> Checkpoint | str | None:
-    """The checkpoint in a file, or why it is invalid; None without the file."""
+    """Load a checkpoint from a file. Returns the reason if it is invalid, None if the file does not exist."""
     try:
         data = run.read(name)
     except FileNotFoundError:
@@ -113,7 +115,7 @@ def _load(run: RunFolder, name: str, turn: int) -> Checkpoint | str | None:
         return f"cannot be read: {reason(error)}"
     checkpoint = _read(data, run, turn)
     if isinstance(checkpoint, Checkpoint) and not _is_readable(checkpoint):
-        # Another version has other facts in a history: a resume does not need it.
+        # Another version wrote a history in another format. A resume does not need the history.
         checkpoint.facts["history"] = None
         return checkpoint if _is_readable(checkpoint) else "is malformed"
     return checkpoint
@@ -128,7 +130,7 @@ def _is_readable(checkpoint: Checkpoint) -> bool:
 
 
 def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
-    """The checkpoint in a file's data, or why it is invalid."""
+    """Decode a checkpoint, or return the reason why it is invalid."""
     if not data:
         return "is empty"
     try:
@@ -141,9 +143,8 @@ def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
     if event["event"] != "checkpoint" or event.get("format") != FORMAT:
         return "has a format that this llc does not read"
     if event.get("run") != run.id:
-        return "is of another run"
-    place = event.get("journal")
-    match place:
+        return "belongs to another run"
+    match event.get("journal"):
         case {"offset": int(offset), "lines": int(lines), "crc": str(crc)} if run.has_line_end(offset, crc):
             return Checkpoint(offset, lines, turn, event)
-    return "does not fit the journal"
+    return "does not match the journal"

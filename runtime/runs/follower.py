@@ -1,4 +1,4 @@
-"""The journal of a run in its folder, read once or followed while the run appends to it."""
+"""Journal follower: reads the journal of a run, once or continuously while the run appends to it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def left_out(journal: str, lines: int = 0) -> str:
-    """The notes about a journal: its damaged lines, and its end if that is missing."""
+def damage_notes(journal: str, lines: int = 0) -> str:
+    """Return notes about the damage of a journal. lines: number of damaged lines. "" if it has no damage."""
     notes = ""
     if lines:
         which = "1 line is" if lines == 1 else f"{lines} lines are"
         notes = f"note: {journal}: {which} damaged and left out\n"
     missing = missing_bytes(journal)
-    return notes + (f"note: {journal} is truncated: {missing} bytes that were on disk\n" if missing else "")
+    return notes + (f"note: {journal} is truncated: {missing} bytes are missing\n" if missing else "")
 
 
 class Follower:
-    """The events of a run: those in the journal, then those that are appended.
+    """Iterator over the events of a run: the existing events, then appended ones.
 
-    offset, lines: bytes and lines to skip. Raises UserError where the journal cannot be read; a queued run
-    has none yet.
+    offset, lines: bytes and lines to skip. Raises UserError if the journal cannot be read, except for a
+    queued run, which has no journal yet.
     """
 
     def __init__(self, run: RunFolder, offset: int = 0, lines: int = 0) -> None:
@@ -55,7 +55,7 @@ class Follower:
 
     @property
     def damaged(self) -> int:
-        """The number of damaged lines so far."""
+        """Number of damaged lines so far."""
         return 0 if self._reader is None else self._reader.damaged_lines
 
     def close(self) -> None:
@@ -63,13 +63,13 @@ class Follower:
             self._reader.close()
 
     def events(self) -> Iterator[Event]:
-        """The events that are new; damaged lines are left out."""
+        """Yield the new events without damaged lines."""
         self._reader = self._reader or self._open()
         if self._reader is not None:
             yield from (entry for entry in self._reader.read() if not isinstance(entry, Damage))
 
-    def whole(self, value: Any) -> Any:
-        """A value of an event for people: with its long texts, and secrets masked."""
+    def expand(self, value: Any) -> Any:
+        """Return a value of an event for display: long texts resolved, secrets masked."""
         return unpack(value, self._fetch, hidden)
 
     def _fetch(self, name: str, size: int) -> str:
@@ -81,15 +81,15 @@ class Follower:
 
 
 def follow(run: RunFolder) -> tuple[RunHistory, Follower]:
-    """The history of a run up to its newest checkpoint, and what follows. Raises UserError."""
+    """Return the history up to the newest checkpoint, and a follower for later events. Raises UserError."""
     history = checkpoint_reader.history(run)
     checkpoint = history.checkpoint
     place = () if checkpoint is None else (checkpoint.offset, checkpoint.lines)
     return history, Follower(run, *place)
 
 
-def history_of(run: RunFolder) -> RunHistory:
-    """The history of a run as its journal is now. Raises UserError."""
+def load_history(run: RunFolder) -> RunHistory:
+    """Load the history of a run up to the end of its journal. Raises UserError."""
     history, follower = follow(run)
     try:
         for event in follower.events():

@@ -1,12 +1,12 @@
-"""Scope locks: runs whose paths overlap run one after the other.
+"""Scope locks: mutual exclusion of runs whose paths overlap, and the queue of waiting runs.
 
-A run holds an flock on its `lock` file while it lives, so a dead process holds nothing and a reused pid does
-not matter. The file states which paths are held. Starts are serialised by a lock on the folder of unfinished
-runs, held only while the other runs are examined.
+A live run holds an flock on its `lock` file, which lists the paths of its scope. A dead process holds no
+flock, so reused pids do not matter. A lock on the folder of unfinished runs serialises starts; it is held
+only while the other runs are examined.
 
-A queued run holds its `lock` from its arrival, marked as queued and with a ticket. It waits for the running
-ones that overlap with it and for queued ones with an earlier ticket, so runs start in order of arrival and
-cannot deadlock. It sleeps in the kernel until one of these locks is released.
+A queued run holds its `lock` from its arrival; the file marks it as queued and contains a ticket. It waits
+for overlapping runs that are running or have an earlier ticket. Therefore runs start in order of arrival and
+cannot deadlock. A waiting run sleeps in the kernel until one of these locks is released.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# `is_live` takes a lock for a moment, so starting retries.
-_TRIES = 20
-_PAUSE = 0.01
-# Seconds until the keeper of a process that has died says that it holds the run.
-_DEAD = 5.0
-# A queued run checks again after this many seconds: the holder of the lock that it sleeps on may have died,
-# and a later run may have taken it over.
-LOOK_AGAIN = 5.0
-# The id of the error that another run holds a path.
-_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+# Attempts to take a lock, and seconds between them; `is_live` holds the lock for a moment.
+_LOCK_ATTEMPTS = 20
+_RETRY_S = 0.01
+# Seconds to wait until the keeper of a dead process reports that it holds the run.
+_KEEPER_TIMEOUT_S = 5.0
+# Seconds after which a queued run checks its conflicts again: the holder of the lock on which it sleeps may
+# have died, and a later run may have taken the lock over.
+RECHECK_S = 5.0
+# Errors of flock for a lock that another process holds.
+_LOCKED_ERRORS = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 def overlap(a: str, b: str) -> bool:
-    """Whether one of two absolute paths is the other or lies inside it, by whole components."""
+    """Whether two absolute paths are equal or one contains the other, by whole components."""
     return a == b or a.startswith(b.rstrip("/") + "/") or b.startswith(a.rstrip("/") + "/")
 
 
 def resolve_scope(scope: Iterable[str], root: str) -> list[str]:
-    """The absolute paths of a scope, links followed; paths need not exist."""
+    """Return the real absolute paths of a scope; the paths need not exist."""
     return sorted({files.realpath(os.path.join(root, path)) for path in scope})
 
 
 class Lock:
-    """The lock of a living run, released by `close` or by the end of the process."""
+    """Lock of a live run, released by `close` or by the end of the process."""
 
     def __init__(self, fd: int, about: dict[str, Any]) -> None:
         self._fd = fd
         self._about = about
-        # Actions that have survived the process which had started them, by effect.
+        # Actions that have survived the process that started them, by effect id.
         self.kept: dict[str, keeper.Kept] = {}
 
     def fileno(self) -> int:
-        """The handle that holds it; -1 once it is released."""
+        """Return the file descriptor that holds the lock; -1 after its release."""
         return self._fd
 
     def tell(self, **changes: Any) -> None:
-        """Change facts in the lock file; None removes one. Raises OSError."""
+        """Change fields of the lock file; None removes a field. Raises OSError."""
         self._about.update(changes)
         known = {name: value for name, value in self._about.items() if value is not None}
         data = light_json.dumps_ascii(known).encode("utf-8", "surrogateescape") + b"\n"
-        # Truncated last: after a crash the file holds the old text, the new one, or an invalid one.
+        # Truncated last: after a crash the file contains the old text, the new text, or invalid JSON.
         files.pwrite(self._fd, data, 0)
         files.ftruncate(self._fd, len(data))
 
@@ -83,9 +83,9 @@ class Lock:
 
 
 class Queue(LightRecord):
-    """How a run waits in the queue.
+    """Options of waiting in the queue.
 
-    interrupt: ends the wait. on_wait(run, others): called when the runs that it waits for change.
+    interrupt: ends the wait. on_wait(run, others): called when the set of conflicting runs changes.
     """
 
     interrupt: Interrupt
@@ -93,7 +93,10 @@ class Queue(LightRecord):
 
 
 class Holder:
-    """A living run that conflicts: its path, our path (`mine`), and since when it holds it."""
+    """Live run that conflicts with ours.
+
+    path: its path; mine: our overlapping path; since: start of its lock.
+    """
 
     def __init__(self, run: RunFolder, about: dict[str, Any], mine: str, path: str) -> None:
         self.run = run
@@ -109,24 +112,24 @@ class Holder:
 def start(
     root: str, name: str, scope: Iterable[str], about: dict[str, Any], queue: Queue | None = None
 ) -> tuple[RunFolder, Lock]:
-    """A folder for a new run of `name`, held by us, unless another run holds a part of `scope`.
+    """Create and lock the folder of a new run of `name`.
 
-    about: facts for the lock file. With a `queue` it waits for its turn. Raises UserError, and Interrupted
-    if the wait was interrupted; then no trace of the run remains.
+    about: fields for the lock file. queue: wait if another run holds a path of the scope; None: raise
+    UserError. Raises Interrupted if the wait was interrupted; then no trace of the run remains.
     """
     return alone(starting(root, name, scope, about, queue))
 
 
 def sweep(root: str) -> None:
-    """Remove folders of starts that were killed before the run was on record."""
-    with _Gate(root):
+    """Remove the folders of runs whose process was killed before it recorded the start."""
+    with _TableLock(root):
         _sweep(root)
 
 
 def _sweep(root: str) -> None:
     for other in runs_in(root):
-        # `is_live` first: no process resumes a husk, but a start that is live may yet be recorded and die.
-        if not is_live(other) and other.is_husk():
+        # `is_live` first: a live process may record its start and die between the two checks.
+        if not is_live(other) and other.is_unrecorded():
             other.discard()
 
 
@@ -138,19 +141,20 @@ def starting(
     queue: Queue | None,
     ours: Container[str] | None = None,
 ) -> Steps[tuple[RunFolder, Lock]]:
-    """`start` as a coroutine.
+    """Coroutine form of `start`.
 
-    ours: runs that do not conflict, known to a caller that starts many and has called `sweep`.
+    ours: ids of runs to ignore, for a caller that starts many runs, knows that they do not conflict and has
+    called `sweep`.
     """
-    gate = _Gate(root)
+    table_lock = _TableLock(root)
     wanted = resolve_scope(scope, root)
-    with gate:
+    with table_lock:
         if ours is None:
             _sweep(root)
             ours = ()
-        others = _in_the_way(root, wanted, None, ours)
+        others = _conflicting_runs(root, wanted, None, ours)
         if others and queue is None:
-            raise _conflict(others, root)
+            raise _conflict_error(others, root)
         run = RunFolder.create(root, name)
         try:
             lock = _hold(run, wanted, about, _next_ticket(root) if others else None)
@@ -159,7 +163,7 @@ def starting(
             raise
     if others and queue is not None:
         try:
-            yield from _turn(gate, run, wanted, lock, queue, ours)
+            yield from _wait_for_turn(table_lock, run, wanted, lock, queue, ours)
         except BaseException:
             run.discard()
             lock.close()
@@ -170,9 +174,9 @@ def starting(
 def take_over(
     run: RunFolder, scope: Iterable[str], about: dict[str, Any], queue: Queue | None = None
 ) -> Lock:
-    """The lock of an interrupted run, to resume it. Raises UserError if the run is live.
+    """Lock an interrupted run to resume it. Raises UserError if the run is live.
 
-    With a `queue` it waits for its turn; raises Interrupted if the wait was interrupted.
+    queue: as for `start`. Raises Interrupted if the wait was interrupted.
     """
     return alone(taking_over(run, scope, about, queue))
 
@@ -184,49 +188,49 @@ def taking_over(
     queue: Queue | None,
     ours: Container[str] | None = None,
 ) -> Steps[Lock]:
-    """`take_over` as a coroutine; ours: as for `starting`."""
+    """Coroutine form of `take_over`; ours: as for `starting`."""
     ours = ours or ()
-    gate = _Gate(run.root)
+    table_lock = _TableLock(run.root)
     wanted = resolve_scope(scope, run.root)
-    with gate:
-        kept = _take(run)
-        others = _in_the_way(run.root, wanted, run, ours)
+    with table_lock:
+        kept = _take_from_keeper(run)
+        others = _conflicting_runs(run.root, wanted, run, ours)
         if others and queue is None:
             if kept is not None:
-                _let_go(kept)
-            raise _conflict(others, run.root)
+                _return_to_keeper(kept)
+            raise _conflict_error(others, run.root)
         lock = _hold(run, wanted, about, _next_ticket(run.root) if others else None, kept)
     if others and queue is not None:
         try:
-            yield from _turn(gate, run, wanted, lock, queue, ours)
+            yield from _wait_for_turn(table_lock, run, wanted, lock, queue, ours)
         except BaseException:
             lock.close()
             raise
     return lock
 
 
-def still_live(run: RunFolder) -> UserError:
-    """The error that a live run can be neither resumed nor removed."""
-    held = run.about()
-    pid = f" (pid {held['pid']})" if "pid" in held else ""
+def still_live_error(run: RunFolder) -> UserError:
+    """Return the error for an attempt to resume or remove a live run."""
+    about = run.about()
+    pid = f" (pid {about['pid']})" if "pid" in about else ""
     return Failure(
         "run-is-live",
-        f"{run.id} is {'in the queue' if held.get('queued') else 'still running'}{pid}",
-        f"to look at it: llc attach {run.id}; to stop it: llc stop {run.id}",
+        f"{run.id} is {'in the queue' if about.get('queued') else 'still running'}{pid}",
+        f"to watch it: llc attach {run.id}; to stop it: llc stop {run.id}",
     )
 
 
 def unfinished(root: str) -> list[RunFolder]:
-    """The unfinished runs, latest first, without folders of killed starts."""
-    return [run for run in runs_in(root) if not run.is_husk() or is_live(run)]
+    """Return the unfinished runs, latest first, without those that were killed before recording a start."""
+    return [run for run in runs_in(root) if not run.is_unrecorded() or is_live(run)]
 
 
-def _take(run: RunFolder) -> tuple[int, dict[str, keeper.Kept]] | None:
-    """What a keeper has of a run whose driver has died; None if no process holds it.
+def _take_from_keeper(run: RunFolder) -> tuple[int, dict[str, keeper.Kept]] | None:
+    """Take the lock and the actions of a run from its keeper; None if no process holds the run.
 
     Raises UserError if the run is live.
     """
-    end = clock.monotonic() + _DEAD
+    deadline = clock.monotonic() + _KEEPER_TIMEOUT_S
     while is_live(run):
         about = run.about()
         if about.get("kept"):
@@ -234,36 +238,37 @@ def _take(run: RunFolder) -> tuple[int, dict[str, keeper.Kept]] | None:
             if kept is not None:
                 return kept
         elif _is_running(about):
-            raise still_live(run)
-        # A keeper that has not noticed yet, or has just ended; or a child that was just being started.
-        if clock.monotonic() >= end:
-            raise still_live(run)
-        clock.sleep(_PAUSE)
+            raise still_live_error(run)
+        # The holder is a keeper that has not noticed the death yet or has just ended, or a child process that
+        # was just being started.
+        if clock.monotonic() >= deadline:
+            raise still_live_error(run)
+        clock.sleep(_RETRY_S)
     return None
 
 
 def hold(run: RunFolder, **about: Any) -> Lock:
-    """The lock of a folder that no process uses; who may drive the run is decided elsewhere."""
+    """Lock an unused folder without a scope, for a store that decides elsewhere who may drive the run."""
     return _hold(run, [], about, None)
 
 
 def survivors(run: RunFolder) -> dict[str, keeper.Kept]:
-    """The actions that have survived the process that held the folder, by effect.
+    """Return the actions that have survived the process that held the folder, by effect id.
 
-    Raises UserError if it is alive.
+    Raises UserError if the process is alive.
     """
     boot = str(run.about().get("start_time", "")).partition(":")[0]
-    # A process of another machine that has the same files cannot be asked.
-    found = _take(run) if boot == processes.boot_id() else None
-    if found is None:
+    # A process on another machine that shares these files cannot be reached.
+    taken = _take_from_keeper(run) if boot == processes.boot_id() else None
+    if taken is None:
         return keeper.left(run.path)
-    lock, running = found
-    files.close(lock)  # the keeper holds it until they are released
+    lock, running = taken
+    files.close(lock)  # the keeper holds the lock until the actions are released
     return keeper.left(run.path) | running
 
 
 def is_driven(run: RunFolder) -> bool:
-    """Whether a process drives the run or waits for its turn; the keeper of its actions does not count."""
+    """Whether a process drives the run or waits in the queue with it. A keeper of actions does not count."""
     if not is_live(run):
         return False
     about = run.about()
@@ -271,26 +276,26 @@ def is_driven(run: RunFolder) -> bool:
 
 
 def _is_running(about: dict[str, Any]) -> bool:
-    """Whether the process lives that a lock file names."""
-    pid, began = about.get("pid"), about.get("start_time")
-    return not began or (isinstance(pid, int) and processes.is_alive(pid, str(began)))
+    """Whether the process in the lock file is alive."""
+    pid, start_time = about.get("pid"), about.get("start_time")
+    return not start_time or (isinstance(pid, int) and processes.is_alive(pid, str(start_time)))
 
 
 def _is_held(run: RunFolder) -> bool:
-    """Whether a run is held, after some retries.
+    """Whether a process holds the run.
 
-    A child that a killed process was just starting still has its handles for a moment.
+    Retries, because a child that a killed process was just starting has its file descriptors for a moment.
     """
-    for _ in range(_TRIES):
+    for _ in range(_LOCK_ATTEMPTS):
         if not is_live(run):
             return False
         if _is_running(run.about()):
             return True
-        clock.sleep(_PAUSE)
+        clock.sleep(_RETRY_S)
     return True
 
 
-class _Gate:
+class _TableLock:
     """Exclusive lock held while reading and writing the table of run locks."""
 
     def __init__(self, root: str) -> None:
@@ -309,8 +314,11 @@ class _Gate:
         files.close(self._fd)
 
 
-class kept_dead(_Gate):
-    """Context in which no process can resume a run. Raises UserError if the run is live."""
+class resume_blocked(_TableLock):
+    """Context manager that prevents other processes from resuming a run.
+
+    Raises UserError if the run is live.
+    """
 
     def __init__(self, run: RunFolder) -> None:
         super().__init__(run.root)
@@ -320,35 +328,35 @@ class kept_dead(_Gate):
         super().__enter__()
         if _is_held(self._run):
             self.__exit__()
-            raise still_live(self._run)
+            raise still_live_error(self._run)
 
 
-def _turn(
-    gate: _Gate, run: RunFolder, wanted: list[str], lock: Lock, queue: Queue, ours: Container[str]
+def _wait_for_turn(
+    table_lock: _TableLock, run: RunFolder, wanted: list[str], lock: Lock, queue: Queue, ours: Container[str]
 ) -> Steps[None]:
-    """Wait until no run conflicts with `run`, which is in the queue."""
+    """Wait until no run conflicts with the queued `run`."""
     ticket = _ticket(run.about())
-    shown: list[str] | None = None
+    reported: list[str] | None = None
     release: Release | None = None
     try:
         while True:
             queue.interrupt.check()
-            with gate:
+            with table_lock:
                 others = [
                     other
-                    for other in _in_the_way(run.root, wanted, run, ours)
+                    for other in _conflicting_runs(run.root, wanted, run, ours)
                     if not other.is_queued or other.ticket < ticket
                 ]
                 names = [other.run.id for other in others]
                 if not others:
                     lock.tell(queued=None, ticket=None, waits_for=None, since=clock.timestamp(clock.time()))
                     return
-                if names != shown:
+                if names != reported:
                     lock.tell(waits_for=names)
-            if names != shown:
+            if names != reported:
                 queue.on_wait(run, others)
-                shown = names
-            # The last one before us: nothing changes until it ends.
+                reported = names
+            # Wait for the last run ahead of this one: `run` cannot start before its end.
             last = max(others, key=lambda other: (other.is_queued, other.ticket, other.run.id)).run.lock
             if release is not None and (release.path != last or release.is_over):
                 release.close()
@@ -363,41 +371,43 @@ def _turn(
 
 
 class Release:
-    """Notification that a lock file was released: a thread sleeps in the kernel until then.
+    """Notification of the release of a lock file. A thread sleeps in the kernel until the release.
 
-    Such a wait cannot be cancelled: the thread of an abandoned one stays.
+    Such a wait cannot be cancelled: the thread of an abandoned notification remains.
     """
 
     def __init__(self, path: str, interrupt: Interrupt) -> None:
-
         self.path = path
         self._interrupt = interrupt
         self._read, write = pipes.pipe()
-        threads.Thread(target=_await, args=(path, write), daemon=True).start()
+        threads.Thread(target=_wait_for_release, args=(path, write), daemon=True).start()
 
     @property
     def is_over(self) -> bool:
-        """Whether it was released."""
+        """Whether the lock was released."""
         return bool(pipes.select([self._read], [], [], 0)[0])
 
     def wait(self) -> None:
-        """Wait for the release, at most `LOOK_AGAIN` seconds. Raises Interrupted."""
-        self._interrupt.wait(LOOK_AGAIN, wake=self._read)
+        """Wait for the release, at most `RECHECK_S` seconds. Raises Interrupted."""
+        self._interrupt.wait(RECHECK_S, wake=self._read)
 
     def fileno(self) -> int:
-        """Readable after the release; a caller checks again after `LOOK_AGAIN` in any case."""
+        """Return a file descriptor that is readable after the release.
+
+        Callers also check after `RECHECK_S`.
+        """
         return self._read
 
     def close(self) -> None:
         files.close(self._read)
 
 
-def _await(path: str, write: int) -> None:
-    """In a thread: close `write` when the file is released; it stays open if that cannot be determined."""
+def _wait_for_release(path: str, write: int) -> None:
+    """Thread: close `write` when the lock file is released; leave it open if this cannot be determined."""
     try:
         fd = regular_handle(path, files.O_RDONLY)
     except OSError:
-        files.close(write)  # it has ended meanwhile
+        files.close(write)  # the run has ended in the meantime
         return
     try:
         files.flock(fd, files.LOCK_SH)
@@ -421,32 +431,32 @@ def is_live(run: RunFolder) -> bool:
         files.close(fd)
 
 
-def _in_the_way(
+def _conflicting_runs(
     root: str, wanted: list[str], own: RunFolder | None, ours: Container[str] = ()
 ) -> list[Holder]:
-    """The live and queued runs whose paths overlap with the wanted ones."""
+    """Return the live and queued runs whose paths overlap the wanted paths."""
     if not wanted:
         return []
-    above = _ancestors(root)
-    found: list[Holder] = []
+    ancestors = _ancestors(root)
+    holders: list[Holder] = []
     for other in runs_in(root, but=ours):
-        if other.id in above or (own is not None and other.id == own.id):
+        if other.id in ancestors or (own is not None and other.id == own.id):
             continue
         about = other.about()
         held = [path for path in _paths(about) for mine in wanted if overlap(mine, path)]
         if not held or not is_live(other):
             continue
-        # Left over from an action of this run, which will end it; it shared the run's paths before.
-        if own is not None and own.id in _climb(about.get("parent"), root):
+        # A run that an action of this run has started: it shares the paths of this run, which will end it.
+        if own is not None and own.id in _parent_chain(about.get("parent"), root):
             continue
-        # Waiting for a run that waits for an ancestor of ours would be a deadlock.
+        # Waiting for a run that waits for an ancestor of this run would be a deadlock.
         if about.get("queued") and any(
-            overlap(a, b) for a in _paths(about) for b in _held_by(above.values())
+            overlap(a, b) for a in _paths(about) for b in _held_by(ancestors.values())
         ):
             continue
         mine = next(path for path in wanted if overlap(path, held[0]))
-        found.append(Holder(other, about, mine, held[0]))
-    return found
+        holders.append(Holder(other, about, mine, held[0]))
+    return holders
 
 
 def _paths(about: dict[str, Any]) -> list[str]:
@@ -464,45 +474,46 @@ def _ticket(about: dict[str, Any]) -> int:
 
 
 def _next_ticket(root: str) -> int:
-    """The ticket after all queued ones."""
+    """Return the ticket after those of all queued runs."""
     return 1 + max((_ticket(run.about()) for run in runs_in(root) if is_live(run)), default=0)
 
 
-def _conflict(others: list[Holder], root: str) -> UserError:
+def _conflict_error(others: list[Holder], root: str) -> UserError:
     from ..journal.quantities import moment_text  # only an error needs it
 
-    # A running one is more relevant than a queued one.
+    # A running run is more relevant than a queued one.
     holder = min(others, key=lambda other: (other.is_queued, other.ticket))
     since = f", since {moment_text(holder.since)}" if holder.since else ""
-    how = "is waited for by" if holder.is_queued else "is locked by"
-    what = f"works on {_shown(holder.path, root)}"
+    own, path = _describe_path(holder.mine, root), _describe_path(holder.path, root)
     if holder.is_queued:
-        what = f"is before you in the queue for {_shown(holder.path, root)}"
-    help = "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side"
+        how, status = "is reserved by", f"is ahead in the queue for {path}"
+    else:
+        how, status = "is locked by", f"works on {path}"
+    help = "use `--queue` to wait; loops whose `scope:` does not overlap can run at the same time"
     if holder.is_keeper:
-        help = f"its process has died, and its action continues; to take it over: llc resume {holder.run.id}"
+        help = f"its process has died, but its action continues; to take it over: llc resume {holder.run.id}"
     return Failure(
         "scope-conflict",
-        f"{_shown(holder.mine, root)} {how} {holder.run.id} (pid {holder.pid}{since}), which {what}",
+        f"{own} {how} {holder.run.id} (pid {holder.pid}{since}), which {status}",
         help,
     )
 
 
 def _ancestors(root: str) -> dict[str, RunFolder | None]:
-    """The runs whose actions this process is part of: they hold their paths for us too."""
-    return _climb(environment.environ.get("LLC_RUN_ID"), root)
+    """Return the runs whose actions started this process. It may use the paths that they hold."""
+    return _parent_chain(environment.environ.get("LLC_RUN_ID"), root)
 
 
-def _climb(parent: Any, root: str) -> dict[str, RunFolder | None]:
-    """A run, the run whose action started it, and so on."""
-    found: dict[str, RunFolder | None] = {}
-    while isinstance(parent, str) and parent not in found:
-        run = found[parent] = next((run for run in runs_in(root) if run.id == parent), None)
-        parent = run.about().get("parent") if run is not None else None
-    return found
+def _parent_chain(run_id: Any, root: str) -> dict[str, RunFolder | None]:
+    """Return a run, the run whose action started it, and so on; None for a run without a folder here."""
+    chain: dict[str, RunFolder | None] = {}
+    while isinstance(run_id, str) and run_id not in chain:
+        run = chain[run_id] = next((run for run in runs_in(root) if run.id == run_id), None)
+        run_id = run.about().get("parent") if run is not None else None
+    return chain
 
 
-def _shown(path: str, root: str) -> str:
+def _describe_path(path: str, root: str) -> str:
     base = files.realpath(root)
     if path == base:
         return "the whole project"
@@ -518,23 +529,23 @@ def _hold(
     ticket: int | None,
     kept: tuple[int, dict[str, keeper.Kept]] | None = None,
 ) -> Lock:
-    """The lock of a run, which a keeper may have handed over; with a ticket the run is queued."""
+    """Lock a run. ticket: the run is queued. kept: lock and actions from the keeper of a dead process."""
     fd = _open(run.lock) if kept is None else kept[0]
     try:
-        for attempt in range(_TRIES):
+        for attempt in range(_LOCK_ATTEMPTS):
             if _try_flock(fd, files.LOCK_EX):
                 break
-            if attempt == _TRIES - 1:
+            if attempt == _LOCK_ATTEMPTS - 1:
                 raise Failure("run-is-live", f"{run.id} is still running")
-            clock.sleep(_PAUSE)
+            clock.sleep(_RETRY_S)
         pid = processes.getpid()
-        known = {
+        holder = {
             "run": run.id,
             "pid": pid,
             "start_time": processes.start_time(pid),
             "since": clock.timestamp(clock.time()),
         }
-        lock = Lock(fd, known)
+        lock = Lock(fd, holder)
         lock.kept = keeper.left(run.path) | (kept[1] if kept is not None else {})
         queued = {"queued": True, "ticket": ticket} if ticket is not None else {}
         lock.tell(parent=environment.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
@@ -547,8 +558,8 @@ def _hold(
     return lock
 
 
-def _let_go(kept: tuple[int, dict[str, keeper.Kept]]) -> None:
-    """Leave actions to their keeper."""
+def _return_to_keeper(kept: tuple[int, dict[str, keeper.Kept]]) -> None:
+    """Leave the actions and the lock to their keeper."""
     lock, actions = kept
     files.close(lock)
     for action in actions.values():
@@ -566,7 +577,7 @@ def _try_flock(fd: int, operation: int) -> bool:
     try:
         files.flock(fd, operation | files.LOCK_NB)
     except OSError as error:
-        if error.errno in _BUSY:
+        if error.errno in _LOCKED_ERRORS:
             return False
         raise UserError("no-locks", f"file locks do not work here: {reason(error)}") from None
     return True

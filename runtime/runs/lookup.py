@@ -1,4 +1,4 @@
-"""Resolution of a run's id, or the name or path of its loop, to a run."""
+"""Run lookup: finds a run by its id, its folder, or the name or path of its loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import locks
 from .loop_names import is_loop
 from .runs import HOW_TO_BEGIN, runs_in
 
-# The options by which a run here is resumed: another store than the project's folder has the runs.
+# Options to append to `llc resume` commands in messages; set if the runs are in a database.
 resume_options = ""
 
 
@@ -22,12 +22,12 @@ def how_to_resume(run_id: str) -> str:
 
 
 def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
-    """The unfinished run with this id, or the last unfinished one of a loop. Raises UserError."""
+    """Find the unfinished run with this id, or the latest unfinished run of a loop. Raises UserError."""
     running = list(runs_in(root))
     for run in running:
         if run.id == target:
             return run
-    running = [run for run in running if not run.is_husk()]
+    running = [run for run in running if not run.is_unrecorded()]
     for run in running:
         if is_run_of(run, target):
             return run
@@ -35,18 +35,18 @@ def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
         if run.id == target or is_run_of(run, target):
             raise UserError(
                 "run-ended",
-                f"there is nothing to resume: {run.id} has ended",
+                f"{run.id} cannot be resumed: it has ended",
                 f"its journal is {run.journal}",
             )
     names = [name for run in running for name in (str(run.about().get("program", run.name)), run.id)]
     help = suggest(target, names, "unfinished runs") or f"no run in {RUNNING}/ is unfinished"
     if environment.environ.get(DATABASE):
-        help += f"; one of the cluster: llc resume {target} --on cluster"
+        help += f"; for a run of the cluster: llc resume {target} --on cluster"
     raise UserError("unknown-run", f"no unfinished run of `{target}`", help)
 
 
 def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
-    """The run with this id or in this folder, or the last one of a loop; unfinished runs come first.
+    """Find the run with this id or in this folder, or the latest run of a loop; prefer unfinished runs.
 
     Raises UserError.
     """
@@ -70,7 +70,7 @@ def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
 
 
 def is_run_of(run: RunFolder, target: str) -> bool:
-    """Whether `target` is the program's name, or the name or path that the run was started with."""
+    """Whether `target` is the name of the run's program, or the name or path with which it was started."""
     about = run.about()
     if not about:
         return run.name == slug(target)

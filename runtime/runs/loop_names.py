@@ -1,4 +1,4 @@
-"""Resolution of loop names and paths to files."""
+"""Loop lookup: resolves loop names and paths to files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..host.paths import COMPILED_SUFFIXES, CONFIG, LOOPS, ROOT, SOURCE_SUFFIXES
 
 
 def loop_files(root: str = ROOT) -> dict[str, str]:
-    """The loops of a project: name → path as shown (relative to `root`), sorted by name."""
+    """List the loops of a project: name → path relative to `root`, sorted by name."""
     try:
         names = sorted(files.listdir(os.path.join(root, LOOPS)))
     except OSError:
@@ -18,7 +18,7 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in names:
         stem, suffix = os.path.splitext(file)
-        # `x.fsm.yaml` is what `llc compile -o` writes; it can be run by its path.
+        # `x.fsm.yaml` is an output of `llc compile -o`; it can be run by its path only.
         if (
             file not in (CONFIG, TOOLS)
             and suffix in SOURCE_SUFFIXES
@@ -30,20 +30,20 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
 
 
 def files_below(root: str = ROOT) -> list[str]:
-    """The sources in the folders of `.loops/`, sorted. Tasks are none: they belong to the whole project."""
-    found = []
+    """List the source files in subfolders of `.loops/`, sorted, without tasks (tasks are not loops)."""
+    sources = []
     top = os.path.join(root, LOOPS)
     for folder, inner, names in files.walk(top):
         is_top = folder == top
         inner[:] = [name for name in inner if not name.startswith(".") and not (is_top and name == "tasks")]
         if not is_top:
             paths = [os.path.relpath(os.path.join(folder, name), root) for name in names]
-            found += [path for path in paths if path.endswith(SOURCE_SUFFIXES)]
-    return sorted(found)
+            sources += [path for path in paths if path.endswith(SOURCE_SUFFIXES)]
+    return sorted(sources)
 
 
 def is_path(target: str) -> bool:
-    """Whether a target is a path and not a loop's name."""
+    """Whether a target is a path and not the name of a loop."""
     return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, *COMPILED_SUFFIXES))
 
 
@@ -53,7 +53,7 @@ def is_loop(target: str, root: str = ROOT) -> bool:
 
 
 def resolve_loop(target: str, root: str = ROOT) -> str:
-    """The file of a loop's name or path. Raises UserError."""
+    """Return the file of a loop by its name or path. Raises UserError."""
     if is_path(target):
         if files.isfile(os.path.join(root, target)):
             return target
@@ -61,24 +61,25 @@ def resolve_loop(target: str, root: str = ROOT) -> str:
             raise UserError("not-a-loop", f"`{target}` is a directory", "name a loop file in it")
         if not files.lexists(os.path.join(root, target)):
             raise UserError("unknown-file", f"there is no file `{target}`", _suggest_path(target, root))
-        return target  # a pipe or a device; errors show when it is read
+        return target  # a pipe or a device; reading it reports errors
     for suffix in SOURCE_SUFFIXES:
         path = os.path.join(LOOPS, target + suffix)
         if not target or target + suffix == CONFIG or not files.lexists(os.path.join(root, path)):
             continue
         if files.isfile(os.path.join(root, path)):
             return path
-        raise UserError("not-a-loop", f"`{path}` is {_what(os.path.join(root, path))}", "a loop is a file")
+        kind = _describe_file(os.path.join(root, path))
+        raise UserError("not-a-loop", f"`{path}` is {kind}", "a loop must be a file")
     raise UserError("unknown-loop", f"no loop named `{target}` in {LOOPS}/", _suggest_name(target, root))
 
 
-def _what(path: str) -> str:
-    """What exists at a path that is no file."""
+def _describe_file(path: str) -> str:
+    """Describe the type of a path that is not a regular file."""
     if files.isdir(path):
         return "a directory"
-    return (
-        "no regular file" if files.exists(path) else f"a link to `{files.readlink(path)}`, which is not there"
-    )
+    if files.exists(path):
+        return "not a regular file"
+    return f"a link to `{files.readlink(path)}`, which does not exist"
 
 
 def _suggest_name(target: str, root: str) -> str:

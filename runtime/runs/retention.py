@@ -1,9 +1,9 @@
 """Retention: removal of finished runs by a policy.
 
-A run is removed if its loop has more than `keep` later ones and, with `older_than`, it began longer ago; and,
-with `size`, the oldest of those that are left until they are small enough, but never the last of a loop.
-A folder is renamed before its files are deleted, so that a partly deleted run is never listed. Unfinished
-runs are handled in `inspection/abandon`.
+A run is removed if its loop has at least `keep` later runs and the run started more than `older_than` seconds
+ago (each condition only if the bound is given). With `size`, the oldest remaining runs are removed until the
+total size is within the bound, except for the last run of each loop. A folder is renamed before its files are
+deleted, so that a partly deleted run is never listed. `inspection/abandon` removes unfinished runs.
 """
 
 from __future__ import annotations
@@ -24,85 +24,91 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# Maximum number of runs removed at the end of a run; a backlog is removed gradually.
-MOST_AT_ONCE = 4
-_GONE = ".gone"
+# Maximum number of runs to remove at the end of a run; a backlog is removed gradually.
+MAX_REMOVED_AT_END = 4
+_REMOVED_SUFFIX = ".gone"
 _FOLDERS = (HISTORY, RUNNING)
 
 
-def begun(run: RunFolder) -> float:
-    """The start of a run in seconds since 1970, from its id."""
+def started_at(run: RunFolder) -> float:
+    """Return the start of a run in seconds since 1970, from its id."""
     import calendar
 
     return float(calendar.timegm(clock.strptime(run.id[-20:-5], "%Y%m%d-%H%M%S")))
 
 
 def surplus(
-    found: Iterable[RunFolder],
+    runs: Iterable[RunFolder],
     keep: int | None,
     older_than: float | None,
     size: int | None = None,
     measure: Callable[[RunFolder], int] | None = None,
 ) -> list[RunFolder]:
-    """The runs to remove, oldest first.
+    """Return the runs to remove, oldest first; empty without a bound.
 
-    found: runs, latest first. older_than: seconds. size: bytes of all that are kept, which counts whatever
-    their age. measure: the bytes of a run, by default of its folder. Without a bound the result is empty.
+    Args:
+        runs: all runs, latest first.
+        keep: number of latest runs of each loop to keep.
+        older_than: age in seconds; younger runs are kept.
+        size: maximum total size of the kept runs in bytes, regardless of their age.
+        measure: returns the size of a run in bytes; default: size of its folder.
     """
     if keep is None and older_than is None and size is None:
         return []
     is_bounded = keep is not None or older_than is not None
     latest = clock.time() - older_than if older_than is not None else None
     counts: dict[str, int] = {}
-    going = []
-    for run in found:
+    removed = []
+    for run in runs:
         counts[run.name] = count = counts.get(run.name, 0) + 1
-        if is_bounded and (keep is None or count > keep) and (latest is None or begun(run) < latest):
-            going.append(run)
+        if is_bounded and (keep is None or count > keep) and (latest is None or started_at(run) < latest):
+            removed.append(run)
         elif size is not None:
             size -= size_of(run.path) if measure is None else measure(run)
             if size < 0 and count > 1:
-                going.append(run)
-    return going[::-1]
+                removed.append(run)
+    return removed[::-1]
 
 
 def policy_text(keep: int | None, older_than: float | None, size: int | None) -> str:
-    """What `surplus` keeps with these bounds."""
+    """Describe the runs that `surplus` keeps with these bounds."""
     kept = [] if keep is None else [f"the last {keep} run{'' if keep == 1 else 's'} of each loop"]
     if older_than is not None:
-        kept.append(f"all that began in the last {duration_text(older_than * 1000)}")
+        kept.append(f"all runs started in the last {duration_text(older_than * 1000)}")
     if size is not None:
-        kept.append(f"{'of these ' if kept else ''}at most {in_bytes(size)}, but the last run of each loop")
+        kept.append(
+            f"{'of these ' if kept else ''}at most {size_text(size)}, but always the last run of each loop"
+        )
     return ", ".join(kept) or "nothing"
 
 
 def remove(run: RunFolder) -> int:
-    """Remove a run; the size of its files in bytes. Raises OSError."""
+    """Remove a run; return the size of its files in bytes. Raises OSError."""
     parent, name = os.path.split(run.path)
     if files.islink(run.path) or os.path.basename(parent) not in map(os.path.basename, _FOLDERS):
         return 0
-    gone = os.path.join(parent, f".{name}{_GONE}")
+    renamed = os.path.join(parent, f".{name}{_REMOVED_SUFFIX}")
     try:
-        files.rename(run.path, gone)
+        files.rename(run.path, renamed)
     except FileNotFoundError:
         return 0  # removed by another process
-    return _remove_folder(gone)
+    return _remove_folder(renamed)
 
 
-def remove_rest(root: str) -> None:
+def finish_removals(root: str) -> None:
     """Finish removals that were interrupted."""
     for folder in _FOLDERS:
         parent = os.path.join(root, folder)
         with contextlib.suppress(OSError):
             for name in files.listdir(parent):
-                if name.startswith(".") and name.endswith(_GONE):
+                if name.startswith(".") and name.endswith(_REMOVED_SUFFIX):
                     _remove_folder(os.path.join(parent, name))
 
 
 def _remove_folder(path: str) -> int:
-    """Remove a folder as far as possible; the size of its files in bytes.
+    """Remove a folder as far as possible; return the size of its files in bytes.
 
-    Without `shutil`, whose import takes longer: most runs remove an old one when they end.
+    Does not use `shutil`, whose import is slow: most runs remove an old run at their end.
     """
     size = 0
     for folder, folders, names in files.walk(path, topdown=False):
@@ -121,7 +127,7 @@ def _remove_folder(path: str) -> int:
 
 
 def size_of(path: str) -> int:
-    """The size of the files in a folder, in bytes."""
+    """Return the size of the files in a folder, in bytes."""
     size = 0
     for folder, _, names in files.walk(path):
         for name in names:
@@ -130,16 +136,16 @@ def size_of(path: str) -> int:
     return size
 
 
-def after(run: RunFolder, keep: int, older_than: float | None, size: int | None) -> None:
-    """Apply the policy after the end of a run: the count to its loop, the size to all runs.
+def apply_after_run(run: RunFolder, keep: int, older_than: float | None, size: int | None) -> None:
+    """Apply the policy after the end of a run: `keep` and `older_than` to its loop, `size` to all runs.
 
-    Ignores what cannot be removed.
+    Errors are ignored.
     """
-    found = list(runs_in(run.root, HISTORY))
-    going = surplus([other for other in found if other.name == run.name], keep, older_than)
+    runs = list(runs_in(run.root, HISTORY))
+    removed = surplus([other for other in runs if other.name == run.name], keep, older_than)
     if size is not None:
-        going += [other for other in surplus(found, None, None, size) if other not in going]
-    for other in going[:MOST_AT_ONCE]:
+        removed += [other for other in surplus(runs, None, None, size) if other not in removed]
+    for other in removed[:MAX_REMOVED_AT_END]:
         with contextlib.suppress(OSError):
             remove(other)
 
@@ -153,28 +159,33 @@ def clean(
     *,
     dry_run: bool,
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """Remove finished runs by a policy: their ids with their sizes in bytes, and errors.
+    """Remove finished runs by a policy; return the ids and sizes in bytes of removed runs, and errors.
+
+    Args:
+        target: only the run with this id, or runs of this loop; None: all.
+        keep, older_than, size: see `surplus`.
+        dry_run: only return what would be removed.
 
     Raises UserError if `target` is neither a run nor a loop.
     """
-    found = [
+    runs = [
         run for run in runs_in(root, HISTORY) if target is None or run.id == target or is_run_of(run, target)
     ]
-    if target is not None and not found and not is_loop(target, root):
-        find_run_folder(target, root)  # its error suggests names
+    if target is not None and not runs and not is_loop(target, root):
+        find_run_folder(target, root)  # raises an error that suggests names
     if not dry_run:
-        remove_rest(root)
-    gone, problems = [], []
-    for run in surplus(found, keep, older_than, size):
+        finish_removals(root)
+    removed, errors = [], []
+    for run in surplus(runs, keep, older_than, size):
         try:
-            gone.append((run.id, size_of(run.path) if dry_run else remove(run)))
+            removed.append((run.id, size_of(run.path) if dry_run else remove(run)))
         except OSError as error:
-            problems.append(f"cannot remove {run.path}: {reason(error)}")
-    return gone, problems
+            errors.append(f"cannot remove {run.path}: {reason(error)}")
+    return removed, errors
 
 
-def in_bytes(size: int) -> str:
-    """A size in a readable unit."""
+def size_text(size: int) -> str:
+    """Format a size in bytes with a readable unit."""
     amount = float(size)
     for unit in ("bytes", "KB", "MB"):
         if amount < 1000:

@@ -1,4 +1,4 @@
-"""The runs of a project: unfinished ones and those in the history."""
+"""Runs of a project: lists of unfinished and finished runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 HOW_TO_BEGIN = "start one with: llc run LOOP"
 
-_SUFFIX = len("-YYYYMMDD-HHMMSS-xxxx")
+_ID_SUFFIX_LENGTH = len("-YYYYMMDD-HHMMSS-xxxx")
 
 
 def make_running_folder(root: str) -> str:
-    """The folder of unfinished runs, created if missing. Raises UserError."""
+    """Return the folder of unfinished runs; create it if missing. Raises UserError."""
     path = os.path.join(root, RUNNING)
     try:
         make_private(path)
@@ -27,15 +27,15 @@ def make_running_folder(root: str) -> str:
         raise Failure(
             "cannot-write",
             f"cannot create {path}: {reason(error)}",
-            "a run keeps its journal there; run it in a directory that can be written",
+            "a run stores its journal there; start it in a writable directory",
         ) from None
     return path
 
 
 def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Iterator[RunFolder]:
-    """The runs in RUNNING or HISTORY, latest first, without those in `but`.
+    """Yield the runs in RUNNING or HISTORY, latest first, except for the ids in `but`.
 
-    Raises Failure where unfinished runs may be there and cannot be listed.
+    Raises Failure if the folder of unfinished runs exists and cannot be listed.
     """
     parent = os.path.join(root, folder)
     try:
@@ -47,28 +47,29 @@ def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Itera
             raise Failure("cannot-read", f"cannot read {parent}: {reason(error)}") from None
         refuse_transient(error, parent)
         return
-    found = [name for name in names if name not in but and name_in(name)]
-    for name in sorted(found, key=lambda run_id: (run_id[-20:], run_id), reverse=True):
+    ids = [name for name in names if name not in but and name_in(name)]
+    for name in sorted(ids, key=lambda run_id: (run_id[-20:], run_id), reverse=True):
         path = os.path.join(parent, name)
         if files.isdir(path):
             yield RunFolder(root, path)
 
 
-def count_past(root: str, name: str) -> int:
-    """The number of finished runs whose files are named after `name`."""
-    return len(_called(root, HISTORY, name))
+def count_finished(root: str, name: str) -> int:
+    """Return the number of finished runs of a name."""
+    return len(_ids_of(root, HISTORY, name))
 
 
 def unfinished_before(run: RunFolder) -> RunFolder | None:
-    """The previous run of the same name if it is unfinished. Does not read other runs."""
-    names = [name for name in _called(run.root, RUNNING, run.name) if name < run.id]
-    return RunFolder(run.root, os.path.join(run.root, RUNNING, max(names))) if names else None
+    """Return the previous unfinished run of the same name, without reading any run; None if there is none."""
+    ids = [run_id for run_id in _ids_of(run.root, RUNNING, run.name) if run_id < run.id]
+    return RunFolder(run.root, os.path.join(run.root, RUNNING, max(ids))) if ids else None
 
 
-def _called(root: str, folder: str, name: str) -> list[str]:
-    """The ids of the runs in a folder whose files are named after `name`."""
+def _ids_of(root: str, folder: str, name: str) -> list[str]:
+    """Return the ids of the runs of a name in a folder."""
     try:
-        found = files.listdir(os.path.join(root, folder))
+        ids = files.listdir(os.path.join(root, folder))
     except OSError:
         return []
-    return [one for one in found if one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX]
+    length = len(name) + _ID_SUFFIX_LENGTH
+    return [run_id for run_id in ids if run_id.startswith(f"{name}-") and len(run_id) == length]

@@ -1,6 +1,7 @@
-"""State file (`<name>.state.json`): the current state of a run for other programs.
+"""State file (`<name>.state.json`): the current state of a run, for other programs.
 
-Written at intervals and never read back: the journal is the truth, so a failed write does no harm.
+The file is written at intervals and never read by llc. The journal is the source of truth, so a failed write
+is harmless.
 """
 
 from __future__ import annotations
@@ -18,44 +19,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Maximum delay in seconds while the run is busy.
-EVERY = 1.0
-# Limits in characters: of one text, of each of many texts, and of all captured texts together. The file is
-# rewritten often and must not grow with what a run captures.
-_LONGEST_TEXT = 4096
-_SHORTEST_TEXT = 80
-_ROOM = 16 * _LONGEST_TEXT
-# Origin of library functions, and the number of innermost frames that are searched.
+# Write interval while the run is busy, in seconds.
+WRITE_INTERVAL_S = 1.0
+# Limits in characters: of one text, of each text if there are many, and of all captured texts together. The
+# file is rewritten often, so it must not grow with the amount of captured text.
+_MAX_TEXT_CHARS = 4096
+_MIN_TEXT_CHARS = 80
+_MAX_CAPTURED_CHARS = 16 * _MAX_TEXT_CHARS
+# Origin of library functions, and the maximum number of innermost frames to search.
 _LIBRARY = "stdlib/"
-_NEAR = 32
+_MAX_SEARCHED_FRAMES = 32
 
 
 class StateFile:
-    """Writer of a run's state file. begun: start of the run; now: returns a time stamp.
+    """Writer of a run's state file.
 
-    is_old: something has happened since the last write.
+    started_at: start of the run. now: returns a timestamp. is_stale: the state has changed since the last
+    write.
     """
 
     def __init__(
-        self, run: RunFolder, machine: Machine, progress: Progress, begun: str, now: Callable[[], str]
+        self, run: RunFolder, machine: Machine, progress: Progress, started_at: str, now: Callable[[], str]
     ) -> None:
         self._run = run
         self.machine = machine
         self._progress = progress
-        self._begun = begun
+        self._started_at = started_at
         self._now = now
         self._kind: str = machine.image.meta["kind"]
-        self._saved = 0.0
-        self.is_old = True
+        self._written_at = 0.0
+        self.is_stale = True
 
     @property
     def is_due(self) -> bool:
-        return clock.monotonic() - self._saved > EVERY
+        return clock.monotonic() - self._written_at > WRITE_INTERVAL_S
 
     def save(self, status: str = "running") -> None:
-        """Write the file; after a failure the old one remains."""
-        self._saved = clock.monotonic()
-        self.is_old = False
+        """Write the file; after a failure the previous file remains."""
+        self._written_at = clock.monotonic()
+        self.is_stale = False
         try:
             data = dumps_indented(self._state(status))
             text = data.encode("utf-8", "replace") + b"\n"
@@ -63,55 +65,57 @@ class StateFile:
         except (JournalError, ValueError, TypeError, RecursionError):
             return
 
-    def _place(self) -> str | None:
-        """The current state of a flow: the author's innermost function and its state."""
+    def _flow_state(self) -> str | None:
+        """Current state of a flow: the innermost function outside the library, and its state."""
         if self._kind == "loop":
             return None
-        # There may be millions of frames; the author's innermost is near the end.
-        for frame in reversed(self.machine.frames(_NEAR)):
-            place = frame.origin
-            if place is None or not place[0].startswith(_LIBRARY):
+        # There may be millions of frames; only the innermost frames are searched.
+        for frame in reversed(self.machine.frames(_MAX_SEARCHED_FRAMES)):
+            origin = frame.origin
+            if origin is None or not origin[0].startswith(_LIBRARY):
                 return f"{frame.function}/{frame.state}"
         return None
 
     def _loop_slots(self) -> dict[str, Any]:
-        """The slots of the innermost active loop; a flow's own `result` is not shown."""
-        frames = self.machine.frames(_NEAR)
+        """Slots of the innermost active loop; empty for a flow outside of its loops."""
+        frames = self.machine.frames(_MAX_SEARCHED_FRAMES)
         loops = {loop["function"] for loop in self.machine.image.meta.get("loops", ())}
         for frame in reversed(frames):
             if frame.function in loops:
                 return frame.slots
-        return frames[0].slots if 0 < len(frames) < _NEAR and self._kind == "loop" else {}
+        has_all_frames = 0 < len(frames) < _MAX_SEARCHED_FRAMES
+        return frames[0].slots if has_all_frames and self._kind == "loop" else {}
 
     def _state(self, status: str) -> dict[str, Any]:
         slots = self._loop_slots()
-        kept = [name for name in slots if name.startswith("captured.")]
-        longest = max(_SHORTEST_TEXT, min(_LONGEST_TEXT, _ROOM // max(1, len(kept))))
-        captured = {name[len("captured.") :]: _shortened(to_host(slots[name]), longest) for name in kept}
+        names = [name for name in slots if name.startswith("captured.")]
+        limit = max(_MIN_TEXT_CHARS, min(_MAX_TEXT_CHARS, _MAX_CAPTURED_CHARS // max(1, len(names))))
+        captured = {name[len("captured.") :]: _shorten(to_host(slots[name]), limit) for name in names}
+        last_result = _shorten(to_host(slots["result"]), _MAX_TEXT_CHARS) if "result" in slots else None
         return {
             "run": self._run.id,
             "program": self.machine.image.name,
             "status": status,
-            "current_state": self._progress.state or self._place(),
+            "current_state": self._progress.state or self._flow_state(),
             "iteration": self._progress.iteration,
             "steps": self._progress.steps,
             "captured": captured,
-            "last_result": _shortened(to_host(slots["result"]), _LONGEST_TEXT) if "result" in slots else None,
-            "started_at": self._begun,
+            "last_result": last_result,
+            "started_at": self._started_at,
             "updated_at": self._now(),
         }
 
 
-def _shortened(value: Any, longest: int) -> Any:
-    """A value with secrets masked and long texts shortened."""
+def _shorten(value: Any, limit: int) -> Any:
+    """Mask secrets and shorten long texts in a value. limit: characters per text."""
     if isinstance(value, str):
         value = secrets.masked(value)
-        if len(value) <= longest:
+        if len(value) <= limit:
             return value
-        half = longest // 2
+        half = limit // 2
         return f"{value[:half]}\n… {len(value) - 2 * half} characters …\n{value[-half:]}"
     if isinstance(value, dict):
-        return {name: _shortened(item, longest) for name, item in value.items()}
+        return {name: _shorten(item, limit) for name, item in value.items()}
     if isinstance(value, list):
-        return [_shortened(item, longest) for item in value]
+        return [_shorten(item, limit) for item in value]
     return value

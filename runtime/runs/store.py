@@ -1,10 +1,9 @@
-"""The run store as protocols: what llc keeps of runs, and who may run.
+"""Protocols of the run store: storage of runs, and the right to drive a run.
 
-Files on one machine are the first implementation: `journal/run_folder` and `journal/journal` for one run,
+The first implementation uses files on one machine: `journal/run_folder` and `journal/journal` for one run,
 `runs` for the list of runs, `locks` for scope locks and the queue, `effects/ask` for answers to questions.
-The second one is `database`, whose runs have a run folder as a cache. Two rules make that possible: a
-document is replaced as a whole and found by its name, and an event is durable when `sync` returns, not
-before.
+The second implementation is `database`, where a run folder is the cache of a run. Two rules apply to both: a
+document is found by its name and replaced as a whole; an event is durable when `sync` returns, not before.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ TYPE_CHECKING = False
 
 
 class BlobStore(Protocol):
-    """Long texts of a run, stored once by the hash of their content."""
+    """Content-addressed store of the long texts of a run."""
 
     def store(self, text: str) -> dict[str, Any]:
         """Store a text durably and return its reference. Raises JournalError."""
 
     def fetch(self, name: str, size: int) -> str:
-        """The text of a reference. Raises BlobError."""
+        """Return the text of a reference. Raises BlobError."""
 
     def known(self, text: str) -> dict[str, Any] | None:
-        """The reference of a text that is stored already, else None."""
+        """Return the reference of a stored text; None if the text is not stored."""
 
 
 class JournalWriter(Protocol):
-    """An open journal: events are appended, and on disk after `sync` or `settle`. Raises JournalError."""
+    """Open journal. Appended events are durable after `sync` or `settle`. Raises JournalError."""
 
     @property
     def size(self) -> int: ...
@@ -53,7 +52,7 @@ class JournalWriter(Protocol):
 
 
 class StoredRun(Protocol):
-    """One run: its journal, blobs, documents (program, checkpoints, state) and facts."""
+    """One run: its journal, blobs, documents (program, checkpoints, state) and lock file."""
 
     id: str
 
@@ -78,28 +77,28 @@ class StoredRun(Protocol):
     def start(self) -> dict[str, Any]: ...
     def end(self) -> dict[str, Any] | None: ...
     def about(self) -> dict[str, Any]: ...
-    def is_husk(self) -> bool: ...
+    def is_unrecorded(self) -> bool: ...
     def discard(self) -> None: ...
     def finish(self) -> None: ...
 
 
 class Ownership(Protocol):
-    """The right to drive a run, held until `close` or the end of the process.
+    """Exclusive right to drive a run, held until `close` or the end of the process.
 
-    kept: actions that have survived the process which had started them, by effect.
+    kept: actions that have survived the process that started them, by effect id.
     """
 
     kept: dict[str, Kept]
 
     def fileno(self) -> int:
-        """A handle of it that another process can hold too; -1 without one."""
+        """Return a file descriptor that another process can inherit to hold the right; -1 without one."""
 
     def tell(self, **changes: Any) -> None: ...
     def close(self) -> None: ...
 
 
 class Scopes(Protocol):
-    """Starting and resuming runs under scope locks and tickets of the queue."""
+    """Start and resume of runs, with scope locks and the queue."""
 
     def starting(
         self,
@@ -119,27 +118,27 @@ class Scopes(Protocol):
         ours: Container[str] | None = None,
     ) -> Steps[Ownership]: ...
     def is_live(self, run: RunFolder) -> bool: ...
-    def kept_dead(self, run: RunFolder) -> AbstractContextManager[None]: ...
+    def resume_blocked(self, run: RunFolder) -> AbstractContextManager[None]: ...
     def unfinished(self, root: str) -> Sequence[RunFolder]: ...
     def sweep(self, root: str) -> None: ...
 
 
 class Lookup(Protocol):
-    """Finding a run by its id or its loop."""
+    """Function that finds a run by its id or its loop."""
 
     def __call__(self, target: str, root: str = ...) -> RunFolder: ...
 
 
 class Listing(Protocol):
-    """The runs of a project."""
+    """Lists of the runs of a project."""
 
     def runs_in(self, root: str, folder: str = ..., but: Container[str] = ...) -> Iterator[RunFolder]: ...
-    def count_past(self, root: str, name: str) -> int: ...
+    def count_finished(self, root: str, name: str) -> int: ...
     def unfinished_before(self, run: RunFolder) -> RunFolder | None: ...
 
 
 if TYPE_CHECKING:
-    # The implementation by files.
+    # Type check of the implementation by files.
     def _files(run: RunFolder, journal: Journal, blobs: Blobs, lock: locks.Lock) -> None:
         parts: tuple[StoredRun, JournalWriter, BlobStore, Ownership] = run, journal, blobs, lock
         lists: tuple[Scopes, Listing] = locks, runs

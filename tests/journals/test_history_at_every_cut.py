@@ -60,7 +60,7 @@ def long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 
 def test_only_what_follows_the_newest_checkpoint_is_read(long_run: RunFolder) -> None:
-    history = follower.history_of(long_run)
+    history = follower.load_history(long_run)
     assert history.checkpoint is not None
     assert history.checkpoint.lines == 15
     assert history.to_data() == RunHistory.of(reader.read(long_run.journal)).to_data()  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def test_only_what_follows_the_newest_checkpoint_is_read(long_run: RunFolder) ->
     ids=str,
 )
 def test_a_malformed_history_is_not_used(long_run: RunFolder, history: Any) -> None:
-    expected = follower.history_of(long_run).to_data()
+    expected = follower.load_history(long_run).to_data()
     for name in ("checkpoint-1", "checkpoint-2"):
         path = Path(long_run.place(name))
         checkpoint = checkpoint_reader.load(long_run)[0][0]
@@ -94,6 +94,6 @@ def test_a_malformed_history_is_not_used(long_run: RunFolder, history: Any) -> N
         given = facts["history"]
         facts["history"] = {**given, **history} if isinstance(history, dict) and history else history
         path.write_bytes(checkpoints.zlib.compress(checkpoints.seal(facts)))
-    read = follower.history_of(long_run)
+    read = follower.load_history(long_run)
     assert read.checkpoint is None
     assert read.to_data() == expected

@@ -234,7 +234,7 @@ def test_what_piled_up_goes_bit_by_bit(llc: Llc, tmp_path: Path) -> None:
     for number in range(10):
         past("flips", 1000 + number)
     llc("run", "flips", "-q")
-    assert len(kept()) == 11 - retention.MOST_AT_ONCE
+    assert len(kept()) == 11 - retention.MAX_REMOVED_AT_END
 
 
 @pytest.fixture
@@ -264,11 +264,11 @@ def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized: list[str
     """At the end of a run the size counts for all loops, the number for its own."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: {runs: 50, size: 1.5kB}}\n")
     assert llc("clean", "--dry-run").stdout.splitlines()[-2:] == [
-        "kept: the last 50 runs of each loop, of these at most 1.5 KB, but the last run of each loop",
+        "kept: the last 50 runs of each loop, of these at most 1.5 KB, but always the last run of each loop",
         "would remove 2 runs (2.0 KB)",
     ]
     shown = llc("clean", "--dry-run", "--older-than", "2d").stdout
-    assert "kept: all that began in the last 48h 0m\n" in shown
+    assert "kept: all runs started in the last 48h 0m\n" in shown
     assert "kept: nothing\n" in llc("clean", "--dry-run", "--unfinished").stdout
     llc("run", "flips", "-q")
     assert {name for name in kept() if not name.startswith("flips")} == set(sized[2:])

@@ -311,7 +311,7 @@ def test_of_a_start_that_is_removed_the_journal_goes_first(
     Path(run.image).write_bytes(b"program")
     monkeypatch.setattr(files, "rmtree", lambda path, ignore_errors: None)
     run.discard()
-    assert run.is_husk()
+    assert run.is_unrecorded()
     assert Path(run.image).exists()
 
 

@@ -190,7 +190,7 @@ def test_a_secret_given_as_an_option_is_kept_nowhere(project: Path) -> None:
     refused = llc("resume", run_id, PLAIN_TOKEN="sk-other-5678")
     assert refused.returncode == 1
     assert "error[changed-secret]" in refused.stderr
-    assert "it was made with the secret `PLAIN_TOKEN`, which is another now" in refused.stderr
+    assert "the secret `PLAIN_TOKEN`, which it was written with, has changed" in refused.stderr
     done = llc("resume", run_id, "-q")
     assert (done.returncode, (project / "sent").read_text()) == (0, "sk-plain-1234"), done.stderr
     assert_no_secret_on_disk(project)
@@ -215,7 +215,7 @@ def test_a_kept_image_is_read_as_it_was(parts: list[bytes]) -> None:
         patch.setattr(masking, "known", Secrets({"ONE": "one-secret"}))
         kept = program_file.without_secrets(data)
         assert b"one-secret" not in kept
-        assert program_file.whole(kept, "x") == data
+        assert program_file.decode(kept, "x") == data
 
 
 def test_errors_are_masked(project: Path) -> None:

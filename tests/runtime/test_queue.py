@@ -226,14 +226,14 @@ MANY = """
     scopes = [["a"], ["a/b"], ["a/b/c"], ["c"], ["c/d", "e"], ["e"], ["."], ["ab"], ["f"], ["g"]]
     log = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     looks = 0
-    really = locks._in_the_way
+    really = locks._conflicting_runs
 
     def counted(*args):
         global looks
         looks += 1
         return really(*args)
 
-    locks._in_the_way = counted
+    locks._conflicting_runs = counted
     read, write = os.pipe()
     for number in range(50):
         if os.fork() == 0:

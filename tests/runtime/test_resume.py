@@ -554,7 +554,7 @@ def test_a_signal_at_any_moment_of_a_start_leaves_no_husk(project: Path, number:
         process.communicate()
         assert process.returncode == 130
         (kept,) = folder.glob("slow-*")
-        assert not RunFolder("", str(kept)).is_husk()
+        assert not RunFolder("", str(kept)).is_unrecorded()
         shutil.rmtree(kept)
 
 

@@ -104,8 +104,8 @@ def test_what_is_no_file_is_called_what_it_is(project: Path, kind: str) -> None:
         resolve_loop("odd", str(project))
     expected = {
         "directory": "is a directory",
-        "pipe": "is no regular file",
-        "dangling": "is a link to `nowhere`, which is not there",
+        "pipe": "is not a regular file",
+        "dangling": "is a link to `nowhere`, which does not exist",
     }
     assert caught.value.message == f"`.loops/odd.yaml` {expected[kind]}"
 

@@ -75,11 +75,11 @@ def clean(
         verb = "would remove" if dry_run else "removed"
         count = f"{len(removed)} run{'' if len(removed) == 1 else 's'}"
         listed = (
-            "".join(f"{name}  {retention.in_bytes(amount)}\n" for name, amount in removed) if dry_run else ""
+            "".join(f"{name}  {retention.size_text(amount)}\n" for name, amount in removed) if dry_run else ""
         )
         listed += f"kept: {retention.policy_text(keep, age, limit)}\n" if dry_run else ""
         write(
-            listed + (f"{verb} {count} ({retention.in_bytes(total)})\n" if removed else "nothing to remove\n")
+            listed + (f"{verb} {count} ({retention.size_text(total)})\n" if removed else "nothing to remove\n")
         )
         if problems:
             warn("\n".join(problems))

@@ -7,7 +7,7 @@ import sys
 from ...host.errors import EXIT_OK, UserError
 from ...host.screen import Screen
 from ...inspection import status as look
-from ...runs.follower import left_out
+from ...runs.follower import damage_notes
 from ...runs.runs import HOW_TO_BEGIN
 from .. import parameters as cli
 from ..output import write, write_json
@@ -55,5 +55,5 @@ def status(
         width = screen.width - 1 if screen.is_live else 200
         write("\n".join(look.as_text(row, screen, width) for row in rows))
     for run in runs:
-        Screen(sys.stderr).write(left_out(run.journal))
+        Screen(sys.stderr).write(damage_notes(run.journal))
     return EXIT_OK
