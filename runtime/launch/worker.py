@@ -281,9 +281,7 @@ class Worker:
         self._deliveries.begin(run, number)
         try:
             return self._execute(run, number)
-        except (
-            DatabaseUnavailable
-        ):  # this worker was declared dead in an outage: another worker continues the run
+        except DatabaseUnavailable:  # declared dead in an outage; another worker continues it
             return "returned"
         finally:
             self._deliveries.end(run, number)
