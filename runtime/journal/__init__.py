@@ -1,1 +1,1 @@
-"""The journal of a run: event kinds, encoding, appending, and the history folded from it."""
+"""Journal of a run: event kinds, encoding, appending, reading, and the fold to a history."""

@@ -1,9 +1,9 @@
-"""Active time of a run: the time in which a process was executing it.
+"""Active time of a run: the time during which a process executed the run.
 
-Each result in the journal says it. Between two events the file `active` in the run's folder is rewritten
-with it several times a second, so that a kill during a long action loses none of its time. The file also
-has the length of the journal that is on disk, before each action and when the run stops or ends: a journal
-that is shorter was truncated. The file may be lost; the journal alone serves then.
+Each result in the journal contains the active time. Between two events the file `active` in the folder of the run
+is rewritten several times a second, so that a kill during a long action does not lose the time of the action. The
+file also contains the durable length of the journal, updated before each action and when the run stops or ends: a
+shorter journal was truncated. The file is optional; without it the journal alone is used.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 FILE = "active"
 # Seconds between two writes of the file.
-EVERY = 0.25
-_LONGEST = 256
+WRITE_INTERVAL_S = 0.25
+_MAX_FILE_BYTES = 256
 
 
 class ActiveTime(LightRecord):
-    """Active time by the events of a journal, added in order: what they say themselves, else time stamps."""
+    """Active time from the events of a journal: the recorded active time, otherwise differences of timestamps."""
 
     _ms: int = 0
     _since: float | None = None
     _until: float | None = None
 
     def set(self, ms: int, moment: float | None) -> None:
-        """At that moment the active time was `ms`."""
+        """Set the active time at a moment."""
         self._ms = max(self._ms, ms)
         self._since = self._until = moment
 
     def stop(self) -> None:
-        """The time up to the next event is not active: the run was resumed there."""
+        """Exclude the time until the next event: the run was resumed there."""
         self._ms = self.total()
         self._since = None
 
     def reach(self, moment: float | None, active_ms: int | None = None) -> None:
-        """An event at that moment, which may say the active time itself."""
+        """Add an event. active_ms: active time recorded in the event, or None."""
         if active_ms is not None:
             self.set(active_ms, moment)
         elif moment is not None:
@@ -52,7 +52,7 @@ class ActiveTime(LightRecord):
             self._until = moment
 
     def total(self, now: float | None = None) -> int:
-        """Milliseconds up to the last event, or up to `now` for a run that is active."""
+        """Return the milliseconds until the last event, or until `now` for an active run."""
         until = self._until if now is None else now
         if self._since is None or until is None:
             return self._ms
@@ -63,10 +63,10 @@ _LINE = b'{"event":"active","elapsed_ms":%d,"size":%d,"lines":%d'
 
 
 class ActiveFile:
-    """The file with the active time of a live run between two events, and the length of its journal.
+    """Writer of the file `active`: active time of a live run, and durable length of its journal.
 
-    elapsed_ms(): the time. synced(): bytes and lines of the journal that are on disk. Errors in writing it
-    are ignored.
+    elapsed_ms: returns the active time. synced: returns the bytes and lines of the journal that are on disk. Write
+    errors are ignored.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ActiveFile:
         self._elapsed_ms = elapsed_ms
         self._synced = synced
         self._fd = -1
-        self._next = clock.monotonic() + EVERY
+        self._next = clock.monotonic() + WRITE_INTERVAL_S
 
     def tick(self) -> None:
         """Write the file if it is due; the driver calls this several times a second."""
@@ -85,10 +85,10 @@ class ActiveFile:
 
     def write(self) -> None:
         """Write the file now."""
-        self._next = clock.monotonic() + EVERY
+        self._next = clock.monotonic() + WRITE_INTERVAL_S
         size, lines = self._synced()
-        # The numbers only grow, so the new line covers the old one.
-        # Without the JSON encoder: it is written before each action.
+        # The numbers never decrease, so the new line overwrites the old line completely. The JSON encoder is not used,
+        # because the file is written before each action.
         line = seal_json(_LINE % (self._elapsed_ms(), size, lines))
         with suppress(OSError):
             if self._fd < 0:
@@ -101,19 +101,19 @@ class ActiveFile:
             self._fd = -1
 
     def finish(self) -> None:
-        """Write it for the last time: the whole journal is on disk."""
+        """Write the file for the last time, after the whole journal is on disk, and close it."""
         self.write()
         self.close()
 
 
 def discard(folder: str) -> None:
-    """Remove the file in a run's folder: the journal may be shorter from now on."""
+    """Remove the file in the folder of a run, because its journal will be shortened."""
     with suppress(OSError):
         files.unlink(os.path.join(folder, FILE))
 
 
 class Saved(LightRecord):
-    """What the file has: the active time in milliseconds, bytes and lines of the journal; 0 for unknown."""
+    """Contents of the file: active time in milliseconds, bytes and lines of the journal; 0: unknown."""
 
     ms: int = 0
     size: int = 0
@@ -121,10 +121,10 @@ class Saved(LightRecord):
 
 
 def read(folder: str) -> Saved:
-    """The file of a run's folder; all is unknown where it is missing or damaged."""
+    """Read the file in the folder of a run; all values are 0 if it is missing or damaged."""
     try:
         with open_regular(os.path.join(folder, FILE)) as file:
-            event = unseal(file.read(_LONGEST).partition(b"\n")[0])
+            event = unseal(file.read(_MAX_FILE_BYTES).partition(b"\n")[0])
     except OSError:
         return Saved()
     if event is None or event["event"] != FILE:

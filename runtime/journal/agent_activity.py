@@ -1,7 +1,8 @@
-"""What an agent does while it works: one record for each fact that its event stream states.
+"""Agent activity: one record for each fact in the event stream of an agent.
 
 The rule engine of `effects.agents` yields these records, `Context.on_agent` receives them, and the journal
-and the displays use them. A plain class, because the path of a cached run imports this package.
+and the displays use them. A light record instead of an attrs class, because starting a cached run imports
+this package.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Kinds of activity, and the fields of each besides `kind`.
+# Kinds of activity, with the fields of each in addition to `kind`.
 ACTIVITY_KINDS = {
     "session": "id: the session; known before the program starts where the agent accepts an id",
     "model": "name: the model that answers",
@@ -32,12 +33,12 @@ ACTIVITY_KINDS = {
     "final": "text: the final answer",
 }
 
-# The answers to a `question`.
+# Answers to a `question`.
 PERMIT, REJECT = "allow", "reject"
 
 
 class AgentActivity(LightRecord):
-    """One fact about an agent at work; `ACTIVITY_KINDS` lists the kinds and their fields."""
+    """One activity of an agent; `ACTIVITY_KINDS` lists the kinds and their fields."""
 
     kind: str
     id: str = ""
@@ -53,11 +54,11 @@ class AgentActivity(LightRecord):
     usage: dict[str, Any] | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """The fields that say something, as plain data."""
-        found = {name: getattr(self, name) for name in self.field_names}
+        """Return the fields that are set, as plain data."""
+        fields = {name: getattr(self, name) for name in self.field_names}
         return {
             name: list(value) if name == "files" else value
-            for name, value in found.items()
+            for name, value in fields.items()
             if value not in (None, "", (), False)
         }
 

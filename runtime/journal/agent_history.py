@@ -1,4 +1,4 @@
-"""What an agent did in one effect: its events, folded."""
+"""Agent history: fold of the events of an agent in one effect."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Entries of a list, and characters of an answer, that are kept.
-_MANY = 100
-_LONGEST = 4096
-# What shows that a model has answered.
+# Maximum number of entries of a list, and maximum length of a displayed answer in characters.
+_MAX_ENTRIES = 100
+_MAX_ANSWER_CHARS = 4096
+# Activities which show that a model has answered.
 WORK = ("text", "tool", "tool-end", "files", "refusal", "usage", "final")
 
 
 class AgentHistory(LightRecord):
-    """running: tools that have started and not ended, by id. answer: the final one, else the last text.
+    """Activity of an agent in one effect.
 
-    has_worked: whether it has done more than to open a session. waits: the account and the time in seconds
-    since 1970 while it is not started because the quota is used up, else None.
+    has_worked: whether it has done more than open a session. running: tools in progress, by id. answer: the
+    final answer, otherwise the last text. waits: account and end time (seconds since 1970) of a wait for
+    quota; else None.
     """
 
     seq: int
@@ -36,15 +37,15 @@ class AgentHistory(LightRecord):
     waits: tuple[str, float] | None = None
 
     def begin(self) -> None:
-        """The effect is performed, again if it was before."""
+        """Record that the effect is performed, possibly again."""
         self._is_again = True
         self.waits = None
 
     def add(self, event: AgentActed) -> None:
-        """The next event of the effect."""
+        """Add the next event of the effect."""
         if event.what in WORK:
             if self._is_again:
-                self.running.clear()  # the agent knows by now what was interrupted
+                self.running.clear()  # the repeated agent has continued, so earlier tools are over
                 self._is_again = False
             self.has_worked = True
         self.waits = None
@@ -58,30 +59,30 @@ class AgentHistory(LightRecord):
             case "tool":
                 self.tools += 1
                 self.running[event.id or f"#{self.tools}"] = f"{event.name_} {event.target}".strip()
-                if len(self.running) > _MANY:
+                if len(self.running) > _MAX_ENTRIES:
                     del self.running[next(iter(self.running))]
             case "tool-end":
                 self.running.pop(event.id, None)
             case "files":
                 for file in event.files:
-                    if len(self.files) < _MANY and isinstance(file, str):
+                    if len(self.files) < _MAX_ENTRIES and isinstance(file, str):
                         self.files[file] = None
             case "refusal":
-                if len(self.refusals) < _MANY:
+                if len(self.refusals) < _MAX_ENTRIES:
                     self.refusals.append(f"{event.name_} {event.target}".strip())
             case "text" | "final":
                 self.answer = event.wire.get("text", "")
 
     def finish(self, result: dict[str, Any]) -> None:
-        """The effect has its result."""
+        """Add the result of the effect."""
         self.waits = None
         self.running.clear()
         self.session = self.session or result.get("session")
         self.answer = result.get("output") or self.answer
 
     def to_json(self) -> dict[str, Any]:
-        """Its facts as on the lines; long texts and secrets as references."""
-        return {
+        """Return the history as JSON; long texts and secrets are references."""
+        data = {
             "effect": self.seq,
             "session": self.session,
             "model": self.model,
@@ -90,14 +91,12 @@ class AgentHistory(LightRecord):
             "files": list(self.files),
             "refusals": self.refusals,
             "answer": self.answer,
-            **(
-                {}
-                if self.waits is None
-                else {"waits": dict(zip(("account", "until"), self.waits, strict=True))}
-            ),
         }
+        if self.waits is not None:
+            data["waits"] = dict(zip(("account", "until"), self.waits, strict=True))
+        return data
 
 
 def shortened(answer: str) -> str:
-    """The end of an answer, as far as displays show it."""
-    return answer if len(answer) <= _LONGEST else "…" + answer[-_LONGEST:]
+    """Return the end of an answer, for display."""
+    return answer if len(answer) <= _MAX_ANSWER_CHARS else "…" + answer[-_MAX_ANSWER_CHARS:]

@@ -1,6 +1,6 @@
-"""What an agent did and which files changed, as lines for people: for `logs`, `trace` and `status`.
+"""Text for events about agents and changed files, for `logs`, `trace` and `status`.
 
-The texts are those of the events; the caller removes control characters (`host.screen.printable`).
+The texts come from the events unchanged; the caller removes control characters (`host.screen.printable`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Characters of a text on one line, and files that a line names.
-_SHORT = 160
-_NAMED = 5
-# States of a rate limit that need no attention.
+# Maximum length of a line in characters, and maximum number of files on a line.
+_MAX_LINE_CHARS = 160
+_MAX_FILES = 5
+# States of a rate limit that are shown only on request.
 _ALLOWED = ("", "allowed")
 
 
@@ -35,14 +35,18 @@ def is_detail(event: Event) -> bool:
 
 
 def describe(event: Event, is_whole: bool = False) -> Iterator[str]:
-    """An event of an agent or of a tree in lines, nothing for other events; is_whole: texts in full."""
+    """Format an event of an agent or of a tree as lines; no lines for other events.
+
+    is_whole: complete texts.
+    """
     match event:
         case AgentActed():
             yield from _lines(_head(event), event.text, is_whole)
         case Guarded():
-            done = "reverted" if event.on == "revert" else "changed, and the step fails"
+            action = "reverted" if event.on == "revert" else "changed, and the step fails"
             paths = [" ".join(map(str, change)) for change in event.changes if isinstance(change, list)]
-            yield f"guarded paths {done}: {_named(paths, len(paths) if is_whole else _NAMED, event.changed)}"
+            limit = len(paths) if is_whole else _MAX_FILES
+            yield f"guarded paths {action}: {_join_names(paths, limit, event.changed)}"
         case TreeTaken():
             yield _tree(event, is_whole)
 
@@ -61,7 +65,7 @@ def _head(event: AgentActed) -> str:
         case "model":
             return f"model {event.name_}"
         case "files":
-            return f"wrote {_named([str(file) for file in event.files])}"
+            return f"wrote {_join_names([str(file) for file in event.files])}"
         case "usage":
             used = (f"{name} {value}" for name, value in event.usage.items() if value is not None)
             figures = ", ".join(used)
@@ -95,7 +99,7 @@ def _head(event: AgentActed) -> str:
 
 
 def _utc(moment: float) -> str:
-    """A time as people read it."""
+    """Format a time in UTC."""
     try:
         return clock.strftime("%Y-%m-%d %H:%M UTC", clock.gmtime(moment))
     except (OverflowError, ValueError, OSError):
@@ -103,17 +107,17 @@ def _utc(moment: float) -> str:
 
 
 def _lines(head: str, text: str, is_whole: bool) -> Iterator[str]:
-    """A head and a text: on one line, or in full."""
+    """Yield a head and a text: shortened on one line, or complete on several lines."""
     lines = text.strip("\n").splitlines()
     if is_whole and len(lines) > 1:
         yield from ([f"{head}:"] if head else [])
         yield from (f"  {line}" if head else line for line in lines)
         return
-    told = " ".join(text.split())
-    line = " ".join(f"{head}: {told}".split()) if head and told else head or told
+    joined = " ".join(text.split())
+    line = " ".join(f"{head}: {joined}".split()) if head and joined else head or joined
     if not line:
-        return  # such as usage without figures
-    yield line if is_whole or len(line) <= _SHORT else line[: _SHORT - 1] + "…"
+        return  # for example usage without figures
+    yield line if is_whole or len(line) <= _MAX_LINE_CHARS else line[: _MAX_LINE_CHARS - 1] + "…"
 
 
 def _tree(event: TreeTaken, is_whole: bool) -> str:
@@ -122,12 +126,13 @@ def _tree(event: TreeTaken, is_whole: bool) -> str:
     if event.changes is None:
         return f"tree {event.when}: {event.tree}"
     changes = [" ".join(map(str, change)) for change in event.changes if isinstance(change, list)]
-    most = len(changes) if is_whole else _NAMED
+    limit = len(changes) if is_whole else _MAX_FILES
     count = event.changed or 0
     noun = "file" if count == 1 else "files"
-    return f"{count} {noun} changed" + (f": {_named(changes, most, count)}" if changes else "")
+    return f"{count} {noun} changed" + (f": {_join_names(changes, limit, count)}" if changes else "")
 
 
-def _named(names: list[str], most: int = _NAMED, count: int | None = None) -> str:
-    hidden = (len(names) if count is None else count) - min(most, len(names))
-    return ", ".join(names[:most]) + (f" and {hidden} more" if hidden > 0 else "")
+def _join_names(names: list[str], limit: int = _MAX_FILES, count: int | None = None) -> str:
+    """Join at most `limit` names. count: total number of names; default: length of `names`."""
+    hidden = (len(names) if count is None else count) - min(limit, len(names))
+    return ", ".join(names[:limit]) + (f" and {hidden} more" if hidden > 0 else "")

@@ -1,8 +1,8 @@
-"""Encoding of an event as a line of a journal (`spec/events.md`), without loss.
+"""Journal codec: lossless encoding of an event as a line (`spec/events.md`).
 
-Owns the line with its checksum, and what is done with values that JSON cannot say or a line should not
-hold: large texts, secrets, NaN and infinity, keys that begin with `$`. The kinds of lines and their fields
-belong to `events`.
+Owns the line with its checksum, and the encoding of values that JSON cannot represent or that must not be on a
+line: large texts, secrets, NaN and infinity, keys that begin with `$`. Must not contain: the kinds of events and
+their fields (`events`).
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Fields of every line, which no event declares: its kind, its time stamp and its checksum.
+# Fields of every line, which event classes do not declare: kind, timestamp and checksum.
 KIND, TIME, CHECKSUM = "event", "ts", "crc"
 RESERVED = frozenset((KIND, TIME, CHECKSUM))
-# A string in a result longer than this is kept once, in its own file, under its content's hash.
+# A longer string, in bytes, is stored as a blob: once, in its own file, named by the hash of its content.
 BLOB_LIMIT = 32 * 1024
 CRC_TAIL = len(',"crc":"00000000"}')
 CRC_END = len('00000000"}\n')
 _TIME_HEAD = b',"ts":"'
 _TIME_QUOTES = 4
-# Bytes of a line after its own fields: time stamp, checksum, newline.
+# Bytes of a line after the fields of its event: timestamp, checksum, newline.
 _LINE_TAIL = len(_TIME_HEAD) + len('2024-01-15T10:30:00.000Z"') + CRC_TAIL + 1
-_DEEP = 20_000
+_RECURSION_LIMIT = 20_000
 
 # --- one event, one line ----------------------------------------------------------------------
 
 
 def _deeply(action: Callable[[Any], Any], value: Any) -> Any:
-    """`action(value)` with room for deep nesting, for a value where a first try had none."""
+    """Return `action(value)` with a higher recursion limit, after a RecursionError."""
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _DEEP))
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
     try:
         return action(value)
     finally:
@@ -46,7 +46,7 @@ def _deeply(action: Callable[[Any], Any], value: Any) -> Any:
 
 
 def to_json(value: Any) -> bytes:
-    """Compact JSON in UTF-8; a string that UTF-8 cannot hold (a lone surrogate) is escaped."""
+    """Encode as compact JSON in UTF-8; escape strings that UTF-8 cannot represent (lone surrogates)."""
     try:
         return _encoded(value)
     except RecursionError:
@@ -61,17 +61,17 @@ def _encoded(value: Any) -> bytes:
 
 
 def seal(event: dict[str, Any]) -> bytes:
-    """The line for an event, with its checksum and its newline."""
+    """Return the line of an event, with checksum and newline."""
     return seal_json(to_json(event)[:-1])
 
 
 def whole_event(kind: str, fields: dict[str, Any], ts: str) -> dict[str, Any]:
-    """The object of an event's line, without its checksum."""
+    """Return the object on the line of an event, without the checksum."""
     return {KIND: kind, **fields, TIME: ts}
 
 
 def seal_plain(kind: str, fields: dict[str, Any], ts: str) -> bytes | None:
-    """The line of an event of which `pack` would change nothing; None where that takes a closer look."""
+    """Fast path of `seal` for an event that `pack` would not change; None if `pack` might change it."""
     global _stamp
     body = _plain_json(kind, fields)
     if body is None:
@@ -81,12 +81,12 @@ def seal_plain(kind: str, fields: dict[str, Any], ts: str) -> bytes | None:
     return seal_json(body + _stamp[1])
 
 
-# The latest time stamp and its field: most events of a step are of the same millisecond.
+# Cache of the latest timestamp and its encoded field: most events of a step have the same millisecond.
 _stamp = "", b""
 
 
 def _plain_json(kind: str, fields: dict[str, Any]) -> bytes | None:
-    """The JSON of an event up to its time stamp, if `pack` would change nothing of its fields."""
+    """Return the JSON of an event up to its timestamp; None if `pack` might change its fields."""
     if masking.known.texts:
         return None
     try:
@@ -99,14 +99,14 @@ def _plain_json(kind: str, fields: dict[str, Any]) -> bytes | None:
         return None
 
 
-# How a line begins, by the kind of event.
+# Cache of the beginnings of lines, by kind of event.
 _heads: dict[str, str] = {}
 
 
 def is_line_of(line: bytes, kind: str, fields: dict[str, Any]) -> bool:
-    """Whether a line is intact and byte by byte the one that a note with these fields has.
+    """Fast path: whether a line is intact and identical to the line of a note with these fields.
 
-    False where that takes a closer look, at what is in the line and what `pack` makes of the fields.
+    If False, the caller must decode the line and pack the fields to compare them.
     """
     body = _plain_json(kind, fields)
     if body is None or len(line) != len(body) + _LINE_TAIL or not line.startswith(body + _TIME_HEAD):
@@ -116,7 +116,7 @@ def is_line_of(line: bytes, kind: str, fields: dict[str, Any]) -> bool:
 
 
 def seal_json(body: bytes) -> bytes:
-    """The line for an event as JSON without its closing brace."""
+    """Return the line for the JSON of an event without its closing brace."""
     return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
@@ -125,7 +125,7 @@ def _crc_tail(body: bytes) -> bytes:
 
 
 def unseal(line: bytes) -> dict[str, Any] | None:
-    """The event in a line without its newline, or None where the line is damaged."""
+    """Decode a line without its newline; None if the line is damaged."""
     body = line[:-CRC_TAIL]
     if line[-CRC_TAIL:] != _crc_tail(body):
         return None
@@ -139,14 +139,14 @@ def unseal(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) and isinstance(event.get(KIND), str) else None
 
 
-# --- time stamps ------------------------------------------------------------------------------
+# --- timestamps -------------------------------------------------------------------------------
 
-# Compiled when it is first needed: a new run reads no time stamps.
+# Compiled at first use: a new run reads no timestamps.
 _TIME = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z"
 
 
 def seconds(ts: Any) -> float | None:
-    """Seconds since 1970 of a journal's time stamp; None for anything else."""
+    """Convert a timestamp of a journal to seconds since 1970; None for any other value."""
     global _second, _latest
     if ts == _latest[0]:
         return _latest[1]
@@ -172,16 +172,16 @@ def seconds(ts: Any) -> float | None:
     return second + int(match[7]) / 1000
 
 
-# The latest second: its time stamp without milliseconds, and seconds since 1970.
+# Cache of the latest second: timestamp without milliseconds, and seconds since 1970.
 _second: tuple[str, int] = "", 0
-# The latest time stamp, and what it says: most events of a step are of the same millisecond.
+# Cache of the latest timestamp and its value: most events of a step have the same millisecond.
 _latest: tuple[str, float | None] = "", None
-# The last date, and what `_day` gave for it: most events of a journal are of the same day.
+# Cache of `_day` for the last date: most events of a journal are from the same day.
 _days: dict[tuple[str, str, str], int | None] = {}
 
 
 def _day(year_text: str, month_text: str, day_text: str) -> int | None:
-    """Days since 1970, in the Gregorian calendar; `calendar` and `datetime` take milliseconds to import."""
+    """Days since 1970 in the Gregorian calendar. `calendar` and `datetime` take milliseconds to import."""
     year, month, day = int(year_text), int(month_text), int(day_text)
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     lengths = (31, 29 if is_leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -192,13 +192,13 @@ def _day(year_text: str, month_text: str, day_text: str) -> int | None:
     return before * 365 + leap_days + sum(lengths[: month - 1]) + day - 719_163
 
 
-# --- values that JSON cannot say, or should not -----------------------------------------------
+# --- values that JSON cannot represent, or must not ------------------------------------------
 
 
 def pack(value: Any, store: Callable[[str], Any]) -> Any:
-    """`value` fit for a line: long strings through `store`, no bare NaN, no key that looks like ours.
+    """Encode a value for a line: long strings by `store`, secrets, NaN and infinity, and keys with `$`.
 
-    Iterative, because a model's or jq's answer may be nested deeper than Python recurses.
+    Iterative, because an answer of a model or of jq may be nested deeper than Python's recursion limit.
     """
     if not needs_packing(value):
         return value
@@ -229,7 +229,7 @@ def pack(value: Any, store: Callable[[str], Any]) -> Any:
 
 
 def digest_only(text: str) -> dict[str, Any]:
-    """The reference to a long text, without storing it."""
+    """Return the reference to a long text without storing the text."""
     data = text.encode("utf-8", "surrogatepass")
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 
@@ -241,7 +241,7 @@ def _is_long(text: str) -> bool:
 
 
 def needs_packing(value: Any) -> bool:
-    """Whether a value has anything that `pack` would change, or may have; most have not."""
+    """Whether `pack` might change a value; False for most values."""
     secrets = masking.known if masking.known else None
     found = [value]
     for item in found:
@@ -269,10 +269,10 @@ def unpack(
     fetch: Callable[[str, int], str],
     secret: Callable[[list[str]], str] | None = None,
 ) -> Any:
-    """The value that `pack` was given. Raises what `fetch` raises (BlobError).
+    """Inverse of `pack`. Raises the exceptions of `fetch` (BlobError).
 
-    secret: what makes a text with secrets of its parts; for people, `masking.hidden`. Without it they
-    are filled in, which raises UserError for one that is not set here.
+    secret: joins the parts of a text with secrets; `masking.hidden` for display. Default: insert the values of
+    the secrets; raises UserError if a secret is not set.
     """
     secret = secret or masking.known.join
     root: list[Any] = [value]
@@ -301,7 +301,7 @@ def unpack(
 
 
 def is_same(then: Any, now: Any) -> bool:
-    """Whether two packed values are the same, whatever was secret when each of them was packed."""
+    """Whether two packed values are equal, even if different secrets were known when they were packed."""
     one, other = to_json(then), to_json(now)
     return one == other or (
         bool(masking.known) and to_json(_deeply(_masked, then)) == to_json(_deeply(_masked, now))
@@ -321,9 +321,9 @@ def _masked(packed: Any) -> Any:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Data as the JSON that commands write: numbers that JSON does not have are strings.
+    """Encode data as the JSON that commands print.
 
-    They are "Infinity", "-Infinity" and "NaN", as `json.dumps` spells them without the quotes.
+    Numbers that JSON cannot represent become the strings "Infinity", "-Infinity" and "NaN".
     """
     import json
 
@@ -334,7 +334,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 def strict_json(value: Any) -> bytes:
-    """As `to_json`, for other readers than llc: as in `json_text`, no numbers that JSON does not have."""
+    """Encode like `to_json` for other programs: NaN and infinity become strings, as in `json_text`."""
     data = to_json(value)
     return to_json(_deeply(_strict, value)) if b"NaN" in data or b"Infinity" in data else data
 

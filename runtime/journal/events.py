@@ -1,11 +1,11 @@
-"""Event kinds of a journal: one class per kind, with its wire name, its typed fields and its documentation.
+"""Event kinds of a journal: one class per kind, with its wire name, typed fields and documentation.
 
-The writer fills these classes, the reader gives their instances, and `spec/events.md` prints its table from
-them. The kinds that a program notes itself are declared in `ir.effects`; here they get their types.
-An `Event` keeps the JSON object of its line (`wire`) and converts a field when it is read. A journal may have
-been written by anyone, so a field whose value has another type than declared reads as its empty value.
+Writers create instances of these classes, readers return them, and the table in `spec/events.md` is generated
+from them. The notes of a program are declared in `ir.effects`; here their fields get types. An `Event` keeps the
+JSON object of its line (`wire`) and checks a field when it is read. A journal is untrusted input, so a field
+with a value of another type reads as its empty value.
 
-No module outside this one spells the name of an event or of a field.
+Only this module contains the wire names of events and fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, TypeVar, dataclass_transform
 
-    # An event as it was written: its kind, its fields, its time stamp, and where its line begins.
+    # A written event: kind, fields, timestamp, and position of its line in bytes.
     Written = tuple[str, dict[str, Any], str, int]
     E = TypeVar("E", bound="Event")
 else:
@@ -28,9 +28,9 @@ else:
         return lambda cls: cls
 
 
-# What identifies an effect in doubt: its kind, and a CRC-32 of its command.
+# Identification of an effect in doubt: its kind, and a CRC-32 of its command.
 Mark = tuple[str, int]
-# Numbers beyond this are not from a journal of ours.
+# Numbers that are not smaller are invalid in a journal.
 LARGEST = 1e15
 _NUMBERS = (int, float)
 
@@ -40,13 +40,13 @@ class _Absent:
         return "ABSENT"
 
 
-# Default of a field that may be left out of the line.
+# Default of an optional field: the field is omitted from the line.
 ABSENT: Any = _Absent()
 _EMPTY: dict[str, Any] = {"int": int, "float": float, "str": str, "dict": dict, "list": list, "bool": bool}
 
 
 def _types(annotation: str) -> tuple[frozenset[type], Callable[[], Any] | None]:
-    """The types that an annotation accepts, and what makes the empty value."""
+    """Return the types that an annotation accepts, and the constructor of the empty value (None: no value)."""
     names = [part.strip().partition("[")[0] for part in annotation.split(" | ")]
     accepted = {_EMPTY[name] for name in names if name in _EMPTY}
     if float in accepted:
@@ -54,24 +54,24 @@ def _types(annotation: str) -> tuple[frozenset[type], Callable[[], Any] | None]:
     return frozenset(accepted), _EMPTY.get(names[0]) if "None" not in names else None
 
 
-# What `_types` gave.
-_READ: dict[str, tuple[frozenset[type], Callable[[], Any] | None]] = {}
+# Cache of `_types`.
+_TYPES: dict[str, tuple[frozenset[type], Callable[[], Any] | None]] = {}
 
 
 class Field(property):
-    """An event's field: its value where the line has one of the declared types, else empty."""
+    """Field of an event: its value on the line if it has a declared type, otherwise the empty value."""
 
     def __init__(self, name: str, annotation: str, is_optional: bool) -> None:
         self.wire_name = name.rstrip("_")
         self.is_optional = is_optional
-        read = _READ.get(annotation)
-        if read is None:
-            read = _READ[annotation] = _types(annotation)
-        super().__init__(_reader(self.wire_name, *read))
+        types = _TYPES.get(annotation)
+        if types is None:
+            types = _TYPES[annotation] = _types(annotation)
+        super().__init__(_reader(self.wire_name, *types))
 
 
 def _reader(name: str, accepted: frozenset[type], empty: Callable[[], Any] | None) -> Callable[[Event], Any]:
-    """A function that reads a field, with no more checks than it needs: a step has some twenty fields."""
+    """Return a getter for a field with as few checks as possible: a step reads some twenty fields."""
 
     def read(event: Event) -> Any:
         value: Any = event.wire.get(name)
@@ -89,17 +89,18 @@ def _reader(name: str, accepted: frozenset[type], empty: Callable[[], Any] | Non
     return read_number if int in accepted else read
 
 
-# Every kind of the table by its wire name.
+# All kinds by wire name.
 KINDS: dict[str, type[Event]] = {}
 
 
 @dataclass_transform(kw_only_default=True)
 class Event:
-    """An event of a journal. offset, line: where its line begins in the journal, and the line's number.
-    ts: its time stamp; "" where it has none.
+    """Event of a journal.
 
-    Subclasses declare fields as annotated names; the default ABSENT marks one that may be left out. A final
-    `_` is not part of the wire name.
+    offset: position of its line in bytes. line: number of the line. ts: timestamp; "" if absent.
+
+    Subclasses declare fields as annotated names; the default ABSENT marks an optional field. A trailing `_` is
+    not part of the wire name.
     """
 
     __slots__ = ("line", "offset", "ts", "wire")
@@ -107,7 +108,7 @@ class Event:
     name = ""
     by = "driver"
     fields: Mapping[str, Field]
-    # The fields with another name on the line, by their attributes, those of base classes among them.
+    # Wire names of fields whose attribute has another name, including fields of base classes.
     _renamed: Mapping[str, str] = {}
 
     def __init_subclass__(cls, name: str = "") -> None:
@@ -115,11 +116,11 @@ class Event:
         cls.fields = fields = {}
         cls._renamed = renamed = {**cls._renamed}
         for field, annotation in own.get("__annotations__", {}).items():
-            made = Field(field, annotation, own.get(field) is ABSENT)
-            setattr(cls, field, made)
-            fields[made.wire_name] = made
-            if field != made.wire_name:
-                renamed[field] = made.wire_name
+            descriptor = Field(field, annotation, own.get(field) is ABSENT)
+            setattr(cls, field, descriptor)
+            fields[descriptor.wire_name] = descriptor
+            if field != descriptor.wire_name:
+                renamed[field] = descriptor.wire_name
         if name:
             cls.name = name
             KINDS[name] = cls
@@ -134,7 +135,7 @@ class Event:
 
     @classmethod
     def of(cls: type[E], wire: dict[str, Any], offset: int = 0, line: int = 0) -> E:
-        """The event of this kind with these fields."""
+        """Return an event of this kind for the object of a line."""
         event = cls.__new__(cls)
         ts = wire.get(TIME)
         event.ts = ts if ts.__class__ is str else ""
@@ -143,31 +144,31 @@ class Event:
 
     @property
     def kind_name(self) -> str:
-        """Its kind as its line names it; that of `Unlisted` is not in the table."""
+        """Kind on the line; for `Unlisted` it is not in the table."""
         return self.name
 
     @property
     def moment(self) -> float | None:
-        """Seconds since 1970 of its time stamp."""
+        """Timestamp in seconds since 1970; None if absent or invalid."""
         return seconds(self.ts)
 
     @property
     def active_ms(self) -> int | None:
-        """Active time of the run so far, where the event says it."""
+        """Active time of the run so far in milliseconds; None if the event does not contain it."""
         return None
 
     def own_fields(self) -> dict[str, Any]:
-        """The fields of the kind as on the line, without those of every line."""
+        """Return the fields of the kind as on the line, without the fields that every line has."""
         return {name: value for name, value in self.wire.items() if name not in RESERVED}
 
 
 def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
-    """The typed event of a line's object."""
+    """Return the typed event for the object of a line."""
     return KINDS.get(wire[KIND], Unlisted).of(wire, offset, line)
 
 
 def read_own(written: Iterable[Written], first_line: int) -> Iterator[Event]:
-    """The typed events that this process has just written, from that line on."""
+    """Yield typed events that this process has just written. first_line: line number of the first event."""
     new, kinds = object.__new__, KINDS
     for line, (kind, fields, ts, offset) in enumerate(written, first_line):
         event = new(kinds.get(kind, Unlisted))
@@ -176,11 +177,11 @@ def read_own(written: Iterable[Written], first_line: int) -> Iterator[Event]:
 
 
 def line_head(kind: type[Event]) -> bytes:
-    """How the line of an event begins."""
+    """Return the beginning of each line of a kind."""
     return b'{"%b":"%b",' % (KIND.encode(), kind.name.encode())
 
 
-# --- of the driver ----------------------------------------------------------------------------
+# --- events of the driver ---------------------------------------------------------------------
 
 
 class RunStart(Event, name="run_start"):
@@ -205,7 +206,7 @@ class RunStart(Event, name="run_start"):
 
     @property
     def parent(self) -> dict[str, Any] | None:
-        """The `run` whose history it shares, and the effect `at` which they part; None without a fork."""
+        """Of a fork: the `run` whose history it shares, and the effect `at` which they diverge; else None."""
         fork = self.forked_from or {}
         at = fork.get("at")
         if not isinstance(fork.get("run"), str):
@@ -214,12 +215,12 @@ class RunStart(Event, name="run_start"):
 
     @property
     def started_at(self) -> str | None:
-        """When this run began: a forked one has events of another run from before that."""
+        """Start of this run; for a fork, the time of the fork (earlier events belong to the parent)."""
         ts = (self.forked_from or {}).get(TIME)
         return ts if isinstance(ts, str) else self.ts or None
 
     def is_fork_begun(self, event: Event) -> bool:
-        """Whether this run is a fork and the event is its own, not one that it shares."""
+        """Whether this run is a fork and the event is its own, not shared with its parent."""
         ts = (self.forked_from or {}).get(TIME)
         return isinstance(ts, str) and event.ts >= ts
 
@@ -231,7 +232,7 @@ class EffectEvent(Event):
 
 
 class EffectStarted(EffectEvent):
-    """Either kind of start of an effect."""
+    """Base class of the two kinds of effect starts."""
 
     kind: str
     args: dict[str, Any]
@@ -239,12 +240,12 @@ class EffectStarted(EffectEvent):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the effect, its command among them."""
+        """Arguments of the effect, including its command."""
         return self.args
 
 
 class EffectFinished(EffectEvent):
-    """Either kind of result of an effect."""
+    """Base class of the two kinds of effect results."""
 
     kind: str
     result: dict[str, Any] | None
@@ -256,7 +257,7 @@ class EffectFinished(EffectEvent):
 
     @property
     def duration_ms_said(self) -> float | None:
-        """How long the effect took by its own account."""
+        """Duration in milliseconds as reported in the result."""
         took = (self.result or {}).get("duration_ms")
         return took if took.__class__ in _NUMBERS and 0 <= took < LARGEST else None
 
@@ -339,7 +340,7 @@ class AgentActed(EffectEvent, name="agent"):
 
     @staticmethod
     def of_activity(seq: int, activity: AgentActivity) -> AgentActed:
-        """The event for what an agent states."""
+        """Return the event for an activity of an agent."""
         return AgentActed(
             seq=seq,
             what=activity.kind,
@@ -349,11 +350,11 @@ class AgentActed(EffectEvent, name="agent"):
             text=activity.text or ABSENT,
             files=list(activity.files) or ABSENT,
             is_error=activity.is_error or ABSENT,
-            status=_given(activity.status),
-            resets_at=_given(activity.resets_at),
-            attempt=_given(activity.attempt),
-            delay_s=_given(activity.delay_s),
-            usage=_given(activity.usage),
+            status=_absent_if_none(activity.status),
+            resets_at=_absent_if_none(activity.resets_at),
+            attempt=_absent_if_none(activity.attempt),
+            delay_s=_absent_if_none(activity.delay_s),
+            usage=_absent_if_none(activity.usage),
         )
 
 
@@ -400,11 +401,11 @@ class RunInterrupted(Event, name="run_interrupted"):
         return _milliseconds(self.wire.get("duration_ms"))
 
 
-# Reason why a run on a worker stops that only waits; it is continued by itself.
+# Reason of an interruption: the run on a worker only waits. It continues automatically.
 PARKED = "parked"
-# Reason why a run stops whose terminal is closed: its actions continue, and `llc resume` takes them over.
+# Reason of an interruption: the terminal was closed. The actions continue, and `llc resume` takes them over.
 HANGUP = "hangup"
-# The decision on an effect whose action has survived its driver.
+# Decision about an effect whose action has survived its driver.
 TAKE_OVER = "take-over"
 
 
@@ -428,7 +429,7 @@ class RunResume(Event, name="run_resume"):
 
     @property
     def marks(self) -> dict[int, Mark | None]:
-        """`doubtful` by number."""
+        """Value of `doubtful` by effect number."""
         return read_marks(self.doubtful)
 
 
@@ -462,11 +463,11 @@ class RunEnd(Event, name="run_end"):
         return _milliseconds(self.wire.get("duration_ms"))
 
 
-# --- of the program ---------------------------------------------------------------------------
+# --- notes of the program ---------------------------------------------------------------------
 
 
 class NoteEvent(Event):
-    """A note of the program."""
+    """Base class of the notes of a program."""
 
     by = "program"
     loop: str | None
@@ -478,13 +479,13 @@ class NoteEvent(Event):
 
 
 class StateNote(NoteEvent):
-    """A note about one of the author's states."""
+    """Base class of notes about a state."""
 
     state: str | None
 
     @property
     def shown_state(self) -> str | None:
-        """The state as people see it: `<loop>/<state>` for a loop inside another."""
+        """Name of the state for display: `<loop>/<state>` for a state of an inner loop."""
         state, loop = self.state, self.loop
         return state if state is None or loop is None else f"{loop}/{state}"
 
@@ -547,7 +548,7 @@ class LoopComplete(NoteEvent, name="loop_complete"):
 
 
 class Unlisted(NoteEvent):
-    """An event of a kind that is not in the table: a note of another version."""
+    """Event of a kind that is not in the table: a note of another version."""
 
     @property
     def kind_name(self) -> str:
@@ -555,18 +556,18 @@ class Unlisted(NoteEvent):
 
 
 def read_marks(rows: Any) -> dict[int, Mark | None]:
-    """`RunResume.doubtful` by number; rows of another form are left out."""
-    found: dict[int, Mark | None] = {}
+    """Convert `RunResume.doubtful` to marks by effect number; malformed rows are ignored."""
+    marks: dict[int, Mark | None] = {}
     for row in rows if isinstance(rows, list) else ():
         match row:
             case [int(seq)]:
-                found[seq] = None
+                marks[seq] = None
             case [int(seq), str(kind), int(crc)]:
-                found[seq] = (kind, crc)
-    return found
+                marks[seq] = (kind, crc)
+    return marks
 
 
-def _given(value: Any) -> Any:
+def _absent_if_none(value: Any) -> Any:
     return ABSENT if value is None else value
 
 

@@ -1,4 +1,4 @@
-"""Text format of Prometheus: one metric with its samples."""
+"""Prometheus text format: one metric with its samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def gauge(name: str, help: str, samples: Iterable[tuple[Mapping[str, Any], Any]]) -> str:
-    """The lines of a gauge. samples: labels, whose values may be any text, each with a number."""
+    """Format the lines of a gauge.
+
+    samples: labels with their values (any text), and the value of each sample.
+    """
     lines = [f"# HELP {name} {help}", f"# TYPE {name} gauge"]
     for labels, number in samples:
         shown = ",".join(f'{label}="{_value(value)}"' for label, value in labels.items())
@@ -20,5 +23,5 @@ def gauge(name: str, help: str, samples: Iterable[tuple[Mapping[str, Any], Any]]
 
 
 def _value(value: Any) -> str:
-    """The value of a label; a character that UTF-8 cannot express is replaced."""
+    """Format the value of a label; characters that UTF-8 cannot represent are replaced."""
     return str(value).encode("utf-8", "replace").decode().translate(_ESCAPED)

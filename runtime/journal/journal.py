@@ -1,8 +1,7 @@
-"""The journal of a run: a write-ahead log of one checksummed JSON object per line.
+"""Journal of a run: a write-ahead log with one checksummed JSON object per line.
 
-Owns the file (`spec/events.md`): what is durable when, how large strings are stored next to it, and what a
-damaged one still holds. The form of an event on its line belongs to `codec`, the meaning of events for a run
-to `run_history`.
+Owns writing the file (`spec/events.md`): durability, storage of large strings as blobs next to it, and repair
+after damage. Must not contain: the encoding of a line (`codec`) or the meaning of events (`run_history`).
 """
 
 from __future__ import annotations
@@ -55,19 +54,19 @@ __all__ = [
 ]
 
 FORMAT = 1
-# Bytes of notes that are buffered before they are written.
+# Maximum number of bytes of notes in the buffer.
 BUFFER_LIMIT = 64 * 1024
-# Events that are kept for the history of a checkpoint; it is read from the file where there are more.
-_MOST_RECENT = 4096
-# Bytes that must be free before a run is resumed: without room for its result, the interrupted action would
-# be performed again by each resume.
+# Maximum number of recent events in memory for the next checkpoint; more events are read from the file instead.
+_MAX_RECENT_EVENTS = 4096
+# Free bytes that a resume requires: without space for its result, the interrupted action would be performed again
+# by each resume.
 ROOM = 1 << 20
 
 
 class JournalError(Exception):
-    """The journal cannot be written, or not be read; `message` says why and nothing recorded so far is lost.
+    """The journal cannot be written or read. Recorded events are not lost.
 
-    id: the kind of error in diagnostics.
+    message: the reason. id: id of the diagnostic.
     """
 
     id: DiagnosticId = "cannot-write"
@@ -78,21 +77,21 @@ class JournalError(Exception):
 
 
 class BlobError(Exception):
-    """A string that was kept in its own file is missing or damaged."""
+    """A string that was stored in its own file is missing or damaged."""
 
 
 # --- blobs ------------------------------------------------------------------------------------
 
 
-# From this number of bytes on, OpenSSL is faster in total, the time to load it included.
-_MUCH = 1 << 19
+# Total number of hashed bytes above which OpenSSL is faster, including the time to load it.
+_OPENSSL_MIN_BYTES = 1 << 19
 _digested = 0
 
 
 def _digest(data: bytes) -> str:
     global _digested
     _digested += len(data)
-    if _digested < _MUCH:
+    if _digested < _OPENSSL_MIN_BYTES:
         return sha256(data).hexdigest()
     import hashlib
 
@@ -100,16 +99,16 @@ def _digest(data: bytes) -> str:
 
 
 class Blobs:
-    """Strings kept by the hash of their content in a folder, each once; durable after `sync`.
+    """Content-addressed store of strings in a folder; durable after `sync`.
 
-    elsewhere(path): fetches a file that is missing from where its run is stored, if it is there.
+    elsewhere: function that fetches a missing file from the store of its run to the path, if it exists there.
     """
 
     elsewhere: ClassVar[Callable[[str], bool] | None] = None
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        # Whether one was stored here; `RunFolder.settle` syncs the names that another process has left.
+        # Whether this object has stored a blob; `RunFolder.settle` syncs names that another process left unsynced.
         self._is_unsynced = False
 
     def store(self, text: str) -> dict[str, Any]:
@@ -123,16 +122,16 @@ class Blobs:
         return {"$blob": name, "size": len(data)}
 
     def sync(self) -> None:
-        """Make the names of what was stored durable. Raises OSError."""
+        """Make the file names of stored blobs durable. Raises OSError."""
         if self._is_unsynced:
             files.sync_names(self.folder)
             files.sync_names(os.path.dirname(self.folder))
             self._is_unsynced = False
 
     def fetch(self, name: str, size: int) -> str:
-        """The text kept as `name`. Raises BlobError where it is missing or not what was kept.
+        """Return the text with this name. Raises BlobError if it is missing or damaged.
 
-        Raises UserError where it cannot be read now: what is not lost must not be made again.
+        Raises UserError if it cannot be read now, because its effect must not be performed again.
         """
         if len(name) != 64 or not all(ch in "0123456789abcdef" for ch in name):
             raise BlobError("a recorded output has no usable name")
@@ -149,7 +148,7 @@ class Blobs:
         return data.decode("utf-8", "surrogatepass")
 
     def known(self, text: str) -> dict[str, Any] | None:
-        """The reference to `text` if it is stored already, else None."""
+        """Return the reference to `text` if it is already stored, else None."""
         data = text.encode("utf-8", "surrogatepass")
         name = _digest(data)
         known = self._holds(os.path.join(self.folder, name), len(data))
@@ -166,9 +165,9 @@ class Blobs:
 def write_file(
     path: str, data: bytes | Iterable[bytes], durable: bool = True, mode: int | None = None
 ) -> None:
-    """Write a file so that it is there whole or not at all, with permissions. Raises JournalError.
+    """Write a file atomically. Raises JournalError.
 
-    data: its content, or parts of it that are written as they come.
+    data: content, as a whole or in parts. mode: permissions; None: default of the system.
     """
     folder, name = os.path.split(path)
     flags = files.O_WRONLY | files.O_CREAT | files.O_TRUNC
@@ -203,9 +202,9 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def check_room(folder: str) -> None:
-    """Raise JournalError unless the disk of a folder has room for `ROOM` bytes.
+    """Raise JournalError if the disk of a folder has fewer than `ROOM` free bytes.
 
-    They are written and removed: free space as reported says nothing about quotas.
+    The bytes are written and removed, because the reported free space does not include quotas.
     """
     path = os.path.join(folder, f".room.{processes.getpid()}.new")
     try:
@@ -219,13 +218,13 @@ def check_room(folder: str) -> None:
 
 
 class Journal:
-    """An open journal that is appended to.
+    """Open journal for appending.
 
-    `write` keeps an event until `flush` (it is in the file: kill -9 loses nothing) or `sync` (it is
-    on disk: a power cut loses nothing). `sync_later` is for what need not be on disk before something
-    follows from it: `settle` comes before that, and often one sync does for what was done and for what
-    is to be done next. Each raises JournalError; the file then ends with its last whole line. `now`
-    gives the time stamp of an event. `lines` counts the lines.
+    `write` buffers an event. After `flush` the event is in the file, and kill -9 does not lose it. After `sync`
+    it is on disk, and a power failure does not lose it. `sync_later` marks events that must be on disk before
+    anything that depends on them; `settle` syncs them. Often one sync then covers the result of an action and
+    the start of the next one. Each method raises JournalError; the file then ends with its last complete line.
+    now: returns a timestamp. lines: number of lines.
     """
 
     def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
@@ -244,12 +243,12 @@ class Journal:
 
     @classmethod
     def create(cls, path: str, now: Callable[[], str]) -> Self:
-        """A new journal; there must be none at `path` yet. Raises JournalError."""
+        """Create a journal; the file must not exist. Raises JournalError."""
         return cls._open(path, files.O_CREAT | files.O_EXCL, now)
 
     @classmethod
     def append(cls, path: str, now: Callable[[], str], lines: int = 0) -> Self:
-        """An existing journal with that many lines, to append to; see `set_aside`. Raises JournalError."""
+        """Open an existing journal with `lines` lines for appending. Raises JournalError."""
         return cls._open(path, files.O_CREAT, now, lines)
 
     @classmethod
@@ -265,7 +264,7 @@ class Journal:
         self.write(event.name, event.wire, ts)
 
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> None:
-        """As `record`, for the kind and the fields of a note."""
+        """Append an event with this kind and these fields; return it as encoded on its line."""
         if not RESERVED.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in RESERVED}
         ts = ts or self.now()
@@ -284,34 +283,34 @@ class Journal:
             self.flush()
 
     def take_recent(self, after: int) -> list[Written] | None:
-        """The events since the last call, which was at line `after`; None if not all are known.
+        """Return the events since line `after`; None if not all of them are in memory.
 
-        From the first call on they are kept.
+        `after` must be the line count at the previous call. Events are kept in memory from the first call on.
         """
         recent, self._recent = self._recent, []
         return recent if recent is not None and len(recent) == self.lines - after else None
 
     @property
     def keeps_many(self) -> bool:
-        """Whether half as many events as it keeps at most wait for `take_recent`."""
-        return self._recent is not None and len(self._recent) > _MOST_RECENT // 2
+        """Whether the events in memory exceed half of their limit, so that `take_recent` should be called."""
+        return self._recent is not None and len(self._recent) > _MAX_RECENT_EVENTS // 2
 
     @property
     def last_crc(self) -> str:
-        """The checksum of the last line that was written here."""
+        """Checksum of the last line that this object has written."""
         return self._last[-CRC_END:-3].decode()
 
     @property
     def size(self) -> int:
-        """Its length in bytes with what is waiting."""
+        """Length of the journal in bytes, including the buffer."""
         return self._size + self._waiting
 
     def synced(self) -> tuple[int, int]:
-        """Bytes and lines that are on disk; 0 until the first `sync`."""
+        """Return the bytes and lines that are on disk; 0 until the first `sync`."""
         return self._synced
 
     def flush(self) -> None:
-        """Put what is waiting into the file."""
+        """Write the buffer to the file."""
         if not self._buffer:
             return
         data = b"".join(self._buffer)
@@ -322,13 +321,13 @@ class Journal:
             self._cut()
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
         self._size += len(data)
-        if self._recent is not None and len(self._recent) > _MOST_RECENT:
+        if self._recent is not None and len(self._recent) > _MAX_RECENT_EVENTS:
             self._recent = None
         self._buffer.clear()
         self._waiting = 0
 
     def sync(self) -> None:
-        """Put what is waiting onto the disk."""
+        """Write the buffer to the file and sync it to disk."""
         self.flush()
         self._wake()
         length = self._size, self.lines
@@ -341,23 +340,23 @@ class Journal:
         self._is_unsynced = False
 
     def sync_later(self, recorded: Callable[[], object] = bool) -> None:
-        """Put what is waiting into the file, and onto the disk with the next `settle` or `sync`.
+        """Write the buffer to the file; the next `settle` or `sync` syncs it to disk.
 
-        recorded(): called once the death of this process does not lose it.
+        recorded: called when the death of this process no longer loses the events.
         """
         self.flush()
         self._is_unsynced = True
         recorded()
 
     def settle(self) -> None:
-        """Put what is waiting into the file, and onto the disk what was left for later."""
+        """Write the buffer to the file, and sync if `sync_later` was called."""
         if self._is_unsynced:
             self.sync()
         else:
             self.flush()
 
     def _wake(self) -> None:
-        """Open the file again, if it is not."""
+        """Open the file again if it is closed."""
         if self._fd < 0:
             try:
                 self._fd = regular_handle(self.path, files.O_WRONLY | files.O_APPEND)
@@ -365,7 +364,7 @@ class Journal:
                 raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
 
     def _cut(self) -> None:
-        """After a write that broke off: leave no half line behind, keep nothing for later."""
+        """Remove a partly written line from the file after a failed write, and clear the buffer."""
         self._recent = None
         self._buffer.clear()
         self._waiting = 0
@@ -373,7 +372,7 @@ class Journal:
             files.ftruncate(self._fd, self._size)
 
     def close(self) -> None:
-        """Write what is waiting and let go of the file; it is opened again where there is more to write."""
+        """Settle and close the file; a later write opens it again."""
         try:
             self.settle()
         finally:
@@ -386,9 +385,9 @@ class Journal:
 
 
 def set_aside(path: str, offset: int) -> str | None:
-    """Truncate a journal at `offset`; the rest goes to a file next to it, whose path is returned.
+    """Truncate a journal at `offset` and save the rest in a file next to it; return the path of that file.
 
-    None where there was nothing to cut. Raises JournalError.
+    Returns None if there was nothing to cut. Raises JournalError.
     """
     try:
         with files.open(regular_handle(path, files.O_RDWR), "r+b") as file:

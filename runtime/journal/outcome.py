@@ -1,6 +1,6 @@
-"""Outcome of a run: how its program ended, the event for it, and the exit code.
+"""Outcome of a run: the result of its program, the `run_end` event, and the exit code.
 
-A run that has used up its fuel or its budget stops too; it can be resumed.
+Also the interruptions of a run that has used up its fuel or its budget; such a run can be resumed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ EXIT_CODES = {
     "interrupted": EXIT_INTERRUPTED,
     "queued": EXIT_OK,
 }
-# How a loop can end by what it says itself.
-_STATUSES = tuple(status for status in EXIT_CODES if status not in ("interrupted", "queued"))
-# What a loop's value says of its end.
-_OF_LOOP = ("status", "terminated_by", "final_state", "iterations", "steps")
+# Statuses that the value of a loop can contain.
+_LOOP_STATUSES = tuple(status for status in EXIT_CODES if status not in ("interrupted", "queued"))
+# Fields of an outcome that the value of a loop contains.
+_LOOP_FIELDS = ("status", "terminated_by", "final_state", "iterations", "steps")
 
 
 def error_of(fault: Fault) -> dict[str, Any]:
-    """What an outcome says of the fault that ended its program."""
+    """Return the error of an outcome for the fault that ended the program."""
     return {
         "kind": fault.kind,
         "message": fault.message,
@@ -47,30 +47,33 @@ def error_of(fault: Fault) -> dict[str, Any]:
 
 
 def headline(error: dict[str, Any]) -> tuple[str, str | None]:
-    """The message of an error and its help, as people see them: the cause first.
+    """Return the message and the help of an error for display, with the cause first.
 
-    The message of a verdict without a route begins with the routing. It is part of the record, which replay
-    and recorded tests compare, so only what is shown is put in another order.
+    The recorded message of a verdict without a route begins with the routing. Replay and recorded tests
+    compare recorded messages, so only the displayed message has another order.
     """
     message, help = str(error.get("message")), error.get("help")
     if error.get("kind") != "unrouted-verdict":
         return message, help
-    form = r"(?s)(state `.+?`): (nothing routes the verdict `.+?`) \((.*)\); (add .+)"
-    found = re.fullmatch(form, message)
-    if found is None:
+    pattern = r"(?s)(state `.+?`): (nothing routes the verdict `.+?`) \((.*)\); (add .+)"
+    match = re.fullmatch(pattern, message)
+    if match is None:
         return message, help
-    return f"{found[1]}: {found[3]}", f"{found[2]}: {found[4]}"
+    return f"{match[1]}: {match[3]}", f"{match[2]}: {match[4]}"
 
 
 class Outcome(LightRecord):
-    """How a run ended, or that it was interrupted.
+    """Outcome of a run that ended or was interrupted.
 
-    kind: "loop" or "flow". status: "success", "failure", "error", "limit", "interrupted", or "queued" for
-    a run that workers will perform.
-    error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
-    value: a flow's result. code: the exit code that the program asked for. has_run_out: a loop reached its
-    limit of iterations, which a flow that returns says in `terminated_by`. evidence: of a success after work
-    of an agent (`journal.evidence`).
+    Args:
+        kind: "loop" or "flow".
+        status: "success", "failure", "error", "limit", "interrupted", or "queued" for a run that workers will
+            drive.
+        value: result of a flow.
+        code: exit code that the program requested.
+        has_run_out: a loop reached its limit of iterations; `terminated_by` of a returning flow shows this.
+        error: for the status "error": {kind, message, span, backtrace, …}; place: location of the error.
+        evidence: evidence of a success after work of an agent (`journal.evidence`).
     """
 
     run: str | None
@@ -90,7 +93,7 @@ class Outcome(LightRecord):
     evidence: dict[str, Any] | None = None
 
     def reach(self, progress: Progress) -> Outcome:
-        """Where the program was at its end; gives itself."""
+        """Set the final position of the program; return the outcome."""
         self.final_state = progress.state
         self.iterations = progress.iteration
         self.steps = progress.steps
@@ -98,7 +101,7 @@ class Outcome(LightRecord):
         return self
 
     def take(self, stop: Done | Fault | int) -> Outcome:
-        """How the program ended: with a value, in a fault, or by asking for an exit code; gives itself."""
+        """Set the result of the program (value, fault or requested exit code); return the outcome."""
         if isinstance(stop, Fault):
             self.status = self.terminated_by = "error"
             self.place = stop.span
@@ -106,8 +109,12 @@ class Outcome(LightRecord):
         elif isinstance(stop, int):
             self.status, self.terminated_by = "success" if stop == 0 else "failure", "exit"
             self.code = stop
-        elif self.kind == "loop" and isinstance(stop.value, dict) and stop.value.get("status") in _STATUSES:
-            for name in _OF_LOOP:
+        elif (
+            self.kind == "loop"
+            and isinstance(stop.value, dict)
+            and stop.value.get("status") in _LOOP_STATUSES
+        ):
+            for name in _LOOP_FIELDS:
                 setattr(self, name, stop.value.get(name, getattr(self, name)))
         else:
             self.status, self.terminated_by = "success", "max_iterations" if self.has_run_out else "return"
@@ -123,7 +130,7 @@ class Outcome(LightRecord):
         return EXIT_CODES[self.status] if self.code is None else self.code
 
     def to_json(self) -> dict[str, Any]:
-        """The one object that `llc run --json` writes."""
+        """Return the object that `llc run --json` prints."""
         return {
             "run": self.run,
             "program": self.program,
@@ -139,7 +146,7 @@ class Outcome(LightRecord):
         }
 
     def to_event(self) -> RunEnd:
-        """The event of the run's end."""
+        """Return the `run_end` event."""
         return RunEnd(
             status=self.status,
             terminated_by=self.terminated_by,
@@ -155,9 +162,9 @@ class Outcome(LightRecord):
 
     @classmethod
     def of_event(cls, run: str, program: str | None, kind: str, event: dict[str, Any]) -> Outcome:
-        """What a `run_end` tells, its values as they were."""
+        """Restore the outcome from the fields of a `run_end`, with encoded values."""
         outcome = cls(run, program, kind, "error")
-        for name in (*_OF_LOOP, "value", "error", "code", "evidence"):
+        for name in (*_LOOP_FIELDS, "value", "error", "code", "evidence"):
             setattr(outcome, name, event.get(name))
         if outcome.status not in EXIT_CODES:
             outcome.status = "error"
@@ -173,7 +180,7 @@ class FuelLimitReached(Interrupted):
         super().__init__()
 
     def describe(self, outcome: Outcome, machine: Machine) -> str:
-        """Describe it in the outcome; the reason for the journal."""
+        """Set the error of the outcome; return the reason for the journal."""
         outcome.terminated_by = "fuel"
         outcome.place = machine.frames(1)[-1].place
         outcome.error = {
@@ -186,19 +193,19 @@ class FuelLimitReached(Interrupted):
 
 
 class BudgetLimitReached(Interrupted):
-    """The budget is used up, or what was used is unknown: the run stops before its next call.
+    """The budget is used up, or the used amount is unknown. The run stops before its next call.
 
-    help: how to resume it, with `{run}` for the run. renews_at: seconds since 1970 when the ledger that is
-    used up is renewed, None for never; a wait until then may begin here.
+    help: command that resumes the run, with `{run}` for its id. renews_at: time of the renewal of the ledger
+    in seconds since 1970; None: never. The caller may wait until then.
     """
 
-    def __init__(self, why: str, help: str, renews_at: float | None = None) -> None:
+    def __init__(self, message: str, help: str, renews_at: float | None = None) -> None:
         self.help = help
         self.renews_at = renews_at
-        super().__init__(why)
+        super().__init__(message)
 
     def describe(self, outcome: Outcome, machine: Machine) -> str:
-        """Describe it in the outcome; the reason for the journal."""
+        """Set the error of the outcome; return the reason for the journal."""
         outcome.terminated_by = "budget"
         help = self.help.replace("{run}", outcome.run or "")
         outcome.error = {"kind": "over-budget", "message": str(self), "span": None, "help": help}

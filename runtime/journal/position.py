@@ -1,6 +1,6 @@
-"""Position of a run: its state, iteration and steps, by the notes of its program.
+"""Position of a run: state, iteration and steps, derived from the notes of its program.
 
-The driver, replay and the fold of the journal share it.
+Used by the driver, by replay and by the fold of the journal.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The author's state, if there is one, and the iteration.
+# State (None if there is none) and iteration.
 Where = tuple[str | None, int]
-# Fuel between two pauses of the machine, in which notes are taken and interrupts noticed.
+# Fuel between two pauses of the machine; at a pause, notes are read and interrupts are checked.
 QUANTUM = 2_000
-# The notes that move a run to another place.
+# Notes that change the position.
 _MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, LoopComplete, Evaluate, Route)}
 _VERDICTS = frozenset((Evaluate, Route))
 
 
 class Progress(LightRecord):
-    """The author's state a run is in, its iteration, and how many states it has entered.
+    """Current state and iteration of a run, and number of entered states (steps).
 
     has_run_out: a loop reached its limit of iterations.
 
-    Inside an inner loop the state is `<loop>/<state>`; when that loop ends, it is again the state around it.
+    Inside an inner loop the state is `<loop>/<state>`; after its end it is the surrounding state again.
     """
 
     state: str | None = None
     iteration: int = 0
     steps: int = 0
     has_run_out: bool = False
-    # Place in each active loop, in the order of their latest notes; '' is the program.
+    # Position in each active loop, in the order of their latest notes; '' is the program.
     _loops: dict[str, Where] = field(factory=dict)
 
     @property
@@ -42,17 +42,17 @@ class Progress(LightRecord):
 
     @property
     def loops(self) -> list[tuple[str, str | None]]:
-        """The active loops, each with its state, in the order of their latest notes."""
+        """Active loops with their states, in the order of their latest notes."""
         return [(loop, state) for loop, (state, _) in self._loops.items()]
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
-        """As `add`, for a note as the machine gives it."""
+        """Add a note in the form of the machine: kind and fields."""
         moves = _MOVES.get(kind)
         if moves is not None and (len(self._loops) > 1 or moves not in _VERDICTS):
             self.add(moves.of(fields))
 
     def add(self, note: NoteEvent) -> None:
-        """The program made this note."""
+        """Add a note of the program."""
         if isinstance(note, StateEnter):
             self.steps += 1
             loop = note.loop
@@ -65,11 +65,11 @@ class Progress(LightRecord):
         elif note.__class__ in _VERDICTS:
             if len(self._loops) < 2 or note.loop is not None or "" not in self._loops:
                 return
-            # Inner loops that ended in a fault made no note of their end.
+            # Inner loops that ended with a fault have no note of their end.
             self._loops = {"": self._loops[""]}
         elif isinstance(note, LoopComplete):
             if note.loop is None:
-                # A loop form of the program itself; a loop that `run-loop` runs gives its end as its value.
+                # The end of a loop form of the program itself. The end of a loop of `run-loop` is the value of the form.
                 self.has_run_out = self.has_run_out or note.terminated_by == "max_iterations"
                 return
             self._loops.pop(note.loop, None)
@@ -78,7 +78,7 @@ class Progress(LightRecord):
         self.state, self.iteration = next(reversed(self._loops.values()), (None, 0))
 
     def to_data(self) -> list[Any]:
-        """The position as plain data."""
+        """Convert the position to plain data."""
         loops = [[loop, *at] for loop, at in self._loops.items()]
         return [self.state, self.iteration, self.steps, loops, self.has_run_out]
 
@@ -94,7 +94,7 @@ class Progress(LightRecord):
 
 
 def event_fields(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a note as its event has them: the seed also shows a verdict's confidence by itself."""
+    """Return the event fields for a note: the confidence of a verdict is also a separate field."""
     if kind == Evaluate.name:
         details = fields.get("details")
         if details.__class__ is dict and "confidence" in details:
@@ -103,5 +103,5 @@ def event_fields(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def state_shown(fields: dict[str, Any]) -> str | None:
-    """The state that a note is about as people see it: `<loop>/<state>` for an inner loop."""
+    """Return the state of a note for display: `<loop>/<state>` for an inner loop."""
     return StateNote.of(fields).shown_state

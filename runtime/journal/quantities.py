@@ -1,6 +1,6 @@
-"""Times and amounts as text for people: local time, and one notation for money.
+"""Formatting of times and amounts for people: local time, and one notation for money.
 
-Data (`--json`, files) has UTC and numbers instead.
+Data (`--json`, files) contains UTC and numbers instead.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def local_time(ts: str | None) -> tuple[str, str]:
-    """Day and time of day of a time stamp in the local time zone; the time has milliseconds.
+    """Convert a timestamp to day and time (with milliseconds) in the local time zone.
 
-    A time stamp that no llc wrote is divided as it is.
+    An invalid timestamp is split without conversion.
     """
     moment = seconds(ts)
     if ts is None or moment is None:
@@ -28,23 +28,23 @@ def local_time(ts: str | None) -> tuple[str, str]:
 
 
 def moment_text(ts: str | None) -> str:
-    """A time stamp in the local time zone, to the second: `2024-01-15 10:30:00`."""
+    """Format a timestamp in the local time zone, to the second: `2024-01-15 10:30:00`."""
     return " ".join(local_time(ts))[:19]
 
 
 def zone_name(ts: str | None) -> str:
-    """The name of the local time zone at a time stamp."""
+    """Return the name of the local time zone at a timestamp."""
     return clock.strftime("%Z", clock.localtime(seconds(ts)))
 
 
 def usd_text(amount: float, is_least: bool = False) -> str:
-    """US dollars without their unit: whole, or with four decimals. is_least: the cost of some is unknown."""
+    """Format US dollars without the unit, with no or four decimals. is_least: the amount is a lower bound."""
     text = f"{int(amount):,}" if amount == int(amount) else f"{amount:,.4f}"
     return text + ("+" if is_least else "")
 
 
 def amount_text(unit: str, amount: float, limit: float | None = None, is_least: bool = False) -> str:
-    """An amount with its unit: `0.0200 USD`, `980 tokens`, `2.5 seconds`, `2 of 5 USD`."""
+    """Format an amount with its unit: `0.0200 USD`, `980 tokens`, `2.5 seconds`, `2 of 5 USD`."""
     if limit is not None:
         return f"{amount_text(unit, amount, None, is_least).split()[0]} of {amount_text(unit, limit)}"
     if unit == "usd":
@@ -55,6 +55,6 @@ def amount_text(unit: str, amount: float, limit: float | None = None, is_least: 
 
 
 def usage_texts(usage: Mapping[str, Any]) -> list[str]:
-    """What a call has used, as far as it is known: money, then tokens."""
+    """Format the known amounts that a call has used: money, then tokens."""
     known = [(unit, usage.get(unit)) for unit in ("usd", "tokens")]
     return [amount_text(unit, amount) for unit, amount in known if isinstance(amount, int | float)]

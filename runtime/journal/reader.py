@@ -1,7 +1,7 @@
-"""Reading a journal: its events in order, and the stretches of it that are damaged.
+"""Journal reader: the events of a journal in order, and its damaged parts.
 
-Owns the journal file as it is read, at once or while a run appends to it. What the events of a run amount to
-belongs to `run_history`.
+Owns reading the journal file, once or while a run appends to it. Must not contain: the meaning of events
+(`run_history`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 
-# A line that is longer than this was not written by llc; what follows it is not read.
+# Maximum length of a line in bytes. llc does not write longer lines; the rest of the journal after one is not
+# read.
 LINE_LIMIT = 256 * 1024 * 1024
 _TAIL = 4096
-# Bytes that are read at once from the end of a journal.
+# Block size in bytes for reading backwards from the end of a journal.
 _BLOCK = 64 * 1024
 
 
@@ -35,10 +36,14 @@ class ReadError(JournalError):
 
 
 class Damage:
-    """Consecutive lines of a journal that hold no readable event.
+    """Consecutive lines of a journal without a readable event.
 
-    offset: where the first one begins. size: bytes. at_end: no event follows. torn: the last line has no end,
-    as after a crash during writing. missing: bytes after it that were on disk and are not there any more.
+    Args:
+        offset: position of the first line.
+        size: length in bytes.
+        at_end: no event follows.
+        torn: the last line is incomplete, as after a crash during a write.
+        missing: number of following bytes that were on disk before and no longer exist.
     """
 
     def __init__(self, first_line: int, offset: int) -> None:
@@ -52,7 +57,7 @@ class Damage:
 
     @property
     def is_torn_line(self) -> bool:
-        """Whether it is only the last line, incomplete, as a crash leaves it: no event is lost."""
+        """Whether only the last line is incomplete, as after a crash; then no event is lost."""
         return self.at_end and self.torn and self.first_line == self.last_line and not self.missing
 
     @property
@@ -71,10 +76,10 @@ class Damage:
 
 
 class JournalReader:
-    """Reads the events of a journal in order; each `read` continues where the one before stopped.
+    """Reader of the events of a journal in order; each `read` continues after the previous one.
 
-    offset, lines: bytes and lines to skip. damaged_lines: those found so far. Raises ReadError where the file
-    cannot be opened. It stays open, so it is found when the folder of the run moves.
+    offset, lines: bytes and lines to skip. damaged_lines: number of damaged lines so far. Raises ReadError if
+    the file cannot be opened. The file stays open, so the folder of the run may move.
     """
 
     def __init__(self, path: str, offset: int = 0, lines: int = 0) -> None:
@@ -90,9 +95,9 @@ class JournalReader:
         self.damaged_lines = 0
 
     def read(self) -> Iterator[Event | Damage]:
-        """The new whole lines: their events, and each damaged stretch that an event follows."""
+        """Yield the events of new complete lines, and damaged parts that are followed by an event."""
         if files.fstat(self._file.fileno()).st_size < self._file.tell():
-            # The journal was repaired: what was cut from it was read before.
+            # The journal was repaired; the removed part has already been read.
             self._offset = self._file.seek(0, files.SEEK_END)
             self._rest = b""
         while data := self._file.readline(LINE_LIMIT):
@@ -118,9 +123,9 @@ class JournalReader:
             self._offset += len(line)
 
     def finish(self, synced: tuple[int, int] = (0, 0)) -> Iterator[Damage]:
-        """The damaged stretch at the end of the journal, if there is one; nothing is read after it.
+        """Yield the damaged part at the end of the journal, if any. Call it after the last `read`.
 
-        synced: bytes and lines that the journal had at least.
+        synced: bytes and lines that were on disk (minimum length of the journal).
         """
         missing = synced[0] - self._offset - len(self._rest)
         if self._rest:
@@ -148,13 +153,16 @@ class JournalReader:
 
 
 def synced_length(path: str) -> tuple[int, int]:
-    """Bytes and lines that a journal had at least, by the file `active`; read it before the journal."""
+    """Return the minimum length of a journal in bytes and lines from the file `active`.
+
+    Call before reading.
+    """
     saved = active_time.read(os.path.dirname(path))
     return saved.size, saved.lines
 
 
 def missing_bytes(path: str) -> int:
-    """How many bytes of a journal were on disk and are not there any more."""
+    """Return the number of bytes of a journal that were on disk and no longer exist."""
     size, _ = synced_length(path)
     try:
         return max(0, size - files.getsize(path))
@@ -163,9 +171,9 @@ def missing_bytes(path: str) -> int:
 
 
 def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Event | Damage]:
-    """All events of a journal in order, and each damaged stretch. Values are as on the line (`codec.unpack`).
+    """Yield all events of a journal in order, and damaged parts. Values are encoded (see `codec.unpack`).
 
-    offset, lines: bytes and lines to skip. Raises ReadError where the file cannot be read.
+    offset, lines: bytes and lines to skip. Raises ReadError if the file cannot be read.
     """
     synced = synced_length(path)
     reader = JournalReader(path, offset, lines)
@@ -177,7 +185,7 @@ def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Event | Damage]
 
 
 def whole_lines(path: str) -> Generator[bytes, None, None]:
-    """The lines of a journal as they are, without a last one that has no end. Raises ReadError."""
+    """Yield the raw lines of a journal, without an incomplete last line. Raises ReadError."""
     try:
         file = open_regular(path)
     except OSError as error:
@@ -190,9 +198,9 @@ def whole_lines(path: str) -> Generator[bytes, None, None]:
 
 
 class EventFile:
-    """Access to the events of a journal by the offsets of their lines.
+    """Random access to the events of a journal by offset.
 
-    Raises ReadError where the file cannot be opened. It stays open, so it is found where it moves to.
+    Raises ReadError if the file cannot be opened. The file stays open, so the folder of the run may move.
     """
 
     def __init__(self, path: str) -> None:
@@ -208,7 +216,7 @@ class EventFile:
             file.close()
 
     def at(self, offset: int) -> Event:
-        """The event whose line begins at `offset`. Raises ReadError where there is none any more."""
+        """Return the event whose line begins at `offset`. Raises ReadError if the journal has changed."""
         self._file.seek(offset)
         wire = unseal(self._file.readline(LINE_LIMIT)[:-1])
         if wire is None:
@@ -217,27 +225,27 @@ class EventFile:
 
 
 def tail_offset(path: str, count: int) -> int:
-    """Where the last `count` whole lines of a journal begin; 0 where it has no more. Raises ReadError.
+    """Return the offset of the last `count` complete lines of a journal. Raises ReadError.
 
-    0 also where a stretch without a line end is longer than any line.
+    Returns 0 if the journal has no more lines, or contains a longer part without a line end than LINE_LIMIT.
     """
     try:
         with open_regular(path) as file:
             at = file.seek(0, files.SEEK_END)
-            left = count + 1  # line ends: the first one ends the line before
+            remaining = count + 1  # number of line ends to find; the first one ends the preceding line
             lowest = at - LINE_LIMIT
             while at > max(0, lowest):
                 length = min(at, _BLOCK)
                 at -= length
                 file.seek(at)
                 block = file.read(length)
-                found = block.count(b"\n")
-                if found < left:
-                    left -= found
-                    lowest = at - LINE_LIMIT if found else lowest
+                line_ends = block.count(b"\n")
+                if line_ends < remaining:
+                    remaining -= line_ends
+                    lowest = at - LINE_LIMIT if line_ends else lowest
                     continue
                 end = length
-                for _ in range(left):
+                for _ in range(remaining):
                     end = block.rindex(b"\n", 0, end)
                 return at + end + 1
             return 0
@@ -246,7 +254,7 @@ def tail_offset(path: str, count: int) -> int:
 
 
 def last_event(path: str) -> Event | None:
-    """The event on the last line of a journal; None where the line is damaged or cannot be read."""
+    """Return the event on the last line of a journal; None if the line is damaged or cannot be read."""
     try:
         with open_regular(path) as file:
             size = file.seek(0, files.SEEK_END)

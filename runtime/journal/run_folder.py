@@ -1,6 +1,7 @@
-"""Folder of one run: its files, and the facts in its lock file and in the first and last journal event.
+"""Run folder: the files of one run, and the data in its lock file and in the first and last journal event.
 
-The first event of the journal defines a run; a folder without one was left by a killed start and is no run.
+A run exists from the first event of its journal on. A folder without this event was left by a process that
+was killed at the start of a run.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# The facts in a lock file, of the process and of its run, with their types.
-_HELD = {
+# Fields of a lock file (about the process and its run), with their types.
+_LOCK_FIELDS = {
     **dict.fromkeys(
         ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host", "worker"),
         str,
@@ -43,17 +44,17 @@ _HELD = {
     **dict.fromkeys(("background", "queued", "kept", "stopped"), bool),
     **dict.fromkeys(("scope", "waits_for"), list),
 }
-# How often a lock file is read that is not JSON, and the seconds between.
-_READINGS = 5
-_PAUSE = 0.002
-_LONGEST_START = 1 << 20
+# Attempts to read a lock file that is not valid JSON, and seconds between them.
+_LOCK_READ_ATTEMPTS = 5
+_RETRY_S = 0.002
+_MAX_START_BYTES = 1 << 20
 JOURNAL_SUFFIX = ".events.jsonl"
-# Bytes at the end of a line with its checksum.
+# Length of the checksum and the end of a line, in bytes.
 _TAIL = len('"00000000"}\n')
 
 
 def name_in(run_id: str) -> str:
-    """The name in a run's id, such as `fix-types-20240115-103000-3dcc`; "" if it is none."""
+    """Return the name in a run id such as `fix-types-20240115-103000-3dcc`; "" if the id is invalid."""
     name, *rest = run_id.rsplit("-", 3)
     match rest:
         case [date, time, random] if (len(date), len(time), len(random)) == (8, 6, 4):
@@ -63,14 +64,16 @@ def name_in(run_id: str) -> str:
 
 
 def has_ended(path: str) -> bool:
-    """Whether a file belongs to a run in the history, where finished runs are."""
+    """Whether a file belongs to a run in the history, which contains the finished runs."""
     return os.path.dirname(os.path.dirname(path)).endswith(HISTORY)
 
 
 class Parking(LightRecord):
-    """A run that only waits, to be continued later. waited: seconds so far, by effect.
+    """Request to park a run that only waits.
 
-    left_s: seconds until the first of them is over, None for unknown. accounts: whose quota it waits for.
+    waited: elapsed waiting time of each effect in seconds. left_s: seconds until the first wait ends; None:
+    unknown.
+    accounts: accounts whose quota the run waits for.
     """
 
     waited: dict[int, float]
@@ -79,9 +82,10 @@ class Parking(LightRecord):
 
 
 class Parked(LightRecord):
-    """What passed while no process drove a parked run. gap_ms: active time that its journal does not have.
+    """Times of a parked run.
 
-    waited: for how many seconds its effects have waited.
+    gap_ms: active time that is not in the journal. waited: waiting time of each effect in seconds, including
+    the time without a process.
     """
 
     gap_ms: int
@@ -89,29 +93,29 @@ class Parked(LightRecord):
 
 
 class RunFolder:
-    """The folder of one run and the files in it; it moves to the history when the run ends."""
+    """Folder of one run and its files. The folder moves to the history when the run ends."""
 
     __slots__ = ("id", "image_name", "parked", "parking", "path", "root")
 
     def __init__(self, root: str, path: str) -> None:
         self.root = root
         self.path = path
-        # The current program; a run that accepted a changed program has several.
+        # Name of the current program; a run that accepted a changed program has several.
         self.image_name = FIRST_IMAGE
         self.id = os.path.basename(path)
-        # Of a run that workers drive: how it was parked, and how it is to be.
+        # For a run that workers drive: times of the last parking, and the request for the next one.
         self.parked: Parked | None = None
         self.parking: Parking | None = None
 
     @classmethod
     def create(cls, root: str, name: str, seconds: float | None = None) -> RunFolder:
-        """A new folder for a run of the loop `name`, begun `seconds` after 1970. Raises UserError."""
-        # Sorted by name the runs of a loop are in the order they began.
+        """Create the folder of a new run of the loop `name`. seconds: start since 1970. Raises UserError."""
+        # The ids of a loop's runs are in the order of their starts when they are sorted as text.
         moment = int((clock.time() if seconds is None else seconds) * 0x10000)
         parent = os.path.join(root, RUNNING)
         for ticks in range(moment, moment + 1000):
-            begun = clock.strftime("%Y%m%d-%H%M%S", clock.gmtime(ticks >> 16))
-            path = os.path.join(parent, f"{slug(name)}-{begun}-{ticks & 0xFFFF:04x}")
+            started = clock.strftime("%Y%m%d-%H%M%S", clock.gmtime(ticks >> 16))
+            path = os.path.join(parent, f"{slug(name)}-{started}-{ticks & 0xFFFF:04x}")
             try:
                 files.mkdir(path, 0o700)
             except FileExistsError:
@@ -123,15 +127,15 @@ class RunFolder:
 
     @classmethod
     def at(cls, root: str, path: str) -> RunFolder:
-        """The run in a folder that may have been copied and renamed. Raises UserError."""
-        found = cls(root, path)
-        if not files.exists(found.journal):
-            found.id = str(start_of(journal_in(path)).get("run", found.id))
-        return found
+        """Return the run in a folder that may have been copied and renamed. Raises UserError."""
+        run = cls(root, path)
+        if not files.exists(run.journal):
+            run.id = str(start_of(journal_in(path)).get("run", run.id))
+        return run
 
     @property
     def name(self) -> str:
-        """The prefix of the run's files: the loop's name as returned by `slug`."""
+        """Prefix of the run's files: the name of the loop, converted by `slug`."""
         return name_in(self.id) or self.id
 
     @property
@@ -173,29 +177,32 @@ class RunFolder:
         return Blobs(self.outputs)
 
     def create_journal(self, now: Callable[[], str]) -> Journal:
-        """A new journal; there must be none yet. Raises JournalError."""
+        """Create the journal; it must not exist. Raises JournalError."""
         return Journal.create(self.journal, now)
 
     def append_journal(self, now: Callable[[], str], lines: int) -> Journal:
-        """The existing journal of `lines` lines, to append to. Raises JournalError."""
+        """Open the existing journal with `lines` lines for appending. Raises JournalError."""
         return Journal.append(self.journal, now, lines)
 
     def check_room(self) -> None:
-        """Raise JournalError if the disk has too little room to resume the run."""
+        """Raise JournalError if the disk has too little free space for resuming the run."""
         check_room(self.path)
 
     def set_aside(self, offset: int) -> str | None:
-        """Cut the journal at `offset`; the path of the saved rest, None without one. Raises JournalError."""
+        """Truncate the journal at `offset`; return the path of the saved rest or None.
+
+        Raises JournalError.
+        """
         return set_aside(self.journal, offset)
 
     def last_event(self) -> Event | None:
-        """The last event of the journal; None if it is unreadable or damaged."""
-        from .reader import last_event  # a new run reads no journal
+        """Return the last event of the journal; None if it is unreadable or damaged."""
+        from .reader import last_event  # imported here, because a new run does not read a journal
 
         return last_event(self.journal)
 
     def has_line_end(self, offset: int, crc: str) -> bool:
-        """Whether a line of the journal with that checksum ends at `offset`."""
+        """Whether a line of the journal with this checksum ends at `offset`."""
         try:
             with open_regular(self.journal) as file:
                 file.seek(max(0, offset - _TAIL))
@@ -204,20 +211,20 @@ class RunFolder:
             return False
 
     def saved_ms(self) -> int:
-        """The active time that the run saved last, in milliseconds; 0 if none."""
+        """Return the last saved active time in milliseconds; 0 if none was saved."""
         return active_time.read(self.path).ms
 
     # --- documents -----------------------------------------------------------------------------
 
     def place(self, name: str) -> str:
-        """Where a document is stored, for messages."""
+        """Return the path of a document."""
         return os.path.join(self.path, name)
 
     def has(self, name: str) -> bool:
         return files.exists(self.place(name))
 
     def read(self, name: str) -> bytes:
-        """The content of a document. Raises OSError."""
+        """Read a document. Raises OSError."""
         return read_regular(self.place(name))
 
     def write(self, name: str, data: bytes, durable: bool = True) -> None:
@@ -225,7 +232,7 @@ class RunFolder:
         write_file(self.place(name), data, durable, mode=0o600)
 
     def add_to(self, name: str, data: bytes) -> None:
-        """Add to the end of a document; a crash may leave a part of it. Raises JournalError."""
+        """Append to a document; after a crash a part of the data may be there. Raises JournalError."""
         path = self.place(name)
         try:
             handle = regular_handle(path, files.O_WRONLY | files.O_APPEND | files.O_CREAT)
@@ -241,7 +248,7 @@ class RunFolder:
         files.unlink(self.place(name))
 
     def sync(self) -> None:
-        """Make the names of the run and its documents durable. Raises JournalError."""
+        """Make the file names of the run and its documents durable. Raises JournalError."""
         try:
             files.sync_names(self.path)
             files.sync_names(os.path.dirname(self.path))
@@ -249,7 +256,7 @@ class RunFolder:
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
 
     def settle(self) -> None:
-        """Make durable what another process has left: it may have died before that. Raises JournalError."""
+        """Make the files of a previous process durable; it may have died before. Raises JournalError."""
         try:
             handle = regular_handle(self.journal, files.O_RDWR)
             try:
@@ -262,19 +269,19 @@ class RunFolder:
             raise JournalError(f"cannot write {self.journal}: {reason(error)}") from None
         self.sync()
 
-    # --- facts ---------------------------------------------------------------------------------
+    # --- start, end and lock file ---------------------------------------------------------------
 
     def start(self) -> dict[str, Any]:
-        """The journal's `run_start`; {} if missing or damaged."""
+        """Return the `run_start` of the journal; {} if missing or damaged."""
         return start_of(self.journal)
 
     def end(self) -> dict[str, Any] | None:
-        """The journal's `run_end`; None for an unfinished run."""
+        """Return the `run_end` of the journal; None for an unfinished run."""
         event = self.last_event()
         return event.wire if isinstance(event, RunEnd) else None
 
     def is_scripted(self) -> bool:
-        """Whether its effects were scripted."""
+        """Whether the effects of the run were scripted."""
         return isinstance(self.start().get("script"), str)
 
     def is_unrecorded(self) -> bool:
@@ -283,46 +290,48 @@ class RunFolder:
             return False
         try:
             with open_regular(self.journal) as file:
-                return not file.readline(_LONGEST_START).endswith(b"\n")
+                return not file.readline(_MAX_START_BYTES).endswith(b"\n")
         except FileNotFoundError:
             return True
         except OSError:
-            return False  # it cannot be read now, which says nothing
+            return False  # the journal cannot be read now, so its contents are unknown
 
     def about(self) -> dict[str, Any]:
-        """Facts about the run: program, path, script from its journal; pid, scope … from its lock file."""
+        """Return fields of the `run_start` (program, path, script …) and of the lock file (pid, scope …)."""
         start = self.start()
         names = ("program", "path", "script")
-        told: dict[str, Any] = {name: start[name] for name in names if isinstance(start.get(name), str)}
+        from_start: dict[str, Any] = {name: start[name] for name in names if isinstance(start.get(name), str)}
         more = {"started_at": begun_at(start), "forked_from": forked_from(start)}
-        return {**self._held(), **told, **{name: value for name, value in more.items() if value is not None}}
+        from_start |= {name: value for name, value in more.items() if value is not None}
+        return {**self._read_lock(), **from_start}
 
-    def _held(self) -> dict[str, Any]:
-        found = None
-        for _ in range(_READINGS):
+    def _read_lock(self) -> dict[str, Any]:
+        """Return the valid fields of the lock file; {} if it is missing or damaged."""
+        data = None
+        for _ in range(_LOCK_READ_ATTEMPTS):
             try:
                 with open_regular(self.lock) as file:
                     text = file.read(1 << 20)
-                found = light_json.loads(text) if text else None
+                data = light_json.loads(text) if text else None
                 break
             except OSError as error:
                 refuse_transient(error, self.lock)
                 break
             except (ValueError, RecursionError):
-                # Its holder, or the keeper that takes it over, may be writing it.
-                clock.sleep(_PAUSE)
-        if not isinstance(found, dict):
+                # The holder of the lock, or the keeper that takes it over, may be writing the file.
+                clock.sleep(_RETRY_S)
+        if not isinstance(data, dict):
             return {}
-        # A lock file may come from anywhere: facts of other types are ignored.
-        held = {name: found[name] for name, kind in _HELD.items() if type(found.get(name)) is kind}
+        # A lock file is untrusted input: fields of other types are ignored.
+        fields = {name: data[name] for name, kind in _LOCK_FIELDS.items() if type(data.get(name)) is kind}
         for name in ("scope", "waits_for"):
-            if name in held:
-                held[name] = [item for item in held[name] if isinstance(item, str)]
-        return held
+            if name in fields:
+                fields[name] = [item for item in fields[name] if isinstance(item, str)]
+        return fields
 
     def discard(self) -> None:
         """Remove the folder of a run that could not start, as far as possible."""
-        # The journal first: a folder without one is no run, one that has lost only its program is.
+        # The journal is removed first: a folder with a journal and without a program would be a damaged run.
         with suppress(OSError):
             files.unlink(self.journal)
         files.rmtree(self.path, ignore_errors=True)
@@ -339,7 +348,7 @@ class RunFolder:
 
 
 def journal_in(path: str) -> str:
-    """The journal in a folder. Raises UserError."""
+    """Return the path of the journal in a folder. Raises UserError."""
     try:
         names = [name for name in files.listdir(path) if name.endswith(JOURNAL_SUFFIX)]
     except OSError:
@@ -351,20 +360,20 @@ def journal_in(path: str) -> str:
 
 
 def start_of(journal: str) -> dict[str, Any]:
-    """The `run_start` of a journal; {} if missing or damaged."""
+    """Return the `run_start` of a journal; {} if missing or damaged."""
     try:
         with open_regular(journal) as file:
-            event = unseal(file.readline(_LONGEST_START)[:-1])
+            event = unseal(file.readline(_MAX_START_BYTES)[:-1])
     except OSError:
         return {}
     return event if event is not None and event[KIND] == RunStart.name else {}
 
 
 def begun_at(start: dict[str, Any]) -> str | None:
-    """The start of a run from its `run_start`; a fork began when its parent did."""
+    """Return the start of a run from its `run_start`; for a fork, the time of the fork."""
     return RunStart.of(start).started_at
 
 
 def forked_from(start: dict[str, Any]) -> dict[str, Any] | None:
-    """The `run` that a run was forked from, and the effect `at` which they diverge; None if it is no fork."""
+    """Return the parent `run` of a fork and the effect `at` which they diverge; None if it is not a fork."""
     return RunStart.of(start).parent

@@ -1,9 +1,8 @@
-"""`RunHistory`: the events of a run, folded once; every command that reads a run is a view of it.
+"""Run history: the fold of a run's events. Every command that reads a run is a view of it.
 
-Owns the fold: states, effects with their results, verdicts, routes, hand-offs, budget used, questions, ends,
-damage and times. It takes events from any store, in order, one by one or all at once (`RunHistory.of`), so
-that it can follow a live run. What a program does with its history belongs to `recovery` and `recordings`;
-how it is shown, to `inspection`.
+Owns the fold: states, effects with their results, verdicts, routes, hand-offs, used budget, questions, ends,
+damage and times. It accepts events of any store in order, one by one or together (`RunHistory.of`), so that it
+can follow a live run. Must not contain: replay (`recovery`, `recordings`) or formatting (`inspection`).
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# How a run is left that has no end and that no process executes.
+# Statuses of an unfinished run that no process executes.
 CRASHED, INTERRUPTED = "crashed", "interrupted"
-# Changed files that are kept.
-_MOST_FILES = 1000
+# Maximum number of changed files that a history records.
+_MAX_FILES = 1000
 
 
 class EffectHistory:
-    """One effect; values are as on the line (`codec.unpack`).
+    """History of one effect; values are encoded as on the line (see `codec.unpack`).
 
-    start: the event of its last start, None where that is not in the journal. processes: those started for
-    it since, each with its start time. end_offset: where the event of its result is in the journal.
+    start: event of the last start; None if the journal does not contain it. processes: pid and start time of
+    each process started since. end_offset: position of the result's event in the journal.
     """
 
     __slots__ = ("end_offset", "is_finished", "is_started", "processes", "result", "seq", "start")
@@ -64,15 +63,15 @@ class EffectHistory:
 
     @property
     def start_offset(self) -> int:
-        """Where the event of its last start is in the journal."""
+        """Position of the last start's event in the journal."""
         return 0 if self.start is None else self.start.offset
 
 
 class Checkpoint(LightRecord):
-    """The run at a position of its journal, so that what is before it need not be read.
+    """State of a run at a position of its journal, so that readers can skip the part before it.
 
-    offset, lines: bytes and lines before it. turn: which of the files it is in. facts: plain data, with the
-    history up to there (`RunHistory.to_data`) if they are whole.
+    offset, lines: bytes and lines before the position. turn: index of the checkpoint file. facts: plain data,
+    with the history up to the position (`RunHistory.to_data`) if the checkpoint is whole.
     """
 
     offset: int
@@ -82,28 +81,34 @@ class Checkpoint(LightRecord):
 
     @property
     def is_whole(self) -> bool:
-        """Whether a history from here on lacks nothing of what is before it."""
+        """Whether the checkpoint contains the history up to its position."""
         return self.facts.get("history") is not None
 
 
 class RunHistory:
-    """A run by its events, from its beginning or from a checkpoint on; `add` them in order.
+    """Fold of the events of a run, from its beginning or from a checkpoint on. `add` takes them in order.
 
-    start, end: its first and last event; interruption: the event of an interruption that it was not resumed
-    after. pending: effects that started and have no result, by number. results: how many effects have
-    finished. verdict: the latest one. resumed: how often it was. changes: each
-    change of the program with the number of results before it. doubtful: effects that an earlier resume could
-    not account for, see `recovery`. last_seq: the highest number of an effect. unsure: numbers of results
-    after which notes may be missing because of damage. own: of a fork, what it did itself; shared_ms: the
-    active time that it shares with its parent. lines: lines of the journal so far. saved_ms: active
-    time that was saved outside of the journal.
+    Attributes:
+        start, end: first and last event of the run.
+        interruption: event of an interruption after which the run was not resumed.
+        pending: effects that have started and have no result, by number.
+        results: number of finished effects.
+        verdict: the latest verdict.
+        resumed: number of resumes.
+        changes: each change of the program, with the number of results before it.
+        doubtful: effects that an earlier resume could not account for, see `recovery`.
+        last_seq: highest number of an effect.
+        unsure: numbers of results after which notes may be missing because of damage.
+        own: for a fork, the history of its own events; shared_ms: active time that it shares with its parent.
+        lines: number of journal lines so far.
+        saved_ms: active time that was saved outside of the journal.
+        agent: history of the agent that worked last.
+        changed_files: letter of the change (A, D, M or T) of each changed file, by path.
+        effects: all effects of a detailed history, otherwise the pending effects.
+        events, order, result_at: of a detailed history, from the checkpoint on: its events; the numbers of the
+            finished effects in the order of their results; for each result the number of events before it.
 
-    agent: what the agent did that worked last. changed_files: the letter of each file that changed, by path.
-
-    A detailed history also keeps `events`, the numbers of the finished effects in the `order` of their
-    results, and for each result how many events came before (`result_at`), all from the checkpoint on;
-    without it memory does not grow with the run. effects: all of a detailed history, else the
-    pending ones.
+    A history that is not detailed needs constant memory.
     """
 
     def __init__(self, checkpoint: Checkpoint | None = None, is_detailed: bool = False) -> None:
@@ -151,14 +156,14 @@ class RunHistory:
         checkpoint: Checkpoint | None = None,
         is_detailed: bool = False,
     ) -> RunHistory:
-        """The history that these events and stretches of damage amount to."""
+        """Fold events and damage to a history."""
         history = cls(checkpoint, is_detailed)
         for entry in entries:
             history.add(entry)
         return history
 
     def _begin_at(self, checkpoint: Checkpoint) -> None:
-        """Raises KeyError, TypeError, ValueError, AttributeError where the checkpoint is malformed."""
+        """Restore a checkpoint. Raises KeyError, TypeError, ValueError, AttributeError if it is malformed."""
         facts = checkpoint.facts
         if checkpoint.is_whole:
             self._restore(facts["history"])
@@ -176,7 +181,7 @@ class RunHistory:
         self.lines = checkpoint.lines
 
     def to_data(self) -> dict[str, Any]:
-        """A history that is not detailed as plain data, for a checkpoint."""
+        """Convert a history that is not detailed to plain data, for a checkpoint."""
         return {
             **{name: _event_data(getattr(self, name)) for name in _EVENTS},
             **{name: getattr(self, name) for name in _PLAIN},
@@ -219,16 +224,16 @@ class RunHistory:
     # --- the fold -----------------------------------------------------------------------------
 
     def add(self, entry: kinds.Event | Damage) -> None:
-        """The next event, or the next damaged stretch."""
+        """Add the next event, or the next damaged part of the journal."""
         if isinstance(entry, Damage):
             self.damage.append(entry)
             self.unsure.add(len(self.order))
             self.lines = entry.last_line
             return
-        # Most events of a step have the time stamp of the one before.
+        # Most events of a step have the same timestamp as the previous event.
         ts = entry.ts
         moment = self._moment if ts == self.last_ts else seconds(ts)
-        # A verdict before the first effect of a fork is that of a result that it shares.
+        # A verdict before the first own effect of a fork belongs to a result that it shares with its parent.
         if self.own is not None and (self.own.last_seq or not isinstance(entry, kinds.Evaluate)):
             self.own.add(entry)
         fold = _FOLD.get(entry.__class__)
@@ -248,13 +253,14 @@ class RunHistory:
         self.started_at = self.started_at or event.started_at
 
     def _resume(self, event: kinds.RunResume, moment: float | None) -> None:
-        # Until it crashed, or its last action ended, the run was in that state.
+        # The run was in its last state until it crashed or its last action ended.
         after_s = max(0, (event.active_ms or 0) - self._active.total()) / 1000
         self._leave_state(None if self._moment is None else self._moment + after_s)
         self._active.stop()
         if self.agent is not None and event.unknown.get(str(self.agent.seq)) == kinds.TAKE_OVER:
-            self.agent = None  # what it has done is read and recorded again
-        # So begins a segment of a run in a database, too: the first one, and one after a wait without worker.
+            self.agent = None  # its output will be read and recorded again
+        # Segments of a run in a database begin with this event too: the first segment, and a segment after a wait
+        # without a worker. They do not count as resumes.
         waited = self.interruption is not None and self.interruption.reason == kinds.PARKED
         self.resumed += self.lines > 1 and not waited
         self.interruption = None
@@ -291,7 +297,7 @@ class RunHistory:
         self._leave_state(moment)
         self.progress.add(event)
         if self.state is not None and event.loop is not None:
-            self._entered = moment  # a loop inside is over: the program is back in the state around it
+            self._entered = moment  # an inner loop has ended; the program is in the surrounding state again
 
     def _route(self, event: kinds.Route, moment: float | None) -> None:
         self.progress.add(event)
@@ -328,8 +334,8 @@ class RunHistory:
     def _add_tree(self, event: kinds.TreeTaken, moment: float | None) -> None:
         for change in event.changes or ():
             match change:
-                case [str(letter), str(path)] if len(self.changed_files) < _MOST_FILES:
-                    # A file that was added by the run, and changed later, is an added one.
+                case [str(letter), str(path)] if len(self.changed_files) < _MAX_FILES:
+                    # A file that the run has added and changed later remains "added".
                     known = self.changed_files.get(path)
                     self.changed_files[path] = "A" if known == "A" and letter == "M" else letter
 
@@ -389,7 +395,7 @@ class RunHistory:
 
     @property
     def state(self) -> str | None:
-        """The author's state that the run is in."""
+        """Current state of the run, as named by its author."""
         return self.progress.state
 
     @property
@@ -402,47 +408,47 @@ class RunHistory:
 
     @property
     def status(self) -> str:
-        """How the run ended or was left, for a run that no process executes."""
+        """Status of a run that no process executes."""
         if self.end is not None:
             return str(self.end.status)
         return CRASHED if self.interruption is None else INTERRUPTED
 
     @property
     def questions(self) -> list[EffectHistory]:
-        """The questions to a person that have no answer, in order."""
+        """Unanswered questions to a person, in order."""
         return [effect for _, effect in sorted(self.pending.items()) if effect.kind == "ask"]
 
     @property
     def permission_requests(self) -> list[tuple[EffectHistory, kinds.AgentActed]]:
-        """The agents that wait until a person permits a tool, and what each asks."""
+        """Effects of agents that wait for a person's permission to use a tool, each with its request."""
         return [(self.pending[seq], asked) for seq, asked in self._asked.items() if seq in self.pending]
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How often each verdict was given."""
-        found: dict[str, int] = {}
+        """Number of occurrences of each verdict."""
+        counts: dict[str, int] = {}
         for state in self.states.values():
             for verdict, count in state.verdicts.items():
-                found[verdict] = found.get(verdict, 0) + count
-        return found
+                counts[verdict] = counts.get(verdict, 0) + count
+        return counts
 
     def active_ms(self, now: float | None = None) -> int:
-        """Active time in milliseconds; up to `now` for a run that is active."""
+        """Active time in milliseconds. now: end of the time of an active run, in seconds since 1970."""
         return max(self._active.total(now), self.saved_ms)
 
     @property
     def truncation(self) -> Damage | None:
-        """The damage at the end if the journal is shorter than it was."""
+        """Damage at the end of a journal that was truncated; None if it was not."""
         last = self.damage[-1] if self.damage else None
         return last if last is not None and last.missing else None
 
     def lines_before(self, offset: int) -> int:
-        """How many lines of the journal are before that byte; of a detailed history."""
+        """Return the number of journal lines before a byte; for a detailed history."""
         first = 0 if self.checkpoint is None else self.checkpoint.lines
         return next((event.line for event in reversed(self.events) if event.offset < offset), first)
 
     def notes_after(self, results: int) -> list[kinds.NoteEvent]:
-        """The notes between result number `results` and the next one; of a detailed history."""
+        """Return the notes between result number `results` and the next one; for a detailed history."""
         begin = self.result_at[results - 1] if results else 0
         end = self.result_at[results] if results < len(self.result_at) else len(self.events)
         return [event for event in self.events[begin:end] if isinstance(event, kinds.NoteEvent)]
@@ -468,7 +474,7 @@ _FOLD: dict[type[kinds.Event], Callable[[RunHistory, Any, float | None], None]] 
 }
 
 
-# What of a history a checkpoint has, by its form.
+# Attributes of a history that a checkpoint contains: events, plain values, records.
 _EVENTS: dict[str, type[kinds.Event]] = {
     "start": kinds.RunStart,
     "end": kinds.RunEnd,
@@ -483,7 +489,7 @@ _RECORDS: dict[str, Any] = {"used": Used, "_active": ActiveTime}
 
 
 def _event_data(event: kinds.Event | None) -> list[Any] | None:
-    """An event as plain data, with its place in the journal."""
+    """Convert an event to plain data, with its position in the journal."""
     if event is None:
         return None
     return [whole_event(event.kind_name, event.own_fields(), event.ts), event.offset, event.line]
@@ -497,9 +503,9 @@ def _event(data: list[Any] | None, kind: type[kinds.Event]) -> Any:
 
 
 def load(path: str, checkpoint: Checkpoint | None = None) -> RunHistory:
-    """The detailed history of a run folder, from a checkpoint on if one is given.
+    """Load the detailed history of a run, from the checkpoint on if one is given.
 
-    path: its journal. Raises ReadError.
+    path: journal in the folder of the run. Raises ReadError.
     """
     offset, lines = (0, 0) if checkpoint is None else (checkpoint.offset, checkpoint.lines)
     saved = active_time.read(os.path.dirname(path))

@@ -1,6 +1,6 @@
-"""Totals of a run and of its states: visits, time, verdicts, effects, and the budget that was used.
+"""Totals of a run and of its states: visits, time, verdicts, effects, and used budget.
 
-Also the plain form of such records, in which a checkpoint has them.
+Also converts these records to plain data for checkpoints.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
 
 
 def to_data(record: LightRecord) -> list[Any]:
-    """The fields of a record as plain data."""
+    """Convert the fields of a record to plain data."""
     return [getattr(record, name) for name in record.field_names]
 
 
 def from_data(kind: type[R], data: list[Any]) -> R:
-    """The record of that kind with these fields. Raises ValueError for values of other types."""
+    """Restore a record from its fields. Raises ValueError for values of wrong types."""
     record, empty = kind(*map(own, data)), kind(0)
     if len(data) != len(kind.field_names):
         raise ValueError(f"{len(data)} fields")
@@ -36,26 +36,30 @@ def from_data(kind: type[R], data: list[Any]) -> R:
 
 
 def own(value: Any) -> Any:
-    """A copy of a dict or list, which the history changes; the checkpoint is read again."""
+    """Copy a dict or list, because the history changes it and the checkpoint must remain unchanged."""
     return value.copy() if type(value) in (dict, list) else value
 
 
 def check_type(value: Any, default: Any) -> None:
-    """Raise ValueError if a value has another type than the default of its field."""
+    """Raise ValueError if the type of a value differs from that of the default of its field."""
     if default is None or type(value) is type(default):
         return
     is_number = type(default) in (int, float) and type(value) in (int, float)
-    # A text may be on the line in another form (`codec.pack`).
+    # A text may be encoded as a dict (`codec.pack`).
     if not is_number and not (type(default) is str and type(value) is dict):
-        raise ValueError(f"{type(value).__name__} where {type(default).__name__} should be")
+        raise ValueError(f"{type(value).__name__} instead of {type(default).__name__}")
 
 
 class Used(LightRecord):
-    """Budget that a run has used: money, tokens, calls and seconds in calls.
+    """Used budget of a run: money, tokens, calls, and time in calls.
 
-    calls: finished ones. begun: those that began; one that is performed again is one call. open: numbers of
-    those without a result. unpriced: results that do not say their cost; is_uncounted: some do not say
-    their tokens.
+    Args:
+        usd, tokens, seconds: used amounts.
+        calls: number of finished calls.
+        begun: number of started calls; a repeated call counts once.
+        open: effect numbers of the calls without a result.
+        unpriced: number of results without a cost.
+        is_uncounted: whether some results do not contain a number of tokens.
     """
 
     usd: float = 0.0
@@ -68,13 +72,13 @@ class Used(LightRecord):
     is_uncounted: bool = False
 
     def begin(self, seq: int, kind: str) -> None:
-        """An effect is about to be performed."""
+        """Count the start of an effect."""
         if kind in CALLS and seq not in self.open:
             self.begun += 1
             self.open.append(seq)
 
     def add(self, seq: int, kind: str, result: Mapping[str, Any]) -> tuple[float, int]:
-        """The result of an effect; returns the money and the tokens that it took."""
+        """Add the result of an effect; return its cost and its tokens."""
         if kind in CALLS:
             if seq in self.open:
                 self.open.remove(seq)
@@ -91,14 +95,14 @@ class Used(LightRecord):
         return usd, tokens
 
     def as_usage(self) -> dict[str, Any]:
-        """The sum as the usage of one result, empty if none has any; None for what a result does not say."""
+        """Return the sum in the form of a result's usage; {} without usage; None for an unknown amount."""
         if not (self.tokens or self.usd or self.unpriced or self.is_uncounted):
             return {}
         usd, tokens = None if self.unpriced else self.usd, None if self.is_uncounted else self.tokens
         return {"usd": usd, "tokens": tokens}
 
     def by_unit(self) -> dict[str, float]:
-        """The amounts as they are shown, by the units of a budget."""
+        """Return the rounded amounts by unit of a budget."""
         return {
             "usd": round(self.usd, 9),
             "tokens": self.tokens,
@@ -108,17 +112,17 @@ class Used(LightRecord):
 
 
 def amount(value: Any) -> float:
-    """A number that was used; 0 for anything else."""
+    """Return a valid amount; 0 for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return value if 0 <= value < LARGEST else 0
 
 
 class StateHistory(LightRecord):
-    """Totals of one of the author's states: visits, time, verdicts, effects, money and tokens.
+    """Totals of one state: visits, time, verdicts, effects, money and tokens.
 
-    effects: results, those of models and agents among them. effect_ms: what they took by their own account.
-    errors: those of them that are errors.
+    effects: number of results. effect_ms: sum of the durations that the results report. errors: number of
+    results that are errors.
     """
 
     visits: int = 0
@@ -143,7 +147,7 @@ class StateHistory(LightRecord):
         }
 
     def add(self, totals: dict[str, Any]) -> None:
-        """The totals of the same state in another run, as `to_json` gives them."""
+        """Add the totals of the same state in another run, in the format of `to_json`."""
         self.visits += totals["entered"]
         self.ms += totals["duration_ms"]
         self.effects += totals["effects"]

@@ -205,7 +205,7 @@ MUTANTS: dict[str, tuple[str, ...]] = {
         "a run whose journal cannot be read is removed",
         "runtime/journal/run_folder.py",
         "        except FileNotFoundError:\n            return True\n        except OSError:\n"
-        "            return False  # it cannot be read now, which says nothing\n",
+        "            return False  # the journal cannot be read now, so its contents are unknown\n",
         "        except OSError:\n            return True\n",
     ),
     "secrets": (
