@@ -1,25 +1,26 @@
-"""The interface to the operating system: files, clock, processes and everything else that is outside.
+"""Interface to the operating system: files, clock, processes and all other system services.
 
 Only modules of this package import `os` (except `os.path`), `time`, `subprocess`, `threading`, `signal`,
-`select`, `fcntl`, `termios`, `tempfile`, `shutil` and their like; `tests/test_layers.py` enforces it.
+`select`, `fcntl`, `termios`, `tempfile`, `shutil` and similar modules; `tests/test_layers.py` enforces this.
 
-One module per concern: `files`, `pipes`, `clock`, `processes`, `signals`, `threads`, `environment`,
-`terminal`. Names are those of the standard library (`files.fdatasync` is `os.fdatasync`); what differs is
-documented in the module. Import the module and call through it:
+There is one module for each concern: `files`, `pipes`, `clock`, `processes`, `signals`, `threads`,
+`environment`, `terminal`. Functions have the names of the standard library (`files.fdatasync` is
+`os.fdatasync`); each module documents its differences. Import the module and call its functions as
+attributes:
 
     from ..host import clock, files
 
-    began = clock.monotonic()
+    started_at = clock.monotonic()
     with files.open(path, "rb") as file: ...
 
-Never import a function by name (`from ..host.clock import monotonic`) and never keep one in a default
+Never import a function by name (`from ..host.clock import monotonic`) and never store one in a default
 argument or a constant: `protocol.installed` replaces the attributes of these modules by those of another
-host, for example a simulation, and such a copy would still be the real one. Because the attributes are
-the functions of the standard library themselves, a call costs the same as a direct one.
+host, for example a simulation, but not such copies. The attributes are the functions of the standard library,
+so a call has no overhead.
 
 A handle (`files.open_handle`, `pipes.pipe`) is an opaque int: pass it to functions of this package only.
 
-What must not be here: anything that knows of runs, journals, effects or programs. The other modules are
+Must not contain: anything that depends on runs, journals, effects or programs. The remaining modules are
 small shared parts of the lowest layer: errors and exit codes, masking of secrets, the output screen, paths of
 a project, the context of an effect.
 """
@@ -32,15 +33,15 @@ if TYPE_CHECKING:
 
 
 def load(namespace: dict[str, Any], sources: dict[str, tuple[str, ...]], name: str) -> Any:
-    """Import `name` from the module that has it into `namespace`; for a module's `__getattr__`.
+    """Import `name` lazily into the namespace of a module; for the module's `__getattr__`.
 
-    For names that few commands need, of `fcntl`, `select`, `threading` and so on: loading them all takes
-    several milliseconds. sources: module → the names that are taken from it. Raises AttributeError.
+    For names of modules that few commands need (`fcntl`, `select`, `threading` …): importing all of them
+    takes several milliseconds. sources: module → names to import from it. Raises AttributeError.
     """
     for module, names in sources.items():
         if name in names:
-            loaded = __import__(module)  # `importlib` takes longer to load than most of them
-            for one in names:
-                namespace.setdefault(one, getattr(loaded, one))
+            loaded = __import__(module)  # importing `importlib` is slower than most of these modules
+            for attribute in names:
+                namespace.setdefault(attribute, getattr(loaded, attribute))
             return namespace[name]
     raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")

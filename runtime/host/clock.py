@@ -16,14 +16,14 @@ from time import (
     time_ns,
 )
 
-# The last second that a time stamp was made for, and its text: formatting it costs most of a time stamp.
+# Cache of the last second and its text: formatting the second is the main cost of a timestamp.
 _second = -1, ""
-# The last time and its stamp: a scripted clock stands still between two results.
+# Cache of the last time and its timestamp: a scripted clock does not advance between two results.
 _latest = -1.0, ""
 
 
 def timestamp(seconds: float) -> str:
-    """Seconds since 1970 as ISO 8601 in UTC with milliseconds: `2024-01-15T10:30:00.000Z`."""
+    """Format seconds since 1970 as ISO 8601 in UTC with milliseconds: `2024-01-15T10:30:00.000Z`."""
     global _second, _latest
     if seconds == _latest[0]:
         return _latest[1]

@@ -1,7 +1,7 @@
-"""Coroutines of a run: generators that yield what they wait for and are sent its result.
+"""Coroutines of a run: generators that yield wait objects and receive their results.
 
-`alone` runs one coroutine and blocks in each wait; `execution/scheduler` runs many and waits for all of
-them at once. The code of a run is the same in both cases.
+`alone` runs one coroutine and blocks in each wait. `execution/scheduler` runs many coroutines and waits for
+all of them together. The code of a run is the same in both cases.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
     class Waits(Protocol):
-        """Something to wait for."""
+        """Wait object."""
 
         def wait(self) -> Any:
-            """Block until there is a result and return it; None if the caller has to look again."""
+            """Block until a result is available and return it; None if the coroutine must check again."""
 
-    # None is no wait: it lets other coroutines run.
+    # Yielding None does not wait: other coroutines may run.
     Steps = Generator[Waits | None, Any, Result]
 else:
     Steps = Waits = object
 
 
 class Apart:
-    """The wait for a call of `action()`, during which nothing else of the run proceeds."""
+    """Wait for a blocking call of `action()`; the run does nothing else during the call."""
 
     __slots__ = ("action",)
 
@@ -38,16 +38,16 @@ class Apart:
 
 
 def alone(steps: Steps[Result]) -> Result:
-    """Run a coroutine to its end and return its result; exceptions of a wait are raised inside it."""
+    """Run a coroutine to its end and return its result; an exception of a wait is raised in the coroutine."""
     try:
         waits = next(steps)
         while True:
             try:
-                came = None if waits is None else waits.wait()
+                value = None if waits is None else waits.wait()
             except BaseException as error:
                 waits = steps.throw(error)
             else:
-                waits = steps.send(came)
+                waits = steps.send(value)
     except StopIteration as end:
-        found: Result = end.value
-        return found
+        result: Result = end.value
+        return result

@@ -1,6 +1,6 @@
-"""Reports of internal errors: the traceback in a file, and what to show of it.
+"""Crash reports: the traceback of an internal error in a file, and the message for the user.
 
-An internal error is a bug in llc, so the report asks the user to pass the file on.
+An internal error is a bug in llc, so the message asks the user to report the bug with the file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .secrets import masked
 
 
 def keep_report(error: Exception) -> tuple[str, str]:
-    """Write the traceback to a temporary file; the message and the help to show."""
+    """Write the traceback to a temporary file; return the message and the help for the user."""
     import traceback
 
     lines = traceback.format_exception(error)

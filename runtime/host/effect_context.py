@@ -1,4 +1,4 @@
-"""The context in which an effect is performed, interruptible waits, and the protocol of worlds.
+"""Effect context: identity, limits and callbacks of an effect; interruptible waits; the protocol of worlds.
 
 Owns the protocols of worlds and effects, so that drivers and performers do not import each other.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, Protocol
 
     class EffectLike(Protocol):
-        """An effect as a world sees it: its kind, and its arguments as a map of plain data."""
+        """Interface of an effect for a world: its kind, and its arguments as a map of plain data."""
 
         @property
         def kind(self) -> str: ...
@@ -23,55 +23,58 @@ if TYPE_CHECKING:
         def args(self) -> dict[str, Any]: ...
 
     class WorldLike(Protocol):
-        """A world as a driver sees it."""
+        """Interface of a world for a driver."""
 
         def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
-            """The effect's result; raises `Interrupted`, `Exited`, or `NoRule` in a scripted world."""
+            """Perform an effect; return its result.
+
+            Raises `Interrupted`, `Exited`, or `NoRule` (scripted world).
+            """
 
         def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
-            """Take note of an effect in `state` whose result is in the journal; it is not performed again."""
+            """Process an effect in `state` whose result is in the journal, without performing it again."""
 
         def save(self) -> Any:
-            """The state that a checkpoint has to keep, as plain data."""
+            """Return the state for a checkpoint, as plain data."""
 
         def restore(self, saved: Any) -> bool:
-            """Restore what `save` returned; False, with nothing changed, if that is impossible."""
+            """Restore the state from `save`; return False, with nothing changed, if this is impossible."""
 
         def time(self) -> float:
-            """Seconds since 1970, for time stamps."""
+            """Seconds since 1970, for timestamps."""
 
         def monotonic(self) -> float:
-            """Seconds on a clock that never goes back, for durations and time-outs."""
+            """Seconds of a monotonic clock, for durations and timeouts."""
 
         def close(self) -> None:
-            """Close what the world keeps open: helper processes, connections."""
+            """Close helper processes and connections."""
 else:
     EffectLike = WorldLike = object
 
 
-# How often a wait calls `Context.on_tick`, in seconds.
+# Interval, in seconds, at which a wait calls `Context.on_tick`.
 TICK = 0.1
-# No single wait in poll() is longer, in seconds: its argument is a C int of milliseconds.
+# Longest single wait in poll(), in seconds: its argument is a C int of milliseconds.
 LONGEST_WAIT = 1_000_000.0
 
 
 class Interrupted(Exception):
-    """The wait for an effect was interrupted; the processes started for it have been terminated."""
+    """The wait for an effect was interrupted, and the processes of the effect have been terminated."""
 
 
 class Left(Interrupted):
-    """The wait was interrupted, and the action continues: its keeper has it, for the next process."""
+    """The wait was interrupted; the action continues under its keeper until a process takes it over."""
 
 
 class Overdue(BaseException):
-    """The machine computes on although a stop was asked for: it is given up as it is, and runs no further.
+    """The machine has not reacted to a stop request in time; its computation is aborted.
 
-    Raised in the middle of a primitive, so it is no `Exception`, which code there might take for its own.
+    Raised within a primitive. A `BaseException`, because code there might catch an `Exception`.
     """
 
 
 class Exited(Exception):
-    """The program requested the end of the run, with this exit code."""
+    """The program requested the end of the run with an exit code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -79,33 +82,33 @@ class Exited(Exception):
 
 
 class Stalled(Exception):
-    """A loop repeats itself without change, and has no state for that: the run ends at this limit."""
+    """A loop repeats itself without progress and has no state for this case; the run ends with a limit."""
 
 
 def leave(args: dict[str, Any]) -> NoReturn:
-    """Perform `exit`."""
+    """Perform the effect `exit`."""
     raise Exited(exit_code(args.get("code")))
 
 
 def exit_code(code: Any) -> int:
-    """The exit code that a program requested; 1 for a value that is no exit code."""
+    """Return the exit code that a program requested; 1 for an invalid value."""
     return code if type(code) is int and 0 <= code <= 255 else 1
 
 
 def pause(context: Context) -> dict[str, Any]:
-    """Perform `pause`: it finishes at once, and the run stops before the next effect."""
+    """Perform the effect `pause`: it finishes immediately, and the run stops before the next effect."""
     context.interrupt.set()
     return {"elapsed_ms": context.elapsed_ms()}
 
 
 class Interrupt:
-    """A request to stop that ends every wait at once; `set` may be called in a signal handler.
+    """Stop request that ends every wait immediately. Signal handlers may call `set`.
 
-    The first request lets processes clean up (TERM), the second one kills them. With `is_polled` it has no
-    handles: nothing can wait for it, and only `check` and `is_set` notice a request.
+    After the first request, processes can clean up (TERM); the second request kills them. With `is_polled`
+    the object has no handles: nothing can wait for it; only `check` and `is_set` report a request.
 
-    is_hangup: the first request was the end of the terminal, so what can survive this process is left to its
-    keeper. computing: an odd number while the machine computes, another one each time.
+    is_hangup: the first request was caused by the end of the terminal; actions that can survive this process
+    are left to their keeper. computing: counter that is odd while the machine computes.
     """
 
     def __init__(self, is_polled: bool = False) -> None:
@@ -121,7 +124,7 @@ class Interrupt:
         self.is_hangup = is_hangup if not self.count else self.is_hangup
         self.count += 1
         if self._write >= 0:
-            # A full pipe holds earlier requests, so a waiting reader wakes up anyway.
+            # A full pipe contains earlier requests, so a waiting reader wakes up anyway.
             with suppress(BlockingIOError):
                 files.write(self._write, b"!")
 
@@ -130,27 +133,27 @@ class Interrupt:
         return self.count > 0
 
     def fileno(self) -> int:
-        """Readable from the first request on."""
+        """Return a handle that is readable from the first request on."""
         return self._read
 
     def check(self) -> None:
-        """Raises `Interrupted` once a stop has been asked for."""
+        """Raise `Interrupted` if a stop was requested."""
         if self.count:
             raise Interrupted
 
     def wait(self, seconds: float, on_tick: Callable[[], object] | None = None, wake: int = -1) -> None:
-        """Return after `seconds` or when the descriptor `wake` is readable; raises `Interrupted`."""
-        end = clock.monotonic() + seconds
+        """Wait for `seconds` or until the handle `wake` is readable. Raises `Interrupted`."""
+        deadline = clock.monotonic() + seconds
         poller = pipes.poll()
         poller.register(self._read, pipes.POLLIN)
         if wake >= 0:
             poller.register(wake, pipes.POLLIN)
         while True:
             self.check()
-            left = end - clock.monotonic()
-            if left <= 0:
+            remaining = deadline - clock.monotonic()
+            if remaining <= 0:
                 return
-            ready = poller.poll(milliseconds(min(left, TICK) if on_tick else left))
+            ready = poller.poll(milliseconds(min(remaining, TICK) if on_tick else remaining))
             self.check()
             if any(descriptor == wake for descriptor, _ in ready):
                 return
@@ -164,27 +167,33 @@ class Interrupt:
 
 
 def milliseconds(seconds: float) -> int:
-    """Seconds as poll() takes them: rounded up, so that a wait never ends early and spins."""
+    """Convert seconds for poll(), rounded up, so that a wait never ends early and spins."""
     return max(0, int(min(seconds, LONGEST_WAIT) * 1000) + 1)
 
 
 class Context(LightRecord):
-    """The context of one effect: its identity, limits and callbacks.
+    """Context of one effect: its identity, limits and callbacks.
 
-    effect_id: `<run>/<seq>`, the effect's idempotency key. loop, state, iteration: for the action's
-    environment; None if the program has none. output_dir: a directory for full copies of large
-    outputs, or None. elapsed_ms: gives the run's active time in milliseconds.
-    on_output(stream, text): parts of "output" and "stderr" as they arrive. on_process(pid, start_time):
-    a process was started; `start_time` distinguishes it from a later one with the same pid.
-    on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
-    on_prompt(text): prompts at the terminal; None without one. has_input: whether a person may be asked.
-    on_agent(activity): what an agent does, a `journal.agent_activity.AgentActivity`. on_event(event): a
-    journal event about the effect, written at once. cap_usd: the most that an agent may spend, or None.
-    waited_s: for how many seconds a sleep or a question has waited before, while no process drove the run.
-    quota_waited_s: the same for an effect that has waited for the quota of its account.
-    kept: an action of the effect that has survived the process which had started it (`keeper.Kept`).
-    interrupted: what an agent did before the run crashed or was stopped
-    (`journal.agent_history.AgentHistory`), where its session is to be continued.
+    Args:
+        effect_id: `<run>/<seq>`, the idempotency key of the effect.
+        loop, state, iteration: for the environment of the action; None if the program has none.
+        elapsed_ms: returns the active time of the run in milliseconds.
+        output_dir: folder for full copies of large outputs, or None.
+        on_output: called with stream ("output" or "stderr") and text when output arrives.
+        on_process: called with pid and start time when a process was started; the start time distinguishes
+            the process from a later one with the same pid.
+        on_tick: called about every 0.1 s during a wait.
+        folder: folder of the run, or None.
+        on_prompt: called with the text of a prompt at the terminal; None without a terminal.
+        has_input: whether a person can answer.
+        on_agent: called with each activity of an agent (`journal.agent_activity.AgentActivity`).
+        on_event: called with a journal event about the effect, which is written immediately.
+        cap_usd: maximum cost of an agent, or None.
+        interrupted: activity of an agent before the run crashed or was stopped
+            (`journal.agent_history.AgentHistory`), if its session is to be continued.
+        waited_s: seconds that a sleep or a question has already waited while no process drove the run.
+        quota_waited_s: same for a wait for the quota of an account.
+        kept: action of the effect that has survived the process that started it (`keeper.Kept`).
     """
 
     run_id: str
@@ -211,7 +220,7 @@ class Context(LightRecord):
 
     @property
     def seq(self) -> int:
-        """The number of the effect in its run."""
+        """Number of the effect in its run."""
         number = self.effect_id.rpartition("/")[2]
         return int(number) if number.isdecimal() else 0
 
@@ -228,35 +237,35 @@ class Context(LightRecord):
         }
 
     def limit(self, args: dict[str, Any], *, own: str) -> tuple[float | None, str]:
-        """The seconds that an effect may take, and what sets that limit: `own` or "loop"."""
+        """Return the time limit of an effect in seconds, and the source of the limit: `own` or "loop"."""
         timeout_s, deadline_ms = _bounded(args.get("timeout_s")), _bounded(args.get("deadline_ms"))
         if timeout_s is not None:
             timeout_s -= self.waited_s
         if deadline_ms is None:
             return timeout_s, own
-        left = (deadline_ms - self.elapsed_ms()) / 1000
-        if timeout_s is not None and timeout_s < left:
+        remaining_s = (deadline_ms - self.elapsed_ms()) / 1000
+        if timeout_s is not None and timeout_s < remaining_s:
             return timeout_s, own
-        return left, "loop"
+        return remaining_s, "loop"
 
 
-# Any time beyond this is as good as none, and arithmetic with it could overflow.
-_LONGEST = 10**12
+# Upper bound of times; larger values have no additional effect and could overflow in arithmetic.
+_MAX_TIME = 10**12
 
 
 def _bounded(number: float | None) -> float | None:
-    return None if number is None else min(number, _LONGEST)
+    return None if number is None else min(number, _MAX_TIME)
 
 
 def sleep_time(args: dict[str, Any], context: Context) -> tuple[float, bool]:
-    """The seconds that a `sleep` takes, and whether the deadline shortens it."""
+    """Return the duration of a `sleep` in seconds, and whether the deadline shortens it."""
     wanted = max(0.0, (_bounded(args["seconds"]) or 0) - context.waited_s)
     bound, _ = context.limit(args, own="loop")
     return (bound, True) if bound is not None and bound < wanted else (wanted, False)
 
 
 def slept(context: Context, is_cut: bool) -> dict[str, Any]:
-    """The result of a finished `sleep`."""
+    """Return the result of a finished `sleep`."""
     result: dict[str, Any] = {"elapsed_ms": context.elapsed_ms()}
     if is_cut:
         result["timed_out"] = "loop"
@@ -264,9 +273,9 @@ def slept(context: Context, is_cut: bool) -> dict[str, Any]:
 
 
 def environment_text(name: str) -> str | None:
-    """An environment variable as text; bytes that are not UTF-8 become replacement characters."""
+    """Return an environment variable as text; bytes that are not UTF-8 become replacement characters."""
     try:
         raw = environment.environb.get(name.encode())
     except UnicodeEncodeError:
-        return None  # a lone surrogate: no variable has such a name
+        return None  # a lone surrogate, which no variable name contains
     return None if raw is None else raw.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The environment of this process: variables, working directory, user, random bytes."""
+"""Environment of this process: variables, working directory, user, random bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Errors that end a command: mistakes of the user, and calls that the operating system refused.
+"""Errors that end a command: user errors and failed system calls.
 
-Owns the exit codes (`spec/cli.md`). A `UserError` is shown as a diagnostic, never as a traceback.
+Owns the exit codes (`spec/cli.md`). A `UserError` is reported as a diagnostic, never as a traceback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXIT_PIPE = 141
 
 
 class UserError(Exception):
-    """A diagnostic: a short lower-case `message`, an `id` in kebab-case, and in `help` what to do."""
+    """Error with a diagnostic: a kebab-case `id`, a short lower-case `message`, and `help`: what to do."""
 
     exit_code = EXIT_USAGE
 
@@ -39,13 +39,13 @@ class UserError(Exception):
 
 
 class Failure(UserError):
-    """A request that is understood and cannot be met."""
+    """Failure of a valid request."""
 
     exit_code = EXIT_FAILURE
 
 
 class KindError(Exception):
-    """An error of a part of llc, which its caller reports: a word for what it is, and a sentence."""
+    """Internal error that the caller reports. kind: category in one word; message: a sentence."""
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
@@ -54,20 +54,20 @@ class KindError(Exception):
 
 
 def refuse_missing_folder(path: str) -> None:
-    """Raise UserError if the folder of a file that is to be written does not exist."""
+    """Raise UserError if the folder of an output file does not exist."""
     folder = os.path.dirname(path)
     if folder and not files.isdir(folder):
         raise UserError("unknown-directory", f"there is no directory `{folder}`")
 
 
 def refuse_transient(error: OSError, path: str) -> None:
-    """Raise Failure for an error that says nothing of what is at `path`, such as too many open files."""
+    """Raise Failure for an error that is independent of the file at `path`, such as too many open files."""
     if error.errno in files.TRANSIENT:
         raise Failure("cannot-read", f"cannot read {path}: {reason(error)}") from None
 
 
 def reason(error: OSError) -> str:
-    """The system's reason for an error: `no space left on device`."""
+    """Return the system's reason for an error, such as `no space left on device`."""
     text = error.strerror or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]
 
@@ -76,25 +76,25 @@ def reason(error: OSError) -> str:
 
 
 def _diagnostics() -> ModuleType:
-    # Diagnostics load attrs, which only an error needs.
+    # Imported here, because diagnostics import attrs, which only an error needs.
     from ...ir import diagnostics
 
     return diagnostics
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that was most likely meant by `name`, or None."""
-    found: str | None = _diagnostics().nearest(name, candidates)
-    return found
+    """Return the candidate that is most similar to `name`, or None."""
+    candidate: str | None = _diagnostics().nearest(name, candidates)
+    return candidate
 
 
 def suggest(name: str, candidates: Iterable[str], what: str = "known names") -> str | None:
-    """The help line for an unknown name: the nearest candidate, else a bounded list of all."""
-    found: str | None = _diagnostics().suggest(name, candidates, what)
-    return found
+    """Return the help for an unknown name: the nearest candidate, or else a bounded list of all."""
+    help: str | None = _diagnostics().suggest(name, candidates, what)
+    return help
 
 
 def clean(text: str, limit: int = 1000) -> str:
-    """Text of unknown origin without control characters, of limited length."""
-    found: str = _diagnostics().clean(text, limit)
-    return found
+    """Remove control characters from untrusted text and limit its length."""
+    cleaned: str = _diagnostics().clean(text, limit)
+    return cleaned

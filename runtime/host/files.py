@@ -1,7 +1,7 @@
 """Files and folders: handles, file objects, names, locks.
 
-`open` is the built-in function, which also takes a handle; `open_handle` is `os.open`. Child processes do
-not inherit handles, whatever the flags say (PEP 446).
+`open` is the built-in function, which also accepts a handle; `open_handle` is `os.open`. Child processes do
+not inherit handles, independent of the flags (PEP 446).
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ except ImportError:  # macOS
 
 open = builtins.open
 
-# Errors that say nothing of what is there: it must be taken neither for missing nor for durable.
+# Errors that are independent of the file: it must be considered neither missing nor durable.
 TRANSIENT = (EDQUOT, EIO, EMFILE, ENFILE, ENOSPC)
 
 
 def sync_names(path: str) -> None:
-    """Make the names in a folder durable; file systems that cannot do that are let be. Raises OSError."""
+    """Make the names in a folder durable, if the file system supports this. Raises OSError."""
     try:
         fd = open_handle(path or ".", O_RDONLY | O_DIRECTORY)
         try:

@@ -1,10 +1,11 @@
-"""Keeper of actions: the parent of a process's actions, so that they survive the process.
+"""Client of the keeper: a parent process for actions, with which they survive their driver.
 
-A process that drives runs forks its keeper (`keeper_process`) at the first action and lets it start actions.
-What an action writes goes through a file without a name, which both have open. When the driving process dies,
-the keeper reads on, collects exit codes and holds the locks of the runs; `take_over` gives all that to the
-process that resumes the run. Where the system lacks something for that (`pidfd_open`, `splice`, `/proc`), or
-for a run that is not guarded, actions die with their driver, as `start` returns None. See `spec/events.md`.
+A process that drives runs forks its keeper (`keeper_process`) at the first action; the keeper starts the
+actions. The output of an action goes to an unnamed file that both processes have open. When the driver dies,
+the keeper continues to read output, collects exit codes and holds the locks of the runs; `take_over`
+transfers all of this to the process that resumes the run. If the system lacks a necessary feature
+(`pidfd_open`, `splice`, `/proc`), or a run is not guarded, `start` returns None and actions die with their
+driver. See `spec/events.md`.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ if TYPE_CHECKING:
 
 _is_possible = hasattr(os, "pidfd_open") and hasattr(os, "splice") and files.exists("/proc/self/fd")
 _starting = allocate_lock()
-# The connection to the keeper of this process, and the process that has it.
+# Connection to the keeper of this process, and pid of the process that opened it.
 _channel: Any = None
 _owner = 0
-# The handle of the lock of each run whose actions are to survive, by its folder.
+# Lock handles of the runs whose actions must survive, by folder of the run.
 _guarded: dict[str, int] = {}
-# The actions of effects whose results are not in the journal yet, by effect.
+# Actions of effects whose results are not in the journal yet, by effect id.
 _open: dict[str, list[Action | Kept]] = {}
 
 
 class KeeperDied(Exception):
-    """The keeper has died, and what became of the action is not known."""
+    """The keeper has died, and the outcome of the action is unknown."""
 
 
 def guard(folder: str, lock: int) -> None:
-    """From now on the actions of the run in `folder` survive this process; `lock`: a handle of its lock."""
+    """Let the future actions of the run in `folder` survive this process. lock: handle of the run's lock."""
     if _is_possible and lock >= 0:
         _guarded[folder] = lock
 
@@ -74,13 +75,13 @@ def is_guarded(folder: str | None) -> bool:
 
 
 def release(effect_id: str) -> None:
-    """The result of an effect is in the journal: its actions need not be kept any more."""
+    """Release the actions of an effect whose result is in the journal."""
     for action in _open.pop(effect_id, ()):
         action.release()
 
 
 class _Connection:
-    """The connection about one action."""
+    """Connection to the keeper for one action."""
 
     def __init__(self, connection: Any, pid: int = 0) -> None:
         self._connection = connection
@@ -90,23 +91,23 @@ class _Connection:
         return self._connection.fileno()  # type: ignore[no-any-return]
 
     def wait_status(self) -> int:
-        """The status with which the action has ended. Raises KeeperDied."""
+        """Wait for the end of the action; return its wait status. Raises KeeperDied."""
         message = self._receive()
         if not message.startswith(EXITED):
             raise KeeperDied
         return int(message[1:])
 
     def release(self) -> bool:
-        """The action is not needed any more: the keeper ends what is still running of it, unless it has died.
+        """Release the action; the keeper ends its remaining processes.
 
-        Returns whether it has done so.
+        Return False if the keeper has died.
         """
         if self._connection.fileno() < 0:
             return True
         answer = b""
         with suppress(OSError):
             self._connection.send(RELEASE)
-            # Once the answer is there, the keeper does not hold the lock of the run any more.
+            # After the answer the keeper no longer holds the lock of the run.
             while (answer := self._receive()) not in (b"", RELEASED):
                 pass
         self._connection.close()
@@ -120,7 +121,7 @@ class _Connection:
 
 
 class Action(_Connection):
-    """An action that the keeper of this process has started."""
+    """Action that the keeper of this process has started."""
 
     def __init__(self, connection: Any, folder: str) -> None:
         super().__init__(connection)
@@ -130,11 +131,14 @@ class Action(_Connection):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the keeper has all of its output."""
+        """Whether the keeper has the complete output."""
         return None not in self._spools.values()
 
     def wait_start(self) -> None:
-        """Wait for its pid. Raises OSError where it could not be started, and KeeperDied."""
+        """Wait for the start and set `pid`.
+
+        Raises OSError if the action could not be started, and KeeperDied.
+        """
         message = self._receive()
         if message.startswith(FAILED):
             number = int(message[1:])
@@ -144,7 +148,7 @@ class Action(_Connection):
         self.pid = int(message[1:])
 
     def read(self, handle: int, stream: str, length: int) -> bytes:
-        """What a pipe holds, once it holds something; it is in a file that the keeper has too."""
+        """Read from a pipe, blocking if it is empty, through the file that the keeper shares."""
         spool = self._spools.get(stream)
         if spool is None and stream not in self._spools:
             spool = self._spools[stream] = self._new_spool(stream)
@@ -170,7 +174,7 @@ class Action(_Connection):
         return spool
 
     def _tell_unsafe(self) -> None:
-        """The disk is full, or the keeper dead: the run continues, and its death would cost the output."""
+        """Report that output is missing in the file: the action can no longer survive its driver."""
         with suppress(OSError):
             self._connection.send(UNSAFE)
 
@@ -184,10 +188,10 @@ class Action(_Connection):
 
 
 class Kept(_Connection):
-    """An action that has survived its driver.
+    """Action that has survived its driver.
 
-    facts: what `start` was told, with `pid`, and `timed_out` where the keeper had to end it. status: of its
-    end, None while it runs; began: the start time of the process then.
+    facts: the facts from `start`, with `pid`, and `timed_out` if the keeper ended the action. status: wait
+    status; None while the action runs. began: start time of the process while it runs.
     """
 
     began = ""
@@ -195,7 +199,7 @@ class Kept(_Connection):
 
     def __init__(self, facts: dict[str, Any], handles: Sequence[int], connection: Any = None) -> None:
         super().__init__(connection, facts["pid"])
-        self.facts = _UNTOLD | facts
+        self.facts = _DEFAULTS | facts
         self._handles = list(handles)
         self._at = [0, 0]
         self.status: int | None = facts.get("status")
@@ -204,19 +208,19 @@ class Kept(_Connection):
             self.began = processes.start_time(self.pid)
 
     def took(self) -> float:
-        """Seconds that it has been running, without those since its end."""
+        """Return the running time of the action in seconds, until now or its end."""
         ended = self.facts["ended"]
         seconds: float = (clock.monotonic() if ended is None else ended) - self.facts["begun"]
-        return min(max(0.0, seconds), _LONGEST)
+        return min(max(0.0, seconds), _MAX_ACTION_S)
 
     def elapsed_ms(self) -> int:
-        """Active time of the run, which its action is a part of, with a driver or without; 0 for unknown."""
+        """Return the active time of the run, including this action, in milliseconds; 0 if unknown."""
         if self.status is not None and self.facts["ended"] is None:
             return 0
         return int(self.facts["elapsed_ms"]) + round(self.took() * 1000)
 
     def take(self) -> Kept | None:
-        """Itself, the first time: an effect has one action that was running last."""
+        """Return the action at the first call, then None: only one attempt of an effect may use it."""
         if self.is_taken:
             return None
         self.is_taken = True
@@ -227,14 +231,14 @@ class Kept(_Connection):
         return -1 if self._connection is None else super().fileno()
 
     def read(self, stream: str, length: int) -> bytes:
-        """What it has written since the last call."""
+        """Read the output since the last call."""
         index = STREAMS.index(stream)
         data = os.pread(self._handles[index], length, self._at[index])
         self._at[index] += len(data)
         return data
 
     def close(self) -> None:
-        """Let go of it; the keeper keeps it."""
+        """Close the connection and leave the action to its keeper."""
         for handle in self._handles:
             files.close(handle)
         self._handles.clear()
@@ -256,14 +260,18 @@ def start(
     facts: dict[str, Any],
     main: Callable[[Any, int], NoReturn],
 ) -> Action | None:
-    """Let the keeper start a program; None where there is none.
+    """Let the keeper start a program; return None if there is no keeper.
 
-    ends: handles of its input, of the ends of its pipes that it writes to, and of those that we read.
-    facts: `folder`, of the run; `effect`, the id; `begun` and `end`, when it began and is to end, by the
-    monotonic clock; `elapsed_ms`, the active time of the run then; `limited_by`; `signals` and `grace` to end
-    it with; `about`, what its caller wants back.
-    main: `keeper_process.main`, which only a process needs that starts actions.
-    Raises OSError where it could not be started, and KeeperDied where it is not known whether it was.
+    Args:
+        path, argv, env: as for `processes.start`.
+        ends: handles: input, write ends of the two output pipes, read ends of the two output pipes.
+        facts: `folder` of the run; `effect`: id; `begun` and `end`: start and deadline in monotonic time;
+            `elapsed_ms`: active time of the run at the start; `limited_by`: source of the deadline; `signals`
+            and `grace`: signals that end the action, and seconds between them; `about`: data for the caller.
+        main: `keeper_process.main`; a parameter, because only processes that start actions import that
+            module.
+
+    Raises OSError if the program could not be started, and KeeperDied if this is unknown.
     """
     lock = _guarded[facts["folder"]]
     folder = facts["folder"] = os.path.abspath(facts["folder"])
@@ -275,14 +283,14 @@ def start(
             handles.append(unnamed_file(folder))
             files.pwrite(handles[-1], request, 0)
             request = IN_FILE
-        is_asked = _ask(main, request, handles)
+        is_sent = _send_request(main, request, handles)
     except OSError:
-        is_asked = False  # the disk is full: better unkept than not at all
+        is_sent = False  # the disk is full; the action can run without a keeper
     finally:
         theirs.close()
         for file in handles[len(ends) + 2 :]:
             files.close(file)
-    if not is_asked:
+    if not is_sent:
         ours.close()
         return None
     action = Action(ours, folder)
@@ -296,18 +304,18 @@ def start(
 
 
 def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
-    """The lock of a run whose driver has died, and its actions, by effect.
+    """Take the lock and the actions (by effect id) of a run whose driver has died.
 
-    None where the keeper does not hand over each of them: an action has just ended, and is in `left` then, or
-    the keeper is dead, suspended or late. So an action that lives is not taken for one that has ended.
+    Returns None if the keeper does not hand over all actions: an action has just ended and is now in `left`,
+    or the keeper is dead, suspended or slow. Therefore a live action is never considered ended.
     """
     locks: list[int] = []
     found: dict[str, Kept] = {}
     try:
-        asked, names, locks = _visit(folder, LIST, 1)
-        asked.close()
+        connection, names, locks = _connect(folder, LIST, 1)
+        connection.close()
         for name in marshal.loads(names):
-            connection, data, handles = _visit(folder, name.encode(), 2)
+            connection, data, handles = _connect(folder, name.encode(), 2)
             found[name] = Kept(marshal.loads(data), handles, connection)
     except (OSError, ValueError):
         for lock in locks:
@@ -319,30 +327,30 @@ def take_over(folder: str) -> tuple[int, dict[str, Kept]] | None:
 
 
 def stop(folder: str) -> bool:
-    """Ask the keeper of a run whose driver has died to end its actions; False if it does not answer.
+    """Request the keeper of a run with a dead driver to end the actions; return False without an answer.
 
-    The first request lets them clean up, the second one does not wait for that.
+    After the first request the actions can clean up; the second request does not wait for this.
     """
     try:
-        connection, answer, _ = _visit(folder, STOP, 0)
+        connection, answer, _ = _connect(folder, STOP, 0)
     except (OSError, ValueError):
         return False
     connection.close()
     return answer == RELEASED
 
 
-def _visit(folder: str, wanted: bytes, count: int) -> tuple[Any, bytes, list[int]]:
-    """A connection to the keeper of a run whose driver has died, and its answer.
+def _connect(folder: str, request: bytes, count: int) -> tuple[Any, bytes, list[int]]:
+    """Connect to the keeper of a run whose driver has died; return the connection, its answer and handles.
 
-    Raises OSError and ValueError.
+    count: expected number of handles. Raises OSError and ValueError.
     """
     directory = files.open_handle(folder, files.O_RDONLY | files.O_DIRECTORY)
     connection = of_socket("socket")(of_socket("AF_UNIX"), of_socket("SOCK_SEQPACKET"))
     try:
-        connection.settimeout(_PATIENCE)
-        # The path of a socket has 107 bytes at most.
+        connection.settimeout(_ANSWER_TIMEOUT_S)
+        # The path of a socket is limited to 107 bytes.
         connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
-        connection.send(wanted)
+        connection.send(request)
         data, handles = receive(connection, count)
         connection.settimeout(None)
     except (OSError, ValueError):
@@ -353,11 +361,11 @@ def _visit(folder: str, wanted: bytes, count: int) -> tuple[Any, bytes, list[int
     return connection, data, handles
 
 
-# Seconds of an action at most; what a file says may be more.
-_LONGEST = 1e9
-# Seconds that a keeper may take to answer.
-_PATIENCE = 5.0
-# What is known of an action that has ended, and the types.
+# Maximum duration of an action in seconds; a damaged file may contain more.
+_MAX_ACTION_S = 1e9
+# Timeout for an answer of a keeper, in seconds.
+_ANSWER_TIMEOUT_S = 5.0
+# Facts of an ended action, with their types.
 _FACTS: dict[str, tuple[type, ...]] = {
     "effect": (str,),
     "pid": (int,),
@@ -370,12 +378,12 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "elapsed_ms": (int,),
     "ended": (int, float, type(None)),
 }
-# Those that a keeper of an earlier version does not tell.
-_UNTOLD = {"elapsed_ms": 0, "ended": None}
+# Values of facts that a keeper of an earlier version does not record.
+_DEFAULTS = {"elapsed_ms": 0, "ended": None}
 
 
 def left(folder: str) -> dict[str, Kept]:
-    """The actions of a run that ended after its driver had died, by effect."""
+    """Load the actions of a run that ended after the death of its driver, by effect id."""
     place = os.path.join(folder, FOLDER)
     found = {}
     for name in files.listdir(place) if files.isdir(place) else ():
@@ -384,7 +392,7 @@ def left(folder: str) -> dict[str, Kept]:
             continue
         try:
             with open_regular(os.path.join(place, name)) as file:
-                facts = _UNTOLD | light_json.loads(file.read(1 << 20))
+                facts = _DEFAULTS | light_json.loads(file.read(1 << 20))
             if any(type(facts[key]) not in kinds for key, kinds in _FACTS.items()):
                 continue
             handles = [
@@ -393,7 +401,7 @@ def left(folder: str) -> dict[str, Kept]:
             ]
             found[facts["effect"]] = Kept({**facts, "folder": folder}, handles)
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # the keeper was killed while it wrote it: the outcome is not known
+            continue  # the keeper was killed while it wrote the file; the outcome is unknown
     return found
 
 
@@ -403,12 +411,12 @@ def _forget(folder: str, effect_id: str) -> None:
             files.unlink(f"{place_of(folder, effect_id)}.{kind}")
         except OSError:
             continue
-    with suppress(OSError):  # it may contain another one
+    with suppress(OSError):  # the folder may contain other actions
         files.rmdir(os.path.join(folder, FOLDER))
 
 
 def _keeper(main: Callable[[Any, int], NoReturn]) -> Any:
-    """The connection to the keeper of this process, which is started at first."""
+    """Return the connection to the keeper of this process; start the keeper if necessary."""
     global _channel, _owner
     with _starting:
         if _channel is None or _owner != processes.getpid():
@@ -427,10 +435,10 @@ def _keeper(main: Callable[[Any, int], NoReturn]) -> Any:
         return _channel
 
 
-def _ask(main: Callable[[Any, int], NoReturn], request: bytes, handles: Sequence[int]) -> bool:
-    """Send a request to the keeper; another one is started where it has died. False where it was not sent.
+def _send_request(main: Callable[[Any, int], NoReturn], request: bytes, handles: Sequence[int]) -> bool:
+    """Send a request to the keeper; start another keeper if it has died. Return False if it was not sent.
 
-    The connection of a keeper that lives stays open: its end would tell the keeper that this process is dead.
+    The connection to a live keeper stays open: the keeper takes its end for the death of this process.
     """
     global _channel
     for _ in range(2):
@@ -442,7 +450,7 @@ def _ask(main: Callable[[Any, int], NoReturn], request: bytes, handles: Sequence
             return True
         except ConnectionError:
             with _starting:
-                if _channel is channel:  # else another thread has noticed that before
+                if _channel is channel:  # else another thread has already replaced it
                     _channel = None
                     channel.close()
         except OSError:

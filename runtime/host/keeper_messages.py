@@ -1,7 +1,7 @@
 """Messages between a keeper of actions and the processes that drive runs.
 
-They are datagrams on sockets of this machine, with handles of files. A request to start an action is
-`marshal` data; all others are one of the words below.
+Messages are datagrams on local sockets, with file handles. A request to start an action is `marshal` data;
+all other messages are constants of this module.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-# A request that is longer is passed in a file, and this word represents it.
+# Maximum size of a message in bytes. A larger request is passed in a file, and IN_FILE is sent instead.
 LARGEST = 1 << 16
 IN_FILE = b"f"
-# About one action, to the keeper and from it; `STREAMS`, to the keeper, with the file that a stream goes to.
+# Messages about one action: to the keeper, and from it. A name of `STREAMS`, sent to the keeper, comes with
+# the file that receives this stream.
 RELEASE, UNSAFE, RELEASED = b"r", b"u", b"."
 STARTED, FAILED, EXITED = b"p", b"e", b"x"
 STREAMS = "output", "stderr"
-# From a process that resumes a run: what is there? It then connects once for each action, with its effect.
+# From a process that resumes a run: list the actions. The process then connects once for each action and
+# sends its effect id.
 LIST = b"list"
-# From one that stops a run: its actions are to end. The answer is `RELEASED`.
+# From a process that stops a run: end its actions. The answer is `RELEASED`.
 STOP = b"stop"
-# The name of the socket of a keeper whose process has died, and of the folder for the results of actions that
-# ended after their run; both in the folder of the run.
+# Names in the folder of a run: socket of the keeper after the death of the driver, and folder for the results
+# of actions that ended after the death of the driver.
 SOCKET = "keeper"
 FOLDER = "kept"
 
@@ -46,30 +48,30 @@ _DEFERRED: dict[str, tuple[str, ...]] = {
 
 
 def of_socket(name: str) -> Any:
-    """A name of the module in C that `socket` wraps, which takes another 2 ms to load."""
+    """Return a name of the C module `_socket`; importing `socket` would take 2 ms more."""
     return globals().get(name) or load(globals(), _DEFERRED, name)
 
 
 def pair() -> tuple[Any, Any]:
-    """Two connected sockets."""
+    """Create two connected sockets."""
     both: tuple[Any, Any] = of_socket("socketpair")(of_socket("AF_UNIX"), of_socket("SOCK_SEQPACKET"))
     return both
 
 
 def send(connection: Any, data: bytes, handles: Sequence[int]) -> None:
-    """Raises OSError."""
+    """Send a message with handles. Raises OSError."""
     packed = b"".join(handle.to_bytes(4, sys.byteorder) for handle in handles)
     connection.sendmsg([data], [(of_socket("SOL_SOCKET"), of_socket("SCM_RIGHTS"), packed)])
 
 
 def receive(connection: Any, count: int) -> tuple[bytes, list[int]]:
-    """A message and its handles. Raises OSError, and ValueError where there are fewer than `count`."""
+    """Receive a message and its handles. Raises OSError, and ValueError for fewer than `count` handles."""
     size, space, flags = LARGEST * 2, 4 * 32, of_socket("MSG_CMSG_CLOEXEC")
     try:
         data, ancillary, _, _ = connection.recvmsg(size, space, flags)
     except ConnectionResetError:
-        # The other process has died and had not read all of ours. The system says so first, and once;
-        # what it had sent before is still to be read.
+        # The other process has died without reading all messages. The system reports this once, before the
+        # messages that the process had sent, which can still be read.
         data, ancillary, _, _ = connection.recvmsg(size, space, flags)
     handles = [
         int.from_bytes(packed[at : at + 4], sys.byteorder)
@@ -82,13 +84,13 @@ def receive(connection: Any, count: int) -> tuple[bytes, list[int]]:
 
 
 def unnamed_file(folder: str) -> int:
-    """A handle of a new file without a name on the disk of a folder. Raises OSError.
+    """Create an unnamed file on the disk of a folder; return its handle. Raises OSError.
 
-    (`tempfile` would take several milliseconds to load.)
+    (Importing `tempfile` would take several milliseconds.)
     """
     try:
         return os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o600)
-    except OSError:  # a file system without such files
+    except OSError:  # the file system does not support unnamed files
         path = os.path.join(folder, f".unnamed.{os.getpid()}")
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.unlink(path)
@@ -96,5 +98,5 @@ def unnamed_file(folder: str) -> int:
 
 
 def place_of(folder: str, effect_id: str) -> str:
-    """Where the result of an action is kept, without the ending of the name."""
+    """Return the path for the result of an action, without the file extension."""
     return os.path.join(folder, FOLDER, effect_id.rpartition("/")[2])

@@ -1,7 +1,7 @@
-"""The keeper of actions: starts them for its parent, and keeps them when that dies (`keeper`).
+"""Keeper process: starts actions for its driver and keeps them when the driver dies (client: `keeper`).
 
-It runs in a fork of the driving process, in a session of its own, and loads nothing before that process is
-dead. An action is *attended* while a process is connected that wants its result.
+It runs in a fork of the driver, in its own session, and imports nothing before the driver is dead. An action
+is *attended* while a process that needs its result is connected.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _CHUNK = 1 << 20
-# Seconds that a background child which holds a pipe may still write after its action has ended.
+# Seconds during which output of background children is still read after the end of their action.
 _LINGER = 0.1
-# Signals that the keeper gives to its driver, and others whose handlers are not for it.
+# Signals that the keeper forwards to its driver, and signals whose handlers it resets to the default.
 _SIGNALS = signals.SIGINT, signals.SIGHUP, signals.SIGQUIT, signals.SIGTERM, signals.SIGUSR1, signals.SIGUSR2
 _DEFAULT = signals.SIGTSTP, signals.SIGWINCH, signals.SIGCHLD
 
 
 class _Action:
-    """An action: its process, the pipes it writes to, and what was read from them so far.
+    """Action: its process, its output pipes, and the output so far.
 
-    spools: files without a name, None before the first output. reads: whether we read the pipes. status: with
-    which it ended, and `ended`: when. closing: until when its pipes are read afterwards.
+    spools: unnamed files with the output; None before the first output. reads: whether the keeper reads the
+    pipes.
+    status: wait status; ended: time of the end; closing: time until which the pipes are read after the end.
     """
 
     def __init__(self, pid: int, facts: dict[str, Any], pipes: list[int], lock: int, connection: Any) -> None:
@@ -70,19 +71,19 @@ class _Action:
         self.closing: float | None = None
         self.timed_out: str | None = None
         self.is_unsafe = False
-        # Requests to stop: those for its run, and how many of all have been met.
+        # Number of stop requests for its run, and number of all stop requests that were handled.
         self.stops = 0
         self.requests = 0
         self.signals = list(facts["signals"])
         self.next_signal: float | None = facts["end"]
 
     def known(self) -> dict[str, Any]:
-        """What the process that resumes the run is told."""
+        """Return the facts for the process that resumes the run."""
         return {**self.facts, "pid": self.pid, "timed_out": self.timed_out, "ended": self.ended}
 
 
 class _Keeper:
-    """The loop over everything that can happen."""
+    """Event loop of the keeper."""
 
     def __init__(self, channel: Any, driver: int) -> None:
         self.channel = channel
@@ -92,7 +93,8 @@ class _Keeper:
         self.poller = select.poll()
         self.handlers: dict[int, Callable[[], None]] = {}
         self.is_alone = False
-        # Requests to stop everything: each brings the next signal, without patience for the one before.
+        # Number of requests to stop everything; each sends the next signal without waiting for the previous
+        # one.
         self.requests = 0
         self.watch(channel.fileno(), self.request)
         wake, self.wake = os.pipe()
@@ -115,7 +117,7 @@ class _Keeper:
         while self.actions or not self.is_alone:
             pause = self.pause()
             events = self.poller.poll(None if pause is None else max(0, int(pause * 1000) + 1))
-            # An earlier one of these may close a handle, and another one get its number.
+            # An earlier handler may close a handle, and a new handle may get its number.
             for handle, handler in [(handle, self.handlers[handle]) for handle, _ in events]:
                 if self.handlers.get(handle) is handler:
                     handler()
@@ -123,7 +125,7 @@ class _Keeper:
                 self.check(name, action)
 
     def pause(self) -> float | None:
-        """Seconds until something is due."""
+        """Return the seconds until the next timer; None if there is no timer."""
         if not self.is_alone:
             return None
         due = [
@@ -135,17 +137,17 @@ class _Keeper:
         return None if not due else max(0.0, min(due) - time.monotonic())
 
     def receive(self, number: int, _: object) -> None:
-        """A signal: a request to stop, or for the driver from an action that takes us for it (`$PPID`)."""
+        """Handle a signal: a stop request, or a signal for the driver from an action that uses `$PPID`."""
         if self.is_alone:
             self.requests += number in (signals.SIGTERM, signals.SIGINT)
         else:
             with suppress(ProcessLookupError):
                 processes.kill(self.driver, number)
 
-    # --- a driver that lives ----------------------------------------------------------------------
+    # --- while the driver lives -------------------------------------------------------------------
 
     def request(self) -> None:
-        """The driver wants an action started, or has died."""
+        """Handle a request of the driver to start an action, or the death of the driver."""
         try:
             data, handles = receive(self.channel, 0)
         except OSError:
@@ -166,7 +168,7 @@ class _Keeper:
                 raise FileNotFoundError(errno.ENOENT, "the run has another owner")
             if os.getcwd() != folder:
                 os.chdir(folder)
-            if os.environb.get(b"PATH") != env.get(b"PATH"):  # where it is looked for
+            if os.environb.get(b"PATH") != env.get(b"PATH"):  # the program is searched in this PATH
                 os.environb[b"PATH"] = env.get(b"PATH", b"")
             pid = processes.start(path, argv, env, source, output_end, errors_end)
         except OSError as error:
@@ -190,7 +192,7 @@ class _Keeper:
         self.watch(connection.fileno(), lambda: self.message(name, action))
 
     def message(self, name: str, action: _Action) -> None:
-        """From the process that attends an action, which may be its end."""
+        """Handle a message of the process that attends an action, or the end of its connection."""
         try:
             data, handles = receive(action.connection, 0)
         except OSError:
@@ -234,12 +236,12 @@ class _Keeper:
         else:
             self.tell(action, EXITED + b"%d" % action.status)
 
-    # --- after its death ----------------------------------------------------------------------------
+    # --- after the death of the driver --------------------------------------------------------------
 
     def keep(self) -> None:
-        """The driver has died: keep what is not in its journal."""
+        """Handle the death of the driver: keep the actions whose results are not in its journal."""
         for name, action in list(self.actions.items()):
-            # What it had sent before counts.
+            # Handle the messages that the driver had sent before its death.
             if action.connection is not None:
                 action.connection.setblocking(False)
             while action.connection is not None and name in self.actions:
@@ -259,14 +261,14 @@ class _Keeper:
             self.claim(action)
 
     def claim(self, action: _Action) -> None:
-        """The run is ours: that is in its lock file, and a process that resumes it finds our socket."""
+        """Claim the run: open a socket for the process that resumes it, and update the lock file."""
         folder = action.facts["folder"]
         try:
             if folder not in self.listeners:
                 os.chdir(folder)
                 with suppress(FileNotFoundError):
                     os.unlink(SOCKET)
-                import socket  # it takes 2 ms to load, and the driver is dead
+                import socket  # takes 2 ms; the driver is dead, so this delays nothing
 
                 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 listener.bind(SOCKET)
@@ -281,10 +283,10 @@ class _Keeper:
             os.pwrite(action.lock, data, 0)
             os.ftruncate(action.lock, len(data))
         except (OSError, ValueError):
-            return  # no folder, or a full disk: no process will ask, and the action ends by its limit
+            return  # no folder, or a full disk; no process can connect, and the action ends at its deadline
 
     def visit(self, folder: str) -> None:
-        """A process connects that resumes the run; it says what it wants in its first message."""
+        """Accept a connection of a process that resumes or stops the run, and handle its first message."""
         connection, _ = self.listeners[folder].accept()
         connection.settimeout(1.0)
         here = {
@@ -293,21 +295,21 @@ class _Keeper:
             if action.facts["folder"] == folder
         }
         try:
-            wanted = connection.recv(1024)
-            if wanted == LIST:
+            request = connection.recv(1024)
+            if request == LIST:
                 lock = next(iter(here.values()))[1].lock
                 send(connection, marshal.dumps(list(here)), [lock])
                 connection.close()
                 return
-            if wanted == STOP:
+            if request == STOP:
                 for _, action in here.values():
                     action.stops += 1
                 connection.send(RELEASED)
                 connection.close()
                 return
-            name, action = here[wanted.decode()]
+            name, action = here[request.decode()]
             if action.connection is not None:
-                raise KeyError(wanted)
+                raise KeyError(request)
             for index in (0, 1):
                 self.spool(action, index)
             send(
@@ -331,7 +333,7 @@ class _Keeper:
         return handle
 
     def drain(self, action: _Action, index: int) -> None:
-        """Read what a pipe holds."""
+        """Read the available output of a pipe."""
         handle = action.pipes[index]
         try:
             count = os.splice(handle, self.spool(action, index), _CHUNK)
@@ -344,11 +346,11 @@ class _Keeper:
             action.pipes[index] = -1
 
     def check(self, name: str, action: _Action) -> None:
-        """What is due for an action by now."""
+        """Perform the due steps for an action: signals, end of reading, saving its result."""
         now = time.monotonic()
         if not self.is_alone:
             return
-        if action.is_unsafe:  # a part of its output is lost
+        if action.is_unsafe:  # part of its output is lost
             self.unattend(action)
             self.forget(name, action)
             return
@@ -363,14 +365,14 @@ class _Keeper:
             action.next_signal = now + action.facts["grace"]
         if action.closing is not None and (now >= action.closing or action.pipes == [-1, -1]):
             action.closing = None
-            # On a busy machine the time may be over before anything was read.
+            # On a busy machine the time may be over before any output was read.
             for index, handle in enumerate(action.pipes):
                 if handle >= 0 and select.select([handle], [], [], 0)[0]:
                     self.drain(action, index)
             assert action.status is not None
             self.tell(action, EXITED + b"%d" % action.status)
         if action.status is not None and action.closing is None and action.connection is None:
-            # One that died by itself left its work undone: its outcome is unknown.
+            # The outcome of an action that died by a signal is unknown; its work is not finished.
             has_died = os.WIFSIGNALED(action.status) and action.timed_out is None
             if not (has_died or requests or action.is_unsafe):
                 with suppress(OSError):
@@ -378,7 +380,7 @@ class _Keeper:
             self.forget(name, action)
 
     def save(self, action: _Action) -> None:
-        """Keep the result of an action for the next `resume`, without secrets."""
+        """Save the result of an action for the next `resume`, with secrets masked."""
         folder = action.facts["folder"]
         with suppress(FileExistsError):
             os.mkdir(os.path.join(folder, FOLDER), 0o700)
@@ -406,7 +408,7 @@ class _Keeper:
             os.killpg(action.pid, number)
 
     def forget(self, name: str, action: _Action) -> None:
-        """Close all that belongs to an action; with the last one of a run, its socket."""
+        """Close the handles of an action; with the last action of a run, also its socket."""
         del self.actions[name]
         if action.connection is not None:
             self.unwatch(action.connection.fileno())
@@ -438,7 +440,7 @@ class _Keeper:
 
 
 def _is_given_up(lock: int) -> bool:
-    """Whether the lock file of a run was removed: another process has decided about its actions."""
+    """Whether the lock file of a run was removed, because another process has decided about its actions."""
     return os.fstat(lock).st_nlink == 0
 
 
@@ -447,14 +449,14 @@ def _private(path: str, flags: int) -> int:
 
 
 def main(channel: Any, driver: int) -> NoReturn:
-    """The rest of the life of a fork of a driving process, whose pid is `driver`."""
+    """Run the keeper in a fork of the driver, and exit. driver: pid of the driver."""
     code = 1
     try:
         gc.disable()
         os.setsid()
         signals.pthread_sigmask(signals.SIG_SETMASK, ())
         for number in _DEFAULT:
-            # Handlers are not inherited by actions, ignored signals are.
+            # Actions inherit ignored signals, but not handlers.
             if signals.getsignal(number) != signals.SIG_IGN:
                 signals.signal(number, signals.SIG_DFL)
         keep = channel.fileno()

@@ -1,4 +1,4 @@
-"""End processes that an earlier run left behind: a signal, time to clean up, KILL."""
+"""Leftover processes of an earlier run: end them by a signal, time to clean up, then KILL."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-# Seconds between two signals, and between two checks of what is left.
+# Seconds between two signals, and between two checks for remaining processes.
 GRACE = 2.0
 POLL_EXIT = 0.01
 
 
-# What an agent is ended with: TERM alone makes some of them ask their model again.
+# Signals that end an agent: after TERM alone, some agents send another request to their model.
 AGENT_SIGNALS = (signals.SIGINT, signals.SIGTERM)
 
 
 def end_leftover(pid: int, started: str, effect_id: str, numbers: Sequence[int] = (signals.SIGTERM,)) -> bool:
-    """Terminate the rest of a process group that an earlier run started for an effect.
+    """Terminate the remaining processes of a group that an earlier run started for an effect.
 
-    pid, started: as passed to `Context.on_process`. The leader must have that start time; without a leader,
-    members of its group or session count that have the effect's id in their environment. So a reused pid
-    is never signalled. numbers: the signals before KILL. Returns whether anything was running.
+    Only the leader with this start time and members of its group or session with the effect's id in their
+    environment are signalled, so a process with a reused pid never is. Returns whether any process was
+    running.
+
+    pid, started: as passed to `Context.on_process`. numbers: the signals before KILL.
     """
     if not started or started.partition(":")[0] != processes.boot_id():
         return False
     if processes.start_time(pid) not in ("", started):
-        return False  # a reused pid: then our group does not exist any more
+        return False  # the pid was reused, so the group no longer exists
     return bool(_end(lambda: processes.group_members(pid, effect_id), numbers))
 
 
 def end_kept(action: Kept) -> None:
-    """End an action that has survived its driver and that nothing waits for, also if its keeper has died."""
+    """End an unneeded action that has survived its driver, even if its keeper has died."""
     if not action.release():
         end_leftover(action.pid, action.began, action.facts["effect"])
 
@@ -42,27 +44,27 @@ def end_kept(action: Kept) -> None:
 def end_effect(
     effect_id: str, known: Iterable[tuple[int, str]], numbers: Sequence[int] = (signals.SIGTERM,)
 ) -> list[int]:
-    """Terminate what is left of an effect; the pids that were found.
+    """Terminate all remaining processes of an effect; return their pids.
 
-    known: the processes on record for it. Tools of agents run in sessions of their own, and a run may have
-    crashed between the start of a process and its record, so all processes that carry the effect's id count.
+    known: recorded processes of the effect. All processes with the effect's id in their environment count
+    too: tools of agents run in separate sessions, and a run may have crashed between starting and recording a
+    process.
     """
     found = [pid for pid, started in known if end_leftover(pid, started, effect_id, numbers)]
     return found + _end(lambda: processes.find_marked(effect_id), numbers)
 
 
 def _end(members: Callable[[], list[int]], numbers: Sequence[int]) -> list[int]:
-    """Signal processes until none is left; the pids of the first look, without our own."""
-    stages = [*numbers, signals.SIGKILL]
+    """Signal processes until none remains; return the pids found at first, without this process."""
     own = processes.getpid()
     found = living = [pid for pid in members() if pid != own]
-    for number in stages:
-        end = clock.monotonic() + GRACE
-        told: set[int] = set()
-        while living and clock.monotonic() < end:
+    for number in (*numbers, signals.SIGKILL):
+        deadline = clock.monotonic() + GRACE
+        signalled: set[int] = set()
+        while living and clock.monotonic() < deadline:
             for pid in living:
-                if pid not in told:
-                    told.add(pid)
+                if pid not in signalled:
+                    signalled.add(pid)
                     with suppress(ProcessLookupError, PermissionError):
                         processes.kill(pid, number)
             clock.sleep(POLL_EXIT)

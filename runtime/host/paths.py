@@ -1,15 +1,15 @@
-"""Where a project keeps its loops and runs: names of folders and files.
+"""Paths of a project: folders and files of loops and runs.
 
     .loops/<name>.yaml                    a loop; `<name>.sexp` is a flow
     .loops/config.yaml                    see `configuration`
-    .loops/.running/<run>/                a run that has not ended: `<name>.events.jsonl` (its journal),
+    .loops/.running/<run>/                an unfinished run: `<name>.events.jsonl` (its journal),
                                           `<name>.state.json`, `<name>.log`, `<name>.live`, `program.llb`,
                                           `lock`, `active`, `outputs/`
-    .loops/.history/<run>/                the same folder once the run has ended
+    .loops/.history/<run>/                the same folder after the end of the run
     .loops/.cache/                        compiled images; see `cache`
 
-A run is called `<name>-YYYYMMDD-HHMMSS-xxxx`, the last part the fraction of the second in hex. Whatever
-a loop is called, its runs stay inside these folders.
+The id of a run is `<name>-YYYYMMDD-HHMMSS-xxxx`; the last part is the fraction of the second in hex. `slug`
+ensures that the folder of a run is inside these folders for any name of a loop.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ if TYPE_CHECKING:
 ROOT = ""
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
-# Default number of ended runs that are kept of each loop.
+# Default number of ended runs to keep for each loop.
 KEPT = 100
 IMAGE_SUFFIX = ".llb"
 COMPILED_SUFFIXES = (IMAGE_SUFFIX, IR_SUFFIX)
-# The program that a run starts with; programs that it changes to are `program-2.llb` and so on.
+# Initial program of a run; later programs are `program-2.llb` and so on.
 FIRST_IMAGE = "program.llb"
 
-# Bytes that a file has at most that is read as a whole: a longer one is none of ours.
+# Maximum size in bytes of a file that is read as a whole; llc does not write larger ones.
 LONGEST = 1 << 28
-_LONGEST_NAME = 80
+_MAX_NAME_CHARS = 80
 
 
 def slug(name: str) -> str:
-    """A file name for a loop's name: short, not hidden, inside its folder."""
+    """Convert the name of a loop to a short, visible file name without path separators."""
     safe = "".join(ch if ch.isalnum() or ch in "._-" else "-" for ch in name)
     safe = safe.encode("ascii", "replace").decode().replace("?", "-").lstrip(".-")
-    return safe[:_LONGEST_NAME] or "loop"
+    return safe[:_MAX_NAME_CHARS] or "loop"
 
 
 def make_private(path: str) -> None:
-    """Create a folder that only its owner can read and git ignores, durably. Raises OSError."""
+    """Create a folder durably; only its owner can read it, and git ignores it. Raises OSError."""
     ignored = os.path.join(path, ".gitignore")
     if files.isfile(ignored):
         return
     files.makedirs(path, mode=0o700, exist_ok=True)
-    # Before a run moves into it: a folder that a loss of power removes takes what is in it along. The file
-    # comes last: without it, another process may have died before the folder was durable.
+    # The folder must be durable before a run moves into it: if a power failure removed the folder, the run
+    # would be lost. The file is written last: its absence shows that another process may have died before
+    # this.
     above = os.path.dirname(path)
     files.sync_names(os.path.dirname(above))
     files.sync_names(above)
@@ -65,12 +66,12 @@ def make_private(path: str) -> None:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a file for reading. Raises OSError for anything but a regular file: a pipe would block."""
+    """Open a regular file for reading. Raises OSError for other file types: a pipe would block."""
     return files.open(regular_handle(path, files.O_RDONLY), "rb")
 
 
 def read_regular(path: str, most: int = LONGEST) -> bytes:
-    """The content of a regular file of at most `most` bytes. Raises OSError for anything else."""
+    """Read a regular file of at most `most` bytes. Raises OSError for larger files and other file types."""
     with open_regular(path) as file:
         if files.fstat(file.fileno()).st_size > most:
             raise OSError(EFBIG, f"it is larger than {most:,} bytes", path)
@@ -78,7 +79,7 @@ def read_regular(path: str, most: int = LONGEST) -> bytes:
 
 
 def regular_handle(path: str, flags: int, mode: int = 0o600) -> int:
-    """Open a regular file; a new one has `mode`. Raises OSError for anything else, without waiting for it."""
+    """Open a regular file; a new file gets `mode`. Raises OSError for other file types, without blocking."""
     try:
         handle = files.open_handle(path, flags | files.O_NONBLOCK, mode)
     except OSError as error:

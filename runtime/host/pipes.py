@@ -1,4 +1,4 @@
-"""Pipes, named pipes, a listening socket, and waiting for handles."""
+"""Pipes, named pipes, listening sockets, and waiting for handles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFERRED = {"select": ("POLLIN", "POLLOUT", "poll", "select"), "socket": ("crea
 
 
 def listen(port: int) -> socket:
-    """A socket that listens on the loopback interface; 0 is any free port. Raises OSError."""
+    """Create a socket that listens on the loopback interface. port: 0 for any free port. Raises OSError."""
     create = load(globals(), _DEFERRED, "create_server")
     listener: socket = create(("127.0.0.1", port), backlog=512)
     return listener

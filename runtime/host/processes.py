@@ -1,7 +1,7 @@
 """Processes: start, wait for, signal and identify them.
 
-A process is identified by its start time (`start_time`): a later process with the same pid has another.
-That is read from /proc; where there is none, nothing is known.
+Pid and start time (`start_time`) identify a process: a later process with the same pid has another start
+time. The start time is read from /proc; without /proc it is unknown.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _DEFERRED = {
 }
 
 
-# Handled by default in a program that is started, whatever this process does with them.
+# Signals whose handling is reset to the default in started programs.
 _DEFAULT_SIGNALS = (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGCHLD)
 _boot: str | None = None
-# Whether a new process's start tick can be read from the clock; None until one was compared.
+# Whether the clock gives the start tick of a new process; None before the first comparison.
 _is_clock_right: bool | None = None
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
@@ -63,9 +63,9 @@ _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 def start(
     path: str, argv: list[bytes], env: Mapping[bytes, bytes], source: int, output: int, errors: int
 ) -> int:
-    """Start a program in a session of its own, with these handles as its standard ones; its pid.
+    """Start a program in a new session with these handles as standard streams; return its pid.
 
-    A path without a slash is looked for on PATH. Raises OSError and ValueError.
+    A path without a slash is searched in PATH. Raises OSError and ValueError.
     """
     return posix_spawnp(
         path.encode("utf-8", "surrogateescape"),
@@ -83,7 +83,7 @@ def start(
 
 
 def start_time(pid: int) -> str:
-    """The identity of a process among those with its pid: boot and start tick; "" if unknown."""
+    """Return boot id and start tick of a process, which identify it together with its pid; "" if unknown."""
     try:
         fields = _stat(pid)
         return "" if fields is None else f"{boot_id()}:{fields[19].decode()}"
@@ -92,7 +92,7 @@ def start_time(pid: int) -> str:
 
 
 def tick_now() -> int:
-    """The current tick of the clock of start times; -1 if the system has none."""
+    """Return the current tick of the clock for start times; -1 if the system does not have it."""
     try:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK_NS
     except (AttributeError, OSError):
@@ -100,29 +100,29 @@ def tick_now() -> int:
 
 
 def new_start_time(pid: int, since: int) -> str:
-    """`start_time` of a process that was started since tick `since`.
+    """Return `start_time` of a process that was started since the tick `since`.
 
-    Reading it from /proc costs 5 % of a short process; usually the clock is enough.
+    Usually the clock gives it; reading /proc takes 5 % of the time of a short process.
     """
     global _is_clock_right
     if _is_clock_right is False or since != tick_now():
         return start_time(pid)
-    told = f"{boot_id()}:{since}"
+    expected = f"{boot_id()}:{since}"
     if _is_clock_right is None:
-        seen = start_time(pid)
-        _is_clock_right = seen == told
-        return seen
-    return told
+        actual = start_time(pid)
+        _is_clock_right = actual == expected
+        return actual
+    return expected
 
 
 def is_alive(pid: int, started: str) -> bool:
-    """Whether the process with that start time still exists and is no zombie."""
+    """Whether the process with this start time exists and is not a zombie."""
     fields = _stat(pid)
     return fields is not None and fields[0] not in (b"Z", b"X") and start_time(pid) == started
 
 
 def find_marked(effect_id: str) -> list[int]:
-    """The living processes with an effect's id in their environment, whatever their group and session.
+    """Find living processes with an effect's id in their environment, in all groups and sessions.
 
     Raises OSError.
     """
@@ -133,17 +133,18 @@ def find_marked(effect_id: str) -> list[int]:
 
 
 def has_living(group: int) -> bool:
-    """Whether a process group has a member that is no zombie."""
+    """Whether a process group has a member that is not a zombie."""
     try:
         return any(fields[2] == b"%d" % group for _, fields in _living())
     except OSError:
-        return True  # no /proc: the caller knows that the group exists
+        return True  # no /proc; the caller knows that the group exists
 
 
 def group_members(group: int, effect_id: str) -> list[int]:
-    """The living processes of a group or session with an effect's id in their environment."""
+    """Find living processes of a group or session with an effect's id in their environment."""
     number = b"%d" % group
-    # The start time identifies the leader, which may have cleared its environment.
+    # The leader counts without the id, because it may have cleared its environment; its start time identifies
+    # it.
     return [
         pid
         for pid, fields in _living()
@@ -164,7 +165,7 @@ def _is_marked(pid: int, effect_id: str) -> bool:
 
 
 def _living() -> Iterator[tuple[int, list[bytes]]]:
-    """The pid and `_stat` of every process that is no zombie."""
+    """Yield pid and `_stat` of every process that is not a zombie."""
     for name in files.listdir("/proc"):
         if name.isdigit():
             fields = _stat(int(name))
@@ -173,7 +174,7 @@ def _living() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/<pid>/stat from the third one (the state) on; None without the process."""
+    """Return the fields of /proc/<pid>/stat from the third (state) on; None without the process."""
     try:
         descriptor = files.open_handle(f"/proc/{pid}/stat", files.O_RDONLY)
     except OSError as error:
@@ -186,12 +187,12 @@ def _stat(pid: int) -> list[bytes] | None:
         return None
     finally:
         files.close(descriptor)
-    # The second field is the program's name in parentheses, which may contain anything.
+    # The second field is the name of the program in parentheses, which may contain any characters.
     return data[data.rindex(b")") + 2 :].split()
 
 
 def boot_id() -> str:
-    """The id of the current boot; "" if unknown. Raises OSError."""
+    """Return the id of the current boot; "" if unknown. Raises OSError."""
     global _boot
     if _boot is None:
         try:

@@ -1,13 +1,13 @@
-"""The protocol of a host, and how another host takes the place of the operating system.
+"""Host protocol: the functions of the operating system that llc uses, and their replacement by a simulation.
 
-A host has one part for each module of the concern's name: `files`, `pipes`, `clock` and so on. The modules
-themselves implement the parts (checked below); functions have the meaning that the standard library gives
-them. A simulation implements the same parts over its own disks, clock and processes. It is installed
-once for all simulated processes and finds out by itself which of them calls.
+A host has one part for each module: `files`, `pipes`, `clock` and so on. The modules themselves are the real
+implementation (checked below); functions have the same meaning as in the standard library. A simulation
+implements the same parts with simulated disks, clock and processes. It is installed once for all simulated
+processes and determines the calling process itself.
 
-Not part of a host: constants and pure functions of the modules (`files.O_CREAT`, `clock.strftime`), what
-the modules build from their own parts (`leftovers`), and what runs only in programs of
-their own and is simulated as a whole (SQLite of the search index, helper processes).
+Not part of a host: constants and pure functions of the modules (`files.O_CREAT`, `clock.strftime`), functions
+that the modules build from other parts (`leftovers`), and code that runs only in separate programs, which a
+simulation replaces completely (SQLite of the search index, helper processes).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import IO, Any, Protocol
 
 from . import clock, environment, files, pipes, processes, signals, terminal, threads
 
-# An open file, pipe or process: nothing but an argument of other functions.
+# Opaque handle of an open file, pipe or process.
 Handle = int
 
 
 class Files(Protocol):
-    """Files and folders. Names are relative to the working directory of the calling process.
+    """Files and folders. Paths are relative to the working directory of the calling process.
 
-    What `write` wrote is durable after `fdatasync` of the handle, a name after `fsync` of its folder.
+    Written data is durable after `fdatasync` of the handle, a file name after `fsync` of its folder.
     """
 
     @property
     def open(self) -> Callable[..., IO[Any]]:
-        """The built-in `open`, of a path or a handle."""
+        """Built-in `open` for a path or a handle."""
 
     def open_handle(self, path: Any, flags: int, mode: int = 0o777, /) -> Handle: ...
     def read(self, handle: Handle, length: int, /) -> bytes: ...
@@ -90,7 +90,7 @@ class Files(Protocol):
 
 
 class Pipes(Protocol):
-    """Pipes, a listening socket, and waiting for handles."""
+    """Pipes, listening sockets, and waiting for handles."""
 
     def pipe(self) -> tuple[Handle, Handle]: ...
     def mkfifo(self, path: Any, mode: int = 0o666, /) -> None: ...
@@ -117,7 +117,7 @@ class Clock(Protocol):
 
 
 class Processes(Protocol):
-    """Starting, waiting for and signalling processes; who is alive."""
+    """Start, wait for, signal and identify processes."""
 
     def posix_spawn(
         self, path: Any, argv: Any, env: Any, /, *, file_actions: Any = ..., setsid: bool = ...
@@ -162,7 +162,7 @@ class Signals(Protocol):
 
 
 class Threads(Protocol):
-    """Threads of the calling process, and what they share."""
+    """Threads of the calling process and their synchronisation."""
 
     @property
     def Thread(self) -> Callable[..., Any]:
@@ -213,7 +213,7 @@ class Terminal(Protocol):
 
 
 class Host(Protocol):
-    """All of it."""
+    """All parts of a host."""
 
     @property
     def files(self) -> Files: ...
@@ -244,7 +244,8 @@ PARTS: dict[str, type] = {
     "terminal": Terminal,
 }
 
-# The real host: for the type checker, that the modules implement the protocols; for `installed`, the modules.
+# The real host. The type checker verifies that the modules implement the protocols; `installed` replaces
+# them.
 _files: Files = files
 _pipes: Pipes = pipes
 _clock: Clock = clock
@@ -266,21 +267,24 @@ MODULES: dict[str, ModuleType] = {
 
 
 def members(part: str) -> Sequence[str]:
-    """The functions that a part of a host has."""
+    """Return the names of the functions of a part."""
     return [name for name in vars(PARTS[part]) if not name.startswith("_")]
 
 
 @contextlib.contextmanager
 def installed(host: Host) -> Iterator[None]:
-    """Inside, every module of this process uses `host`; not to be nested, and for one thread at a time."""
+    """Make all modules of this process use `host` within the context.
+
+    Not reentrant; for one thread at a time.
+    """
     replaced: list[tuple[Any, str, Any]] = []
     try:
         for part in PARTS:
-            module, own = MODULES[part], getattr(host, part)
+            module, replacement = MODULES[part], getattr(host, part)
             for name in members(part):
-                if hasattr(module, name):  # macOS lacks some
+                if hasattr(module, name):  # macOS lacks some functions
                     replaced.append((module, name, getattr(module, name)))
-                    setattr(module, name, getattr(own, name))
+                    setattr(module, name, getattr(replacement, name))
         yield
     finally:
         for module, name, real in reversed(replaced):

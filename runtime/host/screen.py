@@ -1,7 +1,7 @@
-"""The output stream for progress: a terminal, a pipe or a file, and its capabilities.
+"""Output stream of a command (terminal, pipe or file) and its capabilities.
 
-Owns colours, width, encoding and the write itself. A closed reader is no error: later output is dropped,
-because a run does not depend on its display.
+Owns colours, width, encoding and writing. Progress that a closed reader cannot receive is dropped without an
+error, because a run does not depend on its display.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNSAFE = (
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\^-~]"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
-# Characters that change the direction of a text or cannot be seen; pages of runs show the same ones.
+# Invisible characters and characters that change the text direction; the pages of runs use the same set.
 _HIDDEN = (
     r"[\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f]"
@@ -33,24 +33,25 @@ _HIDDEN = (
 
 
 def visible(text: str) -> str:
-    """Text as `printable` returns it, with the code of each character that reorders or hides text."""
+    """Return text like `printable`, and replace characters that reorder or hide text by their codes."""
     if text.isprintable():
         return text
     return printable(re.sub(_HIDDEN, lambda found: f"⟨U+{ord(found[0]):04X}⟩", text))
 
 
 def printable(text: str) -> str:
-    """Text of unknown origin without control and escape sequences."""
+    """Remove control characters and escape sequences from untrusted text."""
     if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    # Compiled when it is first needed: that takes as long as the rest of `llc --help`'s imports.
+    # Compiled at first use: compilation takes as long as all other imports of `llc --help`.
     return re.sub(_UNSAFE, "", text)
 
 
 class Screen:
     """One output stream.
 
-    is_live: lines can be rewritten (a terminal that is not dumb). color, unicode: whether they may be used.
+    is_live: lines can be rewritten (a terminal that is not dumb). color, unicode: whether the stream supports
+    them.
     """
 
     def __init__(self, stream: IO[str] | None) -> None:
@@ -73,7 +74,7 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the stream is a terminal, of whatever kind."""
+        """Whether the stream is a terminal, including a dumb one."""
         return self._fd >= 0 and terminal.isatty(self._fd)
 
     @property
@@ -96,7 +97,7 @@ class Screen:
         return f"{STYLES[style]}{text}{_RESET}" if self.color and style and text else text
 
     def write(self, text: str) -> None:
-        """Write a text with secrets masked; ignores a closed reader."""
+        """Write a text with secrets masked; a closed reader is ignored."""
         self.write_bytes(self.encode(masked(text)))
 
     def encode(self, text: str) -> bytes:
@@ -111,7 +112,7 @@ class Screen:
             self._gone = True
 
     def deliver(self, content: bytes) -> None:
-        """Write the result of a command. Raises BrokenPipeError, and UserError if it cannot be written."""
+        """Write the result of a command. Raises BrokenPipeError, and UserError for other write errors."""
         try:
             if self._fd < 0 and self._stream is not None:  # replaced by an object in memory
                 self._stream.write(content.decode(self._encoding))
@@ -135,7 +136,7 @@ class Screen:
 
 
 def _wait_writable(fd: int) -> None:
-    """Wait until a handle is writable: another program may have made our terminal non-blocking."""
+    """Wait until a handle is writable; another program may have made the terminal non-blocking."""
     pipes.select([], [fd], [], 1.0)
 
 
@@ -148,7 +149,7 @@ def is_attended() -> bool:
 
 
 def columns(text: str) -> int:
-    """The width of a text in terminal columns."""
+    """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -157,7 +158,7 @@ def columns(text: str) -> int:
 
 
 def fit(text: str, width: int, mark: str = "…") -> str:
-    """`text` cut to `width` columns, with a mark at the end if it was cut."""
+    """Truncate `text` to `width` columns, with a mark at the end if it was truncated."""
     if columns(text) <= width:
         return text
     room = width - len(mark)
@@ -174,7 +175,7 @@ def fit(text: str, width: int, mark: str = "…") -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """A text without what is in its middle: names often differ at their ends only."""
+    """Shorten a text in its middle, because names often differ only at their ends."""
     if columns(text) <= width:
         return text
     tail = fit(text[::-1], (width - 1) // 2, "")[::-1]
@@ -182,7 +183,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def flush_standard_streams() -> None:
-    """Flush stdout and stderr; a closed reader is no error, now or at exit."""
+    """Flush stdout and stderr; a closed reader causes no error, neither now nor at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,10 +1,10 @@
-"""Files that hold keys or passwords, recognised by their names: never read for a model or the index."""
+"""Secret files: files with keys or passwords, recognised by name; never read for a model or the index."""
 
 from __future__ import annotations
 
 import re
 
-# An example of such a file is no secret.
+# Examples of such files (`.env.example`) are not secret.
 _SECRET = re.compile(
     rb"""(?:^|/)(?!.*\.(?:example|sample|template|dist)\Z)
     (?: \.env (?:\.[^/]*)? | [^/]*\.env | \.envrc | id_[a-z0-9_-]+
@@ -16,5 +16,5 @@ _SECRET = re.compile(
 
 
 def is_secret(path: bytes) -> bool:
-    """Whether a file holds keys or passwords, by its name."""
+    """Whether the name of a file shows that it contains keys or passwords."""
     return _SECRET.search(path.lower()) is not None

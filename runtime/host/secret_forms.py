@@ -1,8 +1,8 @@
-"""Notations in which a secret appears in texts: as JSON, a URL, HTML, a shell, Python or base64 writes it.
+"""Secret forms: encodings in which a secret may appear in texts (JSON, URL, HTML, shell, Python, base64).
 
-Owns the list of forms and nothing else. Each form is the text that an encoder writes for the value inside a
-longer text, without the encoder's quotes. Labels are stored in journals, so a label keeps its meaning. A form
-that an encoder of characters writes contains every run of ASCII letters and digits of the value.
+Owns only the list of forms. A form is the output of an encoder for the value inside a longer text, without
+the encoder's quotes. Labels are stored in journals, so the meaning of a label must not change. The form of a
+character encoder contains every sequence of ASCII letters and digits of the value unchanged.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# A shorter form would match everywhere.
+# Minimum length of a form; a shorter form would match everywhere.
 SHORTEST = 4
 # Minimum length of one line of a secret of several lines.
 _SHORTEST_LINE = 8
 _UNRESERVED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
-# What encoders of URLs leave as it is, besides `_UNRESERVED`.
+# Characters that URL encoders leave unchanged, in addition to `_UNRESERVED`.
 _SAFE = {
     "url": "~",  # RFC 3986: quote_plus, curl, jq
     "url-path": "~/",  # Python's quote
@@ -40,30 +40,30 @@ _HTML = {
     "xml-double": ("&quot;", "'"),
     "xml-text": ('"', "'"),
 }
-# The characters that a here-document expands.
+# Characters that a here-document expands.
 _HEREDOC = frozenset("\\$`")
-# The characters that bash's `printf %q` escapes with a backslash.
+# Characters that bash's `printf %q` escapes with a backslash.
 _BASH = frozenset(" \t!\"#$&'()*,;<>?[\\]^`{|}")
 _BASH_CONTROLS = {
     "\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r",
     "\x1b": "\\E", "'": "\\'", "\\": "\\\\",
 }  # fmt: skip
-# The lengths of lines of base64: of `base64`, and of PEM.
+# Line lengths of base64: of the command `base64`, and of PEM.
 _WRAPPED = (76, 64)
 
 
 @frozen
 class Forms:
-    """Forms with their labels. core: a text that all of them contain, empty if there is none."""
+    """Group of forms with their labels. core: a text that all forms contain; empty if there is none."""
 
     core: str
     labels: dict[str, str]  # by text
 
 
 def forms(name: str, value: str) -> Iterator[Forms]:
-    """The notations of a secret: first by characters, the value itself first; then base64, then its lines.
+    """Yield the forms of a secret: the value and its character encodings, then base64, then its lines.
 
-    name: the variable, with which each label starts.
+    name: name of the variable; prefix of each label.
     """
     found = {value: name}
     stripped = value.strip()
@@ -89,7 +89,7 @@ def forms(name: str, value: str) -> Iterator[Forms]:
 
 
 def _is_plain(value: str) -> bool:
-    """Whether every encoder of characters writes the value as it is."""
+    """Whether all character encoders leave the value unchanged."""
     return value.isascii() and value.translate(_PLAIN_GONE) == ""
 
 
@@ -97,7 +97,7 @@ _PLAIN_GONE = dict.fromkeys(map(ord, _UNRESERVED))
 
 
 def _in_commands(value: str) -> Iterator[tuple[str, str]]:
-    """The notations by characters, and each as llc quotes it in a command that holds an output with it."""
+    """Yield the character encodings, also with the quoting that llc uses for outputs in commands."""
     for label, text in list(_by_characters(value)):
         yield label, text
         if "'" in text:
@@ -141,7 +141,7 @@ def _by_characters(value: str) -> Iterator[tuple[str, str]]:
 
 
 def _go_json(value: str) -> str:
-    """As Go writes JSON: without the characters of HTML."""
+    """Encode like Go's JSON encoder, which escapes the special characters of HTML."""
     text = json.dumps(value, ensure_ascii=False)[1:-1]
     for ch in "<>&\u2028\u2029":
         text = text.replace(ch, f"\\u{ord(ch):04x}")
@@ -158,7 +158,7 @@ _JSON: dict[str, Callable[[str], str]] = {
 
 
 def _printf(value: str, is_start: bool) -> str:
-    """As bash's `printf %q` escapes with backslashes. is_start: the value is the start of the word."""
+    """Escape like bash's `printf %q` with backslashes. is_start: the value begins the word."""
     parts = []
     for index, ch in enumerate(value):
         before = value[index - 1] if index else ""
@@ -173,14 +173,14 @@ def _printf(value: str, is_start: bool) -> str:
 
 
 def _octal(ch: str, is_ascii: bool) -> str:
-    """A character inside bash's `$'…'`; octal if it is no printable one."""
+    """Escape a character inside bash's `$'…'`; octal if it is not printable."""
     if ch.isprintable() and (ch.isascii() or not is_ascii):
         return ch
     return "".join(f"\\{byte:03o}" for byte in ch.encode("utf-8", "replace"))
 
 
 def _base64(raw: bytes) -> Iterator[tuple[str, str]]:
-    """The digits that depend only on the value, for each position of its start in a group of three bytes."""
+    """Yield the base64 digits that depend only on the value, for each alignment to a group of three bytes."""
     for shift, first in ((0, 0), (1, 2), (2, 3)):
         digits = binascii.b2a_base64(bytes(shift) + raw, newline=False).decode("ascii")
         text = digits[first : (shift + len(raw)) * 8 // 6]

@@ -1,10 +1,10 @@
-"""Secrets: values that are never written or shown, and their substitutes.
+"""Secrets: values that are never written or displayed, and their masking.
 
-Owns which values are secret (environment variables by name) and how they are found in texts. Programs
-and actions get the real values, so masking does not change what a run does. In files that llc reads again
-(journal, checkpoint) a secret is replaced by a reference to its variable, and reading takes the value from
-the environment of that time; for people (display, log, state file, errors) it is replaced by `***`. See
-`spec/events.md`, Secrets.
+Owns the selection of secret values (environment variables by name) and the search for them in texts. Programs
+and actions receive the real values, so masking does not change the behaviour of a run. In files that llc
+reads again (journal, checkpoint) a secret is replaced by a reference to its variable; a reader inserts the
+value from its own environment. In output for people (display, log, state file, errors) a secret is replaced
+by `***`. See `spec/events.md`, Secrets.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ if TYPE_CHECKING:
     from typing import Any
 
 MASK = "***"
-# Names of variables that are secret if their values are long enough.
+# Variables that are secret if their values have at least SHORTEST characters.
 SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_SECRET_KEY", "_PRIVATE_KEY")
 NAMES = (*(suffix[1:] for suffix in SUFFIXES), "AWS_SECRET_ACCESS_KEY", "PGPASSWORD")
-# The variable with the address of a cluster's database; only a password in it is secret.
+# Variable with the address of a cluster's database; only the password in it is secret.
 DATABASE = "LLC_DB"
 SHORTEST = 8
-# Minimum length for a variable that the project names; a shorter value would match everywhere.
+# Minimum length for a variable that the project configures as secret; shorter values would match everywhere.
 SHORTEST_NAMED = 4
-# The value of a secret that is not set when a run is replayed without performing anything.
+# Substitute for a secret that is not set when a run is replayed without performing effects.
 _PLACEHOLDER = "secret-{}-is-not-set"
 
 
 class Secrets:
-    """The secrets of a process. label: the variable's name, with `/form` for another notation."""
+    """Secrets of a process. The label of a secret is its variable's name, with `/form` for another notation.
+
+    is_lenient: use a placeholder for a secret that is not set, instead of raising an error.
+    """
 
     def __init__(self, values: Mapping[str, str], is_lenient: bool = False) -> None:
         self._lenient = is_lenient
@@ -40,14 +43,15 @@ class Secrets:
         self._by_core: dict[str, set[str]] = {}
         self.texts: tuple[str, ...] = ()
         self.in_bytes: tuple[bytes, ...] = ()
-        # The forms by a text that all of them contain, so that most texts are searched for that one only.
+        # Forms grouped by a text that all forms of a group contain, so that most texts are searched only for
+        # that text.
         self.text_groups: list[tuple[str, tuple[str, ...]]] = []
         self.byte_groups: list[tuple[bytes, tuple[bytes, ...]]] = []
         if values:
             self._add(values)
 
     def _add(self, values: Mapping[str, str]) -> None:
-        from .secret_forms import forms  # only where there is a secret
+        from .secret_forms import forms  # imported only if there is a secret
 
         for name, value in values.items():
             for group in forms(name, value):
@@ -55,7 +59,7 @@ class Secrets:
                 for text, label in group.labels.items():
                     self._values.setdefault(label, text)
                     self._labels.setdefault(text, label)
-        # Longest first: one may be part of another.
+        # Longest first, because one secret may be part of another.
         self.texts = tuple(sorted(self._labels, key=len, reverse=True))
         self.in_bytes = tuple(map(_encoded, self.texts))
         self.text_groups = [(core, tuple(texts)) for core, texts in self._by_core.items()]
@@ -75,13 +79,13 @@ class Secrets:
         return False
 
     def mask(self, text: str) -> str:
-        """The text with secrets masked."""
+        """Mask the secrets in a text."""
         for secret in _present(text, self.text_groups):
             text = text.replace(secret, MASK)
         return text
 
     def mask_all(self, value: Any) -> Any:
-        """Plain data with secrets masked, in texts and keys."""
+        """Mask the secrets in the texts and keys of plain data."""
         if isinstance(value, str):
             return self.mask(value) if self.occur_in(value) else value
         if isinstance(value, dict):
@@ -93,7 +97,7 @@ class Secrets:
     # --- references instead of secrets --------------------------------------------------------
 
     def split(self, text: str) -> list[str]:
-        """The parts of a text: at even indices the text between secrets, at odd ones their labels."""
+        """Split a text: even indices contain the text between secrets, odd indices the labels of secrets."""
         parts = [text]
         for secret in _present(text, self.text_groups):
             for index in range(len(parts) - 1, -1, -2):
@@ -104,19 +108,19 @@ class Secrets:
         return parts
 
     def join(self, parts: Iterable[str]) -> str:
-        """The text from the parts of `split`. Raises UserError for a secret that is not set here."""
+        """Inverse of `split`. Raises UserError for a secret that is not set here."""
         return "".join(self._value(str(part)) if index % 2 else str(part) for index, part in enumerate(parts))
 
     def _value(self, label: str) -> str:
-        found = self._values.get(label)
-        if found is not None:
-            return found
+        value = self._values.get(label)
+        if value is not None:
+            return value
         name = label.partition("/")[0]
         if not self._lenient:
             raise Failure(
                 "missing-secret",
                 f"the run used the secret `{name}`, which is not set here",
-                f"set the environment variable {name} as it was",
+                f"set the environment variable {name} to its former value",
             )
         self._add({name: _PLACEHOLDER.format(name)})
         return self._values.setdefault(label, _PLACEHOLDER.format(name))
@@ -127,7 +131,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _present(data: Any, groups: Any) -> list[Any]:
-    """The forms in a text, longest first."""
+    """Return the forms of secrets that occur in a text, longest first."""
     found = [text for core, texts in groups if core in data for text in texts if text in data]
     if len(found) > 1:
         found.sort(key=len, reverse=True)
@@ -135,7 +139,7 @@ def _present(data: Any, groups: Any) -> list[Any]:
 
 
 class Stream:
-    """Masking of text or bytes that arrive in parts; a secret may span two parts."""
+    """Incremental masking of text or bytes; a secret may span several parts."""
 
     def __init__(self, is_text: bool) -> None:
         self._secrets: Any = known.texts if is_text else known.in_bytes
@@ -145,7 +149,7 @@ class Stream:
         self._held = self._empty
 
     def feed(self, part: Any) -> Any:
-        """The masked part that can be shown now; a possible start of a secret is held back."""
+        """Add a part; return the masked data so far. A possible beginning of a secret is held back."""
         data = self._held + part
         for secret in _present(data, self._groups):
             data = data.replace(secret, self._mask)
@@ -154,13 +158,13 @@ class Stream:
         return data[: len(data) - keep]
 
     def finish(self) -> Any:
-        """The rest that was held back: no secret, because nothing followed."""
+        """Return the data held back, which is not a secret because nothing follows."""
         held, self._held = self._held, self._empty
         return held
 
 
 def _overlap(data: Any, secret: Any) -> int:
-    """The length of the longest end of `data` that is a proper prefix of `secret`."""
+    """Return the length of the longest suffix of `data` that is a proper prefix of `secret`."""
     start = max(0, len(data) - len(secret) + 1)
     while (start := data.find(secret[:1], start)) >= 0:
         if secret.startswith(data[start:]):
@@ -170,9 +174,9 @@ def _overlap(data: Any, secret: Any) -> int:
 
 
 def password_in(url: str) -> str:
-    """The password in a URL, as it is written there; "" without one.
+    """Return the password in a URL, without decoding; "" if there is none.
 
-    It reaches to the last `@`, also where its characters are not encoded as they should be.
+    The password extends to the last `@`, even if special characters in it are not encoded.
     """
     place = url.partition("://")[2]
     user, at, _ = place.rpartition("@")
@@ -185,7 +189,10 @@ def password_in(url: str) -> str:
 
 
 def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Secrets:
-    """The secrets in this process's environment; `named`: variables that the project adds."""
+    """Collect the secrets in this process's environment.
+
+    named: additional variables from the configuration.
+    """
     values = {}
     extra = frozenset(named)
     for raw, content in environment.environb.items():
@@ -201,21 +208,21 @@ def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Sec
     return Secrets(values, is_lenient)
 
 
-# The secrets of this process: there is one environment for everything in it.
+# Secrets of this process.
 known = Secrets({})
 
 
 def begin(named: Iterable[str] = (), is_lenient: bool = False) -> None:
-    """Mask the secrets of the environment from now on; see `from_environment`."""
+    """Set the secrets of this process to those of its environment; see `from_environment`."""
     global known
     known = from_environment(named, is_lenient)
 
 
 def hidden(parts: Iterable[str]) -> str:
-    """The masked text from the parts of `Secrets.split`."""
+    """Join the parts of `Secrets.split` with all secrets masked."""
     return "".join(MASK if index % 2 else str(part) for index, part in enumerate(parts))
 
 
 def masked(text: str) -> str:
-    """A text with the secrets of this process masked."""
+    """Mask the secrets of this process in a text."""
     return known.mask(text)

@@ -1,7 +1,7 @@
-"""Signals of this process: handlers, masks, timers and the numbers.
+"""Signals of this process: handlers, masks, timers and numbers.
 
-All but `Signals` come from the module in C that `signal` wraps: it is there without being loaded, and gives
-numbers as plain integers.
+All names except `Signals` come from the C module `_signal`, which `signal` wraps: it needs no import time,
+and its numbers are plain integers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ signal = _signals.signal
 
 
 def name_of(number: int) -> str:
-    """`SIGKILL` for 9; `SIG40` for a number without a name."""
+    """Return the name of a signal, such as `SIGKILL` for 9; `SIG40` for a number without a name."""
     import signal
 
     try:
@@ -59,7 +59,7 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """9 for `SIGKILL`; 0 for a name that no signal has."""
+    """Return the number of a signal, such as 9 for `SIGKILL`; 0 for an unknown name."""
     import signal
 
     number = getattr(signal.Signals, name, None)

@@ -1,4 +1,4 @@
-"""The terminal: whether there is one, its size, its mode and who owns it."""
+"""Terminal of this process: its presence, size, mode and foreground process group."""
 
 from __future__ import annotations
 

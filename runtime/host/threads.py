@@ -1,4 +1,4 @@
-"""Threads, locks between them and the queues that connect them."""
+"""Threads, locks and queues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from threading import Lock, Semaphore, Thread, current_thread
     from typing import Any
 else:
-    # The same function; `threading` takes a millisecond to load, and every run makes a lock.
+    # Same function as `threading.Lock`: importing `threading` takes a millisecond, and every run needs a
+    # lock.
     from _thread import allocate_lock as Lock
 
     def __getattr__(name: str) -> Any:

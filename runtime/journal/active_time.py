@@ -1,9 +1,10 @@
 """Active time of a run: the time during which a process executed the run.
 
-Each result in the journal contains the active time. Between two events the file `active` in the folder of the run
-is rewritten several times a second, so that a kill during a long action does not lose the time of the action. The
-file also contains the durable length of the journal, updated before each action and when the run stops or ends: a
-shorter journal was truncated. The file is optional; without it the journal alone is used.
+Each result in the journal contains the active time. Between two events the file `active` in the folder of the
+run is rewritten several times a second, so that a kill during a long action does not lose the time of the
+action. The file also contains the durable length of the journal, updated before each action and when the run
+stops or
+ends: a shorter journal was truncated. The file is optional; without it the journal alone is used.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAX_FILE_BYTES = 256
 
 
 class ActiveTime(LightRecord):
-    """Active time from the events of a journal: the recorded active time, otherwise differences of timestamps."""
+    """Active time from the events of a journal: recorded values, otherwise differences of timestamps."""
 
     _ms: int = 0
     _since: float | None = None
@@ -65,8 +66,8 @@ _LINE = b'{"event":"active","elapsed_ms":%d,"size":%d,"lines":%d'
 class ActiveFile:
     """Writer of the file `active`: active time of a live run, and durable length of its journal.
 
-    elapsed_ms: returns the active time. synced: returns the bytes and lines of the journal that are on disk. Write
-    errors are ignored.
+    elapsed_ms: returns the active time. synced: returns the bytes and lines of the journal that are on disk.
+    Write errors are ignored.
     """
 
     def __init__(
@@ -87,8 +88,8 @@ class ActiveFile:
         """Write the file now."""
         self._next = clock.monotonic() + WRITE_INTERVAL_S
         size, lines = self._synced()
-        # The numbers never decrease, so the new line overwrites the old line completely. The JSON encoder is not used,
-        # because the file is written before each action.
+        # The numbers never decrease, so the new line overwrites the old line completely. The JSON encoder is
+        # not used, because the file is written before each action.
         line = seal_json(_LINE % (self._elapsed_ms(), size, lines))
         with suppress(OSError):
             if self._fd < 0:

@@ -1,8 +1,9 @@
 """Journal codec: lossless encoding of an event as a line (`spec/events.md`).
 
-Owns the line with its checksum, and the encoding of values that JSON cannot represent or that must not be on a
-line: large texts, secrets, NaN and infinity, keys that begin with `$`. Must not contain: the kinds of events and
-their fields (`events`).
+Owns the line with its checksum, and the encoding of values that JSON cannot represent or that must not be on
+a
+line: large texts, secrets, NaN and infinity, keys that begin with `$`. Must not contain: the kinds of events
+and their fields (`events`).
 """
 
 from __future__ import annotations
@@ -271,8 +272,8 @@ def unpack(
 ) -> Any:
     """Inverse of `pack`. Raises the exceptions of `fetch` (BlobError).
 
-    secret: joins the parts of a text with secrets; `masking.hidden` for display. Default: insert the values of
-    the secrets; raises UserError if a secret is not set.
+    secret: joins the parts of a text with secrets; `masking.hidden` for display. Default: insert the values
+    of the secrets; raises UserError if a secret is not set.
     """
     secret = secret or masking.known.join
     root: list[Any] = [value]

@@ -1,9 +1,9 @@
 """Event kinds of a journal: one class per kind, with its wire name, typed fields and documentation.
 
 Writers create instances of these classes, readers return them, and the table in `spec/events.md` is generated
-from them. The notes of a program are declared in `ir.effects`; here their fields get types. An `Event` keeps the
-JSON object of its line (`wire`) and checks a field when it is read. A journal is untrusted input, so a field
-with a value of another type reads as its empty value.
+from them. The notes of a program are declared in `ir.effects`; here their fields get types. An `Event` keeps
+the JSON object of its line (`wire`) and checks a field when it is read. A journal is untrusted input, so a
+field with a value of another type reads as its empty value.
 
 Only this module contains the wire names of events and fields.
 """
@@ -46,7 +46,7 @@ _EMPTY: dict[str, Any] = {"int": int, "float": float, "str": str, "dict": dict, 
 
 
 def _types(annotation: str) -> tuple[frozenset[type], Callable[[], Any] | None]:
-    """Return the types that an annotation accepts, and the constructor of the empty value (None: no value)."""
+    """Return the types that an annotation accepts, and the constructor of the empty value or None."""
     names = [part.strip().partition("[")[0] for part in annotation.split(" | ")]
     accepted = {_EMPTY[name] for name in names if name in _EMPTY}
     if float in accepted:
@@ -99,8 +99,8 @@ class Event:
 
     offset: position of its line in bytes. line: number of the line. ts: timestamp; "" if absent.
 
-    Subclasses declare fields as annotated names; the default ABSENT marks an optional field. A trailing `_` is
-    not part of the wire name.
+    Subclasses declare fields as annotated names; the default ABSENT marks an optional field. A trailing `_`
+    is not part of the wire name.
     """
 
     __slots__ = ("line", "offset", "ts", "wire")

@@ -56,10 +56,11 @@ __all__ = [
 FORMAT = 1
 # Maximum number of bytes of notes in the buffer.
 BUFFER_LIMIT = 64 * 1024
-# Maximum number of recent events in memory for the next checkpoint; more events are read from the file instead.
+# Maximum number of recent events in memory for the next checkpoint; more events are read from the file
+# instead.
 _MAX_RECENT_EVENTS = 4096
-# Free bytes that a resume requires: without space for its result, the interrupted action would be performed again
-# by each resume.
+# Free bytes that a resume requires: without space for its result, the interrupted action would be performed
+# again by each resume.
 ROOM = 1 << 20
 
 
@@ -108,7 +109,8 @@ class Blobs:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        # Whether this object has stored a blob; `RunFolder.settle` syncs names that another process left unsynced.
+        # Whether this object has stored a blob; `RunFolder.settle` syncs names that another process left
+        # unsynced.
         self._is_unsynced = False
 
     def store(self, text: str) -> dict[str, Any]:
@@ -220,10 +222,11 @@ def check_room(folder: str) -> None:
 class Journal:
     """Open journal for appending.
 
-    `write` buffers an event. After `flush` the event is in the file, and kill -9 does not lose it. After `sync`
-    it is on disk, and a power failure does not lose it. `sync_later` marks events that must be on disk before
-    anything that depends on them; `settle` syncs them. Often one sync then covers the result of an action and
-    the start of the next one. Each method raises JournalError; the file then ends with its last complete line.
+    `write` buffers an event. After `flush` the event is in the file, and kill -9 does not lose it. After
+    `sync` it is on disk, and a power failure does not lose it. `sync_later` marks events that must be on disk
+    before anything that depends on them; `settle` syncs them. Often one sync then covers the result of an
+    action and the start of the next one. Each method raises JournalError; the file then ends with its last
+    complete line.
     now: returns a timestamp. lines: number of lines.
     """
 

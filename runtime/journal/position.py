@@ -69,7 +69,8 @@ class Progress(LightRecord):
             self._loops = {"": self._loops[""]}
         elif isinstance(note, LoopComplete):
             if note.loop is None:
-                # The end of a loop form of the program itself. The end of a loop of `run-loop` is the value of the form.
+                # The end of a loop form of the program itself. The end of a loop of `run-loop` is the value
+                # of the form.
                 self.has_run_out = self.has_run_out or note.terminated_by == "max_iterations"
                 return
             self._loops.pop(note.loop, None)

@@ -1,8 +1,8 @@
 """Run history: the fold of a run's events. Every command that reads a run is a view of it.
 
 Owns the fold: states, effects with their results, verdicts, routes, hand-offs, used budget, questions, ends,
-damage and times. It accepts events of any store in order, one by one or together (`RunHistory.of`), so that it
-can follow a live run. Must not contain: replay (`recovery`, `recordings`) or formatting (`inspection`).
+damage and times. It accepts events of any store in order, one by one or together (`RunHistory.of`), so that
+it can follow a live run. Must not contain: replay (`recovery`, `recordings`) or formatting (`inspection`).
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ class RunHistory:
         agent: history of the agent that worked last.
         changed_files: letter of the change (A, D, M or T) of each changed file, by path.
         effects: all effects of a detailed history, otherwise the pending effects.
-        events, order, result_at: of a detailed history, from the checkpoint on: its events; the numbers of the
-            finished effects in the order of their results; for each result the number of events before it.
+        events, order, result_at: of a detailed history, from the checkpoint on: its events; the numbers of
+            the finished effects in the order of their results; for each result the number of events before
+            it.
 
     A history that is not detailed needs constant memory.
     """
@@ -259,8 +260,8 @@ class RunHistory:
         self._active.stop()
         if self.agent is not None and event.unknown.get(str(self.agent.seq)) == kinds.TAKE_OVER:
             self.agent = None  # its output will be read and recorded again
-        # Segments of a run in a database begin with this event too: the first segment, and a segment after a wait
-        # without a worker. They do not count as resumes.
+        # Segments of a run in a database begin with this event too: the first segment, and a segment after a
+        # wait without a worker. They do not count as resumes.
         waited = self.interruption is not None and self.interruption.reason == kinds.PARKED
         self.resumed += self.lines > 1 and not waited
         self.interruption = None
