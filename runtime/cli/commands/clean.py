@@ -79,7 +79,8 @@ def clean(
         )
         listed += f"kept: {retention.policy_text(keep, age, limit)}\n" if dry_run else ""
         write(
-            listed + (f"{verb} {count} ({retention.size_text(total)})\n" if removed else "nothing to remove\n")
+            listed
+            + (f"{verb} {count} ({retention.size_text(total)})\n" if removed else "nothing to remove\n")
         )
         if problems:
             warn("\n".join(problems))
