@@ -1,1 +1,4 @@
-"""Loops in YAML: schema, paradigms, desugaring to states, checks."""
+"""Loops: schema, paradigms, composition of files, the little-loops dialect, checks.
+
+Must not contain: lowering to IR (`lower`), or access to files except through `source.files`.
+"""

@@ -1,6 +1,6 @@
-"""Warnings that only `llc validate` gives: what a loop does, and its author may not expect.
+"""Warnings that only `llc validate` gives: behaviour of a loop that its author may not expect.
 
-`checks` has the findings of every compilation.
+`checks` has the diagnostics of every compilation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def advice(loop: Loop) -> Iterator[Diagnostic]:
         return
     for state in loop.states.values():
         rest = (state.route or {}).get("_")
-        is_given = "key:route._" in state.spans  # not made from another paradigm
+        is_given = "key:route._" in state.spans  # false for a loop that was written in another paradigm
         if is_given and state.next is None and state.routes.get("_error") is None:
             yield Diagnostic(
                 "errors-not-routed",

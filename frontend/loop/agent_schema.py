@@ -1,4 +1,4 @@
-"""Schema of what a loop or a state asks of agents and models: options, settings, budgets."""
+"""Schema of the settings for agents and models: options, settings, budgets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..source.schema import BOOLEAN, COUNT, DURATION, TEXT, Spec, Type, choice, 
 
 
 class LlmSettings(Spec):
-    """`llm`: how a model judges output."""
+    """`llm`: settings of the model that evaluates output."""
 
     enabled: bool = optional(
         BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code.", True
@@ -48,12 +48,14 @@ class AgentSettings(Spec):
 
     @property
     def protocol(self) -> str | None:
-        """The protocol that it speaks; None: it takes the prompt as an argument."""
+        """The protocol of the agent; None: it takes the prompt as an argument."""
         return "acp" if self.acp is not None else None
 
 
 class Budget(Spec):
-    """`budget`: what agent and model calls together may use in a run, as they report it."""
+    """`budget`: limits for all agent and model calls of a run together, as the agents and models report
+    them.
+    """
 
     example: ClassVar[str] = "such as `{usd: 5}`"
 
@@ -64,13 +66,13 @@ class Budget(Spec):
 
     @property
     def bounds(self) -> dict[str, float]:
-        """What is bounded, by unit."""
+        """The limits by unit."""
         given = {"usd": self.usd, "tokens": self.tokens, "calls": self.calls, "seconds": self.seconds}
         return {unit: bound for unit, bound in given.items() if bound is not None}
 
 
 class AgentOptions(Spec):
-    """What a loop, or a state in place of its loop, asks of an agent."""
+    """Options of an agent, for a loop or, in place of the loop's options, for a state."""
 
     model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")
     effort: str | None = optional(TEXT, "How much the model reasons, in the agent's words, such as `high`.")

@@ -1,7 +1,7 @@
-"""Semantic checks of a loop that could be read.
+"""Semantic checks of a loop.
 
 Owns the rules across keys and states: targets that exist, paths that end, verdicts that are routed,
-keys that contradict each other, expressions that compile. All findings are reported together; an error
+keys that contradict each other, expressions that compile. All diagnostics are reported together; an error
 rejects the loop, a warning does not (`spec/loops.md`).
 """
 
@@ -28,7 +28,7 @@ from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec, b
 from .texts import template_of
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
-# Routes under the names of other tools, and what a state that ends a loop is often called.
+# Keys of other tools with the route that they mean, and common names of terminal states.
 _USUAL_ROUTES = {
     **dict.fromkeys(("on_pass", "on_ok", "on_true", "on_succeed", "on_done", "on_complete"), "on_success"),
     **dict.fromkeys(("on_fail", "on_false"), "on_failure"),
@@ -44,7 +44,7 @@ _TOOL_NAME = late_pattern(r"[\w-]+/[^\s/]+")
 
 
 def check(loop: Loop, document: Document | None = None) -> Iterator[Diagnostic]:
-    """Every finding about a loop; `document` gives the places of variables inside texts."""
+    """All diagnostics of a loop. document: locates variables inside texts."""
     yield from _Checker(loop, document).run()
 
 
@@ -55,7 +55,7 @@ def _warning(
 
 
 def _overridden(message: str, state: StateSpec, key: str, by: str) -> Diagnostic:
-    """A key that has no effect because of another verdict in `route`."""
+    """The warning for a key that has no effect because of another entry of `route`."""
     first = labelled(state.span_of(f"key:route.{by}"), "this one counts")
     place = state.span_of(f"key:{key}")
     return Diagnostic(
@@ -68,7 +68,7 @@ class _Checker:
         self.loop = loop
         self.document = document
         self.comparisons = 0
-        # Whether a route leads nowhere, which is the reason why the loop never ends.
+        # Whether a route leads nowhere. That already explains why the loop never ends.
         self.has_gap = False
         self.compiled: dict[tuple[str, str], str | None] = {}
 
@@ -78,7 +78,7 @@ class _Checker:
             for finding in self.misspelt(state):
                 yield finding
                 misspelt[state.name] = state.evolve(flawed=True)
-        if misspelt:  # what such a state means cannot be told, so not much else is said of it
+        if misspelt:  # the meaning of such a state is unknown, so few other checks apply to it
             self.loop = self.loop.evolve(states={**self.loop.states, **misspelt}, flawed=True)
         loop = self.loop
         texts = list(read_texts(loop))
@@ -156,12 +156,12 @@ class _Checker:
             )
 
     def asks_model(self, state: StateSpec) -> bool:
-        """Whether the state makes calls that a budget counts."""
+        """Whether the state makes calls that count towards a budget."""
         acts = state.action is not None and self.loop.kind_of(state) == "slash"
         return acts or is_judged_by_model(self.loop, state)
 
     def has_agent(self) -> bool:
-        """Whether a state hands something to an agent, or could not be read."""
+        """Whether an action goes to an agent; true for a state that is invalid."""
         states = self.loop.states.values()
         return any(
             state.flawed or (state.action is not None and self.loop.kind_of(state) == "slash")
@@ -174,7 +174,7 @@ class _Checker:
     # --- targets ----------------------------------------------------------------------------
 
     def resolve(self, target: str) -> str | None:
-        """The state a target names; None where only a run can tell."""
+        """The state that a target names; None if it is known only at run time."""
         if "${" not in target:
             return target
         return fixed_text(parse(target, kind="value", context=self.loop.context))
@@ -193,7 +193,7 @@ class _Checker:
             yield from self.fixed_target(state.on_maintain, state.span_of("on_maintain"), "restarts here")
 
     def fixed_target(self, target: str, span: Span | None, label: str) -> Iterator[Diagnostic]:
-        """A target that must be known before a run."""
+        """Check a target that must be known at compile time."""
         if "${" in target:
             message = "this state is named, not worked out"
             yield Diagnostic("unknown-state", message, span, "", "write the name of a state")
@@ -201,7 +201,7 @@ class _Checker:
             yield from self.target(target, span, label)
 
     def is_state(self, target: str) -> bool:
-        # Without any states, that is finding enough.
+        # A loop without states has an error already.
         return target in self.loop.states or target == CURRENT or not self.loop.states
 
     def target(self, target: str, span: Span | None, label: str = "jumps here") -> Iterator[Diagnostic]:
@@ -225,7 +225,7 @@ class _Checker:
         yield Diagnostic("unknown-state", f"no state named `{name}`", span, label, help)
 
     def ways(self, graph: Graph) -> Iterator[Diagnostic]:
-        """Where the loop begins, what it never enters, what never ends."""
+        """Check the initial state, reachability and termination."""
         loop = self.loop
         if loop.on_stall is not None:
             yield from self.target(loop.on_stall, loop.span_of("on_stall"), "a stalled loop goes here")
@@ -260,7 +260,7 @@ class _Checker:
                 message = f"nothing leads to state `{state.name}`"
                 yield _warning("unreachable-state", message, state.span_of("name"), "never entered")
         stuck = sorted(reachable - graph.finishing() - {graph.any})
-        # A bound that the author gives is how such a loop is meant to end.
+        # An explicit limit is the intended end of such a loop.
         is_bounded = loop.max_steps is not None or loop.timeout is not None or loop.has_budget
         if stuck and not loop.flawed and not is_bounded and not self.has_gap:
             first = loop.states[graph.names[stuck[0]]]
@@ -272,7 +272,7 @@ class _Checker:
     # --- one state --------------------------------------------------------------------------
 
     def leftovers(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Keys that have no effect because of other keys."""
+        """Report keys that have no effect because of other keys."""
         unread = () if state.acts else ("capture", "timeout")
         if state.action is None:
             unread = (*unread, "action_type", "on_unknown")
@@ -368,7 +368,7 @@ class _Checker:
             yield _overridden(message, state, "route.error", "_error")
 
     def outcome(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Failures that pass silently, where another reading of the loop is common."""
+        """Report failures that are ignored silently, where authors often expect otherwise."""
         if self.loop.dialect is not None:
             return
         after, error = state.next, state.routes.get("_error")
@@ -389,7 +389,7 @@ class _Checker:
             yield _warning("silent-failure", message, state.span_of("name"), "exit code 0", help)
 
     def question(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """What a state offers as answers."""
+        """Check the answers that a question offers."""
         if not state.asks:
             for key in ("choices", "default"):
                 if getattr(state, key) is not None:
@@ -415,7 +415,7 @@ class _Checker:
             yield Diagnostic("unknown-choice", message, state.span_of("default"), "", help)
 
     def tool(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """What a state calls of an MCP server."""
+        """Check the MCP tool that a state calls."""
         if not state.uses_tool:
             if state.params is not None:
                 why = "the state calls no tool"
@@ -429,13 +429,13 @@ class _Checker:
             yield Diagnostic("bad-call", message, state.span_of("action"), "", help)
 
     def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Keys read as `on_<verdict>` that were meant as a key of the schema."""
+        """Report keys that read as `on_<verdict>`, but are misspelt keys of the schema."""
         given = [place[4:] for place in state.spans if place[:7] == "key:on_" and "." not in place]
         given = [key for key in given if key not in _SPECIAL_KEYS]
         if not given:
             return
         if "key:evaluate" in state.spans and state.evaluate is None:
-            return  # it could not be read
+            return  # it is invalid and was reported
         judges = state.acts or state.evaluate is not None
         said = self.verdicts_of(state) if judges else ()
         for key in given:
@@ -461,7 +461,7 @@ class _Checker:
         )
 
     def flow(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Whether there is something to do, something to judge, and somewhere to go."""
+        """Check that a state has something to evaluate and a successor."""
         name = state.name
         if state.next is not None or state.is_terminal:
             return
@@ -485,7 +485,7 @@ class _Checker:
             yield from self.verdicts(state)
 
     def verdicts(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Verdicts that can come and lead nowhere, and routes for verdicts that cannot come."""
+        """Report possible verdicts without a route, and routes for impossible verdicts."""
         evaluator = self.loop.evaluator_of(state)
         if isinstance(evaluator, LlmStructured) and not self.loop.llm.enabled:
             return
@@ -517,7 +517,7 @@ class _Checker:
                 yield self.unknown_verdict(state, verdict, kind, produced)
 
     def verdicts_of(self, state: StateSpec) -> tuple[str, ...] | None:
-        """What a state's evaluator may say apart from `error`; None: anything."""
+        """The possible verdicts of a state's evaluator, without `error`; None: any text."""
         evaluator = self.loop.evaluator_of(state)
         if isinstance(evaluator, Answer) and state.choices:
             return state.choices
@@ -547,7 +547,8 @@ class _Checker:
     def evaluator(self, state: StateSpec) -> Iterator[Diagnostic]:
         evaluator = state.evaluate
         if isinstance(evaluator, ExitCode):
-            # What is left out keeps its default, which the other list may well take over.
+            # Only lists that are both given can conflict: a default list leaves out the codes of the other
+            # list.
             twice = sorted(set(evaluator.success or ()) & set(evaluator.failure or ()))
             if twice:
                 codes = ", ".join(map(str, twice))
@@ -568,7 +569,7 @@ class _Checker:
             yield from schema_problems(evaluator, evaluator.schema)
 
     def expressions(self, texts: list[Text]) -> Iterator[Diagnostic]:
-        """jq and regular expressions that do not compile, where they are known before a run."""
+        """Report jq and regular expressions that do not compile, if they are known at compile time."""
         parsed = {(text.state.name, text.field): text for text in texts if text.state is not None}
         for state in self.loop.states.values():
             evaluator = state.evaluate
@@ -594,14 +595,14 @@ class _Checker:
                 )
 
     def compile(self, key: str, text: str) -> str | None:
-        """What is wrong with an expression, or None."""
+        """The error of an expression, or None."""
         if (key, text) not in self.compiled:
             self.compiled[key, text] = jq_problem(text) if key == "path" else regex_problem(text)
         return self.compiled[key, text]
 
 
 def _judging(state: StateSpec) -> Span | None:
-    """The place of what judges a state."""
+    """The span of the evaluator of a state, or of its action."""
     if state.evaluate is not None:
         return state.evaluate.span_of("type")
     return state.span_of("action", "name")

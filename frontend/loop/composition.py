@@ -1,8 +1,8 @@
 """Composition of a loop from several files: `import`, `fragment`, `from` and `flow`.
 
-A merge of trees before the schema is read, so that there is one reader; each node keeps its place in the
-file it comes from (`Document.include`). Inheritance comes first, then `flow`, then fragments
-(`spec/dialect.md`). Must not contain: keys of states, except those that compose.
+Merges trees before the schema is read, so that there is a single reader; each node keeps its position in its
+file (`Document.include`). Inheritance is applied first, then `flow`, then fragments (`spec/dialect.md`). Must
+not contain: keys of states, except those that compose.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from ..source.yaml_tree import MAX_NODES, read_document
 from ..template.nodes import text_of
 from .dialect_schema import PARAMETERS, Parameter
 
-# Files that one loop may be made of.
+# Limit of files that compose one loop.
 MAX_FILES = 100
 _KEYS = ("from", "flow", "state_defs", "import", "fragments")
-# Keys of a state that mean the same, each by the other.
+# Pairs of keys of a state that have the same meaning.
 SYNONYMS = {"on_yes": "on_success", "on_success": "on_yes", "on_no": "on_failure", "on_failure": "on_no"}
 _PARAMETER = late_pattern(r"\$\{param\.([\w-]+)((?::default=[^}]*)?(?::shell)?(?::default=[^}]*)?\??)\}")
 _STEP = late_pattern(r"([^?\s]+)(?:\?([^:\s]+):([^:\s]+))?")
 
 
 def compose(document: Document) -> bool:
-    """Replace the root of a document by the loop that it describes; whether it was composed.
+    """Replace the root of a document by the loop that it composes. Returns whether anything was composed.
 
-    What is wrong is reported to the document, once and at the line that causes it.
+    Each error is reported to the document once, at the line that causes it. Raises `Refused` if there is no
+    loop.
     """
     root = document.root
     if not isinstance(root, Mapping):
@@ -61,14 +62,14 @@ def compose(document: Document) -> bool:
 
 
 def _is_library(root: Mapping) -> bool:
-    """Whether a document only offers fragments to others."""
+    """Whether a document only offers fragments to other files."""
     return "fragments" in root.entries and not root.entries.keys() & {
         *("states", "initial", "flow", "from", "paradigm")
     }
 
 
 class NoFile(NamedTuple):
-    """Why a file that a loop names is not read: the parts of a finding."""
+    """The parts of a diagnostic for a file that cannot be read."""
 
     id: DiagnosticId
     message: str
@@ -77,10 +78,11 @@ class NoFile(NamedTuple):
 
 
 def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | NoFile:
-    """The path of a file that a loop in `folder` names.
+    """Find a file by the name that a loop in `folder` uses.
 
-    It is looked for in that folder, then in the folders above, up to the project's folder of loops; it may
-    not lie outside of that, links resolved.
+    The folder itself and its parents up to the project's folder of loops are searched. The file must not be
+    outside
+    that folder, links resolved. endings: suffixes to append to the name. what: term for messages.
     """
     folders = _folders(folder)
     root = real_path(folders[-1] or ".")
@@ -124,14 +126,16 @@ class _Composition:
     def refuse(
         self, id: DiagnosticId, message: str, node: Node, label: str = "", help: str | None = None
     ) -> None:
-        """Report what leaves nothing to check."""
+        """Report an error after which nothing can be checked."""
         self.fail(id, message, node, label, help)
         raise Refused
 
     # --- files --------------------------------------------------------------------------------
 
     def find(self, name: str, node: Node, folder: str, endings: Iterable[str], what: str) -> Document | None:
-        """The document of a file that a loop names (`locate`), read once; None with a finding."""
+        """The document of a file that a loop names (`locate`); None after an error. Each file is read
+        once.
+        """
         if self.document.source.path.startswith("<"):
             self.fail("outside-project", f"a text without a file has no {what}", node, "write it to a file")
             return None
@@ -161,7 +165,10 @@ class _Composition:
     # --- inheritance --------------------------------------------------------------------------
 
     def inherit(self, root: Mapping, path: str, above: tuple[str, ...]) -> Mapping:
-        """The mapping with everything that its `from` gives; lists are replaced, mappings merged."""
+        """Merge a loop with the loops that it inherits by `from`: lists are replaced, mappings merged.
+
+        above: real paths of the loops that inherit from this one, to detect cycles.
+        """
         given = root.entries.get("from")
         if given is None:
             return root
@@ -186,7 +193,7 @@ class _Composition:
         return self.merge(base, root, without=("from",))
 
     def merge(self, base: Mapping, over: Mapping, without: tuple[str, ...] = ()) -> Mapping:
-        """Both mappings as one, `over` taking precedence; its place is that of `over`."""
+        """Merge two mappings; `over` takes precedence, and the result has its position."""
         merged = Mapping(over.start)
         merged.end = over.end
         merged.entries = {key: entry for key, entry in base.entries.items() if key not in without}
@@ -210,7 +217,7 @@ class _Composition:
     # --- flow ---------------------------------------------------------------------------------
 
     def flow(self, root: Mapping) -> Mapping:
-        """`flow: [a, b?yes:no, c]` with `state_defs` as `states`."""
+        """Convert `flow: [a, b?yes:no, c]` and `state_defs` to `states`."""
         given = root.entries.get("flow")
         if given is None:
             if "state_defs" in root.entries:
@@ -278,7 +285,7 @@ class _Composition:
     # --- fragments ----------------------------------------------------------------------------
 
     def fragments(self, root: Mapping) -> Mapping:
-        """The mapping with every `fragment` of a state merged into it."""
+        """Merge the `fragment` of each state into it."""
         known = self.imported(root)
         own = root.entries.get("fragments")
         if own is not None:
@@ -299,7 +306,12 @@ class _Composition:
         return composed
 
     def imported(self, root: Mapping) -> dict[str, Mapping | None]:
-        """The fragments of all libraries; those of a later one replace those of an earlier one."""
+        """The fragments of all imported libraries; a later library replaces fragments of an earlier one.
+
+        The value of an invalid fragment is None. The key "" means that a library is invalid, so that there
+        may be more
+        fragments.
+        """
         known: dict[str, Mapping | None] = {}
         given = root.entries.get("import")
         if given is None:
@@ -309,7 +321,7 @@ class _Composition:
             written = node.text if isinstance(node, Scalar) else ""
             help = f"write `[{written}]`" if written else None
             self.fail("wrong-type", "`import` should be a list of files", node, "", help)
-            known[""] = None  # its fragments are not known
+            known[""] = None  # its fragments are unknown
             return known
         for item in node.items:
             name = item.value if isinstance(item, Scalar) else None
@@ -324,7 +336,7 @@ class _Composition:
                     self.fail("wrong-type", f"`{name}` is no library: it is not a mapping", item)
                 continue
             offered = content.entries.get("fragments")
-            if offered is not None and "import" in content.entries:  # so that libraries form no cycles
+            if offered is not None and "import" in content.entries:  # prevents cycles of libraries
                 key = content.entries["import"][0]
                 help = "write all libraries under `import` of the loop"
                 self.fail("fragment-library", "a library imports no others", key, "", help)
@@ -347,7 +359,7 @@ class _Composition:
             known[name] = fragment if isinstance(fragment, Mapping) else None
 
     def expand(self, state: Mapping, known: dict[str, Mapping | None]) -> Mapping:
-        """A state with its fragment below it."""
+        """Merge the fragment of a state into it."""
         _, node = state.entries["fragment"]
         name = node.value if isinstance(node, Scalar) else None
         if not isinstance(name, str) or name not in known:
@@ -361,10 +373,10 @@ class _Composition:
                     else "add `import:` with the library that has it"
                 )
                 self.fail("unknown-fragment", f"no fragment `{name[:80]}`", node, "", help)
-            return state  # its reader takes what is left as a flaw
+            return state  # the schema reader marks a state with `fragment` as flawed
         fragment = known[name]
         if fragment is None:
-            return state  # its reader takes what is left as a flaw
+            return state  # see above
         declared = fragment.entries.get("parameters")
         parameters = self.parameters(declared[1] if declared is not None else None)
         given = state.entries.get("with")
@@ -384,7 +396,7 @@ class _Composition:
         return self.merge(body, own)
 
     def parameters(self, node: Node | None) -> dict[str, Parameter]:
-        """The parameters that a fragment declares; what cannot be read is reported and left out."""
+        """Read the declared parameters of a fragment; an invalid one is reported and left out."""
         if node is None:
             return {}
         found = SchemaReader(self.document).value(PARAMETERS._replace(partial=True), node, "parameters", {})
@@ -393,7 +405,7 @@ class _Composition:
     def bind(
         self, fragment: str, place: Node, parameters: dict[str, Parameter], bindings: dict[str, Any]
     ) -> dict[str, str]:
-        """The text of each parameter of a fragment that has a value."""
+        """The values of a fragment's parameters as text."""
         values = {
             name: text_of(parameter.default)
             for name, parameter in parameters.items()
@@ -412,7 +424,9 @@ class _Composition:
                 message = f"fragment `{fragment[:80]}` has no parameter `{name[:80]}`"
                 self.fail("unknown-parameter", message, key, "unknown", help)
         missing = [name for name, spec in parameters.items() if spec.required and name not in values]
-        if not bindings.keys() <= parameters.keys():  # reported: one of those may be what is missing
+        if (
+            not bindings.keys() <= parameters.keys()
+        ):  # reported above: an unknown name may be a misspelt required parameter
             return values | dict.fromkeys(missing, "")
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
@@ -422,7 +436,7 @@ class _Composition:
         return values | dict.fromkeys(missing, "")
 
     def filled(self, node: Any, values: dict[str, str], fragment: str) -> Any:
-        """The node with `${param.x}` replaced in its texts."""
+        """Replace `${param.x}` in the texts of a node."""
 
         def value(found: re.Match[str]) -> str:
             text = values.get(found[1])
@@ -469,21 +483,22 @@ def _scalar(value: Any, place: Node) -> Scalar:
 
 
 def _quoted(text: str) -> str:
-    """A text as one word of the shell, unless its variables will be quoted by their position."""
+    """Quote a text as one shell word, unless it has variables, which are quoted by their context later."""
     if "${" in text or re.fullmatch(r"[\w@%+=:,./-]+", text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def endings_of(name: str) -> tuple[str, ...]:
-    """What may follow the name of a loop to give that of its file."""
+    """Suffixes that complete the name of a loop to a file name."""
     return ("",) if name.endswith(LOOP_SUFFIXES) else (".fsm.yaml", *LOOP_SUFFIXES)
 
 
 def _folders(folder: str) -> list[str]:
-    """Where files are looked for: a folder and those above it, up to the folder of loops.
+    """The searched folders: a folder and its parents up to the folder of loops.
 
-    That is the nearest one called `.loops` or `loops`; where there is none, only the folder itself.
+    The folder of loops is the nearest one called `.loops` or `loops`. Without one, only the folder itself is
+    searched.
     """
     found = [folder]
     at = real_path(folder or ".")

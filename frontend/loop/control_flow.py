@@ -1,7 +1,8 @@
-"""The control flow graph of a loop: reachability, and facts that hold on every path.
+"""Control flow graph of a loop: reachability, and facts that hold on every path.
 
-States are numbered. A target that is computed at run time reaches every state, through one node of its
-own, so that no loop makes the graph quadratic; so does a target that does not exist.
+States are numbered. A target that is known only at run time may be any state; it leads to a node of its
+own, "any state", so that the number of edges stays linear. A target that does not exist is treated the same
+way.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Resolve = Callable[[str], str | None]
 
 
 class Graph:
-    """States by number in the order of the loop; the last number is the node for "any state"."""
+    """States by number, in the order of the loop; the last number is the node "any state"."""
 
     def __init__(self, loop: Loop, resolve: Resolve) -> None:
         self.loop = loop
@@ -24,16 +25,17 @@ class Graph:
         self.number = {name: number for number, name in enumerate(self.names)}
         self.any = len(self.names)
         self.resolve = resolve
-        # Whether every state could be read; what is missing may be in the others otherwise.
+        # Whether every state is valid. Otherwise an invalid state may contain a definition that seems to be
+        # missing.
         self.is_read = not loop.flawed and not any(state.flawed for state in loop.states.values())
-        # Whether every target is a state, too; ways are not known for sure otherwise.
+        # Whether every target is also known. Otherwise the set of paths is not exact.
         self.is_whole = self.is_read
         self.successors = [self.following(state) for state in loop.states.values()]
         self.successors.append(list(range(self.any)))
         self.initial = self.number.get(loop.initial)
 
     def following(self, state: StateSpec) -> list[int]:
-        """The numbers of the states that may come after `state`."""
+        """The numbers of the possible successors of `state`."""
         routes = state.routes
         targets = [*routes.values(), state.next, self.loop.restart_of(state)]
         targets += [state.on_retry_exhausted, state.on_throttle_hard]
@@ -53,13 +55,13 @@ class Graph:
         return list(found)
 
     def reachable(self) -> set[int]:
-        """The states some run may enter, those that run when a limit is reached among them."""
+        """The states that a run may enter, including those that run when a limit is reached."""
         names = (self.loop.on_max_steps, self.loop.on_max_iterations)
         last = [self.number[name] for name in names if name in self.number]
         return _reach([self.initial, *last] if self.initial is not None else [], self.successors)
 
     def finishing(self) -> set[int]:
-        """The states from which a terminal, or what could not be read, can be reached."""
+        """The states from which a terminal or an invalid state can be reached."""
         predecessors: list[list[int]] = [[] for _ in self.successors]
         for number, following in enumerate(self.successors):
             for successor in following:
@@ -69,7 +71,10 @@ class Graph:
         return _reach(ends, predecessors)
 
     def definite(self, given: Sequence[int]) -> list[int]:
-        """For each state the bits that every way to it has, a state adding `given[state]`."""
+        """For each state, the bits that hold on every path to it (a forward must-analysis).
+
+        given: the bits that each state adds.
+        """
         everything = 0
         for bits in given:
             everything |= bits
@@ -93,7 +98,9 @@ class Graph:
         return before
 
     def way(self, goal: int, avoided: Iterable[int]) -> list[str]:
-        """The names on a shortest way from the start to `goal` that leaves no state in `avoided`."""
+        """The names on a shortest path from the start to `goal` that does not leave any state of
+        `avoided`.
+        """
         if self.initial is None:
             return []
         closed = set(avoided)

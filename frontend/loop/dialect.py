@@ -1,7 +1,7 @@
-"""Meaning of the keys of little-loops: each loop as one that uses only llc's own keys.
+"""Translation of little-loops keys to llc's own keys.
 
-`translated` rewrites spellings, in every loop; in a loop with `dialect: little-loops` also the keys that have
-another meaning there (`spec/dialect.md`). Must not contain: composition of files.
+`translated` rewrites alternative spellings in every loop. In a loop with `dialect: little-loops` it also
+rewrites the keys that have another meaning there (`spec/dialect.md`). Must not contain: composition of files.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS, Learning
 from .evaluator_schema import Convergence, ExitCode, OutputJson
 from .schema import GuardSettings, Loop, StallSettings, StateSpec
 
-# Names of terminals that little-loops takes as a failure.
+# Names of terminals that little-loops counts as failures.
 FAILURE_NAMES = frozenset({"failed", "error", "aborted", "finalize_aborted"})
 MOST_IN_A_ROW = 12
-# Variables that little-loops sets from its own settings; these are the defaults of those.
+# Variables that little-loops sets from its own settings, with the defaults of those settings.
 SEEDED = {
     "readiness_threshold": 85,
     "outcome_threshold": 65,
@@ -30,10 +30,10 @@ SEEDED = {
     "design_guidance_context": "",
 }
 INPUT_HASH, HASH_LENGTH = "input_hash", 12
-# What little-loops takes for a test file.
+# Patterns of test files in little-loops.
 TEST_PATHS = ("**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*", "**/tests/**", "**/conftest.py")
 DEFAULT_STEPS = 50
-# A path of `output_json`, whose first dot may be missing.
+# A path of `output_json` without its leading dot.
 _KEYS = late_pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _RUN_FOLDER = late_pattern(r"\$\{context\.run_dir(?:[:?][^}]*)?\}")
 _SESSIONS = {"fresh": "new", "continue": "continue"}
@@ -41,7 +41,7 @@ _NOT_USED = ("Not ", "Not.")
 
 
 def translated(loop: Loop) -> Loop:
-    """The loop with llc's own keys and meaning only."""
+    """Rewrite a loop so that it uses only llc's own keys and meaning."""
     if any(loop.is_given(key) for key in LOOP_KEYS):
         loop = _own_settings(loop)
     states = {name: _own_state(loop, state) for name, state in loop.states.items()}
@@ -51,7 +51,7 @@ def translated(loop: Loop) -> Loop:
 
 
 def unused_keys(loop: Loop) -> Iterator[Diagnostic]:
-    """Keys of little-loops that are accepted and have no effect, each with what there is instead."""
+    """Report keys of little-loops that are accepted but have no effect, each with the alternative."""
     for block, keys in ((loop, LOOP_KEYS), *((state, STATE_KEYS) for state in loop.states.values())):
         for key, field in keys.items():
             if f"key:{key}" in block.spans and field.doc.startswith(_NOT_USED):
@@ -63,7 +63,7 @@ def unused_keys(loop: Loop) -> Iterator[Diagnostic]:
 
 
 def check_parameters(loop: Loop) -> Iterator[Diagnostic]:
-    """Values of `context` that are not what their parameter is."""
+    """Report values of `context` that do not have the type of their parameter."""
     for name, parameter in (loop.parameters or {}).items():
         value = loop.context.get(name, "")
         wanted = None if value == "" or isinstance(value, RuntimeValue) else parameter.misfit(value)
@@ -75,7 +75,7 @@ def check_parameters(loop: Loop) -> Iterator[Diagnostic]:
 
 
 def missing_inputs(loop: Loop) -> list[str]:
-    """The inputs without a value that the loop cannot start without."""
+    """The required inputs without a value; the loop cannot start without them."""
     parameters = loop.parameters or {}
     required = [name for name, one in parameters.items() if one.required and name != "run_dir"]
     names = dict.fromkeys((*(loop.required_inputs or ()), *required))
@@ -125,7 +125,7 @@ def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
         edits = ("edit",) if "edit" in state.routes else ()
         changes |= {"action_type": "ask", "choices": state.choices or ("yes", "no", *edits)}
         changes["capture"] = state.capture or state.name
-        # `on_timeout` is where it goes if no person answers, which is an error of `ask`.
+        # `on_timeout` applies if nobody answers, which is an error of `ask`.
         changes["on_error"] = state.on_error or state.routes.get("timeout") or state.routes.get("failure")
         changes["route"] = {key: to for key, to in (state.route or {}).items() if key != "timeout"} or None
     if state.learning is not None and state.action is None:
@@ -154,12 +154,12 @@ def _targets(learning: Learning) -> str:
 
 
 def _own_dialect(loop: Loop) -> Loop:
-    """A loop with `dialect: little-loops` as one that means the same to llc."""
+    """Rewrite a loop with `dialect: little-loops` to the same behaviour in llc."""
     changes: dict[str, Any] = {"nonzero_exit": "error", "checks": "late"}
     if loop.max_in_a_row is None:
         changes["max_in_a_row"] = MOST_IN_A_ROW
     if loop.max_steps is None:
-        # `max_iterations` counts states there, unless `max_steps` does.
+        # In little-loops `max_iterations` limits states, unless `max_steps` is given.
         steps = loop.max_iterations if loop.is_given("max_iterations") else DEFAULT_STEPS
         changes["max_steps"] = changes["max_iterations"] = steps
     elif not loop.is_given("max_iterations"):
@@ -188,7 +188,7 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
         if not state.acts or error is None:
             return state
         route = {"success": state.next, "failure": error, "_error": error}
-        # Where exit codes decide whether `on_error` is taken, all but 0 have to be errors.
+        # If exit codes decide whether `on_error` applies, all codes except 0 must be errors.
         judge = ExitCode() if state.retryable_exit_codes is None else ExitCode(failure=())
         return state.evolve(next=None, on_error=None, evaluate=judge, route=route)
     if state.runs_loops:
@@ -207,7 +207,7 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
 
 
 def with_seeds(loop: Loop, document: Document) -> Loop:
-    """The loop with the variables that little-loops sets, of those that its files mention."""
+    """Add the variables that little-loops sets, if a file of the loop mentions them."""
     if loop.dialect != LITTLE_LOOPS:
         return loop
     seeds: dict[str, Any] = dict(SEEDED)
@@ -220,12 +220,12 @@ def with_seeds(loop: Loop, document: Document) -> Loop:
 
 
 def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:
-    """A terminal there runs nothing, unless a limit leads to it."""
+    """A terminal of little-loops has no action, unless a limit leads to it."""
     changes: dict[str, Any] = {}
     if state.name in FAILURE_NAMES and state.status is None and state.failure is None:
         changes["status"] = "failure"
     if loop.maintain and state.on_maintain is None:
-        changes["on_maintain"] = loop.initial  # after a failure, too
+        changes["on_maintain"] = loop.initial  # also after a failure
     if state.name not in (loop.on_max_steps, loop.on_max_iterations):
         changes |= {"action": None, "action_type": None, "call": None, "capture": None, "evaluate": None}
         changes["timeout"] = None
@@ -233,9 +233,9 @@ def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:
 
 
 def with_scope(loop: Loop) -> Loop:
-    """The loop with the values of `context` in its scope.
+    """Insert the values of `context` into the scope of a loop.
 
-    The run's own folder is left out, which no other run works in, and so is what is empty.
+    The run's own folder is left out, because no other run works in it. Empty paths are left out too.
     """
     if loop.scope is None or not any("${" in path for path in loop.scope):
         return loop
@@ -244,7 +244,7 @@ def with_scope(loop: Loop) -> Loop:
         text = path
         if "${" in path and not _RUN_FOLDER.search(path):
             parsed = parse(path, kind="value", context=loop.context)
-            # What only a run can tell is anything.
+            # A path that is known only at run time may be any path.
             unknown = "." if loop.checks == "late" and not parsed.problems else path
             text = unknown if parsed.problems or parsed.fixed is None else parsed.fixed
         if text and not _RUN_FOLDER.search(text):

@@ -1,7 +1,9 @@
-"""Keys of little-loops in loops and states (`source.schema`), which llc reads as spellings of its own.
+"""Schema of the little-loops keys of loops and states (`source.schema`), which llc reads as spellings of
+its own
+keys.
 
-`StateSpec` and `LoopSettings` inherit from these classes; `dialect` gives the keys their meaning, or the note
-that says what has no effect. `spec/dialect.md` is printed from them. Must not contain: llc's own keys.
+`StateSpec` and `LoopSettings` inherit from these classes. `dialect` implements the keys, or warns about a key
+that has no effect. `spec/dialect.md` is printed from them. Must not contain: llc's own keys.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ..template.nodes import text_of
 from .agent_schema import AGENT_OPTIONS, AgentOptions
 
 _, LITTLE_LOOPS = DIALECTS
-# Keys at the top level of a file that silence warnings of little-loops' own checks.
+# Keys at the top level that suppress warnings of little-loops' own checks.
 SILENCERS = r"[a-z_]+_ok"
 _LIST = Type("list", TEXT)
 _NUMBER = Type("number", least=0, most=1e12)
@@ -48,7 +50,7 @@ _WANTED = {
 
 
 class Parameter(Spec):
-    """One of `parameters`: an input by its name."""
+    """An entry of `parameters`: an input of the loop."""
 
     example: ClassVar[str] = "such as `{type: string}`"
 
@@ -59,7 +61,9 @@ class Parameter(Spec):
     values: tuple[Any, ...] | None = optional(Type("list", JSON, least=1), "The values of an `enum`.")
 
     def misfit(self, value: Any) -> str | None:
-        """What the value should be instead, in words; None if it fits, or if only a run can tell."""
+        """The expected type in words if the value does not fit; None if it fits or is known only at run
+        time.
+        """
         if isinstance(value, str) and "${" in value:
             return None
         if self.type == "enum":
@@ -91,7 +95,7 @@ PARAMETERS = Type("map", block(Parameter), hint="such as `{name: {type: string}}
 
 
 class RepeatedFailure(Spec):
-    """`circuit.repeated_failure`: a stall detector over states and verdicts."""
+    """`circuit.repeated_failure`: stall detection over states and verdicts."""
 
     window: int = optional(COUNT, "Results in a row that are the same.", 3)
     on_repeated_failure: str = optional(TEXT, "`abort`, or the state to go to.", "abort")
@@ -107,7 +111,7 @@ class Circuit(Spec):
 
 
 class CostCeiling(Spec):
-    """`cost_ceiling`: what a state may cost."""
+    """`cost_ceiling`: limit of the cost of a state."""
 
     cost_ceiling_per_state: float | None = optional(
         Type("number", above=0, most=1e12), "US dollars at most; `budget: {usd: …}` of the state."
@@ -124,7 +128,7 @@ class Throttle(Spec):
 
 
 class Learning(Spec):
-    """`learning`: things of which an agent has to prove how they behave."""
+    """`learning`: subjects whose behaviour an agent must explore and prove."""
 
     targets: tuple[str, ...] | None = optional(_LIST, "The things.")
     targets_csv: str | None = optional(TEXT, "The same as one text with commas.")
@@ -208,7 +212,7 @@ class DialectState(AgentOptions):
     output: Any = optional(JSON, "Not used: captures are what a loop gives to the one around it.")
     type: str | None = optional(choice("learning"), "What the state does: `learning`.")
     learning: Learning | None = optional(block(Learning), "What an agent explores before the loop continues.")
-    # `with`, which is no name of a field: the inputs of `loop`.
+    # The key `with`, which is a keyword of Python: the inputs of `loop`.
     bindings: Any = internal(None)
 
 

@@ -1,6 +1,6 @@
-"""What is wrong inside evaluators: expressions that do not compile, schemas that give no verdict.
+"""Checks of evaluators: expressions that do not compile, schemas without a verdict.
 
-Loaded for the loops that have such evaluators. What goes across keys and states is `check`'s.
+Loaded only for loops with such evaluators. `checks` owns the rules across keys and states.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def regex_problem(text: str) -> str | None:
 
 
 def schema_verdicts(evaluator: LlmStructured, routed: Collection[str]) -> tuple[str, ...] | None:
-    """The verdicts a model may give, None where its schema leaves them open. routed: those of the state."""
+    """The verdicts that a model may give; None if its schema does not list them.
+
+    routed: the verdicts that the state routes.
+    """
     if evaluator.schema is None:
         return tuple(schema_for(evaluator, routed)["properties"]["verdict"]["enum"])
     properties = evaluator.schema.get("properties")

@@ -1,4 +1,4 @@
-"""Schema of evaluators: how a state's result becomes a verdict, one class per type (`source.schema`)."""
+"""Schema of evaluators, which turn a state's result into a verdict; one class per type (`source.schema`)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ..source.schema import (
 
 
 class Evaluator(Spec):
-    """How an action's result becomes a verdict; `type` says which class it is."""
+    """Turns an action's result into a verdict; the key `type` selects the class."""
 
     noun: ClassVar[str] = "evaluator"
     type: ClassVar[str] = ""
-    # What it can say apart from `error`; None: whatever a schema allows.
+    # Possible verdicts except `error`; None: any text, or the verdicts of a JSON Schema.
     verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
     details: ClassVar[tuple[str, ...]] = ()
 
@@ -35,7 +35,7 @@ class Evaluator(Spec):
 
 
 class OutputEvaluator(Evaluator):
-    """An evaluator that reads output, and so must know a crash from an answer."""
+    """An evaluator that reads output and must distinguish a crashed command from an answer."""
 
     ignore_exit: bool = optional(
         BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal).", False
@@ -43,7 +43,7 @@ class OutputEvaluator(Evaluator):
 
 
 class ExitCode(Evaluator):
-    """The exit code says it; what shell commands get by default."""
+    """The exit code determines the verdict; the default for shell commands."""
 
     type: ClassVar[str] = "exit_code"
     details: ClassVar[tuple[str, ...]] = ("exit_code",)
@@ -65,7 +65,7 @@ class OutputNumeric(OutputEvaluator):
 
 
 class OutputJson(OutputEvaluator):
-    """The output is JSON; a jq expression takes a value from it, compared with a target."""
+    """The output is JSON; a jq expression selects a value, which is compared with a target."""
 
     type: ClassVar[str] = "output_json"
     details: ClassVar[tuple[str, ...]] = ("value", "path", "target", "operator")
@@ -94,7 +94,7 @@ class OutputContains(OutputEvaluator):
 
 
 class Convergence(OutputEvaluator):
-    """The output is a measurement, compared with a target and the measurement before."""
+    """The output is a measurement, compared with a target and with the previous measurement."""
 
     type: ClassVar[str] = "convergence"
     verdicts: ClassVar[tuple[str, ...] | None] = ("target", "progress", "stall")
@@ -130,7 +130,9 @@ class Classify(OutputEvaluator):
 
 
 class DiffStall(Evaluator):
-    """`failure` when the work tree, a git repository, has not changed since the state was last judged."""
+    """`failure` if the work tree, a git repository, has not changed since the last evaluation of the
+    state.
+    """
 
     type: ClassVar[str] = "diff_stall"
     details: ClassVar[tuple[str, ...]] = ("stall_count", "max_stall")
@@ -140,7 +142,7 @@ class DiffStall(Evaluator):
 
 
 class ScoreStall(Evaluator):
-    """`failure` when the last scores of a file, one in each line, are no better than the best before."""
+    """`failure` if the last scores in a file, one per line, do not exceed the best score before them."""
 
     type: ClassVar[str] = "score_stall"
     details: ClassVar[tuple[str, ...]] = ("stall_count", "max_stall", "rounds", "best")
@@ -161,14 +163,14 @@ class OpenQuestionStall(ScoreStall):
 
 
 class HarborScorer(Evaluator):
-    """A command scored something: `success` if it printed a number, `failure` if its exit code is not 0."""
+    """The command computes a score: `success` if it printed a number, `failure` if its exit code is not 0."""
 
     type: ClassVar[str] = "harbor_scorer"
     details: ClassVar[tuple[str, ...]] = ("value", "exit_code")
 
 
 class McpResult(Evaluator):
-    """How a call of an MCP tool ended, by its exit code; what states with `mcp_tool` get by default."""
+    """The exit code of an MCP tool call determines the verdict; the default for states with `mcp_tool`."""
 
     type: ClassVar[str] = "mcp_result"
     verdicts: ClassVar[tuple[str, ...] | None] = ("success", "tool_error", "not_found", "timeout")
@@ -176,7 +178,7 @@ class McpResult(Evaluator):
 
 
 class LlmStructured(Evaluator):
-    """A model reads the output and gives a verdict; what slash commands get by default."""
+    """A model reads the output and gives a verdict; the default for slash commands."""
 
     type: ClassVar[str] = "llm_structured"
     verdicts: ClassVar[tuple[str, ...] | None] = None
@@ -221,7 +223,11 @@ DEFAULT_SCHEMA: dict[str, Any] = {
 
 
 def schema_for(evaluator: LlmStructured, verdicts: Collection[str]) -> dict[str, Any]:
-    """The JSON Schema of the model's answer, with `cannot_judge` where `verdicts`, those routed, has it."""
+    """The JSON Schema of the model's answer.
+
+    verdicts: the verdicts that the state routes; if `cannot_judge` is one of them, the default schema
+    includes it.
+    """
     if evaluator.schema is not None or CANNOT_JUDGE not in verdicts:
         return evaluator.schema or DEFAULT_SCHEMA
     verdict = DEFAULT_SCHEMA["properties"]["verdict"]
@@ -231,14 +237,14 @@ def schema_for(evaluator: LlmStructured, verdicts: Collection[str]) -> dict[str,
 
 
 DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
-# The same where the model sees what an agent did in place of what it says.
+# Default prompt if the model sees an agent's changes instead of its output.
 EVIDENCE_PROMPT = "Evaluate whether this action succeeded, by the evidence below."
 
 
 class Answer(Evaluator):
-    """The answer to a question is the verdict where it is one of `choices`, else it is `success`.
+    """The answer to a question is the verdict if it is one of `choices`, otherwise the verdict is `success`.
 
-    What states that ask get by default; it cannot be named.
+    The default for states that ask a question; it cannot be selected by name.
     """
 
     type: ClassVar[str] = "answer"

@@ -1,7 +1,7 @@
-"""Keys and values of little-loops that llc spells differently or does not have, each with its remedy.
+"""Keys and values of other tools, each with the llc key or value to use instead.
 
-The format of loops is shared up to 1.37.0; later keys appear in files that users bring along. A similar key
-of llc would be a wrong suggestion for them (`failure` is not `on_failure`).
+llc and little-loops share the format of loops up to little-loops 1.37.0; users bring files with later keys.
+A suggestion by similarity would be wrong for them (`failure` is not `on_failure`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 _NO_EQUIVALENT = "llc has no such key; leave it out"
 
-# In any block.
+# Keys of little-loops in any block.
 _INSTEAD = {
     "advisor_consult": _NO_EQUIVALENT,
     "append_to_messages": "write `capture`, and read it as `${captured.NAME.output}`",
@@ -19,7 +19,7 @@ _INSTEAD = {
     "scopes": "the environment of an action is that of the run; unset a variable in the action",
     "type": "write what the state does as its `action`",
 }
-# Routes of verdicts, which a question with such choices has.
+# Routes of the verdicts `approve` and `reject`, for a question with these choices.
 _ROUTES = {"on_approve": "write `on_yes`", "on_reject": "write `on_no`"}
 _ACTION_TYPES = {
     "agent": "write `prompt`",
@@ -37,7 +37,8 @@ _EVALUATORS = {
 }
 
 
-# Keys of CI systems and workflow programs. The same word may be a key of llc elsewhere, with another meaning.
+# Keys of CI systems and workflow engines. The same word may be a key of llc in another block, with another
+# meaning.
 _ACTION = "write `action`"
 _PROMPT = "write `action`, with `action_type: prompt`"
 _ROUTE = "write `on_success` and `on_failure`, or `route` with a state for each verdict"
@@ -66,7 +67,7 @@ _OF_LOOPS = {
     ),
     **dict.fromkeys(("retries", "attempts"), "write `max_iterations`"),
 }
-# Keys of one paradigm under other names, by a key that only this paradigm has.
+# Other names for the keys of a paradigm, by a key that only this paradigm has.
 _OF_PARADIGMS = {
     "toward": {"target": "toward", "fix": "using", "metric": "check", "command": "check"},
     "tools": {"check": "tools", "fix": "tools", "steps": "tools", "commands": "tools"},
@@ -76,7 +77,7 @@ _OF_PARADIGMS = {
 
 
 def usual_key(key: str, fields: Collection[str]) -> str | None:
-    """The remedy for a key of another tool in a block with these fields; None for any other key."""
+    """Help for a key of another tool in a block with these fields; None for any other key."""
     key = key.lower().replace("-", "_")
     if "action" in fields:
         return _OF_STATES.get(key)
@@ -89,17 +90,17 @@ def usual_key(key: str, fields: Collection[str]) -> str | None:
 
 
 def explain_evaluator(name: str) -> str | None:
-    """The remedy for an evaluator of little-loops; None for any other name."""
+    """Help for an evaluator of little-loops; None for any other name."""
     instead = _EVALUATORS.get(name)
     return None if instead is None else f"`{name}` is an evaluator of little-loops: {instead}"
 
 
 def explain_key(key: str) -> str | None:
-    """The remedy for a key of little-loops; None for any other key."""
+    """Help for a key of little-loops; None for any other key."""
     instead = _INSTEAD.get(key) or _ROUTES.get(key)
     return None if instead is None else f"`{key}` is a key of little-loops: {instead}"
 
 
 def action_type_of(word: str) -> str | None:
-    """The remedy for an `action_type` of little-loops; None for any other word."""
+    """Help for an `action_type` of little-loops; None for any other word."""
     return _ACTION_TYPES.get(word)

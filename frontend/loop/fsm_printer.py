@@ -1,6 +1,6 @@
-"""Loops as YAML: the FSM form that `llc compile --emit fsm` prints.
+"""Printer of loops as YAML: the FSM form of `llc compile --emit fsm`.
 
-Keys come in the seed's order, only those that were given or say something; what is printed reads
+Keys are in the seed's order. A key is printed if it was given or differs from its default. The output reads
 back to an equal loop.
 """
 
@@ -34,7 +34,7 @@ def print_fsm(loop: Loop) -> str:
 
 
 def _says_something(spec: Spec, key: str) -> bool:
-    """Whether a field was given, or holds something else than it would by itself."""
+    """Whether a field was given or differs from its default."""
     value = getattr(spec, key)
     if value is None:
         return fields_of(type(spec))[key].required  # `target: null` is a value to compare with
@@ -46,7 +46,7 @@ def _says_something(spec: Spec, key: str) -> bool:
 
 
 def _given(spec: Spec) -> Iterator[tuple[str, Any]]:
-    """The keys and plain values of a block that are worth printing."""
+    """The keys and plain values of a block to print."""
     if isinstance(spec, Evaluator):
         yield "type", Word(spec.type)
     for key, field in fields_of(type(spec)).items():

@@ -1,6 +1,6 @@
-"""Keys of `hooks`: commands that run before and after a loop and its states, on errors and at limits.
+"""Schema of `hooks`: commands that run before and after a loop and its states, on errors and at limits.
 
-Must not contain: what a hook becomes (`lower.hooks`).
+Must not contain: lowering of hooks (`lower.hooks`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from ..source.schema import DURATION, TEMPLATE, Spec, Type, block, choice, optio
 
 FAIL, IGNORE = "fail", "ignore"
 DEFAULT_TIMEOUT = 60.0
-# Hooks whose failure is an error unless they say otherwise: what follows relies on them.
+# Hooks whose failure is an error by default, because the following steps depend on them.
 _STRICT = ("before", "before_state")
-# Hooks that follow what has gone wrong already, which their own failure does not change.
+# Hooks that run after a failure; their own failure does not change the outcome.
 REPORTING = ("on_error", "on_limit")
 
 
@@ -56,7 +56,7 @@ class LoopHooks(Spec):
 
 
 def hooks_in(block: StateHooks | LoopHooks | None, *keys: str) -> list[tuple[str, HookSpec]]:
-    """The hooks that a block has of these keys, each with its policy and its place."""
+    """The hooks of a block for these keys, each with its failure policy and its position."""
     found = []
     for key in keys:
         hook: Hook | None = getattr(block, key, None)

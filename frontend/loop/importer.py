@@ -1,8 +1,8 @@
-"""Rewriting of loops of little-loops into llc's own spelling, with the meaning written out.
+"""Conversion of little-loops files to llc's own spelling and meaning.
 
-Only the texts of keys and values are replaced, so comments, order and layout stay. What the dialect decides
-becomes keys of the loop and its states (`dialect`); where it cannot, the file keeps `dialect: little-loops`.
-Must not contain: what the dialect means, files that are written.
+Only the texts of keys and values are replaced, so comments, order and layout stay. The effects of the dialect
+become explicit keys of the loop and its states (`dialect`); if that is impossible, the file keeps
+`dialect: little-loops`. Must not contain: the meaning of the dialect, or writing of files.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .load import load
 from .reader import read_loop
 from .schema import Loop, StateSpec
 
-# Keys of a state by llc's own name, and values of keys.
+# Keys of a state with llc's own names, and values of keys.
 _KEYS = {"on_yes": "on_success", "on_no": "on_failure", "tools": "allowed_tools"}
 _VERDICTS = {"yes": "success", "no": "failure"}
 _VALUES = {"on_handoff": {"spawn": "continue", "terminate": "end"}}
 _SESSIONS = {"fresh": "new", "continue": "continue"}
-# Keys of the loop that the dialect gives another default, in the order in which they are written.
+# Keys of the loop whose default differs in the dialect, in the order in which they are written.
 _SETTINGS = (
     "input_key",
     "max_steps",
@@ -51,7 +51,10 @@ _ROUTES = {"success": "on_success", "failure": "on_failure", "_error": "on_error
 
 @frozen
 class Imported:
-    """A file in llc's spelling, unchanged if there is an error among the decisions of a person."""
+    """A converted file.
+
+    decisions: diagnostics that the user must look at. text: unchanged if there is an error among them.
+    """
 
     text: str
     decisions: tuple[Diagnostic, ...]
@@ -63,7 +66,7 @@ class Imported:
 
 
 def import_loop(source: Source) -> Imported:
-    """A file of little-loops, a loop or a library of fragments, in llc's own spelling."""
+    """Convert a little-loops file, a loop or a library of fragments, to llc's own spelling."""
     document = read_document(source)
     root = document.root
     text = source.text or ""
@@ -71,7 +74,7 @@ def import_loop(source: Source) -> Imported:
         if _is_library(root):
             return Imported(_spelt(document, root, None).applied(), (), (source,))
         if "nonzero_exit" in root.entries and "dialect" not in root.entries:
-            return Imported(text, (), (source,))  # it was imported before
+            return Imported(text, (), (source,))  # converted earlier
         first = _first_state(root)
         if first is not None and not root.entries.keys() & {"initial", "from", "flow", "paradigm"}:
             return _import_parent(source, first)
@@ -84,7 +87,7 @@ def import_loop(source: Source) -> Imported:
     decisions = [finding for finding in found if finding.id != "unused-key"]
     decisions += [finding for finding in found if finding.id == "unused-key" and finding not in decisions]
     spec = read_loop(source, LITTLE_LOOPS)[0]
-    if not isinstance(spec, Loop):  # the dialect decides nothing in the other paradigms
+    if not isinstance(spec, Loop):  # the dialect changes nothing in the other paradigms
         edits = _spelt(document, root, None)
         edits.delete(root, "dialect")
         return Imported(edits.applied(), tuple(decisions), whole.sources)
@@ -111,7 +114,7 @@ def import_loop(source: Source) -> Imported:
 
 
 def _is_no_loop(root: Mapping, errors: tuple[Diagnostic, ...]) -> bool:
-    """Whether a file has no states of its own, and none to begin with: others inherit from it."""
+    """Whether a file has no states and no initial state, so that it can only be inherited."""
     has_states = root.entries.keys() & {"initial", "states", "flow"}
     return not has_states and [finding.id for finding in errors] == ["missing-field"]
 
@@ -122,7 +125,7 @@ def _first_state(root: Mapping) -> str | None:
 
 
 def _import_parent(source: Source, first: str) -> Imported:
-    """A loop without `initial`, which only others inherit from: imported as one that has it."""
+    """Convert a loop without `initial`, which can only be inherited, by adding `initial` temporarily."""
     text = source.text or ""
     line = f"\ninitial: {json.dumps(first)}\n"
     made = import_loop(text_source(text + line, source.path))
@@ -143,9 +146,9 @@ def _is_library(root: Mapping) -> bool:
 
 
 def _with_early_checks(wanted: Loop, scope: tuple[str, ...] | None, document: Document) -> Loop:
-    """The loop without the dialect, with early checks if it passes them. scope: as it is written."""
+    """The loop without the dialect, with early checks if it passes them. scope: the scope as written."""
     early = wanted.evolve(dialect=None, checks="early")
-    # As a state of another loop, it is given what only a run can tell.
+    # As a state of another loop, its inputs are known only at run time.
     given = with_scope(
         early.evolve(context=dict.fromkeys((*early.context, "run_dir"), RuntimeValue()), scope=scope)
     )
@@ -158,7 +161,7 @@ def _with_early_checks(wanted: Loop, scope: tuple[str, ...] | None, document: Do
 
 
 def _spelt(document: Document, root: Mapping, loop: Loop | None) -> Edits:
-    """The edits that give keys and values of little-loops the names that llc has for them."""
+    """The edits that replace keys and values of little-loops by llc's names."""
     edits = Edits(document)
     _spell(edits, root)
     if "default_idle_timeout" in root.entries and "idle_timeout" not in root.entries:
@@ -198,14 +201,14 @@ def _spell(edits: Edits, block: Mapping) -> None:
 
 
 def _own_words(fragment: Mapping) -> tuple[str, ...]:
-    """`yes` and `no` where a fragment may have them as verdicts of its own."""
+    """`yes` and `no` if a fragment may use them as verdicts of its own."""
     evaluate = fragment.entries["evaluate"][1] if "evaluate" in fragment.entries else None
     has_schema = isinstance(evaluate, Mapping) and "schema" in evaluate.entries
     return ("yes", "no") if has_schema or "choices" in fragment.entries else ()
 
 
 def _drop_foreign(edits: Edits, state: Mapping) -> None:
-    """Remove the keys of an evaluator that are of another one."""
+    """Remove keys of an evaluator that belong to another evaluator."""
     node = state.entries["evaluate"][1] if "evaluate" in state.entries else None
     type_node = node.entries["type"][1] if isinstance(node, Mapping) and "type" in node.entries else None
     if isinstance(node, Mapping) and isinstance(type_node, Scalar) and type_node.text in EVALUATORS:
@@ -216,7 +219,7 @@ def _drop_foreign(edits: Edits, state: Mapping) -> None:
 
 
 def _own_states(root: Mapping, *more: str) -> Iterator[tuple[str, Mapping]]:
-    """The states that a file itself describes."""
+    """The states that the file itself contains."""
     for key in ("states", "state_defs", *more):
         node = root.entries[key][1] if key in root.entries else None
         if isinstance(node, Mapping):
@@ -226,7 +229,7 @@ def _own_states(root: Mapping, *more: str) -> Iterator[tuple[str, Mapping]]:
 
 
 def _comment_unknown(edits: Edits, root: Mapping) -> None:
-    """Turn keys that only little-loops may know into comments."""
+    """Convert keys that only little-loops may know to comments."""
     composing = ("paradigm", "from", "flow", "state_defs", "import", "fragments")
     for key, (key_node, node) in root.entries.items():
         is_known = key in fields_of(Loop) or key in composing or key.endswith("_ok")
@@ -238,7 +241,7 @@ def _comment_unknown(edits: Edits, root: Mapping) -> None:
 
 
 def _write_settings(edits: Edits, root: Mapping, plain: Loop, own: Loop) -> None:
-    """Write what the dialect gives the loop other values for."""
+    """Write the settings that have another value under the dialect."""
     has_agent = any(
         state.flawed or (state.action is not None and own.kind_of(state) == "slash")
         for state in own.states.values()
@@ -262,7 +265,7 @@ def _write_settings(edits: Edits, root: Mapping, plain: Loop, own: Loop) -> None
 
 
 def _write_state(edits: Edits, block: Mapping, plain: StateSpec, own: StateSpec) -> None:
-    """Write what the dialect makes of a state."""
+    """Write the keys of a state that have another value under the dialect."""
     changed = [key for key in fields_of(StateSpec) if getattr(plain, key) != getattr(own, key)]
     if "route" in changed and own.route is not None:  # `next` with `on_error`
         changed = [key for key in changed if key not in ("route", "on_error")]
@@ -280,7 +283,7 @@ def _write_state(edits: Edits, block: Mapping, plain: StateSpec, own: StateSpec)
         for verdict in (plain.route or {}).keys() - own.route.keys() - {"error"}:
             edits.delete(block, f"on_{verdict}")
         is_command = own.action_type in (None, "shell") and plain.evaluate is None
-        if is_command and own.evaluate == ExitCode():  # it is judged by its exit code in any case
+        if is_command and own.evaluate == ExitCode():  # the exit code is the default evaluator
             changed.remove("evaluate")
     for key in changed:
         value = getattr(own, key)
@@ -315,7 +318,7 @@ def _write_evaluator(edits: Edits, block: Mapping, plain: Any, own: Any) -> None
 
 
 def _difference(text: str, source: Source, own: Loop) -> str | None:
-    """What means something else in the new text; None if it is the same loop."""
+    """The first difference in meaning between the new text and `own`; None if they are the same loop."""
     spec, document, found = read_loop(text_source(text, source.path))
     if not isinstance(spec, Loop) or any(finding.is_error for finding in found):
         return found[0].message if found else "the loop"
@@ -329,7 +332,7 @@ def _difference(text: str, source: Source, own: Loop) -> str | None:
     return next((f"`{key}`" for key in settings if getattr(own, key) != getattr(loop, key)), None)
 
 
-# Keys of a state whose meaning is in others.
+# Keys of a state that are compared through derived properties.
 _SAID_OTHERWISE = {
     "action_type", "route", "on_success", "on_failure", "on_error", "next", "failure", "session_mode",
     "tools", "evaluate",
@@ -337,7 +340,7 @@ _SAID_OTHERWISE = {
 
 
 def _meaning(state: StateSpec, loop: Loop) -> tuple[Any, ...]:
-    """What a state means, whatever keys say it."""
+    """The meaning of a state, independent of its spelling."""
     keys = [key for key in fields_of(StateSpec) if key not in _SAID_OTHERWISE]
     evaluator = loop.evaluator_of(state)
     kind = loop.kind_of(state)
@@ -355,7 +358,7 @@ def _meaning(state: StateSpec, loop: Loop) -> tuple[Any, ...]:
 
 
 class Edits:
-    """Changes of a text at the places of its nodes, applied together."""
+    """Replacements in a text at the positions of its nodes, applied together."""
 
     def __init__(self, document: Document) -> None:
         self.text = document.text
@@ -367,7 +370,7 @@ class Edits:
         return copied
 
     def applied(self) -> str:
-        """The text with all changes."""
+        """The text with all replacements."""
         parts, at = [], 0
         for (start, end), new in sorted(self.changes.items()):
             if start >= at:
@@ -379,16 +382,16 @@ class Edits:
         return self.text.startswith("{", block.start)
 
     def rename(self, node: Scalar, word: str) -> None:
-        """Write another word in the place of a scalar."""
+        """Replace the text of a scalar."""
         self.changes[node.start, node.end] = word
 
     def put(self, block: Mapping, key: str, value: Any) -> None:
-        """Set a key to a value, in its place if it has one."""
+        """Set a key to a value, at its position if the key exists."""
         if key not in block.entries:
             self.insert(block, key, value)
             return
         key_node, node = block.entries[key]
-        if node.start >= key_node.end:  # an alias has the place of its anchor
+        if node.start >= key_node.end:  # false for an alias, which has the position of its anchor
             self.changes[node.start, node.end] = _written(value)
 
     def insert(self, block: Mapping, key: str, value: Any) -> None:
@@ -428,7 +431,7 @@ class Edits:
             self.changes[len(before) - before.endswith(","), end] = ""
 
     def comment_out(self, key: Scalar, node: Node) -> None:
-        """Make the lines of a key a comment."""
+        """Convert the lines of a key to a comment."""
         line = self.text.rfind("\n", 0, key.start) + 1
         end = self.end_of_line(max(key.end, _last(node)))
         self.changes[line, end] = "\n".join(f"# {one}" for one in self.text[line:end].split("\n"))
@@ -439,14 +442,14 @@ class Edits:
 
 
 def _last(node: Node) -> int:
-    """Where the last text of a node ends."""
+    """The end of the last text in a node."""
     if isinstance(node, Sequence):
         return max((_last(item) for item in node.items), default=node.end)
     return node.end
 
 
 def _written(value: Any) -> str:
-    """A value on one line, as it may stand in any mapping."""
+    """A value on one line, valid in any mapping."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

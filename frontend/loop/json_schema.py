@@ -16,7 +16,7 @@ def json_schema() -> dict[str, Any]:
     for name, cls in PARADIGMS.items():
         is_it: dict[str, Any] = {"properties": {"paradigm": {"const": name}}, "required": ["paradigm"]}
         if name == "fsm":
-            # The form of a printed FSM, which may say in `paradigm` what it was written in.
+            # A printed FSM may name its original paradigm in `paradigm`.
             is_it = {"anyOf": [is_it, {"not": {"required": ["paradigm"]}}, {"required": ["states"]}]}
         else:
             is_it["not"] = {"required": ["states"]}

@@ -1,4 +1,4 @@
-"""From a source to a checked loop: read, reduce to states, apply the options of the compilation, check."""
+"""From a source to a checked loop: read, convert to states, apply the compile options, check."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .project_checks import check_project
 from .reader import read_loop
 from .schema import Loop, LoopSettings
 
-# What a caller sets over a loop, with the findings about it.
+# Applies changes of the caller to a loop; returns the loop and diagnostics.
 Change = Callable[[Loop], tuple[Loop, list[Diagnostic]]]
 
 
 def load(
     source: Source, options: CompileOptions, change: Change
 ) -> tuple[Loop | None, Document, list[Diagnostic]]:
-    """The loop of a source as states and jumps, changed and checked; None if it cannot be read."""
+    """The loop of a source as states and jumps, changed and checked; None if it is invalid."""
     spec, document, found = read_loop(source, options.dialect)
     if spec is None:
         return None, document, found
@@ -39,24 +39,24 @@ def load(
 
 
 def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Document]:
-    """The loop of a spec as states, and the document that knows its places; None with findings."""
+    """The loop as states, and the document that knows its positions; None after an error."""
     if isinstance(spec, Loop):
         return translated(spec), document
-    # A loop of states, the common case, starts without the other paradigms.
+    # Deferred: a loop of states, the common case, does not need the other paradigms.
     from .natural import as_states
 
     return as_states(cast("Any", spec), document)
 
 
 def with_llm_options(loop: Loop, options: CompileOptions) -> Loop:
-    """The loop with the model settings of the options."""
+    """Apply the model settings of the options to a loop."""
     changes = {"enabled": options.llm_enabled, "model": options.llm_model}
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     return loop.evolve(llm=loop.llm.evolve(**given)) if given else loop
 
 
 def with_options(loop: Loop, options: CompileOptions, source: Source) -> tuple[Loop, list[Diagnostic]]:
-    """The loop with the options of the compilation, and the options that do not fit it."""
+    """Apply the compile options to a loop; report options that do not fit it."""
     problems: list[Diagnostic] = []
     if options.arguments:
         instead = "to set a context variable: --context name=value"

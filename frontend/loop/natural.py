@@ -1,8 +1,8 @@
-"""`paradigm: natural`: a description whose loop a model wrote once, pinned in a lock file.
+"""`paradigm: natural`: a description in words whose loop a model wrote once, pinned in a lock file.
 
-Owns the lock file: the key of a description, the loop of a pin, the writing of pins. The compiler asks
-no model: a description without a pin is an error that says how to pin it
-(`runtime/authoring/pins.py` asks the model). `spec/create.md` has the file's format.
+Owns the lock file: the key of a description, the loop of a pin, the writing of pins. The compiler never
+calls a model: a description without a pin is an error whose help names the command that pins it
+(`runtime/authoring/pinning.py` calls the model). `spec/create.md` has the file's format.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _OWN = ("name", "description", "tools")
 
 @frozen
 class Pin:
-    """What was made of a text. loop: the file's name that has the text. yaml: a loop."""
+    """A loop that a model wrote. key: see `key_of`. loop: name of the file with the description. yaml:
+    the loop.
+    """
 
     key: str
     loop: str
@@ -43,7 +45,9 @@ class Pin:
 
 
 def key_of(spec: NaturalSpec) -> str:
-    """What a pin is found by: the words and the tools, however they are wrapped."""
+    """The key of a pin: a digest of the words of the description and the tools, independent of line
+    breaks.
+    """
     said = [" ".join(spec.description.split()), list(spec.tools or ())]
     digest = sha256(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return f"sha256-{digest.hexdigest()}"
@@ -55,16 +59,19 @@ def lock_path(path: str) -> str | None:
 
 
 def as_states(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
-    """The loop of any paradigm as states, and the document that knows its places; None with findings."""
+    """Convert a loop of any paradigm to states; also returns the document that knows its positions. None
+    after
+    an error.
+    """
     if isinstance(spec, NaturalSpec):
         return pinned_loop(spec, document)
     return to_fsm(spec), document
 
 
 def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Document]:
-    """The loop that was made of a text, and the document that knows the places in it.
+    """The pinned loop of a description, and the document that knows its positions.
 
-    None where its words are not pinned, or where the pin is not good; the document was told why.
+    None if the description is not pinned or the pin is invalid; the reason is reported to the document.
     """
     lock = lock_path(document.source.path)
     try:
@@ -89,7 +96,7 @@ def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Doc
 
 
 class Joined(Document):
-    """A document and one that is pinned for it: findings and texts of both."""
+    """A document combined with a pinned document: the diagnostics and sources of both."""
 
     def __init__(self, outer: Document, inner: Document, *sources: Source) -> None:
         super().__init__(outer.source)
@@ -117,7 +124,7 @@ def _not_pinned(spec: NaturalSpec, path: str) -> Diagnostic:
 
 
 def _over(made: WrittenSpec, spec: NaturalSpec) -> WrittenSpec:
-    """What was made, with the settings that the author gives."""
+    """The pinned loop with the author's own settings applied."""
     names = [name for name in fields_of(LoopSettings) if name not in _OWN and f"key:{name}" in spec.spans]
     changes: dict[str, Any] = {name: getattr(spec, name) for name in names}
     spans = dict(made.spans)
@@ -141,7 +148,7 @@ class _Lock:
 
 
 def _read(path: str) -> _Lock:
-    """A lock file. CompileError where it is none."""
+    """Read a lock file. Raises CompileError if it is invalid."""
     source = read_source(path)
     document = read_document(source)
     root = document.root
@@ -178,14 +185,14 @@ def _damaged(document: Document, node: Node | None, why: str) -> Diagnostic:
 
 
 def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
-    """The loop in a pin, its places being those in the lock file."""
+    """The loop in a pin; its positions are those in the lock file."""
     text = node.entries["yaml"][1]
     source = lock.document.source
     span = lock.document.span(text)
     lines = (source.text or "").split("\n")
     first = lines[span.line - 1][span.column - 1 :].strip()
     if first in ("|", "|-", "|+"):
-        # All but the block's lines left out: YAML does not mind how far a document is indented.
+        # Blank all lines outside the block. The indentation of the whole document does not matter in YAML.
         kept = (line if span.line < number <= span.end_line else "" for number, line in enumerate(lines, 1))
         source = attrs.evolve(source, text="\n".join(kept))
     else:
@@ -200,7 +207,7 @@ def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
 
 
 def pins_in(path: str) -> list[Pin]:
-    """What is pinned in a lock file, in its order; nothing where there is no file. CompileError."""
+    """The pins of a lock file in its order; empty if there is no file. Raises CompileError."""
     if not path_exists(path):
         return []
     return [

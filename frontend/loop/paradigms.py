@@ -1,7 +1,7 @@
-"""The paradigms other than states: the keys of each, and its rewriting to states and transitions.
+"""The paradigms other than states: their keys, and their rewriting to states and transitions.
 
-A pure rewriting by fixed templates (seed, Paradigm Compilation). Every state keeps the span of the text
-it was made from. Must not contain: checks, files (`natural` reads the pins of `paradigm: natural`).
+The rewriting is pure and uses fixed templates (seed, Paradigm Compilation). Every state keeps the span of
+its original text. Must not contain: checks, or files (`natural` reads the pins of `paradigm: natural`).
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from .schema import Loop, LoopSettings, StateSpec
 
 
 class CallSpec(Spec):
-    """A call where a paradigm takes an action."""
+    """A call in place of an action."""
 
     call: str = required(TEXT, "A function of a file, such as `flows.sexp#summarise`; see `call` of a state.")
     args: Any = optional(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names.")
 
 
 class CommandSpec(Spec):
-    """A shell command where a paradigm takes an action."""
+    """A shell command in place of an action."""
 
     run: str = required(TEMPLATE, "The command, whatever it begins with.")
 
 
 class CheckSpec(Spec):
-    """A shell command where a paradigm takes a check, with the meaning of its exit codes."""
+    """A shell command in place of a check, with the meaning of its exit codes."""
 
     run: str = required(TEMPLATE, "The command, whatever it begins with.")
     success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
@@ -59,7 +59,7 @@ class CheckSpec(Spec):
 
 
 class PromptSpec(AgentOptions):
-    """An instruction for the agent where a paradigm takes an action."""
+    """An instruction for the agent in place of an action."""
 
     prompt: str = required(TEMPLATE, "What the agent should do, in words.")
     feedback: bool | None = optional(
@@ -78,7 +78,7 @@ CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, Ca
 
 
 class GoalSpec(LoopSettings):
-    """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
+    """`paradigm: goal`: a condition to reach, and tools that check and repair."""
 
     name: str | None = optional(NAME, "The loop's name; absent: `goal-` and the goal's words.")
     goal: str = required(TEXT, "What should be true.")
@@ -88,7 +88,7 @@ class GoalSpec(LoopSettings):
 
 
 class ConvergenceSpec(LoopSettings):
-    """`paradigm: convergence`: a metric to drive toward a target."""
+    """`paradigm: convergence`: a metric to drive towards a target."""
 
     name: str = required(NAME, "The loop's name.")
     check: ActionSpec = required(ACTION, "The command whose output is the metric.")
@@ -101,7 +101,7 @@ class ConvergenceSpec(LoopSettings):
 
 
 class Constraint(Spec):
-    """One of `constraints`."""
+    """An entry of `constraints`."""
 
     example: ClassVar[str] = "such as `{name: tests, check: pytest, fix: {prompt: Make the tests pass}}`"
 
@@ -111,7 +111,7 @@ class Constraint(Spec):
 
 
 class InvariantsSpec(LoopSettings):
-    """`paradigm: invariants`: constraints to keep, each with its repair."""
+    """`paradigm: invariants`: constraints to maintain, each with its repair."""
 
     name: str = required(NAME, "The loop's name.")
     constraints: tuple[Constraint, ...] = required(
@@ -121,7 +121,7 @@ class InvariantsSpec(LoopSettings):
 
 
 class Until(Spec):
-    """`until`: when the steps have done their work."""
+    """`until`: the condition that ends the loop."""
 
     example: ClassVar[str] = "such as `{check: pytest}`"
 
@@ -138,7 +138,7 @@ class ImperativeSpec(LoopSettings):
 
 
 class NaturalSpec(LoopSettings):
-    """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
+    """`paradigm: natural`: a description in words; a model writes the loop, which is pinned."""
 
     name: str | None = optional(NAME, "The loop's name; absent: the one that the model found.")
     description: str = required(TEXT, "What the loop should do.")
@@ -163,7 +163,7 @@ _SLUG_LENGTH = 60
 
 
 def to_fsm(spec: WrittenSpec) -> Loop:
-    """The loop as states and transitions; an FSM is itself already."""
+    """The loop as states and transitions; an FSM is returned unchanged."""
     match spec:
         case Loop():
             return spec
@@ -179,7 +179,7 @@ def to_fsm(spec: WrittenSpec) -> Loop:
 
 
 def slug(text: str) -> str:
-    """The words of a text as one: lower case, joined by `-`, bounded, cut between words."""
+    """Convert a text to a name: lower-case words joined by `-`, of limited length, cut between words."""
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).lower())
     joined = "-".join(words)
     if len(joined) <= _SLUG_LENGTH:
@@ -188,7 +188,7 @@ def slug(text: str) -> str:
 
 
 def _loop(spec: LoopSettings, name: str, paradigm: str, states: Iterable[StateSpec], **changed: Any) -> Loop:
-    """A loop of these states, the first being the initial one, with the settings of `spec`."""
+    """A loop of these states with the settings of `spec`; the first state is the initial one."""
     table = {state.name: state for state in states}
     settings = values_of(spec, LoopSettings) | changed
     spans = {key: span for key, span in settings.pop("spans").items() if not key.endswith("paradigm")}
@@ -201,7 +201,7 @@ def _loop(spec: LoopSettings, name: str, paradigm: str, states: Iterable[StateSp
 def _state(
     name: str, place: Span | None, spans: Mapping[str, Span | None] | None = None, **fields: Any
 ) -> StateSpec:
-    """A state whose fields stand where `spans` says, and otherwise at `place`."""
+    """A state whose fields have the spans in `spans`, or else the span `place`."""
     found = {key: span for key, span in (spans or {}).items() if span is not None}
     action = fields.pop("action", None)
     if isinstance(action, Spec):
@@ -233,7 +233,7 @@ def _state(
 
 
 def _moved(spans: Mapping[str, Span], key: str, to: str) -> dict[str, Span]:
-    """The places of a key under another name."""
+    """The spans of a key under another name."""
     return {prefix + to: spans[prefix + key] for prefix in ("", "key:") if prefix + key in spans}
 
 
@@ -243,7 +243,7 @@ def _done(spec: LoopSettings, initial: str, name: str = "done") -> StateSpec:
 
 
 def _goal(spec: GoalSpec) -> Loop:
-    """The first tool checks, the others repair in order; a single one does both (`loops.md` 16)."""
+    """The first tool checks, the others repair in order; a single tool does both (`loops.md` 16)."""
     name = spec.name if spec.name is not None else "-".join(filter(None, ("goal", slug(spec.goal))))
     check, *repairs = [(tool, spec.span_of(f"tools[{i}]")) for i, tool in enumerate(spec.tools)]
     repairs = repairs or [check]
@@ -258,7 +258,7 @@ def _convergence(spec: ConvergenceSpec) -> Loop:
     """Measure, apply while there is progress, end at the target or at a stall."""
     made = {"metric_cmd": "check", "target": "toward", "tolerance": "tolerance"}
     if not isinstance(spec.check, str):
-        del made["metric_cmd"]  # a call is no text that could stand in the context
+        del made["metric_cmd"]  # a call is not a text and cannot be a context value
     names = {key: _free(key, spec.context) for key in made}
     context = {**spec.context, **{names[key]: getattr(spec, field) for key, field in made.items()}}
     spans = dict(spec.spans)
@@ -294,14 +294,14 @@ def _present(**spans: Span | None) -> dict[str, Span]:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """`name`, or with underscores after it where the author's context has it already."""
+    """`name`, with underscores appended until it is not in the author's context."""
     while name in taken:
         name += "_"
     return name
 
 
 def _invariants(spec: InvariantsSpec) -> Loop:
-    """Check after check, each with its repair, until all hold."""
+    """Check all constraints in order; after a repair, check again."""
     checks = [f"check_{constraint.name}" for constraint in spec.constraints]
     states = []
     for constraint, check, after in zip(spec.constraints, checks, [*checks[1:], "all_valid"], strict=True):
@@ -322,7 +322,7 @@ def _invariants(spec: InvariantsSpec) -> Loop:
 
 
 def _imperative(spec: ImperativeSpec) -> Loop:
-    """Step after step, then the check that ends the loop or begins again."""
+    """Run the steps in order, then the check that ends the loop or starts again."""
     names = [f"step_{i}" for i in range(len(spec.steps))]
     states = []
     for i, (step, name, after) in enumerate(zip(spec.steps, names, [*names[1:], "check_done"], strict=True)):

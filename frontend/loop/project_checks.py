@@ -1,4 +1,4 @@
-"""Checks of a loop against its project: agents that exist, models whose price is known.
+"""Checks of a loop against its project: known agents, models with a known price.
 
 Skipped for a loop that is compiled without a project.
 """
@@ -14,7 +14,7 @@ from .schema import Loop, StateSpec, model_name
 
 
 def check_project(loop: Loop, project: Project | None, default_model: str) -> Iterator[Diagnostic]:
-    """Agents that the project does not have, and budgets in USD for models without a price."""
+    """Report agents that the project does not have, and budgets in USD for models without a price."""
     if project is None or loop.flawed:
         return
     yield from _check_agents(loop, project)
@@ -28,7 +28,7 @@ def check_project(loop: Loop, project: Project | None, default_model: str) -> It
 
 
 def _check_agents(loop: Loop, project: Project) -> Iterator[Diagnostic]:
-    """Agents that exist, and that can do what the loop asks of them."""
+    """Report unknown agents, and agents without a capability that the loop requires."""
     if loop.agent is None and all(state.agent is None for state in loop.states.values()):
         return
     known = project.agents()

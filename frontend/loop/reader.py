@@ -1,8 +1,9 @@
-"""YAML trees to the objects of `schema`, with every finding on the way.
+"""Reader of loops: YAML trees to the objects of `schema`, with all diagnostics.
 
-Reads by the classes' own field types, so that a key is declared once. What cannot be read is
-reported and left out, and its block marked `flawed`, so that the checks that follow can still speak
-about the rest. Must not be in here: what needs more than one key to be seen (`check`).
+Reads by the field types of the classes, so that a key is declared once. An invalid value is reported and left
+out, and its block is marked `flawed`, so that later checks can still examine the rest. Must not contain:
+rules
+that need more than one key (`checks`).
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
     from .paradigms import Constraint, InvariantsSpec, LoopSpec
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
-# Values of little-loops that mean the same as one of llc.
+# Values of little-loops with the llc value that means the same.
 _WORDS = {"spawn": "continue", "terminate": "end"}
 _OF_STATES = ("fragment", "with")
 _OPERATORS = {"==": "eq", "=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-# In the indentation, or between a key and its value.
+# Invisible characters in the indentation, or between a key and its value.
 _INVISIBLE = late_pattern(r"(?m)(?:^[ ]*(?:- )?|:)([\u00a0\u2000-\u200b\u202f\u3000])")
 _BINDINGS = Type("map", JSON)
 _VERDICT_KEY = late_pattern(r"on_([A-Za-z][\w-]*)")
-# Placeholders for required fields of a loop that could not be read.
+# Words that mean `action_type: shell`.
 _SHELL_WORD = late_pattern(r"\w*sh|shell\w*|cmd|command|run")
 _SUBSTITUTES: dict[str, Any] = {"text": "", "target": "", "map": {}}
 
 
 def _paradigms() -> dict[str, type[LoopSettings]]:
-    """The classes of loops; a loop of states does not wait for the others."""
+    """The classes of loops. Deferred import: a loop of states does not need the other paradigms."""
     from .paradigms import PARADIGMS
 
     return PARADIGMS
@@ -51,14 +52,14 @@ def _paradigms() -> dict[str, type[LoopSettings]]:
 def read_loop(
     source: Source, dialect: str | None = None
 ) -> tuple[LoopSpec | None, Document, list[Diagnostic]]:
-    """The loop a YAML text describes, in the paradigm it is written in. dialect: used if it names none.
+    """Read the loop in a YAML text, in its paradigm. dialect: default for a loop without `dialect`.
 
-    The spec is None where too little could be read to go on. Never raises for bad input.
+    The spec is None if the errors leave nothing to check. Never raises for invalid input.
     """
     document = read_document(source)
     spec = read_tree(document, dialect)
     if (hidden := _INVISIBLE.search(document.text)) and any(found.is_error for found in document.diagnostics):
-        # Everything else follows from it.
+        # All other errors follow from this one.
         code = f"U+{ord(hidden[1]):04X}"
         message = f"the invisible character {code} is not a YAML space"
         place = document.span_at(*hidden.span(1))
@@ -67,7 +68,7 @@ def read_loop(
 
 
 def read_tree(document: Document, dialect: str | None = None) -> LoopSpec | None:
-    """The same of a document that is read already."""
+    """Read the loop in a document; None if the errors leave nothing to check."""
     try:
         compose(document)
         return _Reader(document, dialect).loop(document.root) if document.root is not None else None
@@ -93,7 +94,7 @@ class _Reader(SchemaReader):
                 "see `llc schema`",
             )
             return None
-        # A key is where a reader looks; the end of a whole document is of no use to anybody.
+        # Errors about the whole loop point to its first key.
         first = next(iter(root.entries.values()), None)
         start = document.span(first[0]) if first is not None else document.span(root)
         given = root.entries.get("dialect")
@@ -112,7 +113,7 @@ class _Reader(SchemaReader):
         return cast("LoopSpec | None", spec)
 
     def is_dedented(self, root: Mapping) -> bool:
-        """Report states, or keys of a state, that are not indented below what they belong to."""
+        """Report states, or keys of a state, that are not indented below their parent."""
         keys = {**fields_of(StateSpec), **_SYNONYMS}
         key, states = root.entries.get("states", (None, None))
         below: list[str] = []
@@ -141,7 +142,9 @@ class _Reader(SchemaReader):
         return True
 
     def distinct(self, spec: InvariantsSpec) -> InvariantsSpec:
-        """Constraints give states their names, so each has its own; the first of a name stays."""
+        """Report constraints with the same name, which would give states the same name; the first one is
+        kept.
+        """
         kept: dict[str, Constraint] = {}
         for constraint in spec.constraints:
             if kept.setdefault(constraint.name, constraint) is not constraint:
@@ -153,7 +156,9 @@ class _Reader(SchemaReader):
         return spec.evolve(constraints=tuple(kept.values()))
 
     def is_compiled(self, root: Mapping, paradigm: str) -> bool:
-        """Whether a document is an FSM: written as one, or printed, saying what it was written in."""
+        """Whether a document is an FSM: written as one, or printed with its original paradigm in
+        `paradigm`.
+        """
         if paradigm == "fsm":
             return True
         own = [
@@ -205,7 +210,7 @@ class _Reader(SchemaReader):
         if (usual := usual_key(key, fields)) is not None:
             return usual
         if "max_iterations" not in fields:  # an inner block
-            if key == "name":  # as steps have in other tools; the loop's is not meant
+            if key == "name":  # steps have names in other tools; the loop's name is not meant
                 return "leave it out: only loops and constraints have a name"
             return belongs_to_loop(key) or explain_key(key)
         is_of_state = key in (*_SYNONYMS, *_OF_STATES) or (
@@ -214,10 +219,10 @@ class _Reader(SchemaReader):
         return explain_key(key) or (f"`{key}` belongs to a state" if is_of_state else None)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
-        """A key of little-loops is suggested where it is the nearest, and is in no list of keys."""
+        """Suggest a key of little-loops only if it is the nearest key, and never list these keys."""
         theirs = STATE_KEYS if "action" in fields else LOOP_KEYS
         own = {name: field for name, field in fields.items() if name not in theirs}
-        # What a list of keys begins with is what most blocks need.
+        # The list of keys begins with the keys that most blocks need.
         own = dict(sorted(own.items(), key=lambda one: (not one[1].required, one[0] in AGENT_OPTIONS)))
         more = COMPOSING if "initial" in fields else _OF_STATES if "action" in fields else ()
         fields = {**fields, **dict.fromkeys(more, fields["description"])} if more else fields
@@ -236,7 +241,7 @@ class _Reader(SchemaReader):
         return f"`{key}` belongs to `evaluate` with `type: {' | '.join(owners)}`" if owners else None
 
     def substitute(self, cls: type[Spec], field: Field) -> Any:
-        """A loop is built whatever is missing, so that its states can be checked."""
+        """A loop is built even without required keys, so that its states can be checked."""
         return _SUBSTITUTES[field.type.kind] if cls is Loop else BAD
 
     def unknown_class(self, noun: str, text: str, place: Span, help: str | None) -> Bad:
@@ -264,7 +269,12 @@ class _Reader(SchemaReader):
         return super().choice(type, node, path)
 
     def more_settings(self, others: list[tuple[str, Scalar, Node]]) -> list[tuple[str, Scalar, Node]]:
-        """Top-level keys: those that silence checks of little-loops, and what only it may know."""
+        """Read top-level keys that are not in the schema; returns the unknown ones.
+
+        Ignores keys that suppress checks of little-loops. Under the dialect an unknown key is only a warning,
+        because
+        little-loops may know it.
+        """
         unknown = []
         for key, key_node, node in others:
             if re.fullmatch(SILENCERS, key):
@@ -281,7 +291,9 @@ class _Reader(SchemaReader):
     def more_of_evaluator(
         self, cls: type[Evaluator], others: list[tuple[str, Scalar, Node]]
     ) -> list[tuple[str, Scalar, Node]]:
-        """Keys of another evaluator, which little-loops does not read."""
+        """Warn about keys that belong to another evaluator, which little-loops ignores; returns the unknown
+        ones.
+        """
         unknown = []
         for key, key_node, node in others:
             if any(key in fields_of(other) for other in EVALUATORS.values()):
@@ -298,7 +310,7 @@ class _Reader(SchemaReader):
         values: dict[str, Any],
         places: dict[str, Node],
     ) -> list[tuple[str, Scalar, Node]]:
-        """`on_yes`, `on_no` and `on_<verdict>` of a state (`loops.md` 15)."""
+        """Read `on_yes`, `on_no` and `on_<verdict>` of a state (`loops.md` 15)."""
         if issubclass(cls, LoopSettings):
             return self.more_settings(others)
         if issubclass(cls, Evaluator) and self.dialect == LITTLE_LOOPS:
@@ -313,7 +325,7 @@ class _Reader(SchemaReader):
                 places["key:with"], places["with"] = key_node, node
                 values["bindings"] = self.value(_BINDINGS, node, key, places)
                 continue
-            if key == "fragment":  # one that is not there, which was reported
+            if key == "fragment":  # an unknown fragment, which was reported
                 values["description"] = BAD
                 continue
             if match is None:

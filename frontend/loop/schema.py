@@ -1,7 +1,8 @@
 """Schema of a loop: settings and states, one class per block (`source.schema`).
 
-Evaluators are in `evaluator_schema`; the keys of the other paradigms in `paradigms`, which a loop of states
-need not load. Must not be in here: YAML, templates, checks across fields.
+`evaluator_schema` has the evaluators. `paradigms` has the keys of the other paradigms, so that a loop of
+states
+need not load them. Must not contain: YAML, templates, checks across fields.
 """
 
 from __future__ import annotations
@@ -48,9 +49,8 @@ from .hook_schema import HookSpec, LoopHooks, StateHooks, hooks_in
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
-# Keys of `composition`, which are gone when the schema is read.
+# Keys of `composition`, which are removed before the schema is read.
 COMPOSING = ("from", "flow", "state_defs", "import", "fragments")
-# Verdicts of little-loops, which mean the same.
 _BY_NAME = "write each state below its name, as in `check: {action: pytest -q, …}`"
 _SAME = {"yes": "success", "no": "failure"}
 
@@ -59,7 +59,9 @@ _SAME = {"yes": "success", "no": "failure"}
 
 
 def _misspelt(*verdicts: str) -> str:
-    """A pattern of the keys `on_<verdict>` that differ in one character from those of `verdicts`."""
+    """A regular expression for the keys `on_<verdict>` that differ in one character from those of
+    `verdicts`.
+    """
     near = []
     for word in verdicts:
         for at in range(len(word)):
@@ -74,17 +76,17 @@ def _misspelt(*verdicts: str) -> str:
 
 
 ACTION_TYPES = ("shell", "prompt", "slash", "slash_command", "ask", "human_approval", "mcp_tool")
-# Values of `on_quota` that are no states.
+# Values of `on_quota` that are not states.
 QUOTA_WORDS = (None, "wait", "fail")
 
 
 class StateSpec(DialectState):
-    """A state: at most one action or call, a judgement of it, where to go."""
+    """A state: at most one action or call, its evaluation, and its successors."""
 
     keyed: ClassVar[bool] = True
     noun: ClassVar[str] = "state"
     example: ClassVar[str] = "a state that ends the loop is `{terminal: true}`"
-    # Keys that the reader adds to the fields, without the misspellings of those.
+    # Keys `on_<verdict>`, which are not fields, except misspelt fields.
     json_schema: ClassVar[dict[str, Any]] = {
         "patternProperties": {"^on_[A-Za-z][A-Za-z0-9_-]*$": {"type": "string", "minLength": 1}},
         "propertyNames": {
@@ -170,25 +172,26 @@ class StateSpec(DialectState):
 
     @property
     def acts(self) -> bool:
-        """Whether there is a result to judge: of an action, of a call, or of a loop."""
+        """Whether there is a result to evaluate: of an action, a call or a loop."""
         return self.action is not None or self.calls
 
     @property
     def calls(self) -> bool:
-        """Whether it calls a function: of a file, or a loop."""
+        """Whether the state calls a function of a file or runs a loop."""
         return self.call is not None or self.runs_loops
 
     @property
     def runs_loops(self) -> bool:
-        """Whether loops run as this state: one, or several at once."""
+        """Whether the state runs one loop, or several loops concurrently."""
         return self.loop is not None or self.parallel is not None
 
-    # Verdict to target, with `_` for any other verdict and `_error` for `error`.
     @cached_property
     def routes(self) -> Mapping[str, str]:
-        """The route table comes first, its `_` included; shorthand fills what it leaves open.
+        """Verdict to target; `_` is any other verdict, `_error` is `error`.
 
-        A state with `next` keeps only where errors go. (Seed, Resolution Order and Special Route Keys.)
+        `route` takes precedence, including its `_`; the shorthand keys fill the gaps. A state with `next`
+        keeps only the
+        route of errors. (Seed, Resolution Order and Special Route Keys.)
         """
         table = {
             self._said(_SAME.get(verdict, verdict)): target for verdict, target in (self.route or {}).items()
@@ -204,18 +207,18 @@ class StateSpec(DialectState):
             for verdict, target in (("success", self.on_success), ("failure", self.on_failure)):
                 if target is not None:
                     table.setdefault(self._said(verdict), target)
-        if self.runs_loops and "failure" in table:  # a loop that broke did not succeed either
+        if self.runs_loops and "failure" in table:  # a loop that ended with an error did not succeed
             table.setdefault("_error", table["failure"])
         return table
 
     def _said(self, verdict: str) -> str:
-        """`yes` and `no` are what `on_yes` and `on_no` mean where these are choices."""
+        """Map `success` and `failure` to `yes` and `no` if the state has these as verdicts of its own."""
         choice = {"success": "yes", "failure": "no"}.get(verdict)
         return choice if choice is not None and choice in self.own_words else verdict
 
     @property
     def own_words(self) -> tuple[str, ...]:
-        """`yes` and `no` where they are verdicts of their own: choices, or values of a schema."""
+        """The state's own verdicts: the choices of a question, or the values of a schema."""
         if self.action_type == "ask":
             return self.choices or ()
         values: Any = getattr(self.evaluate, "schema", None)
@@ -235,7 +238,7 @@ class StateSpec(DialectState):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the loop ends here: `terminal`, and nothing that the seed puts before it."""
+        """Whether the loop ends here: `terminal` without keys that take precedence over it (seed)."""
         return self.terminal and self.next is None and not self.routes.keys() - {"_error"}
 
 
@@ -260,7 +263,7 @@ class StallSettings(Spec):
 
 
 class LoopSettings(DialectLoop):
-    """What every paradigm may set; it reaches the FSM unchanged."""
+    """Settings of every paradigm; they are copied to the FSM unchanged."""
 
     description: str | None = optional(Type("text"), "What the loop is for.")
     scope: tuple[str, ...] | None = optional(
@@ -341,41 +344,43 @@ class LoopSettings(DialectLoop):
 
 
 class Loop(LoopSettings):
-    """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
+    """`paradigm: fsm`, the form to which every paradigm is converted: states and transitions."""
 
     name: str = required(NAME, "The loop's name.")
     initial: str = required(TARGET, "The state to begin in.")
     states: dict[str, StateSpec] = required(
         Type("map", block(StateSpec), least=1, hint=_BY_NAME), "The states by name."
     )
-    # Outside equality: a printed FSM does not say what it was written in.
+    # Not compared: a printed FSM does not contain its original paradigm.
     paradigm: str = internal("fsm")
 
     @cached_property
     def parsed(self) -> dict[Any, Any]:
-        """What `texts` has parsed of it."""
+        """Cache of parsed templates, used by `texts`."""
         return {}
 
     @property
     def stall_rounds(self) -> int | None:
-        """Rounds without change after which it stalls, 0: never, None: as its paradigm."""
+        """Rounds without change after which the loop is stalled; 0: never; None: the default of its
+        paradigm.
+        """
         given = self.stall.rounds if isinstance(self.stall, StallSettings) else self.stall
         if given is True or (given is None and self.on_stall is not None):
             return STALL_ROUNDS
         return None if given is None else int(given)
 
     def quota_target(self, state: StateSpec) -> str | None:
-        """The state to go to from `state` while there is no quota; None without one."""
+        """The successor of `state` if the quota is used up; None: no jump."""
         named = state.on_quota if state.on_quota is not None else self.on_quota
         return None if named in QUOTA_WORDS else named
 
     @property
     def has_budget(self) -> bool:
-        """Whether it, or a state of it, has a budget."""
+        """Whether the loop or one of its states has a budget."""
         return self.budget is not None or any(state.budget is not None for state in self.states.values())
 
     def hooks_of(self, state: StateSpec, when: str) -> list[tuple[str, HookSpec]]:
-        """The hooks `before` or `after` of a state with those for all states around them, in order."""
+        """The hooks `before` or `after` of a state, including the loop's hooks for all states, in order."""
         if state.hooks is None and self.hooks is None:
             return []
         own = hooks_in(state.hooks, when)
@@ -384,7 +389,7 @@ class Loop(LoopSettings):
         return [*general, *own] if when == "before" else [*own, *general]
 
     def is_judged_by_evidence(self, state: StateSpec) -> bool:
-        """Whether a model judges the work of the state's agent by what it changed."""
+        """Whether a model evaluates the agent's work by its changes."""
         evaluator = self.evaluator_of(state)
         return (
             self.llm.enabled
@@ -395,7 +400,9 @@ class Loop(LoopSettings):
         )
 
     def kind_of(self, state: StateSpec) -> str:
-        """What a state does, its context looked into: `shell`, `slash`, `ask`, `mcp_tool`, `call`, `loop`."""
+        """The kind of a state's action, context expanded: `shell`, `slash`, `ask`, `mcp_tool`, `call`,
+        `loop`.
+        """
         if state.call is not None:
             return "call"
         if state.loop is not None or state.parallel is not None:
@@ -404,7 +411,7 @@ class Loop(LoopSettings):
             return _AGENT_TYPES.get(state.action_type, state.action_type)
         action = state.action or ""
         if action[:1].isalnum():
-            return "shell"  # neither white space, nor a slash, nor a variable
+            return "shell"  # it begins with neither white space, nor a slash, nor a variable
         for _ in range(MAX_NESTING):
             begins = _CONTEXT_FIRST.match(action)
             value: Any = self.context if begins else None
@@ -416,7 +423,9 @@ class Loop(LoopSettings):
         return "slash" if is_slash_command(action) else "shell"
 
     def evaluator_of(self, state: StateSpec) -> AnyEvaluator:
-        """How a state is judged: as it says, else by the kind of its action (seed, Default Evaluation)."""
+        """The evaluator of a state: the given one, or the default for its action (seed, Default
+        Evaluation).
+        """
         if state.runs_loops:
             return _BY_EXIT_CODE
         if state.evaluate is not None:
@@ -428,7 +437,7 @@ class Loop(LoopSettings):
         return _BY_ANSWER if state.asks else _BY_EXIT_CODE
 
     def restart_of(self, state: StateSpec) -> str | None:
-        """Where the next cycle begins after a terminal; None where the loop ends there."""
+        """The first state of the next cycle after a terminal; None if the loop ends there."""
         if not self.maintain or not state.is_terminal:
             return None
         if state.on_maintain is not None:
@@ -436,11 +445,11 @@ class Loop(LoopSettings):
         return None if state.status == "failure" else self.initial
 
 
-# How a state is judged that does not say how.
+# Default evaluators.
 _BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE, _BY_TOOL = LlmStructured(), Answer(), ExitCode(), McpResult()
-# What is given to the agent, whatever it begins with.
+# Action types whose action always goes to the agent.
 _AGENT_TYPES = {"prompt": "slash", "slash_command": "slash"}
-# How deep a context value may refer to others.
+# Limit of nested references between context values.
 MAX_NESTING = 100
 _CONTEXT_FIRST = late_pattern(r"\s*\$\{(?:raw:)?context\.([^}:]+)\}")
 _VARIABLE = late_pattern(r"\$\{[^}]*\}?")
@@ -448,21 +457,21 @@ _SLASH_COMMAND = late_pattern(r"\s*/[A-Za-z0-9_][A-Za-z0-9_:-]*(\s|$)")
 
 
 def is_slash_command(action: str) -> bool:
-    """Whether an action, its context expanded, looks like a slash command (`loops.md` 10).
+    """Whether an action, its context expanded, has the form of a slash command (`loops.md` 10).
 
-    `/ll:check_code fix` does; a path such as `/usr/bin/true` or `/setup.sh` does not.
+    True for `/ll:check_code fix`, false for a path such as `/usr/bin/true` or `/setup.sh`.
     """
     return _SLASH_COMMAND.match(_VARIABLE.sub("v", action)) is not None
 
 
 def model_name(loop: Loop, default_model: str) -> str:
-    """The model that evaluates: the loop's, or the default if the loop names none."""
+    """The model that evaluates: the loop's, or the default."""
     named = loop.llm.model
     return default_model if named is None or named == DEFAULT_MODEL_TEXT else named
 
 
 def belongs_to_loop(key: str) -> str | None:
-    """The remedy for a key of a loop in an inner block; None for any other key."""
+    """Help for a key of a loop that is in an inner block; None for any other key."""
     if key not in fields_of(Loop) and key not in ("paradigm", *COMPOSING):
         return None
     return f"`{key}` belongs to the loop, at the top level of the file"

@@ -1,8 +1,8 @@
 """The texts of a loop that may contain variables, each parsed as a template once.
 
 Owns which texts of a state are templates, the names of their fields (`action`, `evaluate.target`,
-`route.success`, `args.input/0`), and the cache of parsed templates. Must not contain: what a template
-consists of (`template`), checks, expressions.
+`route.success`, `args.input/0`), and the cache of parsed templates. Must not contain: the structure of a
+template (`template`), checks, expressions.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from .evaluator_schema import Evaluator
 from .hook_schema import hooks_in
 from .schema import Loop, StateSpec
 
-# The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
 # Keys of arguments.
 _KEYS = ("args", "params", "with")
 Within = Callable[[Span | None, str, int, int], Span | None]
 
 
 def template_of(loop: Loop, state: str | None, kind: str, text: str) -> Template:
-    """The template of a text of a state; state None: of a text of the loop itself."""
+    """The parsed template of a text of a state, or of the loop itself (state None)."""
     key = (state, kind, text)
     found: Template | None = loop.parsed.get(key)
     if found is None:
@@ -67,7 +66,7 @@ def texts_of_state(loop: Loop, state: StateSpec) -> Iterator[tuple[str, str, str
 
 
 def texts_of_loop(loop: Loop, *more: str) -> Iterator[tuple[str, str, str]]:
-    """The texts of the loop's own hooks, and of those in `more`, as (field, kind of template, text)."""
+    """The texts of the loop's own hooks, and of the hooks in `more`, as (field, kind of template, text)."""
     for key, hook in hooks_in(loop.hooks, "before", "after", "on_error", "on_limit", *more):
         yield f"hooks.{key}", "shell", hook.run
 
@@ -81,7 +80,7 @@ def texts_of_evaluator(evaluator: Evaluator) -> Iterator[tuple[str, str]]:
 
 
 def bindings_of(loop: Loop, state: StateSpec) -> dict[str, Any]:
-    """What the loop that a state runs finds in its `context`: as `with` says, or everything."""
+    """The `context` of the loop that a state runs: the values of `with`, or the whole context."""
     bindings: dict[str, Any] = {}
     if state.bindings:
         bindings = dict(state.bindings)
@@ -95,9 +94,10 @@ def bindings_of(loop: Loop, state: StateSpec) -> dict[str, Any]:
 
 
 def argument_texts(value: Any, place: str = "args") -> Iterator[tuple[str, str]]:
-    """Each text with variables among the arguments of a call, as (place, text); such as `args.input/0`.
+    """Each text with variables in the arguments of a call, as (place, text); a place is such as
+    `args.input/0`.
 
-    place: the key that the arguments are at.
+    place: the key of the arguments.
     """
     if isinstance(value, str):
         if "$" in value:
@@ -111,5 +111,5 @@ def argument_texts(value: Any, place: str = "args") -> Iterator[tuple[str, str]]
 
 
 def argument_key(place: str) -> str:
-    """The key in `StateSpec.spans` of the argument that a place is inside."""
+    """The key in `StateSpec.spans` of the argument that contains a place."""
     return place.partition("/")[0]

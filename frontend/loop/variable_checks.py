@@ -1,7 +1,7 @@
-"""What the texts of a loop read, and whether it will be there.
+"""Checks of the variables in the texts of a loop.
 
-Owns the checks on `${…}`: what `templates` finds wrong, fields that no namespace has, captures that
-nothing sets or that some way reaches before they are set, values spliced unquoted on purpose.
+Owns the checks of `${…}`: problems that `template` finds, unknown fields, captures that are never set or may
+not be set on some path, and values that are inserted unquoted on purpose.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .texts import argument_key, argument_texts, template_of, texts_of_evaluator
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
 )
-# `{{ context.x }}` and `$context.x`, `${{`, and `${x}` of the shell.
+# `{{ context.x }}`, `$context.x`, `${{`, and `${x}` of the shell.
 _NOTATIONS = late_pattern(
     r"(?<!\$)(?:"
     r"\{\{\s*(?P<braces>(?:context|captured|prev|result|loop|state)\.[\w.-]+)\s*\}\}"
@@ -35,19 +35,19 @@ _NOTATIONS = late_pattern(
     r"|\$\{(?P<shell>[A-Za-z_]\w*)\}"
     r"|\$\{\{)"
 )
-# What little-loops has of a result, apart from what llc has; `()` is all of it.
+# Fields of a result that only little-loops has; `()` is the whole result.
 _FOREIGN_FIELDS = ((), ("verdict",), ("failure_type",), ("timeout_kind",), ("terminated_by",), ("edit",))
-# A suggestion compares with every name: with many names, only the first few findings get one.
+# Limit of compared names; beyond it, diagnostics have no suggestion.
 MAX_COMPARISONS = 100_000
-# How many "may not be set" findings show the way that shows it; finding one costs a search.
+# Limit of "may be read before" diagnostics that show a path; each needs a search.
 SHOWN_WAYS = 20
 
 
 @frozen
 class Text:
-    """A text of a loop that may hold variables.
+    """A text of a loop that may contain variables.
 
-    field: such as `action` or `evaluate.target`; state: whose it is, None for the loop's own.
+    field: such as `action` or `evaluate.target`. state: the state of the text; None: the loop itself.
     """
 
     state: StateSpec | None
@@ -59,7 +59,7 @@ class Text:
 
 
 def read_texts(loop: Loop) -> Iterator[Text]:
-    """Every text of the loop with variables in it, parsed."""
+    """Every text of the loop that contains variables, parsed."""
     for state, field, kind, text in _texts(loop):
         if "$" in text or "{{" in text:
             template = template_of(loop, None if state is None else state.name, kind, text)
@@ -67,13 +67,13 @@ def read_texts(loop: Loop) -> Iterator[Text]:
 
 
 def fixed_text(template: Template) -> str | None:
-    """What a template always gives, or None where only a run can tell."""
+    """The constant value of a template as text, or None if it is known only at run time."""
     only = template.single
     return text_of(only.value) if isinstance(only, Constant) else template.fixed
 
 
 def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
-    """Whose a text is, its field, its kind of template, itself."""
+    """Each text as (state, field, kind of template, text)."""
     fields = fields_of(StateSpec)
     special = ("action", "route", "default", "args", "params", "loop")
     keys = [key for key, field in fields.items() if field.type.kind == "target" or key in special]
@@ -87,7 +87,7 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
                     loop.kind_of(state), "shell"
                 )
                 if state.flawed and state.action_type is None and state.is_given("action_type"):
-                    kind = "slash"  # the kind could not be read, so nothing is known of its syntax
+                    kind = "slash"  # the invalid action type is unknown, so no syntax is checked
                 yield state, key, kind, value
             elif key == "route":
                 for verdict, target in value.items():
@@ -114,7 +114,7 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
 
 
 def _place(loop: Loop, state: StateSpec | None, field: str) -> Span | None:
-    """Where a text stands."""
+    """The span of a text."""
     block, _, key = field.partition(".")
     owner = loop if state is None else state
     if block == "hooks":
@@ -129,7 +129,7 @@ def _place(loop: Loop, state: StateSpec | None, field: str) -> Span | None:
 def check_variables(
     loop: Loop, graph: Graph, texts: list[Text], document: Document | None
 ) -> Iterator[Diagnostic]:
-    """Everything wrong with the variables of a loop."""
+    """All diagnostics about the variables of a loop."""
     checker = _Checker(loop, graph, document)
     yield from checker.context()
     for text in texts:
@@ -148,16 +148,16 @@ class _Checker:
         self.graph = graph
         self.document = document
         self.bad_context: set[str] = set()
-        # Findings that come back with every value on the way to them, and are said once.
+        # Errors that would repeat for every value that leads to them; each is reported once.
         self.said: set[object] = set()
         self.comparisons = 0
-        # Inputs that could not be read may define any variable of `context`.
+        # Invalid inputs may define any variable of `context`.
         self.has_unread_inputs = any(
             getattr(loop, key) is None and f"key:{key}" in loop.spans
             for key in ("parameters", "required_inputs")
         )
         self.captures = {state.capture for state in loop.states.values() if state.capture and state.acts}
-        # What a loop that runs as a state captured is read by the name of the state.
+        # The captures of a loop that runs as a state are read under the name of the state.
         self.nested = {
             name
             for state in loop.states.values()
@@ -175,11 +175,11 @@ class _Checker:
     # --- what the templates say -------------------------------------------------------------
 
     def context(self) -> Iterator[Diagnostic]:
-        """What is wrong inside context values, said once and there, not at every use."""
+        """Report problems inside context values once, at the value, not at every use."""
         through: list[tuple[str, str, Span | None, Problem]] = []
         for key, value in self.loop.context.items():
             if "context-too-large" in self.said:
-                break  # what leads there need not be followed again
+                break  # further values may lead to the same limit
             span = self.loop.span_of(f"context.{key}")
             for text in _strings(value):
                 if "$" not in text:
@@ -201,7 +201,7 @@ class _Checker:
             self.bad_context.add(key)
 
     def is_said(self, problem: Problem) -> bool:
-        """Whether a cycle of context values, or one too many of them, was reported; notes that it is."""
+        """Whether a cycle of context values, or the limit of expansion, was reported before; records it."""
         found: object = problem.id
         if problem.id == "context-cycle":
             found = frozenset(re.findall(r"context\.[\w.-]+", problem.message.partition(": ")[2]))
@@ -224,7 +224,7 @@ class _Checker:
         return Diagnostic(problem.id, problem.message, place, "", problem.help, problem.severity)
 
     def of_other_tools(self, text: Text) -> Iterator[Diagnostic]:
-        """Variables in the notation of other tools, which stay as they are."""
+        """Warn about variables in the notation of other tools, which are not replaced."""
         for match in _NOTATIONS.finditer(text.text):
             name = match["braces"] or match["plain"]
             if name is None and match["shell"] is not None:
@@ -245,7 +245,7 @@ class _Checker:
     # --- fields -----------------------------------------------------------------------------
 
     def fields(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
-        """Names after the namespace that cannot be there."""
+        """Report unknown names after the namespace."""
         space, path = NAMESPACES[variable.namespace], variable.path
         if variable.raw:
             yield self.raw(text, variable, self.at(text, variable))
@@ -300,7 +300,9 @@ class _Checker:
             yield Diagnostic("unknown-detail", message, place, "", help, "warning")
 
     def of_hook(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
-        """A hook of the loop runs where no state may have been entered."""
+        """Report variables that may be missing in a hook of the loop, where no state may have been
+        entered.
+        """
         if variable.namespace in ("context", "env", "loop") or variable.default is not None:
             return
         help = f"`${{{variable.name}?}}` is empty then"
@@ -310,7 +312,7 @@ class _Checker:
         yield Diagnostic("maybe-unset", message, self.at(text, variable), "", help)
 
     def comes_from(self, variable: Variable, kind: str) -> bool:
-        """Whether what a state of that kind does gives the result that is read."""
+        """Whether a state of that kind gives the result that the variable reads."""
         return any(
             state.acts
             and self.loop.kind_of(state) == kind
@@ -329,7 +331,7 @@ class _Checker:
     # --- order ------------------------------------------------------------------------------
 
     def order(self, texts: list[Text]) -> Iterator[Diagnostic]:
-        """Variables that nothing sets, or that some way reaches before they are set."""
+        """Report variables that nothing sets, or that may be read before they are set."""
         names = sorted({_bit(variable) for text in texts for variable in text.template.variables} - {""})
         bit = {name: 1 << i for i, name in enumerate(names)}
         states = list(self.loop.states.values())
@@ -361,7 +363,7 @@ class _Checker:
                     there |= captured[number]
                 elif text.field not in ("action", "loop") and not text.field.startswith(
                     ("args", "with")
-                ):  # a route: `prev` is still what ran before this state
+                ):  # a route: `prev` is still the result before this state
                     there |= given[number] & ~bit.get("prev", 0)
                 if there & bit[name]:
                     continue
@@ -412,14 +414,14 @@ def _is_judged(state: StateSpec) -> bool:
 
 
 def _bit(variable: Variable) -> str:
-    """The name under which the order of a variable is followed; '' where it is always there."""
+    """The name of a variable in the must-analysis; '' if it always has a value."""
     if variable.namespace == "captured":
         return f"captured.{variable.path[0]}"
     return variable.namespace if variable.namespace in ("prev", "result") else ""
 
 
 def _context_key(text: str, problem: Problem) -> str | None:
-    """The context value that a problem came through, if it came through one."""
+    """The context value through which a problem was inserted; None if it is at the text itself."""
     written = text[problem.start : problem.end].removeprefix("${").removeprefix("raw:")
     if problem.id == "unknown-variable" and f"`${{{written.rstrip('}')}}}`" in problem.message:
         return None
