@@ -14,7 +14,7 @@ from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source
 from ..core.program_parts import Request
-from ..loop.composition import NoFile, endings_of, locate
+from ..loop.composition import MissingFile, file_suffixes, locate
 from ..loop.dialect import INPUT_HASH
 from ..loop.dialect_schema import LITTLE_LOOPS
 from ..loop.schema import Loop, StateSpec
@@ -41,8 +41,8 @@ def request_of(
     if not name.strip():
         error("unknown-loop", "the name of the loop is empty", span, "", "write the name of a loop")
         return None
-    path = locate(name, dirname(importer), endings_of(name), "loop")
-    if isinstance(path, NoFile):
+    path = locate(name, dirname(importer), file_suffixes(name), "loop")
+    if isinstance(path, MissingFile):
         error(path.id, path.message, span, path.label, path.help)
         return None
     values = bindings_of(loop, state)

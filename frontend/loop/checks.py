@@ -29,16 +29,18 @@ from .texts import template_of
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 # Keys of other tools with the route that they mean, and common names of terminal states.
-_USUAL_ROUTES = {
+_FOREIGN_ROUTES = {
     **dict.fromkeys(("on_pass", "on_ok", "on_true", "on_succeed", "on_done", "on_complete"), "on_success"),
     **dict.fromkeys(("on_fail", "on_false"), "on_failure"),
 }
-_ENDS = frozenset(("end", "done", "exit", "finish", "finished", "stop", "success", "complete", "completed"))
+_TERMINAL_NAMES = frozenset(
+    ("end", "done", "exit", "finish", "finished", "stop", "success", "complete", "completed")
+)
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
-_FOR_AGENTS = ("feedback", "agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS)
-_PLACES_FOR_AGENTS = frozenset(f"key:{key}" for key in _FOR_AGENTS)
+_AGENT_KEYS = ("feedback", "agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS)
+_AGENT_KEY_SPANS = frozenset(f"key:{key}" for key in _AGENT_KEYS)
 _LIMIT_TARGETS = ("on_retry_exhausted", "on_rate_limit_exhausted", "on_throttle_hard")
-_DOES = {"action": "an action", "call": "a call", "loop": "a loop", "parallel": "branches"}
+_ACTION_NOUNS = {"action": "an action", "call": "a call", "loop": "a loop", "parallel": "branches"}
 _CAPTURE_NAME = late_pattern(r"[\w-]+")
 _TOOL_NAME = late_pattern(r"[\w-]+/[^\s/]+")
 
@@ -69,7 +71,7 @@ class _Checker:
         self.document = document
         self.comparisons = 0
         # Whether a route leads nowhere. That already explains why the loop never ends.
-        self.has_gap = False
+        self.has_dead_end = False
         self.compiled: dict[tuple[str, str], str | None] = {}
 
     def run(self) -> Iterator[Diagnostic]:
@@ -88,15 +90,15 @@ class _Checker:
         for state in loop.states.values():
             yield from self.targets(state)
             if state.name not in misspelt:
-                yield from self.leftovers(state)
+                yield from self.unused_keys(state)
                 yield from self.question(state)
                 yield from self.tool(state)
-                yield from self.outcome(state)
+                yield from self.silent_failures(state)
             if not state.flawed and (state.type is None or state.acts):
                 yield from self.flow(state)
                 yield from self.evaluator(state)
         yield from self.expressions(texts)
-        yield from self.ways(graph)
+        yield from self.reachability(graph)
         yield from check_variables(loop, graph, texts, self.document)
 
     # --- names and settings -----------------------------------------------------------------
@@ -219,12 +221,12 @@ class _Checker:
         elif self.comparisons <= MAX_COMPARISONS:
             help = suggest(name, self.loop.states, "the states are")
             has_end = any(state.is_terminal for state in self.loop.states.values())
-            if name.lower() in _ENDS and not has_end and nearest(name, self.loop.states) is None:
+            if name.lower() in _TERMINAL_NAMES and not has_end and nearest(name, self.loop.states) is None:
                 help = f"add a state that ends the loop: `{name}: {{terminal: true}}`"
-            self.has_gap = True
+            self.has_dead_end = True
         yield Diagnostic("unknown-state", f"no state named `{name}`", span, label, help)
 
-    def ways(self, graph: Graph) -> Iterator[Diagnostic]:
+    def reachability(self, graph: Graph) -> Iterator[Diagnostic]:
         """Check the initial state, reachability and termination."""
         loop = self.loop
         if loop.on_stall is not None:
@@ -259,10 +261,10 @@ class _Checker:
             if number not in reachable and not loop.flawed:
                 message = f"nothing leads to state `{state.name}`"
                 yield _warning("unreachable-state", message, state.span_of("name"), "never entered")
-        stuck = sorted(reachable - graph.finishing() - {graph.any})
+        stuck = sorted(reachable - graph.can_finish() - {graph.any_state})
         # An explicit limit is the intended end of such a loop.
         is_bounded = loop.max_steps is not None or loop.timeout is not None or loop.has_budget
-        if stuck and not loop.flawed and not is_bounded and not self.has_gap:
+        if stuck and not loop.flawed and not is_bounded and not self.has_dead_end:
             first = loop.states[graph.names[stuck[0]]]
             more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
             help = "only a limit or an error ends the loop then; let one of them lead to a terminal state"
@@ -271,7 +273,7 @@ class _Checker:
 
     # --- one state --------------------------------------------------------------------------
 
-    def leftovers(self, state: StateSpec) -> Iterator[Diagnostic]:
+    def unused_keys(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Report keys that have no effect because of other keys."""
         unread = () if state.acts else ("capture", "timeout")
         if state.action is None:
@@ -284,8 +286,8 @@ class _Checker:
             if state.action is not None and state.on_unknown == CONTINUE:
                 why = "the action does not go to an agent, so that it runs again"
                 yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
-            if not _PLACES_FOR_AGENTS.isdisjoint(state.spans):
-                for key in filter(state.is_given, _FOR_AGENTS):
+            if not _AGENT_KEY_SPANS.isdisjoint(state.spans):
+                for key in filter(state.is_given, _AGENT_KEYS):
                     why = "the action does not go to an agent"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")
         if state.max_retries is not None and state.on_retry_exhausted is None:
@@ -308,9 +310,9 @@ class _Checker:
         if state.budget is not None and not self.asks_model(state):
             why = "the state asks neither an agent nor a model"
             yield self.unused(state.span_of("key:budget"), "budget", why)
-        done = [key for key in _DOES if getattr(state, key) is not None]
+        done = [key for key in _ACTION_NOUNS if getattr(state, key) is not None]
         if len(done) > 1:
-            message = f"state `{state.name}` has both {' and '.join(_DOES[key] for key in done)}"
+            message = f"state `{state.name}` has both {' and '.join(_ACTION_NOUNS[key] for key in done)}"
             help = "a state does one thing; make it two states"
             yield Diagnostic("action-and-call", message, state.span_of(f"key:{done[-1]}"), "", help)
         if state.bindings and not state.runs_loops and not state.flawed:
@@ -335,10 +337,10 @@ class _Checker:
         if state.next is not None:
             others = [verdict for verdict in state.route or {} if verdict not in ("error", "_error")]
             first = others[0] if others else ""
-            is_short = f"key:on_{first}" in state.spans
+            is_shorthand = f"key:on_{first}" in state.spans
             for key, given, place in (
                 ("evaluate", state.evaluate is not None, "key:evaluate"),
-                (f"on_{first}" if is_short else "route", bool(others), f"key:route.{first}"),
+                (f"on_{first}" if is_shorthand else "route", bool(others), f"key:route.{first}"),
                 ("on_success", state.on_success is not None, "key:on_success"),
                 ("on_failure", state.on_failure is not None, "key:on_failure"),
                 ("terminal", state.terminal, "key:terminal"),
@@ -354,12 +356,12 @@ class _Checker:
                 state.span_of("key:evaluate"), "evaluate", "the loop ends here whatever it says"
             )
         route = state.route or {}
-        for key, covering in (
+        for key, overriding in (
             ("on_success", ("success", "_")),
             ("on_failure", ("failure", "_")),
             ("on_error", ("_error", "error")),
         ):
-            by = next((verdict for verdict in covering if verdict in route), None)
+            by = next((verdict for verdict in overriding if verdict in route), None)
             if getattr(state, key) is not None and by is not None and state.next is None:
                 message = f"`{key}` has no effect: `route` has `{by}`"
                 yield _overridden(message, state, key, by)
@@ -367,7 +369,7 @@ class _Checker:
             message = "`error` has no effect: `_error` comes first"
             yield _overridden(message, state, "route.error", "_error")
 
-    def outcome(self, state: StateSpec) -> Iterator[Diagnostic]:
+    def silent_failures(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Report failures that are ignored silently, where authors often expect otherwise."""
         if self.loop.dialect is not None:
             return
@@ -440,7 +442,7 @@ class _Checker:
         said = self.verdicts_of(state) if judges else ()
         for key in given:
             verdict = key.removeprefix("on_")
-            meant = _USUAL_ROUTES.get(key) or nearest(key, _SPECIAL_KEYS)
+            meant = _FOREIGN_ROUTES.get(key) or nearest(key, _SPECIAL_KEYS)
             elsewhere = belongs_to_loop(key)
             if said is None or verdict in (*said, *DEFAULT_VERDICTS) or not (meant or elsewhere):
                 continue
@@ -467,7 +469,7 @@ class _Checker:
             return
         if not state.routes.keys() - {"_error"}:
             help = "add `next`, `on_success` and `on_failure`, `route` or `terminal: true`"
-            self.has_gap = True
+            self.has_dead_end = True
             yield Diagnostic(
                 "no-way-out", f"state `{name}` leads nowhere", state.span_of("name"), "ends here", help
             )
@@ -498,7 +500,7 @@ class _Checker:
                 message = "the schema does not list its verdicts, and nothing routes the others"
                 if not isinstance(evaluator, LlmStructured):
                     message = "any text may be the verdict, and nothing routes the others"
-                where = _judging(state)
+                where = _evaluator_span(state)
                 yield _warning("unrouted-verdict", message, where, "may say anything", "add `_` to the route")
             return
         unrouted = [verdict for verdict in produced if verdict not in routes and verdict != "error"]
@@ -510,7 +512,7 @@ class _Checker:
             if self.loop.paradigm != "fsm":
                 help = f"{then}; `llc compile --emit fsm` gives states to add routes to"
             what = f"nothing routes {names}"
-            yield _warning("unrouted-verdict", what, _judging(state), f"`{kind}` may say so", help)
+            yield _warning("unrouted-verdict", what, _evaluator_span(state), f"`{kind}` may say so", help)
         possible = {*produced, *(DEFAULT_VERDICTS if self.loop.kind_of(state) == "slash" else ())}
         for verdict in routed:
             if verdict not in possible:
@@ -601,7 +603,7 @@ class _Checker:
         return self.compiled[key, text]
 
 
-def _judging(state: StateSpec) -> Span | None:
+def _evaluator_span(state: StateSpec) -> Span | None:
     """The span of the evaluator of a state, or of its action."""
     if state.evaluate is not None:
         return state.evaluate.span_of("type")

@@ -21,10 +21,10 @@ from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import MAX_NODES, read_document
 from ..template.nodes import text_of
 from .dialect_schema import PARAMETERS, Parameter
+from .schema import COMPOSITION_KEYS
 
 # Limit of files that compose one loop.
 MAX_FILES = 100
-_KEYS = ("from", "flow", "state_defs", "import", "fragments")
 # Pairs of keys of a state that have the same meaning.
 SYNONYMS = {"on_yes": "on_success", "on_success": "on_yes", "on_no": "on_failure", "on_failure": "on_no"}
 _PARAMETER = late_pattern(r"\$\{param\.([\w-]+)((?::default=[^}]*)?(?::shell)?(?::default=[^}]*)?\??)\}")
@@ -46,10 +46,10 @@ def compose(document: Document) -> bool:
         isinstance(state, Mapping) and "fragment" in state.entries
         for _, state in states[1].entries.values()  # type: ignore[index, union-attr]
     )
-    if not fragments and not any(key in root.entries for key in _KEYS):
+    if not fragments and not any(key in root.entries for key in COMPOSITION_KEYS):
         return False
     composition = _Composition(document)
-    if _is_library(root):
+    if is_library(root):
         key = root.entries["fragments"][0]
         help = "write the file under `import` of a loop"
         composition.refuse(
@@ -61,14 +61,14 @@ def compose(document: Document) -> bool:
     return True
 
 
-def _is_library(root: Mapping) -> bool:
+def is_library(root: Mapping) -> bool:
     """Whether a document only offers fragments to other files."""
     return "fragments" in root.entries and not root.entries.keys() & {
         *("states", "initial", "flow", "from", "paradigm")
     }
 
 
-class NoFile(NamedTuple):
+class MissingFile(NamedTuple):
     """The parts of a diagnostic for a file that cannot be read."""
 
     id: DiagnosticId
@@ -77,16 +77,16 @@ class NoFile(NamedTuple):
     help: str
 
 
-def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | NoFile:
+def locate(name: str, folder: str, suffixes: Iterable[str], what: str) -> str | MissingFile:
     """Find a file by the name that a loop in `folder` uses.
 
     The folder itself and its parents up to the project's folder of loops are searched. The file must not be
     outside
-    that folder, links resolved. endings: suffixes to append to the name. what: term for messages.
+    that folder, links resolved. suffixes: suffixes to append to the name. what: term for messages.
     """
-    folders = _folders(folder)
+    folders = _search_folders(folder)
     root = real_path(folders[-1] or ".")
-    candidates = [join(base, name + ending) for base in folders for ending in endings]
+    candidates = [join(base, name + ending) for base in folders for ending in suffixes]
     path = next((path for path in candidates if is_file(path)), None)
     if path is None:
         looked = ", ".join(f"`{base or '.'}`" for base in folders)
@@ -95,7 +95,7 @@ def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | N
             file if ending == "" else file.removesuffix(ending)
             for base in folders
             for file in list_folder(base)
-            for ending in endings
+            for ending in suffixes
             if file.endswith(ending) and file.endswith(LOOP_SUFFIXES)
         }
         meant = next((file for file in sorted(known) if file.startswith(f"{name}.")), None)
@@ -103,11 +103,11 @@ def locate(name: str, folder: str, endings: Iterable[str], what: str) -> str | N
         help = f"did you mean `{meant}`?" if meant else f"it was looked for in {looked}"
         if what == "library" and not meant:
             help += "; one that little-loops ships is copied from its folder of loops"
-        return NoFile("file-not-found", message, "names no file", help)
+        return MissingFile("file-not-found", message, "names no file", help)
     if commonpath([root, real_path(path)]) != root:
         message = f"`{name[:200]}` lies outside the folder of loops"
         help = f"copy the file to `{folders[-1] or '.'}` or a folder in it"
-        return NoFile("outside-project", message, "leads out of it", help)
+        return MissingFile("outside-project", message, "leads out of it", help)
     return path
 
 
@@ -115,7 +115,7 @@ class _Composition:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.folder = dirname(document.source.path)
-        self.read: dict[str, Document] = {}
+        self.documents: dict[str, Document] = {}
         self.nodes = 0
 
     def fail(
@@ -132,21 +132,23 @@ class _Composition:
 
     # --- files --------------------------------------------------------------------------------
 
-    def find(self, name: str, node: Node, folder: str, endings: Iterable[str], what: str) -> Document | None:
+    def read_file(
+        self, name: str, node: Node, folder: str, suffixes: Iterable[str], what: str
+    ) -> Document | None:
         """The document of a file that a loop names (`locate`); None after an error. Each file is read
         once.
         """
         if self.document.source.path.startswith("<"):
             self.fail("outside-project", f"a text without a file has no {what}", node, "write it to a file")
             return None
-        path = locate(name, folder, endings, what)
-        if isinstance(path, NoFile):
+        path = locate(name, folder, suffixes, what)
+        if isinstance(path, MissingFile):
             self.fail(path.id, path.message, node, path.label, path.help)
             return None
         resolved = real_path(path)
-        if resolved in self.read:
-            return self.read[resolved]
-        if len(self.read) >= MAX_FILES:
+        if resolved in self.documents:
+            return self.documents[resolved]
+        if len(self.documents) >= MAX_FILES:
             self.refuse("too-many-items", f"a loop is made of more than {MAX_FILES} files", node)
         try:
             found = read_document(read_source(normpath(path)))
@@ -156,7 +158,7 @@ class _Composition:
                 again = Diagnostic(finding.id, finding.message, span, "names this file", finding.help)
                 self.document.report(again)
             return None
-        self.read[resolved] = found
+        self.documents[resolved] = found
         self.document.include(found)
         for diagnostic in found.diagnostics:
             self.document.report(diagnostic)
@@ -177,8 +179,8 @@ class _Composition:
         if not isinstance(name, str) or not name.strip():
             self.refuse("wrong-type", "`from` should be the name of a loop", node)
         assert isinstance(name, str)
-        endings = endings_of(name)
-        parent = self.find(name, node, dirname(path), endings, "loop")
+        suffixes = file_suffixes(name)
+        parent = self.read_file(name, node, dirname(path), suffixes, "loop")
         if parent is None:
             raise Refused
         chain = (*above, real_path(path))
@@ -252,12 +254,12 @@ class _Composition:
             body.end = item.end
             own = defined[found[1]][1] if found[1] in defined else None
             own = own if isinstance(own, Mapping) else None
-            ways = {}
+            routes = {}
             if found[2]:
-                ways = {"on_yes": found[2], "on_no": found[3]}
+                routes = {"on_yes": found[2], "on_no": found[3]}
             elif after is not None and (own is None or "terminal" not in own.entries):
-                ways = {"next": after[1][1]}
-            for name, target in ways.items():
+                routes = {"next": after[1][1]}
+            for name, target in routes.items():
                 body.entries[name] = (_scalar(name, item), _scalar(target, item))
             if after is None:
                 body.entries["terminal"] = (_scalar("terminal", item), _scalar(True, item))
@@ -286,10 +288,10 @@ class _Composition:
 
     def fragments(self, root: Mapping) -> Mapping:
         """Merge the `fragment` of each state into it."""
-        known = self.imported(root)
+        known = self.import_fragments(root)
         own = root.entries.get("fragments")
         if own is not None:
-            self.add(own[1], known)
+            self.add_fragments(own[1], known)
         composed = Mapping(root.start)
         composed.end = root.end
         composed.entries = {k: entry for k, entry in root.entries.items() if k not in ("import", "fragments")}
@@ -305,7 +307,7 @@ class _Composition:
         composed.entries["states"] = (states[0], written)
         return composed
 
-    def imported(self, root: Mapping) -> dict[str, Mapping | None]:
+    def import_fragments(self, root: Mapping) -> dict[str, Mapping | None]:
         """The fragments of all imported libraries; a later library replaces fragments of an earlier one.
 
         The value of an invalid fragment is None. The key "" means that a library is invalid, so that there
@@ -328,7 +330,7 @@ class _Composition:
             if not isinstance(name, str) or not name:
                 self.fail("wrong-type", "an import is the path of a file", item)
                 continue
-            library = self.find(name, item, self.folder, ("",), "library")
+            library = self.read_file(name, item, self.folder, ("",), "library")
             content = library.root if library is not None else None
             if not isinstance(content, Mapping):
                 known[""] = None
@@ -345,10 +347,10 @@ class _Composition:
                 self.fail("missing-field", f"`{name}` has no `fragments`", item, "is no library", help)
                 known.setdefault("", None)
             else:
-                self.add(offered[1], known)
+                self.add_fragments(offered[1], known)
         return known
 
-    def add(self, node: Node, known: dict[str, Mapping | None]) -> None:
+    def add_fragments(self, node: Node, known: dict[str, Mapping | None]) -> None:
         if not isinstance(node, Mapping):
             self.fail("wrong-type", "`fragments` should be a mapping from names to parts of states", node)
             known.setdefault("", None)
@@ -388,11 +390,11 @@ class _Composition:
         body.end = fragment.end
         hidden = ("description", "parameters")
         body.entries = {key: entry for key, entry in fragment.entries.items() if key not in hidden}
-        body = self.filled(body, values, name)
+        body = self.substitute_parameters(body, values, name)
         own = Mapping(state.start)
         own.end = state.end
         own.entries = {key: entry for key, entry in state.entries.items() if key not in ("fragment", "with")}
-        own = self.filled(own, values, name)
+        own = self.substitute_parameters(own, values, name)
         return self.merge(body, own)
 
     def parameters(self, node: Node | None) -> dict[str, Parameter]:
@@ -415,7 +417,7 @@ class _Composition:
             value = self.document.plain(node)
             values[name] = text_of(value)
             if name in parameters:
-                wanted = parameters[name].misfit(value)
+                wanted = parameters[name].mismatch(value)
                 if wanted is not None:
                     help = parameters[name].description
                     self.fail("wrong-type", f"`{name}` should be {wanted}", node, "", help)
@@ -435,7 +437,7 @@ class _Composition:
             self.fail("missing-field", message, place, "", help)
         return values | dict.fromkeys(missing, "")
 
-    def filled(self, node: Any, values: dict[str, str], fragment: str) -> Any:
+    def substitute_parameters(self, node: Any, values: dict[str, str], fragment: str) -> Any:
         """Replace `${param.x}` in the texts of a node."""
 
         def value(found: re.Match[str]) -> str:
@@ -446,7 +448,7 @@ class _Composition:
                     return default[1] if default is not None else ""
                 missing.append(found[1])
                 return ""
-            return _quoted(text) if ":shell" in found[2] else text
+            return _quote_shell_word(text) if ":shell" in found[2] else text
 
         missing: list[str] = []
         if isinstance(node, Scalar):
@@ -464,13 +466,16 @@ class _Composition:
             return Scalar(text, text, node.plain, node.start, node.end)
         self.count(1, node)
         if isinstance(node, Sequence):
-            items = [self.filled(item, values, fragment) for item in node.items]
+            items = [self.substitute_parameters(item, values, fragment) for item in node.items]
             if all(new is old for new, old in zip(items, node.items, strict=True)):
                 return node
             listed = Sequence(node.start)
             listed.end, listed.items = node.end, items
             return listed
-        entries = {k: (key, self.filled(item, values, fragment)) for k, (key, item) in node.entries.items()}
+        entries = {
+            k: (key, self.substitute_parameters(item, values, fragment))
+            for k, (key, item) in node.entries.items()
+        }
         if all(entries[k][1] is item for k, (_, item) in node.entries.items()):
             return node
         filled = Mapping(node.start)
@@ -482,19 +487,19 @@ def _scalar(value: Any, place: Node) -> Scalar:
     return Scalar(value, str(value), True, place.start, place.end)
 
 
-def _quoted(text: str) -> str:
+def _quote_shell_word(text: str) -> str:
     """Quote a text as one shell word, unless it has variables, which are quoted by their context later."""
     if "${" in text or re.fullmatch(r"[\w@%+=:,./-]+", text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def endings_of(name: str) -> tuple[str, ...]:
+def file_suffixes(name: str) -> tuple[str, ...]:
     """Suffixes that complete the name of a loop to a file name."""
     return ("",) if name.endswith(LOOP_SUFFIXES) else (".fsm.yaml", *LOOP_SUFFIXES)
 
 
-def _folders(folder: str) -> list[str]:
+def _search_folders(folder: str) -> list[str]:
     """The searched folders: a folder and its parents up to the folder of loops.
 
     The folder of loops is the nearest one called `.loops` or `loops`. Without one, only the folder itself is

@@ -1,8 +1,7 @@
 """Control flow graph of a loop: reachability, and facts that hold on every path.
 
 States are numbered. A target that is known only at run time may be any state; it leads to a node of its
-own, "any state", so that the number of edges stays linear. A target that does not exist is treated the same
-way.
+own, "any state", so that the number of edges stays linear. An unknown target is treated the same way.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ class Graph:
         self.loop = loop
         self.names = list(loop.states)
         self.number = {name: number for number, name in enumerate(self.names)}
-        self.any = len(self.names)
+        self.any_state = len(self.names)
         self.resolve = resolve
         # Whether every state is valid. Otherwise an invalid state may contain a definition that seems to be
         # missing.
-        self.is_read = not loop.flawed and not any(state.flawed for state in loop.states.values())
+        self.is_valid = not loop.flawed and not any(state.flawed for state in loop.states.values())
         # Whether every target is also known. Otherwise the set of paths is not exact.
-        self.is_whole = self.is_read
-        self.successors = [self.following(state) for state in loop.states.values()]
-        self.successors.append(list(range(self.any)))
+        self.is_exact = self.is_valid
+        self.successors = [self.successors_of(state) for state in loop.states.values()]
+        self.successors.append(list(range(self.any_state)))
         self.initial = self.number.get(loop.initial)
 
-    def following(self, state: StateSpec) -> list[int]:
+    def successors_of(self, state: StateSpec) -> list[int]:
         """The numbers of the possible successors of `state`."""
         routes = state.routes
         targets = [*routes.values(), state.next, self.loop.restart_of(state)]
@@ -43,16 +42,16 @@ class Graph:
             targets.append(self.loop.on_error)
         if state.action is not None and self.loop.kind_of(state) == "slash":
             targets += [self.loop.on_stall, self.loop.quota_target(state)]
-        found = {self.any: None} if state.flawed else {}
+        numbers = {self.any_state: None} if state.flawed else {}
         for target in targets:
             if target is not None:
                 name = state.name if target == CURRENT else self.resolve(target)
-                number = self.any if name is None else self.number.get(name)
+                number = self.any_state if name is None else self.number.get(name)
                 if number is None:
-                    self.is_whole = False
-                    number = self.any
-                found[number] = None
-        return list(found)
+                    self.is_exact = False
+                    number = self.any_state
+                numbers[number] = None
+        return list(numbers)
 
     def reachable(self) -> set[int]:
         """The states that a run may enter, including those that run when a limit is reached."""
@@ -60,17 +59,17 @@ class Graph:
         last = [self.number[name] for name in names if name in self.number]
         return _reach([self.initial, *last] if self.initial is not None else [], self.successors)
 
-    def finishing(self) -> set[int]:
+    def can_finish(self) -> set[int]:
         """The states from which a terminal or an invalid state can be reached."""
         predecessors: list[list[int]] = [[] for _ in self.successors]
-        for number, following in enumerate(self.successors):
-            for successor in following:
+        for number, successors in enumerate(self.successors):
+            for successor in successors:
                 predecessors[successor].append(number)
         states = self.loop.states.values()
         ends = [number for number, state in enumerate(states) if state.is_terminal or state.flawed]
         return _reach(ends, predecessors)
 
-    def definite(self, given: Sequence[int]) -> list[int]:
+    def facts_on_all_paths(self, given: Sequence[int]) -> list[int]:
         """For each state, the bits that hold on every path to it (a forward must-analysis).
 
         given: the bits that each state adds.
@@ -87,7 +86,7 @@ class Graph:
         while queue:
             number = queue.popleft()
             queued[number] = 0
-            after = before[number] | (given[number] if number < self.any else 0)
+            after = before[number] | (given[number] if number < self.any_state else 0)
             for successor in self.successors[number]:
                 fewer = before[successor] & after
                 if fewer != before[successor]:
@@ -97,14 +96,14 @@ class Graph:
                         queue.append(successor)
         return before
 
-    def way(self, goal: int, avoided: Iterable[int]) -> list[str]:
+    def shortest_path(self, goal: int, avoided: Iterable[int]) -> list[str]:
         """The names on a shortest path from the start to `goal` that does not leave any state of
         `avoided`.
         """
         if self.initial is None:
             return []
         closed = set(avoided)
-        came: dict[int, int | None] = {self.initial: None}
+        previous: dict[int, int | None] = {self.initial: None}
         queue = deque([self.initial])
         while queue:
             number = queue.popleft()
@@ -113,17 +112,17 @@ class Graph:
             if number in closed:
                 continue
             for successor in self.successors[number]:
-                if successor not in came:
-                    came[successor] = number
+                if successor not in previous:
+                    previous[successor] = number
                     queue.append(successor)
-        if goal not in came:
+        if goal not in previous:
             return []
         names = []
         at: int | None = goal
         while at is not None:
-            if at != self.any:
+            if at != self.any_state:
                 names.append(self.names[at])
-            at = came[at]
+            at = previous[at]
         return names[::-1]
 
 

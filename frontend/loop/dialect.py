@@ -1,6 +1,6 @@
 """Translation of little-loops keys to llc's own keys.
 
-`translated` rewrites alternative spellings in every loop. In a loop with `dialect: little-loops` it also
+`translate` rewrites alternative spellings in every loop. In a loop with `dialect: little-loops` it also
 rewrites the keys that have another meaning there (`spec/dialect.md`). Must not contain: composition of files.
 """
 
@@ -21,9 +21,9 @@ from .schema import GuardSettings, Loop, StallSettings, StateSpec
 
 # Names of terminals that little-loops counts as failures.
 FAILURE_NAMES = frozenset({"failed", "error", "aborted", "finalize_aborted"})
-MOST_IN_A_ROW = 12
+MAX_IN_A_ROW = 12
 # Variables that little-loops sets from its own settings, with the defaults of those settings.
-SEEDED = {
+SETTING_DEFAULTS = {
     "readiness_threshold": 85,
     "outcome_threshold": 65,
     "design_tokens_context": "",
@@ -34,20 +34,20 @@ INPUT_HASH, HASH_LENGTH = "input_hash", 12
 TEST_PATHS = ("**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*", "**/tests/**", "**/conftest.py")
 DEFAULT_STEPS = 50
 # A path of `output_json` without its leading dot.
-_KEYS = late_pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_PATH_WITHOUT_DOT = late_pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _RUN_FOLDER = late_pattern(r"\$\{context\.run_dir(?:[:?][^}]*)?\}")
 _SESSIONS = {"fresh": "new", "continue": "continue"}
 _NOT_USED = ("Not ", "Not.")
 
 
-def translated(loop: Loop) -> Loop:
+def translate(loop: Loop) -> Loop:
     """Rewrite a loop so that it uses only llc's own keys and meaning."""
     if any(loop.is_given(key) for key in LOOP_KEYS):
-        loop = _own_settings(loop)
-    states = {name: _own_state(loop, state) for name, state in loop.states.items()}
+        loop = _translate_settings(loop)
+    states = {name: _translate_state(loop, state) for name, state in loop.states.items()}
     if any(new is not old for new, old in zip(states.values(), loop.states.values(), strict=True)):
         loop = loop.evolve(states=states)
-    return _own_dialect(loop) if loop.dialect == LITTLE_LOOPS else loop
+    return _apply_dialect(loop) if loop.dialect == LITTLE_LOOPS else loop
 
 
 def unused_keys(loop: Loop) -> Iterator[Diagnostic]:
@@ -66,7 +66,7 @@ def check_parameters(loop: Loop) -> Iterator[Diagnostic]:
     """Report values of `context` that do not have the type of their parameter."""
     for name, parameter in (loop.parameters or {}).items():
         value = loop.context.get(name, "")
-        wanted = None if value == "" or isinstance(value, RuntimeValue) else parameter.misfit(value)
+        wanted = None if value == "" or isinstance(value, RuntimeValue) else parameter.mismatch(value)
         if wanted is not None:
             place = loop.span_of(f"context.{name}")
             if not loop.is_given("context") or f"context.{name}" not in loop.spans:
@@ -85,7 +85,7 @@ def missing_inputs(loop: Loop) -> list[str]:
 # --- spellings --------------------------------------------------------------------------------
 
 
-def _own_settings(loop: Loop) -> Loop:
+def _translate_settings(loop: Loop) -> Loop:
     changes: dict[str, Any] = {}
     if loop.session is None and loop.session_mode is not None:
         changes["session"] = _SESSIONS[loop.session_mode]
@@ -119,7 +119,7 @@ def _own_settings(loop: Loop) -> Loop:
     return loop.evolve(**changes) if changes else loop
 
 
-def _own_state(loop: Loop, state: StateSpec) -> StateSpec:
+def _translate_state(loop: Loop, state: StateSpec) -> StateSpec:
     changes: dict[str, Any] = {}
     if state.action_type == "human_approval":
         edits = ("edit",) if "edit" in state.routes else ()
@@ -153,11 +153,11 @@ def _targets(learning: Learning) -> str:
 # --- meaning ----------------------------------------------------------------------------------
 
 
-def _own_dialect(loop: Loop) -> Loop:
+def _apply_dialect(loop: Loop) -> Loop:
     """Rewrite a loop with `dialect: little-loops` to the same behaviour in llc."""
     changes: dict[str, Any] = {"nonzero_exit": "error", "checks": "late"}
     if loop.max_in_a_row is None:
-        changes["max_in_a_row"] = MOST_IN_A_ROW
+        changes["max_in_a_row"] = MAX_IN_A_ROW
     if loop.max_steps is None:
         # In little-loops `max_iterations` limits states, unless `max_steps` is given.
         steps = loop.max_iterations if loop.is_given("max_iterations") else DEFAULT_STEPS
@@ -172,13 +172,13 @@ def _own_dialect(loop: Loop) -> Loop:
         changes["on_handoff"] = "pause"
     if not loop.llm.is_given("timeout"):
         changes["llm"] = loop.llm.evolve(timeout=1800)
-    changes["states"] = {name: _own_meaning(loop, state) for name, state in loop.states.items()}
+    changes["states"] = {name: _apply_dialect_to_state(loop, state) for name, state in loop.states.items()}
     return loop.evolve(**changes)
 
 
-def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
+def _apply_dialect_to_state(loop: Loop, state: StateSpec) -> StateSpec:
     if state.is_terminal:
-        return _own_terminal(loop, state)
+        return _apply_dialect_to_terminal(loop, state)
     if state.agent is not None:  # the name of a persona, not of a program
         state = state.evolve(agent=None)
     if isinstance(state.evaluate, Convergence) and state.evaluate.previous is None:
@@ -195,7 +195,7 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
         return state
     if not state.acts and state.evaluate is None and "success" in state.routes:
         return state.evolve(next=state.routes["success"], route=None, on_success=None, on_failure=None)
-    if isinstance(state.evaluate, OutputJson) and _KEYS.fullmatch(state.evaluate.path):
+    if isinstance(state.evaluate, OutputJson) and _PATH_WITHOUT_DOT.fullmatch(state.evaluate.path):
         state = state.evolve(evaluate=state.evaluate.evolve(path=f".{state.evaluate.path}"))
     changes: dict[str, Any] = {}
     if not state.acts and state.evaluate is not None and state.evaluate.source is None:
@@ -206,20 +206,20 @@ def _own_meaning(loop: Loop, state: StateSpec) -> StateSpec:
     return state.evolve(**changes) if changes else state
 
 
-def with_seeds(loop: Loop, document: Document) -> Loop:
+def with_setting_variables(loop: Loop, document: Document) -> Loop:
     """Add the variables that little-loops sets, if a file of the loop mentions them."""
     if loop.dialect != LITTLE_LOOPS:
         return loop
-    seeds: dict[str, Any] = dict(SEEDED)
+    variables: dict[str, Any] = dict(SETTING_DEFAULTS)
     given = loop.context.get("input", RuntimeValue())
     if not isinstance(given, RuntimeValue):
-        seeds[INPUT_HASH] = sha256(text_of(given).encode("utf-8", "replace")).hexdigest()[:HASH_LENGTH]
+        variables[INPUT_HASH] = sha256(text_of(given).encode("utf-8", "replace")).hexdigest()[:HASH_LENGTH]
     texts = [source.text or "" for source in document.sources]
-    read = {key: value for key, value in seeds.items() if any(key in text for text in texts)}
+    read = {key: value for key, value in variables.items() if any(key in text for text in texts)}
     return loop.evolve(context={**read, **loop.context}) if read else loop
 
 
-def _own_terminal(loop: Loop, state: StateSpec) -> StateSpec:
+def _apply_dialect_to_terminal(loop: Loop, state: StateSpec) -> StateSpec:
     """A terminal of little-loops has no action, unless a limit leads to it."""
     changes: dict[str, Any] = {}
     if state.name in FAILURE_NAMES and state.status is None and state.failure is None:

@@ -39,7 +39,7 @@ _LIST = Type("list", TEXT)
 _NUMBER = Type("number", least=0, most=1e12)
 
 
-_WANTED = {
+_TYPE_NOUNS = {
     "string": "a text",
     "path": "a path",
     "integer": "a whole number",
@@ -54,13 +54,13 @@ class Parameter(Spec):
 
     example: ClassVar[str] = "such as `{type: string}`"
 
-    type: str = required(choice(*_WANTED), "What its value is.")
+    type: str = required(choice(*_TYPE_NOUNS), "What its value is.")
     required: bool = optional(BOOLEAN, "Whether a value must be given.", False)
     default: Any = optional(JSON, "Its value if none is given.")
     description: str | None = optional(Type("text"), "What it is for.")
     values: tuple[Any, ...] | None = optional(Type("list", JSON, least=1), "The values of an `enum`.")
 
-    def misfit(self, value: Any) -> str | None:
+    def mismatch(self, value: Any) -> str | None:
         """The expected type in words if the value does not fit; None if it fits or is known only at run
         time.
         """
@@ -77,7 +77,7 @@ class Parameter(Spec):
             fits = isinstance(value, bool) or value in ("true", "false")
         else:
             fits = _is_number(value, whole=self.type == "integer")
-        return None if fits else _WANTED[self.type]
+        return None if fits else _TYPE_NOUNS[self.type]
 
 
 def _is_number(value: Any, whole: bool) -> bool:

@@ -231,9 +231,9 @@ def schema_for(evaluator: LlmStructured, verdicts: Collection[str]) -> dict[str,
     if evaluator.schema is not None or CANNOT_JUDGE not in verdicts:
         return evaluator.schema or DEFAULT_SCHEMA
     verdict = DEFAULT_SCHEMA["properties"]["verdict"]
-    told = f"{verdict['description']}- {CANNOT_JUDGE}: The output does not show whether it succeeded\n"
-    wider = {**verdict, "enum": [*DEFAULT_VERDICTS, CANNOT_JUDGE], "description": told}
-    return {**DEFAULT_SCHEMA, "properties": {**DEFAULT_SCHEMA["properties"], "verdict": wider}}
+    description = f"{verdict['description']}- {CANNOT_JUDGE}: The output does not show whether it succeeded\n"
+    extended = {**verdict, "enum": [*DEFAULT_VERDICTS, CANNOT_JUDGE], "description": description}
+    return {**DEFAULT_SCHEMA, "properties": {**DEFAULT_SCHEMA["properties"], "verdict": extended}}
 
 
 DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."

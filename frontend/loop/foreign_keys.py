@@ -11,7 +11,7 @@ from collections.abc import Collection
 _NO_EQUIVALENT = "llc has no such key; leave it out"
 
 # Keys of little-loops in any block.
-_INSTEAD = {
+_KEYS = {
     "advisor_consult": _NO_EQUIVALENT,
     "append_to_messages": "write `capture`, and read it as `${captured.NAME.output}`",
     "evaluator": "write `evaluate`",
@@ -42,7 +42,7 @@ _EVALUATORS = {
 _ACTION = "write `action`"
 _PROMPT = "write `action`, with `action_type: prompt`"
 _ROUTE = "write `on_success` and `on_failure`, or `route` with a state for each verdict"
-_OF_STATES = {
+_STATE_KEYS = {
     **dict.fromkeys(("command", "cmd", "run", "exec", "script", "bash"), _ACTION),
     **dict.fromkeys(("prompt", "instruction", "instructions", "ask"), _PROMPT),
     **dict.fromkeys(("goto", "then", "to", "transition", "go_to", "next_state"), "write `next`"),
@@ -58,7 +58,7 @@ _OF_STATES = {
     "uses": "there are no actions of others to use; write the command as `action`",
     "name": "the key in `states` is the state's name",
 }
-_OF_LOOPS = {
+_LOOP_KEYS = {
     **dict.fromkeys(("start", "begin", "initial_state", "entry", "start_state"), "write `initial`"),
     **dict.fromkeys(("env", "environment"), "set variables in the actions: `NAME=value command`"),
     **dict.fromkeys(("variables", "vars", "inputs"), "write `context`, read `${context.NAME}`"),
@@ -68,7 +68,7 @@ _OF_LOOPS = {
     **dict.fromkeys(("retries", "attempts"), "write `max_iterations`"),
 }
 # Other names for the keys of a paradigm, by a key that only this paradigm has.
-_OF_PARADIGMS = {
+_PARADIGM_KEYS = {
     "toward": {"target": "toward", "fix": "using", "metric": "check", "command": "check"},
     "tools": {"check": "tools", "fix": "tools", "steps": "tools", "commands": "tools"},
     "until": {"actions": "steps", "check": "until", "states": "steps", "goal": "until", "tasks": "steps"},
@@ -76,17 +76,17 @@ _OF_PARADIGMS = {
 }
 
 
-def usual_key(key: str, fields: Collection[str]) -> str | None:
+def explain_foreign_key(key: str, fields: Collection[str]) -> str | None:
     """Help for a key of another tool in a block with these fields; None for any other key."""
     key = key.lower().replace("-", "_")
     if "action" in fields:
-        return _OF_STATES.get(key)
+        return _STATE_KEYS.get(key)
     if "max_iterations" not in fields:
         return None
-    for own, words in _OF_PARADIGMS.items():
-        if own in fields and key in words:
-            return f"write `{words[key]}`"
-    return _OF_LOOPS.get(key)
+    for own, names in _PARADIGM_KEYS.items():
+        if own in fields and key in names:
+            return f"write `{names[key]}`"
+    return _LOOP_KEYS.get(key)
 
 
 def explain_evaluator(name: str) -> str | None:
@@ -97,10 +97,10 @@ def explain_evaluator(name: str) -> str | None:
 
 def explain_key(key: str) -> str | None:
     """Help for a key of little-loops; None for any other key."""
-    instead = _INSTEAD.get(key) or _ROUTES.get(key)
+    instead = _KEYS.get(key) or _ROUTES.get(key)
     return None if instead is None else f"`{key}` is a key of little-loops: {instead}"
 
 
-def action_type_of(word: str) -> str | None:
+def explain_action_type(word: str) -> str | None:
     """Help for an `action_type` of little-loops; None for any other word."""
     return _ACTION_TYPES.get(word)

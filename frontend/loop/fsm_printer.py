@@ -27,13 +27,13 @@ def print_fsm(loop: Loop) -> str:
         if key == "states":
             lines.append("states:" if loop.states else "states: {}")
             for name, state in loop.states.items():
-                lines += entry(name, dict(_given(state)), 2)
-        elif _says_something(loop, key):
-            lines += entry(key, _plain(getattr(loop, key), fields_of(Loop)[key].type), 0)
+                lines += entry(name, dict(_printed_entries(state)), 2)
+        elif _is_printed(loop, key):
+            lines += entry(key, _plain_value(getattr(loop, key), fields_of(Loop)[key].type), 0)
     return "\n".join(lines) + "\n"
 
 
-def _says_something(spec: Spec, key: str) -> bool:
+def _is_printed(spec: Spec, key: str) -> bool:
     """Whether a field was given or differs from its default."""
     value = getattr(spec, key)
     if value is None:
@@ -45,21 +45,21 @@ def _says_something(spec: Spec, key: str) -> bool:
     return bool(value != default or type(value) is not type(default))
 
 
-def _given(spec: Spec) -> Iterator[tuple[str, Any]]:
+def _printed_entries(spec: Spec) -> Iterator[tuple[str, Any]]:
     """The keys and plain values of a block to print."""
     if isinstance(spec, Evaluator):
         yield "type", Word(spec.type)
     for key, field in fields_of(type(spec)).items():
         # `on_blocked` reads as an entry of `route`, and is printed as one.
-        if _says_something(spec, key):
-            yield key, _plain(getattr(spec, key), field.type)
+        if _is_printed(spec, key):
+            yield key, _plain_value(getattr(spec, key), field.type)
     if isinstance(spec, StateSpec) and spec.bindings:
         yield "with", spec.bindings
 
 
-def _plain(value: Any, type: Type) -> Any:
+def _plain_value(value: Any, type: Type) -> Any:
     if isinstance(value, Spec):
-        return dict(_given(value))
+        return dict(_printed_entries(value))
     if type.kind == "choice":
         return Word(value)
     return list(value) if isinstance(value, tuple) else value

@@ -22,13 +22,14 @@ from ..source.yaml_tree import read_document
 from ..source.yaml_writer import as_word, entry
 from ..template.nodes import RuntimeValue
 from .checks import check
-from .dialect import translated, with_scope
+from .composition import is_library
+from .dialect import translate, with_scope
 from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import EVALUATORS, ExitCode
 from .foreign_keys import explain_key
 from .load import load
 from .reader import read_loop
-from .schema import Loop, StateSpec
+from .schema import COMPOSITION_KEYS, Loop, StateSpec
 
 # Keys of a state with llc's own names, and values of keys.
 _KEYS = {"on_yes": "on_success", "on_no": "on_failure", "tools": "allowed_tools"}
@@ -71,49 +72,49 @@ def import_loop(source: Source) -> Imported:
     root = document.root
     text = source.text or ""
     if isinstance(root, Mapping) and not document.diagnostics:
-        if _is_library(root):
-            return Imported(_spelt(document, root, None).applied(), (), (source,))
+        if is_library(root) and isinstance(root.entries["fragments"][1], Mapping):
+            return Imported(_spelling_edits(document, root, None).apply(), (), (source,))
         if "nonzero_exit" in root.entries and "dialect" not in root.entries:
             return Imported(text, (), (source,))  # converted earlier
         first = _first_state(root)
         if first is not None and not root.entries.keys() & {"initial", "from", "flow", "paradigm"}:
             return _import_parent(source, first)
-    wanted, whole, found = load(source, _OPTIONS, lambda loop: (loop, []))
+    wanted, parsed, found = load(source, _OPTIONS, lambda loop: (loop, []))
     errors = tuple(finding for finding in found if finding.is_error)
-    if isinstance(root, Mapping) and "from" in root.entries and _is_no_loop(root, errors):
-        return Imported(_spelt(document, root, None).applied(), (), (source,))
+    if isinstance(root, Mapping) and "from" in root.entries and _is_base_loop(root, errors):
+        return Imported(_spelling_edits(document, root, None).apply(), (), (source,))
     if wanted is None or errors or not isinstance(root, Mapping):
-        return Imported(text, errors, whole.sources)
+        return Imported(text, errors, parsed.sources)
     decisions = [finding for finding in found if finding.id != "unused-key"]
     decisions += [finding for finding in found if finding.id == "unused-key" and finding not in decisions]
     spec = read_loop(source, LITTLE_LOOPS)[0]
     if not isinstance(spec, Loop):  # the dialect changes nothing in the other paradigms
-        edits = _spelt(document, root, None)
+        edits = _spelling_edits(document, root, None)
         edits.delete(root, "dialect")
-        return Imported(edits.applied(), tuple(decisions), whole.sources)
-    edits = _spelt(document, root, spec)
-    _comment_unknown(edits, root)
+        return Imported(edits.apply(), tuple(decisions), parsed.sources)
+    edits = _spelling_edits(document, root, spec)
+    _comment_out_unknown_keys(edits, root)
     kept = edits.copy()
     edits.delete(root, "dialect")
-    plain = with_scope(translated(spec.evolve(dialect=None)))
-    own = _with_early_checks(wanted, spec.scope, whole)
+    plain = with_scope(translate(spec.evolve(dialect=None)))
+    own = _with_early_checks(wanted, spec.scope, parsed)
     _write_settings(edits, root, plain, own)
     for name, state in _own_states(root):
         if name in own.states:
             _write_state(edits, state, plain.states[name], own.states[name])
-    result = edits.applied()
+    result = edits.apply()
     differing = None if "from" in root.entries else _difference(result, source, own)
     if differing is None:
-        return Imported(result, tuple(decisions), whole.sources)
+        return Imported(result, tuple(decisions), parsed.sources)
     message = f"the file keeps `dialect: {LITTLE_LOOPS}`, without which this would differ: {differing}"
     if "dialect" not in root.entries:
         kept.insert(root, "dialect", LITTLE_LOOPS)
     place = document.span(root.entries["states"][0]) if "states" in root.entries else None
     decisions.append(Diagnostic("not-imported", message, place, "", None, "warning"))
-    return Imported(kept.applied(), tuple(decisions), whole.sources)
+    return Imported(kept.apply(), tuple(decisions), parsed.sources)
 
 
-def _is_no_loop(root: Mapping, errors: tuple[Diagnostic, ...]) -> bool:
+def _is_base_loop(root: Mapping, errors: tuple[Diagnostic, ...]) -> bool:
     """Whether a file has no states and no initial state, so that it can only be inherited."""
     has_states = root.entries.keys() & {"initial", "states", "flow"}
     return not has_states and [finding.id for finding in errors] == ["missing-field"]
@@ -138,13 +139,6 @@ def _import_parent(source: Source, first: str) -> Imported:
     return Imported(made.text.replace(line, ""), decisions, (source,))
 
 
-def _is_library(root: Mapping) -> bool:
-    """Whether a file only offers fragments."""
-    offered = root.entries.get("fragments")
-    is_loop = root.entries.keys() & {"states", "initial", "flow", "from", "paradigm"}
-    return offered is not None and isinstance(offered[1], Mapping) and not is_loop
-
-
 def _with_early_checks(wanted: Loop, scope: tuple[str, ...] | None, document: Document) -> Loop:
     """The loop without the dialect, with early checks if it passes them. scope: the scope as written."""
     early = wanted.evolve(dialect=None, checks="early")
@@ -160,25 +154,25 @@ def _with_early_checks(wanted: Loop, scope: tuple[str, ...] | None, document: Do
 # --- spelling ---------------------------------------------------------------------------------
 
 
-def _spelt(document: Document, root: Mapping, loop: Loop | None) -> Edits:
+def _spelling_edits(document: Document, root: Mapping, loop: Loop | None) -> Edits:
     """The edits that replace keys and values of little-loops by llc's names."""
     edits = Edits(document)
     _spell(edits, root)
     if "default_idle_timeout" in root.entries and "idle_timeout" not in root.entries:
         edits.rename(root.entries["default_idle_timeout"][0], "idle_timeout")
     for name, state in _own_states(root, "fragments"):
-        _drop_foreign(edits, state)
+        _delete_foreign_keys(edits, state)
         spec = loop.states.get(name) if loop is not None else None
         _spell(edits, state)
-        own_words = spec.own_words if spec is not None else _own_words(state)
+        own_verdicts = spec.own_verdicts if spec is not None else _own_verdicts(state)
         for old, new in _KEYS.items():
-            if old in state.entries and new not in state.entries and old[3:] not in own_words:
+            if old in state.entries and new not in state.entries and old[3:] not in own_verdicts:
                 edits.rename(state.entries[old][0], new)
         route = state.entries.get("route")
         if route is not None and isinstance(route[1], Mapping):
             for word, (key, _) in route[1].entries.items():
                 verdict = _VERDICTS.get(word)
-                if verdict is not None and word not in own_words and verdict not in route[1].entries:
+                if verdict is not None and word not in own_verdicts and verdict not in route[1].entries:
                     edits.rename(key, verdict)
         if state.entries.get("failure") is not None and "status" not in state.entries:
             key, node = state.entries["failure"]
@@ -200,14 +194,14 @@ def _spell(edits: Edits, block: Mapping) -> None:
             edits.rename(value, _SESSIONS[value.text])
 
 
-def _own_words(fragment: Mapping) -> tuple[str, ...]:
+def _own_verdicts(fragment: Mapping) -> tuple[str, ...]:
     """`yes` and `no` if a fragment may use them as verdicts of its own."""
     evaluate = fragment.entries["evaluate"][1] if "evaluate" in fragment.entries else None
     has_schema = isinstance(evaluate, Mapping) and "schema" in evaluate.entries
     return ("yes", "no") if has_schema or "choices" in fragment.entries else ()
 
 
-def _drop_foreign(edits: Edits, state: Mapping) -> None:
+def _delete_foreign_keys(edits: Edits, state: Mapping) -> None:
     """Remove keys of an evaluator that belong to another evaluator."""
     node = state.entries["evaluate"][1] if "evaluate" in state.entries else None
     type_node = node.entries["type"][1] if isinstance(node, Mapping) and "type" in node.entries else None
@@ -228,11 +222,11 @@ def _own_states(root: Mapping, *more: str) -> Iterator[tuple[str, Mapping]]:
                     yield name, state
 
 
-def _comment_unknown(edits: Edits, root: Mapping) -> None:
+def _comment_out_unknown_keys(edits: Edits, root: Mapping) -> None:
     """Convert keys that only little-loops may know to comments."""
-    composing = ("paradigm", "from", "flow", "state_defs", "import", "fragments")
+    known_keys = {*fields_of(Loop), "paradigm", *COMPOSITION_KEYS}
     for key, (key_node, node) in root.entries.items():
-        is_known = key in fields_of(Loop) or key in composing or key.endswith("_ok")
+        is_known = key in known_keys or key.endswith("_ok")
         if not is_known and explain_key(key) is None and not edits.is_flow(root):
             edits.comment_out(key_node, node)
 
@@ -322,7 +316,7 @@ def _difference(text: str, source: Source, own: Loop) -> str | None:
     spec, document, found = read_loop(text_source(text, source.path))
     if not isinstance(spec, Loop) or any(finding.is_error for finding in found):
         return found[0].message if found else "the loop"
-    loop = with_scope(translated(spec))
+    loop = with_scope(translate(spec))
     if any(finding.is_error for finding in check(loop, document)):
         return next(finding.message for finding in check(loop, document) if finding.is_error)
     for name, state in own.states.items():
@@ -333,7 +327,7 @@ def _difference(text: str, source: Source, own: Loop) -> str | None:
 
 
 # Keys of a state that are compared through derived properties.
-_SAID_OTHERWISE = {
+_DERIVED_KEYS = {
     "action_type", "route", "on_success", "on_failure", "on_error", "next", "failure", "session_mode",
     "tools", "evaluate",
 }  # fmt: skip
@@ -341,7 +335,7 @@ _SAID_OTHERWISE = {
 
 def _meaning(state: StateSpec, loop: Loop) -> tuple[Any, ...]:
     """The meaning of a state, independent of its spelling."""
-    keys = [key for key in fields_of(StateSpec) if key not in _SAID_OTHERWISE]
+    keys = [key for key in fields_of(StateSpec) if key not in _DERIVED_KEYS]
     evaluator = loop.evaluator_of(state)
     kind = loop.kind_of(state)
     return (
@@ -369,7 +363,7 @@ class Edits:
         copied.text, copied.changes = self.text, dict(self.changes)
         return copied
 
-    def applied(self) -> str:
+    def apply(self) -> str:
         """The text with all replacements."""
         parts, at = [], 0
         for (start, end), new in sorted(self.changes.items()):
@@ -392,7 +386,7 @@ class Edits:
             return
         key_node, node = block.entries[key]
         if node.start >= key_node.end:  # false for an alias, which has the position of its anchor
-            self.changes[node.start, node.end] = _written(value)
+            self.changes[node.start, node.end] = _one_line(value)
 
     def insert(self, block: Mapping, key: str, value: Any) -> None:
         """Add a key to a mapping: after its `name` or `type`, or after its first key."""
@@ -402,10 +396,10 @@ class Edits:
         key_node, node = block.entries[(*anchors, *block.entries)[0]]
         end = max(node.end, key_node.end) if node.start >= key_node.end else self.end_of_line(key_node.end)
         if self.is_flow(block):
-            self.add(end, f", {key}: {_written(value)}")
+            self.add(end, f", {key}: {_one_line(value)}")
             return
         column = key_node.start - (self.text.rfind("\n", 0, key_node.start) + 1)
-        self.add(self.end_of_line(end), f"\n{' ' * column}{key}: {_written(value)}")
+        self.add(self.end_of_line(end), f"\n{' ' * column}{key}: {_one_line(value)}")
 
     def add(self, at: int, new: str) -> None:
         self.changes[at, at] = self.changes.get((at, at), "") + new
@@ -433,27 +427,27 @@ class Edits:
     def comment_out(self, key: Scalar, node: Node) -> None:
         """Convert the lines of a key to a comment."""
         line = self.text.rfind("\n", 0, key.start) + 1
-        end = self.end_of_line(max(key.end, _last(node)))
-        self.changes[line, end] = "\n".join(f"# {one}" for one in self.text[line:end].split("\n"))
+        end = self.end_of_line(max(key.end, _text_end(node)))
+        self.changes[line, end] = "\n".join(f"# {text}" for text in self.text[line:end].split("\n"))
 
     def end_of_line(self, at: int) -> int:
         end = self.text.find("\n", at)
         return len(self.text) if end < 0 else end
 
 
-def _last(node: Node) -> int:
+def _text_end(node: Node) -> int:
     """The end of the last text in a node."""
     if isinstance(node, Sequence):
-        return max((_last(item) for item in node.items), default=node.end)
+        return max((_text_end(item) for item in node.items), default=node.end)
     return node.end
 
 
-def _written(value: Any) -> str:
+def _one_line(value: Any) -> str:
     """A value on one line, valid in any mapping."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_one_line(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_written, value)) + "]"
+        return "[" + ", ".join(map(_one_line, value)) + "]"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str) and "\n" not in value:

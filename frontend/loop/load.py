@@ -10,7 +10,7 @@ from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
 from ..source.document import Document
 from .checks import check
-from .dialect import check_parameters, translated, unused_keys, with_scope, with_seeds
+from .dialect import check_parameters, translate, unused_keys, with_scope, with_setting_variables
 from .project_checks import check_project
 from .reader import read_loop
 from .schema import Loop, LoopSettings
@@ -31,7 +31,7 @@ def load(
         return None, document, found
     loop, problems = change(made)
     found += problems
-    loop = with_seeds(with_scope(loop), document)
+    loop = with_setting_variables(with_scope(loop), document)
     found += [*unused_keys(loop), *check_parameters(loop)]
     found += check(loop, document)
     found += check_project(loop, options.project, options.default_model)
@@ -41,7 +41,7 @@ def load(
 def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Document]:
     """The loop as states, and the document that knows its positions; None after an error."""
     if isinstance(spec, Loop):
-        return translated(spec), document
+        return translate(spec), document
     # Deferred: a loop of states, the common case, does not need the other paradigms.
     from .natural import as_states
 

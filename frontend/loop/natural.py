@@ -28,8 +28,8 @@ from .schema import Loop, LoopSettings
 
 LOCK = "natural.lock"
 VERSION = 1
-_HEAD = "# What a model made of the loops here in `paradigm: natural`; `llc create --pin` writes it.\n"
-_OWN = ("name", "description", "tools")
+_HEADER = "# What a model made of the loops here in `paradigm: natural`; `llc create --pin` writes it.\n"
+_NOT_SETTINGS = ("name", "description", "tools")
 
 
 @frozen
@@ -48,8 +48,8 @@ def key_of(spec: NaturalSpec) -> str:
     """The key of a pin: a digest of the words of the description and the tools, independent of line
     breaks.
     """
-    said = [" ".join(spec.description.split()), list(spec.tools or ())]
-    digest = sha256(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    words = [" ".join(spec.description.split()), list(spec.tools or ())]
+    digest = sha256(json.dumps(words, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return f"sha256-{digest.hexdigest()}"
 
 
@@ -79,23 +79,23 @@ def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Doc
     except CompileError as error:
         for diagnostic in error.diagnostics:
             document.report(diagnostic)
-        return None, Joined(document, document, error.sources[0]) if error.sources else document
+        return None, PinnedDocument(document, document, error.sources[0]) if error.sources else document
     node = found.pins.get(key_of(spec)) if found is not None else None
     if found is None or node is None:
         document.report(_not_pinned(spec, document.source.path))
         return None, document
-    made, inner = _spec_of(found, node)
-    joined = Joined(document, inner, found.document.source)
-    if made is None or any(diagnostic.is_error for diagnostic in inner.diagnostics):
+    pinned, inner = _spec_of(found, node)
+    joined = PinnedDocument(document, inner, found.document.source)
+    if pinned is None or any(diagnostic.is_error for diagnostic in inner.diagnostics):
         for diagnostic in inner.diagnostics:
             document.report(diagnostic)
         if inner.source.path != found.document.source.path:
-            joined = Joined(document, inner, found.document.source, inner.source)
+            joined = PinnedDocument(document, inner, found.document.source, inner.source)
         return None, joined
-    return to_fsm(_over(made, spec)).evolve(paradigm="natural"), joined
+    return to_fsm(_with_author_settings(pinned, spec)).evolve(paradigm="natural"), joined
 
 
-class Joined(Document):
+class PinnedDocument(Document):
     """A document combined with a pinned document: the diagnostics and sources of both."""
 
     def __init__(self, outer: Document, inner: Document, *sources: Source) -> None:
@@ -116,18 +116,20 @@ class Joined(Document):
 
 
 def _not_pinned(spec: NaturalSpec, path: str) -> Diagnostic:
-    message = "no model has said yet what these words mean"
-    help = f"llc create --pin {path} asks one, and keeps the answer in {lock_path(path) or LOCK}"
+    message = "this description has no pinned loop"
+    help = f"llc create --pin {path} asks a model for the loop and keeps it in {lock_path(path) or LOCK}"
     if path.startswith("<"):
         help = "write it to a file; its pin is kept in the same folder"
-    return Diagnostic("not-pinned", message, spec.span_of("description"), "these", help)
+    return Diagnostic("not-pinned", message, spec.span_of("description"), "", help)
 
 
-def _over(made: WrittenSpec, spec: NaturalSpec) -> WrittenSpec:
+def _with_author_settings(pinned: WrittenSpec, spec: NaturalSpec) -> WrittenSpec:
     """The pinned loop with the author's own settings applied."""
-    names = [name for name in fields_of(LoopSettings) if name not in _OWN and f"key:{name}" in spec.spans]
+    names = [
+        name for name in fields_of(LoopSettings) if name not in _NOT_SETTINGS and f"key:{name}" in spec.spans
+    ]
     changes: dict[str, Any] = {name: getattr(spec, name) for name in names}
-    spans = dict(made.spans)
+    spans = dict(pinned.spans)
     for name in [*names, "description"]:
         prefixes = (f"{name}.", f"{name}[", f"key:{name}.")
         kept = [key for key in spec.spans if key in (name, f"key:{name}") or key.startswith(prefixes)]
@@ -135,7 +137,7 @@ def _over(made: WrittenSpec, spec: NaturalSpec) -> WrittenSpec:
     if spec.name is not None:
         changes["name"] = spec.name
         spans["name"] = spec.spans["name"]
-    return made.evolve(description=spec.description, spans=spans, **changes)
+    return pinned.evolve(description=spec.description, spans=spans, **changes)
 
 
 # --- the file ---------------------------------------------------------------------------------
@@ -153,21 +155,21 @@ def _read(path: str) -> _Lock:
     document = read_document(source)
     root = document.root
     if root is None or document.diagnostics:
-        raise CompileError(document.diagnostics or [_damaged(document, None, "it is empty")], [source])
+        raise CompileError(document.diagnostics or [_damaged_lock(document, None, "it is empty")], [source])
     if not isinstance(root, Mapping) or _scalar(root, "version") != VERSION:
         raise CompileError(
-            [_damaged(document, root, f"it has no `version: {VERSION}`; a newer llc wrote it")], [source]
+            [_damaged_lock(document, root, f"it has no `version: {VERSION}`; a newer llc wrote it")], [source]
         )
     pins = root.entries.get("pins")
     entries = {}
     if pins is not None:
         if not isinstance(pins[1], Mapping):
-            raise CompileError([_damaged(document, pins[1], "`pins` is a mapping")], [source])
+            raise CompileError([_damaged_lock(document, pins[1], "`pins` is not a mapping")], [source])
         entries = pins[1].entries
     found = {}
     for key, (_, node) in entries.items():
         if not isinstance(node, Mapping) or not isinstance(_scalar(node, "yaml"), str):
-            raise CompileError([_damaged(document, node, "a pin has a `yaml`, a text")], [source])
+            raise CompileError([_damaged_lock(document, node, "a pin has no text `yaml`")], [source])
         found[key] = node
     return _Lock(document, found)
 
@@ -177,9 +179,9 @@ def _scalar(node: Mapping, key: str) -> Any:
     return given[1].value if given is not None and isinstance(given[1], Scalar) else None
 
 
-def _damaged(document: Document, node: Node | None, why: str) -> Diagnostic:
+def _damaged_lock(document: Document, node: Node | None, why: str) -> Diagnostic:
     span = document.span(node) if node is not None else None
-    help = "remove the file; llc create --pin makes it anew"
+    help = "remove the file; llc create --pin writes it again"
     message = f"{document.source.path} is damaged: {why}"
     return Diagnostic("damaged-lock", message, span, "", help)
 
@@ -201,7 +203,7 @@ def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
     inner = read_document(source)
     spec = read_tree(inner)
     if isinstance(spec, NaturalSpec):
-        inner.report(Diagnostic("damaged-lock", "what is pinned is words again", spec.span))
+        inner.report(Diagnostic("damaged-lock", "the pinned loop is a description in words again", spec.span))
         return None, inner
     return spec, inner
 
@@ -219,5 +221,5 @@ def pins_in(path: str) -> list[Pin]:
 def print_lock(pins: list[Pin]) -> str:
     """The text of a lock file."""
     lines = entry("version", VERSION, 0)
-    made = {pin.key: {"loop": pin.loop, "model": pin.model, "yaml": pin.yaml} for pin in pins}
-    return _HEAD + "\n".join([*lines, *entry("pins", made, 0)]) + "\n"
+    entries = {pin.key: {"loop": pin.loop, "model": pin.model, "yaml": pin.yaml} for pin in pins}
+    return _HEADER + "\n".join([*lines, *entry("pins", entries, 0)]) + "\n"

@@ -72,9 +72,11 @@ class PromptSpec(AgentOptions):
 
 ActionSpec = str | CallSpec | CommandSpec | PromptSpec
 JudgedSpec = str | CallSpec | CheckSpec | PromptSpec
-_SAYS = "an action"
-ACTION = Type("either", options=(TEMPLATE, *map(block, (CommandSpec, PromptSpec, CallSpec))), expected=_SAYS)
-CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, CallSpec))), expected=_SAYS)
+_EXPECTED = "an action"
+ACTION = Type(
+    "either", options=(TEMPLATE, *map(block, (CommandSpec, PromptSpec, CallSpec))), expected=_EXPECTED
+)
+CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, CallSpec))), expected=_EXPECTED)
 
 
 class GoalSpec(LoopSettings):
@@ -212,7 +214,7 @@ def _state(
             fields |= {"call": action.call, "args": action.args}
         case CommandSpec() | CheckSpec():
             fields |= {"action": action.run, "action_type": "shell"}
-            found |= _moved(found, "run", "action")
+            found |= _renamed_spans(found, "run", "action")
             if isinstance(action, CheckSpec) and (action.success, action.failure) != (None, None):
                 places = {key: span for key, span in found.items() if "success" in key or "failure" in key}
                 fields["evaluate"] = ExitCode(
@@ -220,11 +222,11 @@ def _state(
                 )
                 found["key:evaluate"] = found.get("key:success") or found["key:failure"]
         case PromptSpec():
-            told = action.feedback if action.feedback is not None else "next" in fields
-            fields |= {"action": action.prompt, "action_type": "prompt", "feedback": told}
+            feedback = action.feedback if action.feedback is not None else "next" in fields
+            fields |= {"action": action.prompt, "action_type": "prompt", "feedback": feedback}
             keys = ("agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS)
             fields |= {key: getattr(action, key) for key in keys}
-            found |= _moved(found, "prompt", "action")
+            found |= _renamed_spans(found, "prompt", "action")
         case str():
             fields["action"] = action
     if place is not None:
@@ -232,7 +234,7 @@ def _state(
     return StateSpec(name=name, span=place, spans=found, **fields)
 
 
-def _moved(spans: Mapping[str, Span], key: str, to: str) -> dict[str, Span]:
+def _renamed_spans(spans: Mapping[str, Span], key: str, to: str) -> dict[str, Span]:
     """The spans of a key under another name."""
     return {prefix + to: spans[prefix + key] for prefix in ("", "key:") if prefix + key in spans}
 
@@ -256,13 +258,13 @@ def _goal(spec: GoalSpec) -> Loop:
 
 def _convergence(spec: ConvergenceSpec) -> Loop:
     """Measure, apply while there is progress, end at the target or at a stall."""
-    made = {"metric_cmd": "check", "target": "toward", "tolerance": "tolerance"}
+    context_fields = {"metric_cmd": "check", "target": "toward", "tolerance": "tolerance"}
     if not isinstance(spec.check, str):
-        del made["metric_cmd"]  # a call is not a text and cannot be a context value
-    names = {key: _free(key, spec.context) for key in made}
-    context = {**spec.context, **{names[key]: getattr(spec, field) for key, field in made.items()}}
+        del context_fields["metric_cmd"]  # a call is not a text and cannot be a context value
+    names = {key: _unused_name(key, spec.context) for key in context_fields}
+    context = {**spec.context, **{names[key]: getattr(spec, field) for key, field in context_fields.items()}}
     spans = dict(spec.spans)
-    for key, field in made.items():
+    for key, field in context_fields.items():
         place = spec.span_of(field)
         if place is not None:
             spans[f"context.{names[key]}"] = spans[f"key:context.{names[key]}"] = place
@@ -273,7 +275,7 @@ def _convergence(spec: ConvergenceSpec) -> Loop:
         previous="${prev.output}",
         direction=spec.direction or "minimize",
         span=toward,
-        spans=_present(target=toward, tolerance=spec.span_of("tolerance"), previous=toward),
+        spans=_known_spans(target=toward, tolerance=spec.span_of("tolerance"), previous=toward),
     )
     measure = _state(
         "measure",
@@ -289,11 +291,11 @@ def _convergence(spec: ConvergenceSpec) -> Loop:
     return _loop(spec, spec.name, "convergence", states, context=context, spans=spans)
 
 
-def _present(**spans: Span | None) -> dict[str, Span]:
+def _known_spans(**spans: Span | None) -> dict[str, Span]:
     return {key: span for key, span in spans.items() if span is not None}
 
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
+def _unused_name(name: str, taken: Mapping[str, Any]) -> str:
     """`name`, with underscores appended until it is not in the author's context."""
     while name in taken:
         name += "_"
@@ -327,12 +329,12 @@ def _imperative(spec: ImperativeSpec) -> Loop:
     states = []
     for i, (step, name, after) in enumerate(zip(spec.steps, names, [*names[1:], "check_done"], strict=True)):
         states.append(_state(name, spec.span_of(f"steps[{i}]"), action=step, next=after))
-    ways = ("done", "step_0") if spec.until.passes else ("step_0", "done")
+    targets = ("done", "step_0") if spec.until.passes else ("step_0", "done")
     check = _state(
         "check_done",
         spec.until.span_of("check"),
         action=spec.until.check,
-        on_success=ways[0],
-        on_failure=ways[1],
+        on_success=targets[0],
+        on_failure=targets[1],
     )
     return _loop(spec, spec.name, "imperative", [*states, check, _done(spec, "step_0")])

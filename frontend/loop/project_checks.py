@@ -46,7 +46,7 @@ def _check_agents(loop: Loop, project: Project) -> Iterator[Diagnostic]:
         agent = state.agent if state.agent is not None else loop.agent
         if agent is None or agent in unknown or state.action is None or loop.kind_of(state) != "slash":
             continue
-        needed = dict(_needed(loop, state))
+        needed = dict(_required_capabilities(loop, state))
         words, protocol = (agent, None) if isinstance(agent, str) else (agent.words, agent.protocol)
         for capability, others in project.lacking(words, tuple(needed), protocol).items() if needed else ():
             block, key = needed[capability]
@@ -60,7 +60,9 @@ def _check_agents(loop: Loop, project: Project) -> Iterator[Diagnostic]:
             yield Diagnostic("missing-capability", message, block.span_of(key), "", help)
 
 
-def _needed(loop: Loop, state: StateSpec) -> Iterator[tuple[str, tuple[Loop | StateSpec, str]]]:
+def _required_capabilities(
+    loop: Loop, state: StateSpec
+) -> Iterator[tuple[str, tuple[Loop | StateSpec, str]]]:
     """The capabilities that a state requires of its agent, with the block and the key that require them."""
     for key in AGENT_OPTIONS:
         block = state if getattr(state, key) is not None else loop

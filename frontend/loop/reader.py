@@ -22,16 +22,16 @@ from .agent_schema import AGENT_OPTIONS
 from .composition import compose
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, SILENCERS, STATE_KEYS
 from .evaluator_schema import EVALUATORS, Evaluator
-from .foreign_keys import action_type_of, explain_evaluator, explain_key, usual_key
-from .schema import ACTION_TYPES, COMPOSING, Loop, LoopSettings, StateSpec, belongs_to_loop
+from .foreign_keys import explain_action_type, explain_evaluator, explain_foreign_key, explain_key
+from .schema import ACTION_TYPES, COMPOSITION_KEYS, Loop, LoopSettings, StateSpec, belongs_to_loop
 
 if TYPE_CHECKING:
     from .paradigms import Constraint, InvariantsSpec, LoopSpec
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 # Values of little-loops with the llc value that means the same.
-_WORDS = {"spawn": "continue", "terminate": "end"}
-_OF_STATES = ("fragment", "with")
+_VALUE_SYNONYMS = {"spawn": "continue", "terminate": "end"}
+_STATE_COMPOSITION_KEYS = ("fragment", "with")
 _OPERATORS = {"==": "eq", "=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 # Invisible characters in the indentation, or between a key and its value.
 _INVISIBLE = late_pattern(r"(?m)(?:^[ ]*(?:- )?|:)([\u00a0\u2000-\u200b\u202f\u3000])")
@@ -101,18 +101,18 @@ class _Reader(SchemaReader):
         if given is not None and isinstance(given[1], Scalar):
             self.dialect = given[1].text
         paradigm = self.paradigm(root, start)
-        if paradigm is None or self.is_dedented(root):
+        if paradigm is None or self.report_dedented(root):
             return None
-        cls = Loop if self.is_compiled(root, paradigm) else _paradigms()[paradigm]
+        cls = Loop if self.is_fsm(root, paradigm) else _paradigms()[paradigm]
         fixed: dict[str, Any] = {"paradigm": paradigm} if cls is Loop else {}
         if given is None and self.dialect is not None:
             fixed["dialect"] = self.dialect
         spec = self.block(cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed)
         if spec is not None and cls is not Loop and paradigm == "invariants":
-            spec = self.distinct(cast("InvariantsSpec", spec))
+            spec = self.drop_duplicates(cast("InvariantsSpec", spec))
         return cast("LoopSpec | None", spec)
 
-    def is_dedented(self, root: Mapping) -> bool:
+    def report_dedented(self, root: Mapping) -> bool:
         """Report states, or keys of a state, that are not indented below their parent."""
         keys = {**fields_of(StateSpec), **_SYNONYMS}
         key, states = root.entries.get("states", (None, None))
@@ -141,7 +141,7 @@ class _Reader(SchemaReader):
         self.error("wrong-type", message, self.document.span(key), "nothing is below it", help)
         return True
 
-    def distinct(self, spec: InvariantsSpec) -> InvariantsSpec:
+    def drop_duplicates(self, spec: InvariantsSpec) -> InvariantsSpec:
         """Report constraints with the same name, which would give states the same name; the first one is
         kept.
         """
@@ -155,7 +155,7 @@ class _Reader(SchemaReader):
                 self.document.report(finding)
         return spec.evolve(constraints=tuple(kept.values()))
 
-    def is_compiled(self, root: Mapping, paradigm: str) -> bool:
+    def is_fsm(self, root: Mapping, paradigm: str) -> bool:
         """Whether a document is an FSM: written as one, or printed with its original paradigm in
         `paradigm`.
         """
@@ -207,29 +207,33 @@ class _Reader(SchemaReader):
     # --- what the general reader leaves open --------------------------------------------------
 
     def help_for_common_mistake(self, key: str, fields: dict[str, Field]) -> str | None:
-        if (usual := usual_key(key, fields)) is not None:
+        if (usual := explain_foreign_key(key, fields)) is not None:
             return usual
         if "max_iterations" not in fields:  # an inner block
             if key == "name":  # steps have names in other tools; the loop's name is not meant
                 return "leave it out: only loops and constraints have a name"
             return belongs_to_loop(key) or explain_key(key)
-        is_of_state = key in (*_SYNONYMS, *_OF_STATES) or (
+        is_of_state = key in (*_SYNONYMS, *_STATE_COMPOSITION_KEYS) or (
             _VERDICT_KEY.fullmatch(key) is not None and nearest(key, fields) is None
         )
         return explain_key(key) or (f"`{key}` belongs to a state" if is_of_state else None)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
         """Suggest a key of little-loops only if it is the nearest key, and never list these keys."""
-        theirs = STATE_KEYS if "action" in fields else LOOP_KEYS
-        own = {name: field for name, field in fields.items() if name not in theirs}
+        dialect_keys = STATE_KEYS if "action" in fields else LOOP_KEYS
+        own = {name: field for name, field in fields.items() if name not in dialect_keys}
         # The list of keys begins with the keys that most blocks need.
         own = dict(sorted(own.items(), key=lambda one: (not one[1].required, one[0] in AGENT_OPTIONS)))
-        more = COMPOSING if "initial" in fields else _OF_STATES if "action" in fields else ()
+        more = (
+            COMPOSITION_KEYS if "initial" in fields else _STATE_COMPOSITION_KEYS if "action" in fields else ()
+        )
         fields = {**fields, **dict.fromkeys(more, fields["description"])} if more else fields
         if "with" in fields:
             del fields["with_"]
-        theirs = {**theirs, **dict.fromkeys(more, fields["description"])} if more else theirs
-        super().unknown_key(key, node, what, fields if nearest(key, fields) in theirs else own)
+        dialect_keys = (
+            {**dialect_keys, **dict.fromkeys(more, fields["description"])} if more else dialect_keys
+        )
+        super().unknown_key(key, node, what, fields if nearest(key, fields) in dialect_keys else own)
 
     def help_for_misplaced_key(self, key: str) -> str | None:
         for name, cls in _paradigms().items():
@@ -250,10 +254,10 @@ class _Reader(SchemaReader):
 
     def choice(self, type: Type, node: Node, path: str) -> Any:
         text = node.text if isinstance(node, Scalar) else ""
-        if text in _WORDS and _WORDS[text] in type.choices:
-            return _WORDS[text]
+        if text in _VALUE_SYNONYMS and _VALUE_SYNONYMS[text] in type.choices:
+            return _VALUE_SYNONYMS[text]
         if "shell" in type.choices and text not in type.choices:
-            meant = "did you mean `shell`?" if _SHELL_WORD.fullmatch(text) else action_type_of(text)
+            meant = "did you mean `shell`?" if _SHELL_WORD.fullmatch(text) else explain_action_type(text)
             if meant is not None:
                 message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
                 return self.error("unknown-value", message, place, "", meant)
@@ -268,7 +272,7 @@ class _Reader(SchemaReader):
             return self.error("unknown-value", message, place, "", f"did you mean `action_type: {text}`?")
         return super().choice(type, node, path)
 
-    def more_settings(self, others: list[tuple[str, Scalar, Node]]) -> list[tuple[str, Scalar, Node]]:
+    def read_other_settings(self, others: list[tuple[str, Scalar, Node]]) -> list[tuple[str, Scalar, Node]]:
         """Read top-level keys that are not in the schema; returns the unknown ones.
 
         Ignores keys that suppress checks of little-loops. Under the dialect an unknown key is only a warning,
@@ -283,12 +287,12 @@ class _Reader(SchemaReader):
                 unknown.append((key, key_node, node))
                 continue
             message = f"`{key[:200]}` is no key of a loop"
-            meant = nearest(key, [*fields_of(Loop), *COMPOSING])
+            meant = nearest(key, [*fields_of(Loop), *COMPOSITION_KEYS])
             help = f"did you mean `{meant}`?" if meant else None
             self.warn("unknown-key", message, self.document.span(key_node), "has no effect", help)
         return unknown
 
-    def more_of_evaluator(
+    def read_other_evaluator_keys(
         self, cls: type[Evaluator], others: list[tuple[str, Scalar, Node]]
     ) -> list[tuple[str, Scalar, Node]]:
         """Warn about keys that belong to another evaluator, which little-loops ignores; returns the unknown
@@ -312,9 +316,9 @@ class _Reader(SchemaReader):
     ) -> list[tuple[str, Scalar, Node]]:
         """Read `on_yes`, `on_no` and `on_<verdict>` of a state (`loops.md` 15)."""
         if issubclass(cls, LoopSettings):
-            return self.more_settings(others)
+            return self.read_other_settings(others)
         if issubclass(cls, Evaluator) and self.dialect == LITTLE_LOOPS:
-            return self.more_of_evaluator(cls, others)
+            return self.read_other_evaluator_keys(cls, others)
         if cls is not StateSpec:
             return others
         unknown = []

@@ -50,15 +50,16 @@ from .hook_schema import HookSpec, LoopHooks, StateHooks, hooks_in
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
 # Keys of `composition`, which are removed before the schema is read.
-COMPOSING = ("from", "flow", "state_defs", "import", "fragments")
-_BY_NAME = "write each state below its name, as in `check: {action: pytest -q, …}`"
-_SAME = {"yes": "success", "no": "failure"}
+COMPOSITION_KEYS = ("from", "flow", "state_defs", "import", "fragments")
+_STATES_HELP = "write each state below its name, as in `check: {action: pytest -q, …}`"
+# Verdicts of little-loops with the llc verdict of the same meaning.
+_VERDICT_SYNONYMS = {"yes": "success", "no": "failure"}
 
 
 # --- states -----------------------------------------------------------------------------------
 
 
-def _misspelt(*verdicts: str) -> str:
+def _misspelling_pattern(*verdicts: str) -> str:
     """A regular expression for the keys `on_<verdict>` that differ in one character from those of
     `verdicts`.
     """
@@ -90,7 +91,7 @@ class StateSpec(DialectState):
     json_schema: ClassVar[dict[str, Any]] = {
         "patternProperties": {"^on_[A-Za-z][A-Za-z0-9_-]*$": {"type": "string", "minLength": 1}},
         "propertyNames": {
-            "not": {"pattern": _misspelt("success", "failure", "error", "maintain", "unknown")}
+            "not": {"pattern": _misspelling_pattern("success", "failure", "error", "maintain", "unknown")}
         },
     }
 
@@ -194,7 +195,8 @@ class StateSpec(DialectState):
         route of errors. (Seed, Resolution Order and Special Route Keys.)
         """
         table = {
-            self._said(_SAME.get(verdict, verdict)): target for verdict, target in (self.route or {}).items()
+            self._own_verdict(_VERDICT_SYNONYMS.get(verdict, verdict)): target
+            for verdict, target in (self.route or {}).items()
         }
         error = table.pop("error", None)
         if self.on_error is not None:
@@ -206,18 +208,18 @@ class StateSpec(DialectState):
         if "_" not in table:
             for verdict, target in (("success", self.on_success), ("failure", self.on_failure)):
                 if target is not None:
-                    table.setdefault(self._said(verdict), target)
+                    table.setdefault(self._own_verdict(verdict), target)
         if self.runs_loops and "failure" in table:  # a loop that ended with an error did not succeed
             table.setdefault("_error", table["failure"])
         return table
 
-    def _said(self, verdict: str) -> str:
+    def _own_verdict(self, verdict: str) -> str:
         """Map `success` and `failure` to `yes` and `no` if the state has these as verdicts of its own."""
         choice = {"success": "yes", "failure": "no"}.get(verdict)
-        return choice if choice is not None and choice in self.own_words else verdict
+        return choice if choice is not None and choice in self.own_verdicts else verdict
 
     @property
-    def own_words(self) -> tuple[str, ...]:
+    def own_verdicts(self) -> tuple[str, ...]:
         """The state's own verdicts: the choices of a question, or the values of a schema."""
         if self.action_type == "ask":
             return self.choices or ()
@@ -349,7 +351,7 @@ class Loop(LoopSettings):
     name: str = required(NAME, "The loop's name.")
     initial: str = required(TARGET, "The state to begin in.")
     states: dict[str, StateSpec] = required(
-        Type("map", block(StateSpec), least=1, hint=_BY_NAME), "The states by name."
+        Type("map", block(StateSpec), least=1, hint=_STATES_HELP), "The states by name."
     )
     # Not compared: a printed FSM does not contain its original paradigm.
     paradigm: str = internal("fsm")
@@ -427,14 +429,14 @@ class Loop(LoopSettings):
         Evaluation).
         """
         if state.runs_loops:
-            return _BY_EXIT_CODE
+            return _EXIT_CODE_EVALUATOR
         if state.evaluate is not None:
             return state.evaluate
         if state.action is not None and self.llm.enabled and self.kind_of(state) == "slash":
-            return _BY_MODEL
+            return _MODEL_EVALUATOR
         if state.uses_tool:
-            return _BY_TOOL
-        return _BY_ANSWER if state.asks else _BY_EXIT_CODE
+            return _TOOL_EVALUATOR
+        return _ANSWER_EVALUATOR if state.asks else _EXIT_CODE_EVALUATOR
 
     def restart_of(self, state: StateSpec) -> str | None:
         """The first state of the next cycle after a terminal; None if the loop ends there."""
@@ -446,7 +448,12 @@ class Loop(LoopSettings):
 
 
 # Default evaluators.
-_BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE, _BY_TOOL = LlmStructured(), Answer(), ExitCode(), McpResult()
+_MODEL_EVALUATOR, _ANSWER_EVALUATOR, _EXIT_CODE_EVALUATOR, _TOOL_EVALUATOR = (
+    LlmStructured(),
+    Answer(),
+    ExitCode(),
+    McpResult(),
+)
 # Action types whose action always goes to the agent.
 _AGENT_TYPES = {"prompt": "slash", "slash_command": "slash"}
 # Limit of nested references between context values.
@@ -472,6 +479,6 @@ def model_name(loop: Loop, default_model: str) -> str:
 
 def belongs_to_loop(key: str) -> str | None:
     """Help for a key of a loop that is in an inner block; None for any other key."""
-    if key not in fields_of(Loop) and key not in ("paradigm", *COMPOSING):
+    if key not in fields_of(Loop) and key not in ("paradigm", *COMPOSITION_KEYS):
         return None
     return f"`{key}` belongs to the loop, at the top level of the file"

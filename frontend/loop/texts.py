@@ -20,6 +20,7 @@ from .schema import Loop, StateSpec
 
 # Keys of arguments.
 _KEYS = ("args", "params", "with")
+# The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
 Within = Callable[[Span | None, str, int, int], Span | None]
 
 

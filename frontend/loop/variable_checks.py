@@ -27,8 +27,8 @@ from .texts import argument_key, argument_texts, template_of, texts_of_evaluator
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
 )
-# `{{ context.x }}`, `$context.x`, `${{`, and `${x}` of the shell.
-_NOTATIONS = late_pattern(
+# Notations of other tools: `{{ context.x }}`, `$context.x`, `${{`, and `${x}` of the shell.
+_FOREIGN_NOTATIONS = late_pattern(
     r"(?<!\$)(?:"
     r"\{\{\s*(?P<braces>(?:context|captured|prev|result|loop|state)\.[\w.-]+)\s*\}\}"
     r"|\$(?P<plain>(?:context|captured|prev|result|loop)\.[A-Za-z_]\w*(?:\.\w+)*)"
@@ -40,7 +40,7 @@ _FOREIGN_FIELDS = ((), ("verdict",), ("failure_type",), ("timeout_kind",), ("ter
 # Limit of compared names; beyond it, diagnostics have no suggestion.
 MAX_COMPARISONS = 100_000
 # Limit of "may be read before" diagnostics that show a path; each needs a search.
-SHOWN_WAYS = 20
+MAX_SHOWN_PATHS = 20
 
 
 @frozen
@@ -134,11 +134,11 @@ def check_variables(
     yield from checker.context()
     for text in texts:
         yield from checker.problems(text)
-        yield from checker.of_other_tools(text)
+        yield from checker.foreign_notations(text)
         for variable in text.template.variables:
             yield from checker.fields(text, variable)
             if text.state is None and text.field.startswith("hooks."):
-                yield from checker.of_hook(text, variable)
+                yield from checker.hook_variable(text, variable)
     yield from checker.order(texts)
 
 
@@ -149,7 +149,7 @@ class _Checker:
         self.document = document
         self.bad_context: set[str] = set()
         # Errors that would repeat for every value that leads to them; each is reported once.
-        self.said: set[object] = set()
+        self.reported: set[object] = set()
         self.comparisons = 0
         # Invalid inputs may define any variable of `context`.
         self.has_unread_inputs = any(
@@ -169,7 +169,7 @@ class _Checker:
     def place(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
         return self.document.within(span, text, start, end) if self.document is not None else span
 
-    def at(self, text: Text, variable: Variable) -> Span | None:
+    def span_of(self, text: Text, variable: Variable) -> Span | None:
         return self.place(text.span, text.text, variable.start, variable.end)
 
     # --- what the templates say -------------------------------------------------------------
@@ -178,7 +178,7 @@ class _Checker:
         """Report problems inside context values once, at the value, not at every use."""
         through: list[tuple[str, str, Span | None, Problem]] = []
         for key, value in self.loop.context.items():
-            if "context-too-large" in self.said:
+            if "context-too-large" in self.reported:
                 break  # further values may lead to the same limit
             span = self.loop.span_of(f"context.{key}")
             for text in _strings(value):
@@ -187,7 +187,7 @@ class _Checker:
                 for problem in parse(text, kind="slash", context=self.loop.context).problems:
                     if problem.id == "context-too-large":
                         self.bad_context.add(key)
-                        if not self.is_said(problem):
+                        if not self.is_reported(problem):
                             yield self.diagnostic(problem, span, text)
                     elif _context_key(text, problem) in (None, key):
                         self.bad_context.add(key)
@@ -196,36 +196,36 @@ class _Checker:
                         through.append((key, text, span, problem))
         for key, text, span, problem in through:
             other = _context_key(text, problem)
-            if other not in self.bad_context and not self.is_said(problem):
+            if other not in self.bad_context and not self.is_reported(problem):
                 yield self.diagnostic(problem, span, text)
             self.bad_context.add(key)
 
-    def is_said(self, problem: Problem) -> bool:
+    def is_reported(self, problem: Problem) -> bool:
         """Whether a cycle of context values, or the limit of expansion, was reported before; records it."""
         found: object = problem.id
         if problem.id == "context-cycle":
             found = frozenset(re.findall(r"context\.[\w.-]+", problem.message.partition(": ")[2]))
         elif problem.id != "context-too-large":
             return False
-        if found in self.said:
+        if found in self.reported:
             return True
-        self.said.add(found)
+        self.reported.add(found)
         return False
 
     def problems(self, text: Text) -> Iterator[Diagnostic]:
         for problem in text.template.problems:
             if problem.id == "unknown-variable" and self.has_unread_inputs:
                 continue
-            if _context_key(text.text, problem) not in self.bad_context and not self.is_said(problem):
+            if _context_key(text.text, problem) not in self.bad_context and not self.is_reported(problem):
                 yield self.diagnostic(problem, text.span, text.text)
 
     def diagnostic(self, problem: Problem, span: Span | None, text: str) -> Diagnostic:
         place = self.place(span, text, problem.start, problem.end)
         return Diagnostic(problem.id, problem.message, place, "", problem.help, problem.severity)
 
-    def of_other_tools(self, text: Text) -> Iterator[Diagnostic]:
+    def foreign_notations(self, text: Text) -> Iterator[Diagnostic]:
         """Warn about variables in the notation of other tools, which are not replaced."""
-        for match in _NOTATIONS.finditer(text.text):
+        for match in _FOREIGN_NOTATIONS.finditer(text.text):
             name = match["braces"] or match["plain"]
             if name is None and match["shell"] is not None:
                 name = f"context.{match['shell']}"
@@ -239,8 +239,8 @@ class _Checker:
                 else "write `${context.NAME}`, or `$NAME` in a command"
             )
             place = self.place(text.span, text.text, match.start(), match.end())
-            message = f"`{shown}` is no variable of a loop"
-            yield Diagnostic("unknown-variable", message, place, "stays as it is", help, "warning")
+            message = f"`{shown}` is not a variable of a loop"
+            yield Diagnostic("unknown-variable", message, place, "is not replaced", help, "warning")
 
     # --- fields -----------------------------------------------------------------------------
 
@@ -248,28 +248,28 @@ class _Checker:
         """Report unknown names after the namespace."""
         space, path = NAMESPACES[variable.namespace], variable.path
         if variable.raw:
-            yield self.raw(text, variable, self.at(text, variable))
+            yield self.raw(text, variable, self.span_of(text, variable))
         if variable.namespace == "captured" and path[0] in self.nested:
             return
         is_foreign = self.loop.checks == "late" and variable.namespace in ("captured", "prev")
         if is_foreign and path[space.is_keyed :] in _FOREIGN_FIELDS:
             return
         if variable.namespace == "captured" and len(path) == 1:
-            message = f"`{variable.name}` is a whole result"
-            place = self.at(text, variable)
+            message = f"`{variable.name}` is a result, not a value"
+            place = self.span_of(text, variable)
             yield Diagnostic("unknown-field", message, place, "", f"write `${{{variable.name}.output}}`")
             return
         keys = path[1:] if space.is_keyed else path
         if space.fields is None:
             if variable.namespace == "env" and keys:
-                place = self.at(text, variable)
+                place = self.span_of(text, variable)
                 yield Diagnostic("unknown-field", "an environment variable has no fields", place)
             return
         name, *rest = keys
         is_plain = name in space.fields and name not in ("details", "value", "session", "handoff")
         if is_plain and not rest:
             return
-        place = self.at(text, variable)
+        place = self.span_of(text, variable)
         if name not in space.fields:
             known = [*space.fields]
             help = suggest(name, known, "it has")
@@ -285,21 +285,21 @@ class _Checker:
             owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace
             yield Diagnostic("unknown-field", f"`{owner}` has no field `{name}`", place, "", help)
         elif name == "value" and not self.comes_from(variable, "call"):
-            message = f"`{variable.name}` is there after a call only"
-            yield Diagnostic("unknown-field", message, place, "", "what an action printed is its `output`")
+            message = f"`{variable.name}` exists only after a call"
+            yield Diagnostic("unknown-field", message, place, "", "the output of an action is its `output`")
         elif name in ("session", "handoff") and not self.comes_from(variable, "slash"):
-            message = f"`{variable.name}` is there after a slash command only"
-            yield Diagnostic("unknown-field", message, place, "", "an agent tells it, no other action does")
+            message = f"`{variable.name}` exists only after a slash command"
+            yield Diagnostic("unknown-field", message, place, "", "only an agent reports it")
         elif name not in ("details", "value") and rest:
             yield Diagnostic(
                 "unknown-field", f"`{name}` has no fields", place, "", f"drop `.{'.'.join(rest)}`"
             )
-        elif name == "details" and rest and rest[0] not in DETAILS and self.graph.is_read:
+        elif name == "details" and rest and rest[0] not in DETAILS and self.graph.is_valid:
             message = f"no evaluator gives a detail `{rest[0]}`"
             help = suggest(rest[0], DETAILS, "there are")
             yield Diagnostic("unknown-detail", message, place, "", help, "warning")
 
-    def of_hook(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
+    def hook_variable(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
         """Report variables that may be missing in a hook of the loop, where no state may have been
         entered.
         """
@@ -309,7 +309,7 @@ class _Checker:
         if variable.namespace == "state":
             help = "the hook finds the state in its environment: `$LLC_STATE`, `$LLC_ITERATION`"
         message = f"`{variable.text}` may be missing where a hook of the loop runs"
-        yield Diagnostic("maybe-unset", message, self.at(text, variable), "", help)
+        yield Diagnostic("maybe-unset", message, self.span_of(text, variable), "", help)
 
     def comes_from(self, variable: Variable, kind: str) -> bool:
         """Whether a state of that kind gives the result that the variable reads."""
@@ -322,17 +322,19 @@ class _Checker:
 
     def raw(self, text: Text, variable: Variable, place: Span | None) -> Diagnostic:
         if text.kind == "shell":
-            message = f"`{variable.text}` is spliced into the command unquoted"
-            help = f"write `${{{variable.name}}}` unless it is meant to be code"
-            return Diagnostic("raw-variable", message, place, "runs as code", help, "warning")
-        message = "`raw:` has no effect here: nothing is quoted"
-        return Diagnostic("raw-variable", message, place, "", "leave `raw:` out", "warning")
+            message = f"`{variable.text}` is inserted into the command without quoting"
+            help = f"write `${{{variable.name}}}` unless it is intended as code"
+            return Diagnostic("raw-variable", message, place, "is executed as code", help, "warning")
+        message = "`raw:` has no effect: this text is not quoted"
+        return Diagnostic("raw-variable", message, place, "", "remove `raw:`", "warning")
 
     # --- order ------------------------------------------------------------------------------
 
     def order(self, texts: list[Text]) -> Iterator[Diagnostic]:
         """Report variables that nothing sets, or that may be read before they are set."""
-        names = sorted({_bit(variable) for text in texts for variable in text.template.variables} - {""})
+        names = sorted(
+            {_fact_name(variable) for text in texts for variable in text.template.variables} - {""}
+        )
         bit = {name: 1 << i for i, name in enumerate(names)}
         states = list(self.loop.states.values())
         captured = [bit.get(f"captured.{state.capture}", 0) if state.acts else 0 for state in states]
@@ -342,13 +344,13 @@ class _Checker:
             | (bit.get("result", 0) if _is_judged(state) else 0)
             for bits, state in zip(captured, states, strict=True)
         ]
-        before = self.graph.definite(given)
+        before = self.graph.facts_on_all_paths(given)
         reachable = self.graph.reachable()
         shown = 0
         for text in texts:
             number = self.graph.number[text.state.name] if text.state is not None else -1
             for variable in text.template.variables:
-                name = _bit(variable)
+                name = _fact_name(variable)
                 if not name or (text.field == "evaluate.previous"):
                     continue
                 if variable.namespace == "captured" and variable.path[0] in self.nested:
@@ -356,25 +358,27 @@ class _Checker:
                 if variable.namespace == "captured" and variable.path[0] not in self.captures:
                     yield from self.never_set(text, variable)
                     continue
-                if number not in reachable or variable.default is not None or not self.graph.is_whole:
+                if number not in reachable or variable.default is not None or not self.graph.is_exact:
                     continue
-                there = before[number]
+                facts = before[number]
                 if text.field.startswith("evaluate."):
-                    there |= captured[number]
+                    facts |= captured[number]
                 elif text.field not in ("action", "loop") and not text.field.startswith(
                     ("args", "with")
                 ):  # a route: `prev` is still the result before this state
-                    there |= given[number] & ~bit.get("prev", 0)
-                if there & bit[name]:
+                    facts |= given[number] & ~bit.get("prev", 0)
+                if facts & bit[name]:
                     continue
                 shown += 1
                 setters = (
-                    [i for i, bits in enumerate(given) if bits & bit[name]] if shown <= SHOWN_WAYS else None
+                    [i for i, bits in enumerate(given) if bits & bit[name]]
+                    if shown <= MAX_SHOWN_PATHS
+                    else None
                 )
                 yield self.maybe_unset(text, variable, number, setters)
 
     def never_set(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
-        if not self.graph.is_read:
+        if not self.graph.is_valid:
             return
         name = variable.path[0]
         help: str | None = f"add `capture: {name}` to a state with an action"
@@ -384,7 +388,7 @@ class _Checker:
         is_error = variable.default is None and self.loop.checks == "early"
         severity = "error" if is_error else "warning"
         yield Diagnostic(
-            "unset-capture", f"nothing captures `{name}`", self.at(text, variable), "", help, severity
+            "unset-capture", f"nothing captures `{name}`", self.span_of(text, variable), "", help, severity
         )
 
     def maybe_unset(
@@ -396,16 +400,16 @@ class _Checker:
         }.get(variable.namespace, f"`{variable.path[0]}` is captured")
         help = f"`${{{variable.name}:default=…}}` gives a value for that case"
         if setters is not None:
-            way = self.graph.way(number, setters)
-            if len(way) > 6:
-                way = [*way[:3], "…", *way[-2:]]
-            if len(way) > 1:
-                help = f"on the way {' → '.join(way)}; {help}"
-            elif way:
+            path = self.graph.shortest_path(number, setters)
+            if len(path) > 6:
+                path = [*path[:3], "…", *path[-2:]]
+            if len(path) > 1:
+                help = f"on the path {' → '.join(path)}; {help}"
+            elif path:
                 help = f"the loop begins here; {help}"
         message = f"`{variable.text}` may be read before {what}"
         return Diagnostic(
-            "maybe-unset", message, self.at(text, variable), "undefined on some way", help, "warning"
+            "maybe-unset", message, self.span_of(text, variable), "undefined on some path", help, "warning"
         )
 
 
@@ -413,7 +417,7 @@ def _is_judged(state: StateSpec) -> bool:
     return state.next is None and not state.is_terminal
 
 
-def _bit(variable: Variable) -> str:
+def _fact_name(variable: Variable) -> str:
     """The name of a variable in the must-analysis; '' if it always has a value."""
     if variable.namespace == "captured":
         return f"captured.{variable.path[0]}"
