@@ -187,7 +187,7 @@ DiagnosticId = Literal[
     "not-started",  # a run in the background did not start
     "not-utf-8",  # a file is not UTF-8
     "nothing-asked",  # a run has no pending question
-    "nothing-to-judge",  # a state routes by a verdict and has nothing to judge
+    "nothing-to-judge",  # a state routes by a verdict and has nothing to evaluate
     "nul-character",  # a text has a NUL character
     "nul-in-command",  # a command would have a NUL character
     "operand-count",  # IR: a primitive or function has the wrong number of operands

@@ -18,7 +18,7 @@ def advice(loop: Loop) -> Iterator[Diagnostic]:
             "no-delay",
             "`maintain` repeats without a pause between two cycles",
             loop.span_of("key:maintain"),
-            help="add `maintain_delay: 60`, in seconds; `maintain_delay: 0` if no pause is meant",
+            help="add `maintain_delay: 60`, in seconds; `maintain_delay: 0` if no pause is intended",
             severity="warning",
         )
     if loop.dialect is not None:
@@ -29,8 +29,8 @@ def advice(loop: Loop) -> Iterator[Diagnostic]:
         if is_given and state.next is None and state.routes.get("_error") is None:
             yield Diagnostic(
                 "errors-not-routed",
-                "`_` does not take errors: one of them ends the loop",
+                "`_` does not apply to errors: an error ends the loop",
                 state.span_of("key:route._"),
-                help=f"add `_error: {rest}`, or another state; `dialect: llc` in the loop if this is meant",
+                help=f"add `_error: {rest}`, or another state; `dialect: llc` if this is intended",
                 severity="warning",
             )

@@ -58,7 +58,7 @@ def _warning(
 
 def _overridden(message: str, state: StateSpec, key: str, by: str) -> Diagnostic:
     """The warning for a key that has no effect because of another entry of `route`."""
-    first = labelled(state.span_of(f"key:route.{by}"), "this one counts")
+    first = labelled(state.span_of(f"key:route.{by}"), "takes precedence")
     place = state.span_of(f"key:{key}")
     return Diagnostic(
         "shadowed-route", message, place, "overridden", "keep one of them", "warning", related=first
@@ -70,7 +70,7 @@ class _Checker:
         self.loop = loop
         self.document = document
         self.comparisons = 0
-        # Whether a route leads nowhere. That already explains why the loop never ends.
+        # Whether a route has no successor. That already explains why the loop never ends.
         self.has_dead_end = False
         self.compiled: dict[tuple[str, str], str | None] = {}
 
@@ -112,7 +112,7 @@ class _Checker:
         for state in loop.states.values():
             problem = _name_problem(state.name)
             if state.name.startswith("$") and problem is None:
-                problem = "begins with `$`, as only `$current` does"
+                problem = "begins with `$`, which is reserved for `$current`"
             if problem is not None:
                 help = (
                     f"write `{'_'.join(state.name.split())}`"
@@ -122,7 +122,7 @@ class _Checker:
                 yield Diagnostic("bad-name", f"the state's name {problem}", state.span_of("name"), "", help)
             if state.capture is not None and not _CAPTURE_NAME.fullmatch(state.capture):
                 help = "use letters, digits, `_` and `-`"
-                message = f"`${{captured.{state.capture}.output}}` could not be written"
+                message = f"`{clean(state.capture, 80)}` cannot be the name of a capture"
                 yield Diagnostic("bad-name", message, state.span_of("capture"), "", help)
         if not loop.states and not loop.flawed:
             yield Diagnostic("no-states", "the loop has no states", loop.span_of("states"))
@@ -131,11 +131,11 @@ class _Checker:
         loop = self.loop
         model = loop.llm.model
         if model is not None and "${" in model and model != DEFAULT_MODEL_TEXT:
-            message = f"`model` holds no variable but `{DEFAULT_MODEL_TEXT}`"
+            message = f"`model` may contain no variable except `{DEFAULT_MODEL_TEXT}`"
             yield Diagnostic("unknown-variable", message, loop.llm.span_of("model"))
         for i, path in enumerate(loop.scope or ()):
             if "${" in path:
-                message = "a scope is known before anything runs: it holds only variables of `context`"
+                message = "a scope must be known before the run: it may contain only variables of `context`"
                 yield Diagnostic("bad-scope", message, loop.span_of(f"scope[{i}]", "scope"))
         if "key:max_handoffs" in loop.spans and loop.on_handoff == "end":
             why = "the loop ends when an agent hands over"
@@ -154,7 +154,7 @@ class _Checker:
                 yield self.unused(hook.span_of("on_failure"), "on_failure", why)
         if loop.maintain_delay is not None and not loop.maintain:
             yield self.unused(
-                loop.span_of("key:maintain_delay"), "maintain_delay", "the loop does not maintain"
+                loop.span_of("key:maintain_delay"), "maintain_delay", "the loop has no `maintain: true`"
             )
 
     def asks_model(self, state: StateSpec) -> bool:
@@ -190,14 +190,16 @@ class _Checker:
             if not self.is_state(target):
                 yield from self.target(target, state.span_of(f"route.{verdict}"))
         if state.on_quota and state.on_quota not in QUOTA_WORDS:
-            yield from self.target(state.on_quota, state.span_of("on_quota"), "without quota it goes here")
+            yield from self.target(
+                state.on_quota, state.span_of("on_quota"), "target while the quota is used up"
+            )
         if state.on_maintain is not None:
             yield from self.fixed_target(state.on_maintain, state.span_of("on_maintain"), "restarts here")
 
     def fixed_target(self, target: str, span: Span | None, label: str) -> Iterator[Diagnostic]:
         """Check a target that must be known at compile time."""
         if "${" in target:
-            message = "this state is named, not worked out"
+            message = "this target must be a fixed state name"
             yield Diagnostic("unknown-state", message, span, "", "write the name of a state")
         else:
             yield from self.target(target, span, label)
@@ -230,12 +232,14 @@ class _Checker:
         """Check the initial state, reachability and termination."""
         loop = self.loop
         if loop.on_stall is not None:
-            yield from self.target(loop.on_stall, loop.span_of("on_stall"), "a stalled loop goes here")
+            yield from self.target(loop.on_stall, loop.span_of("on_stall"), "target of a stalled loop")
             if loop.stall_rounds == 0:
                 why = "`stall` is false"
                 yield self.unused(loop.span_of("on_stall"), "on_stall", why)
         if loop.on_quota and loop.on_quota not in QUOTA_WORDS:
-            yield from self.target(loop.on_quota, loop.span_of("on_quota"), "without quota a loop goes here")
+            yield from self.target(
+                loop.on_quota, loop.span_of("on_quota"), "target while the quota is used up"
+            )
         for key, label in (
             ("on_error", "errors go here"),
             ("on_max_steps", "runs at the limit"),
@@ -251,7 +255,9 @@ class _Checker:
             yield self.unused(loop.span_of("key:on_max_steps"), "on_max_steps", why, "add `max_steps`")
         if loop.initial or not loop.flawed:
             if loop.initial == CURRENT:
-                yield Diagnostic("unknown-state", "no state runs before the first", loop.span_of("initial"))
+                yield Diagnostic(
+                    "unknown-state", "`$current` cannot be the initial state", loop.span_of("initial")
+                )
             else:
                 yield from self.fixed_target(loop.initial, loop.span_of("initial"), "begins here")
         if graph.initial is None:
@@ -267,9 +273,9 @@ class _Checker:
         if stuck and not loop.flawed and not is_bounded and not self.has_dead_end:
             first = loop.states[graph.names[stuck[0]]]
             more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
-            help = "only a limit or an error ends the loop then; let one of them lead to a terminal state"
+            help = "add a route to a terminal state; otherwise only a limit or an error ends the loop"
             message = f"no terminal state can be reached from `{first.name}`{more}"
-            yield _warning("never-ends", message, first.span_of("name"), "goes round for ever", help)
+            yield _warning("never-ends", message, first.span_of("name"), "runs forever", help)
 
     # --- one state --------------------------------------------------------------------------
 
@@ -284,18 +290,18 @@ class _Checker:
                 yield self.unused(state.span_of(f"key:{key}"), key, why)
         if state.action is None or self.loop.kind_of(state) != "slash":
             if state.action is not None and state.on_unknown == CONTINUE:
-                why = "the action does not go to an agent, so that it runs again"
+                why = "the action does not go to an agent, so it runs again"
                 yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
             if not _AGENT_KEY_SPANS.isdisjoint(state.spans):
                 for key in filter(state.is_given, _AGENT_KEYS):
                     why = "the action does not go to an agent"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")
         if state.max_retries is not None and state.on_retry_exhausted is None:
-            message = f"state `{state.name}` does not say where `max_retries` leads"
+            message = f"state `{state.name}` has `max_retries` but no `on_retry_exhausted`"
             help = "add `on_retry_exhausted`"
             yield Diagnostic("missing-field", message, state.span_of("key:max_retries"), "", help)
         elif state.on_retry_exhausted == state.name:
-            message = "`on_retry_exhausted` leads to the state that was entered too often"
+            message = "`on_retry_exhausted` names its own state"
             back = state.span_of("on_retry_exhausted")
             yield Diagnostic("unknown-state", message, back, "leads back", "name another state")
         elif (
@@ -308,18 +314,18 @@ class _Checker:
             key_place = state.span_of("key:on_retry_exhausted")
             yield self.unused(key_place, "on_retry_exhausted", why, "add `max_retries`")
         if state.budget is not None and not self.asks_model(state):
-            why = "the state asks neither an agent nor a model"
+            why = "the state calls neither an agent nor a model"
             yield self.unused(state.span_of("key:budget"), "budget", why)
         done = [key for key in _ACTION_NOUNS if getattr(state, key) is not None]
         if len(done) > 1:
             message = f"state `{state.name}` has both {' and '.join(_ACTION_NOUNS[key] for key in done)}"
-            help = "a state does one thing; make it two states"
+            help = "a state has one action; write two states"
             yield Diagnostic("action-and-call", message, state.span_of(f"key:{done[-1]}"), "", help)
         if state.bindings and not state.runs_loops and not state.flawed:
             why = "the state runs no loop"
             yield self.unused(state.span_of("key:with"), "with", why, "add `loop`, or `fragment`")
         if state.type is not None and state.learning is None and not state.acts and not state.flawed:
-            message = f"state `{state.name}` does not say what it learns about"
+            message = f"state `{state.name}` has no `learning`"
             help = "add `learning: {targets: [a package]}`"
             yield Diagnostic("missing-field", message, state.span_of("key:type"), "", help)
         if state.join is not None and state.parallel is None:
@@ -330,7 +336,7 @@ class _Checker:
                     why = "the state is not terminal"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `terminal: true`")
         elif state.on_maintain is not None and not self.loop.maintain:
-            why = "the loop does not maintain"
+            why = "the loop has no `maintain: true`"
             yield self.unused(
                 state.span_of("key:on_maintain"), "on_maintain", why, "add `maintain: true` to the loop"
             )
@@ -346,14 +352,14 @@ class _Checker:
                 ("terminal", state.terminal, "key:terminal"),
             ):
                 if given:
-                    yield self.contradiction(state, place, key, "`next` is taken whatever the result")
+                    yield self.contradiction(state, place, key, "`next` is taken for every result")
         elif state.terminal and not state.is_terminal:
             yield self.contradiction(
-                state, "key:terminal", "terminal", "the state has routes, and they come first"
+                state, "key:terminal", "terminal", "the routes of the state take precedence"
             )
         elif state.is_terminal and state.evaluate is not None:
             yield self.unused(
-                state.span_of("key:evaluate"), "evaluate", "the loop ends here whatever it says"
+                state.span_of("key:evaluate"), "evaluate", "the loop ends here for every verdict"
             )
         route = state.route or {}
         for key, overriding in (
@@ -366,7 +372,7 @@ class _Checker:
                 message = f"`{key}` has no effect: `route` has `{by}`"
                 yield _overridden(message, state, key, by)
         if "error" in route and route.get("_error", route["error"]) != route["error"]:
-            message = "`error` has no effect: `_error` comes first"
+            message = "`error` has no effect: `_error` takes precedence"
             yield _overridden(message, state, "route.error", "_error")
 
     def silent_failures(self, state: StateSpec) -> Iterator[Diagnostic]:
@@ -377,17 +383,17 @@ class _Checker:
         is_action = state.action is not None and not state.asks
         if is_action and after is not None and error not in (None, after):
             message = (
-                f"a command that fails leads to `{after}`, not to `{error}`: `next` takes exit code 1 too"
+                f"a failed command continues with `{after}`, not `{error}`: `next` applies to exit code 1 too"
             )
             help = (
                 f"write `on_success: {after}` and `on_failure: {error}` instead of `next`; in the loop, "
-                "`dialect: llc` states that this is meant, `dialect: little-loops` that `on_error` is taken"
+                "`dialect: llc` states that this is intended, `dialect: little-loops` applies `on_error`"
             )
             place = state.span_of("key:on_error", "key:route._error", "key:route.error")
             yield _warning("silent-failure", message, place, "not taken after exit code 1", help)
         if state.is_terminal and state.name in FAILURE_NAMES and state.status is None:
             message = f"a run that ends in `{state.name}` counts as a success"
-            help = "add `status: failure`, or `status: success` if this is meant"
+            help = "add `status: failure`, or `status: success` if this is intended"
             yield _warning("silent-failure", message, state.span_of("name"), "exit code 0", help)
 
     def question(self, state: StateSpec) -> Iterator[Diagnostic]:
@@ -399,7 +405,7 @@ class _Checker:
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: ask`")
             return
         if state.on_unknown is not None:
-            why = "a question is asked again"
+            why = "a resumed run asks the question again"
             yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
         choices = state.choices or ()
         for number, choice in enumerate(choices):
@@ -408,7 +414,7 @@ class _Checker:
                 yield Diagnostic("repeated-choice", f"the choice `{choice}` occurs twice", place)
             elif choice == "error" or choice.startswith("_") or choice != choice.strip():
                 message = f"`{choice}` cannot be a choice"
-                why = "`error` and what begins with `_` mean something else in a route; blanks are not typed"
+                why = "`error` and `_…` have another meaning in a route; a choice has no blanks around it"
                 yield Diagnostic("bad-choice", message, place, "", why)
         default = state.default
         if choices and default is not None and "${" not in default and default not in choices:
@@ -426,7 +432,7 @@ class _Checker:
         assert state.action is not None
         name = fixed_text(template_of(self.loop, state.name, "value", state.action))
         if name is None or not _TOOL_NAME.fullmatch(name.strip()):
-            message = f"`{clean(state.action, 80)}` names no tool of an MCP server"
+            message = f"`{clean(state.action, 80)}` is not a tool of an MCP server"
             help = "write the server and the tool: `action: server/tool`; variables of `context` may be in it"
             yield Diagnostic("bad-call", message, state.span_of("action"), "", help)
 
@@ -439,15 +445,19 @@ class _Checker:
         if "key:evaluate" in state.spans and state.evaluate is None:
             return  # it is invalid and was reported
         judges = state.acts or state.evaluate is not None
-        said = self.verdicts_of(state) if judges else ()
+        possible = self.verdicts_of(state) if judges else ()
         for key in given:
             verdict = key.removeprefix("on_")
             meant = _FOREIGN_ROUTES.get(key) or nearest(key, _SPECIAL_KEYS)
             elsewhere = belongs_to_loop(key)
-            if said is None or verdict in (*said, *DEFAULT_VERDICTS) or not (meant or elsewhere):
+            if possible is None or verdict in (*possible, *DEFAULT_VERDICTS) or not (meant or elsewhere):
                 continue
             message = f"state `{state.name}` has no key `{key}`"
-            why = f" `{self.loop.evaluator_of(state).type}` never says `{verdict}`" if judges else ""
+            why = (
+                f" `{self.loop.evaluator_of(state).type}` never gives the verdict `{verdict}`"
+                if judges
+                else ""
+            )
             place = state.span_of(f"key:{key}")
             help = explain_key(key) or elsewhere or f"did you mean `{meant}`?{why}"
             yield Diagnostic("unknown-key", message, place, "unknown", help)
@@ -471,17 +481,17 @@ class _Checker:
             help = "add `next`, `on_success` and `on_failure`, `route` or `terminal: true`"
             self.has_dead_end = True
             yield Diagnostic(
-                "no-way-out", f"state `{name}` leads nowhere", state.span_of("name"), "ends here", help
+                "no-way-out", f"state `{name}` has no successor", state.span_of("name"), "ends here", help
             )
         elif not state.acts and state.evaluate is None:
             help = "add an action, or an evaluator with `source`; `next` needs no verdict"
-            message = f"state `{name}` has nothing to judge"
+            message = f"state `{name}` has nothing to evaluate"
             yield Diagnostic("nothing-to-judge", message, state.span_of("name"), "gives no verdict", help)
         elif not state.acts and state.evaluate is not None and state.evaluate.source is None:
             help = 'add `source`, such as `source: "${prev.output}"`'
             message = f"state `{name}` has no action, and its evaluator no `source`"
             yield Diagnostic(
-                "missing-source", message, state.evaluate.span_of("type"), "judges nothing", help
+                "missing-source", message, state.evaluate.span_of("type"), "has nothing to evaluate", help
             )
         else:
             yield from self.verdicts(state)
@@ -497,22 +507,26 @@ class _Checker:
         kind = evaluator.type
         if produced is None:
             if "_" not in routes:
-                message = "the schema does not list its verdicts, and nothing routes the others"
+                message = "the schema does not list its verdicts, and there is no route for other verdicts"
                 if not isinstance(evaluator, LlmStructured):
-                    message = "any text may be the verdict, and nothing routes the others"
+                    message = "any text may be the verdict, and there is no route for other verdicts"
                 where = _evaluator_span(state)
-                yield _warning("unrouted-verdict", message, where, "may say anything", "add `_` to the route")
+                yield _warning(
+                    "unrouted-verdict", message, where, "may give any verdict", "add `_` to the route"
+                )
             return
         unrouted = [verdict for verdict in produced if verdict not in routes and verdict != "error"]
         if unrouted and "_" not in routes:
             names = ", ".join(f"`{verdict}`" for verdict in unrouted)
             error = routes.get("_error") or self.loop.on_error
-            then = f"that is an error, which `{error}` takes" if error else "the loop ends with an error then"
-            help = f"{then}; add `_` to the route to take every other verdict"
+            outcome = f"an error goes to `{error}`" if error else "the loop ends with an error"
+            help = f"add `_` to the route to take every other verdict; otherwise {outcome}"
             if self.loop.paradigm != "fsm":
-                help = f"{then}; `llc compile --emit fsm` gives states to add routes to"
-            what = f"nothing routes {names}"
-            yield _warning("unrouted-verdict", what, _evaluator_span(state), f"`{kind}` may say so", help)
+                help = f"`llc compile --emit fsm` prints states to add routes to; otherwise {outcome}"
+            message = f"state `{state.name}` has no route for {names}"
+            yield _warning(
+                "unrouted-verdict", message, _evaluator_span(state), f"`{kind}` may give this verdict", help
+            )
         possible = {*produced, *(DEFAULT_VERDICTS if self.loop.kind_of(state) == "slash" else ())}
         for verdict in routed:
             if verdict not in possible:
@@ -529,20 +543,22 @@ class _Checker:
             return ("success", "failure", CANNOT_JUDGE)
         if not isinstance(evaluator, LlmStructured):
             return evaluator.verdicts
-        said = schema_verdicts(evaluator, state.routes)
-        if said is not None and evaluator.uncertain_suffix:
-            said = (*said, *(f"{verdict}_uncertain" for verdict in said))
-        return said
+        verdicts = schema_verdicts(evaluator, state.routes)
+        if verdicts is not None and evaluator.uncertain_suffix:
+            verdicts = (*verdicts, *(f"{verdict}_uncertain" for verdict in verdicts))
+        return verdicts
 
     def unknown_verdict(
         self, state: StateSpec, verdict: str, kind: str, produced: tuple[str, ...]
     ) -> Diagnostic:
         place = state.span_of(f"key:route.{verdict}", f"key:on_{verdict}")
-        said = {"yes": "success", "no": "failure"}.get(verdict.lower(), verdict.lower())
-        help = explain_key(f"on_{verdict}") or suggest(verdict, produced, "it says")
-        if said in produced:
-            help = f"did you mean `{said}`?"
-        return _warning("unknown-verdict", f"`{kind}` never says `{verdict}`", place, "never taken", help)
+        meant = {"yes": "success", "no": "failure"}.get(verdict.lower(), verdict.lower())
+        help = explain_key(f"on_{verdict}") or suggest(verdict, produced, "its verdicts are")
+        if meant in produced:
+            help = f"did you mean `{meant}`?"
+        return _warning(
+            "unknown-verdict", f"`{kind}` never gives the verdict `{verdict}`", place, "never taken", help
+        )
 
     # --- evaluators -------------------------------------------------------------------------
 
@@ -562,7 +578,7 @@ class _Checker:
         if not self.loop.llm.enabled and "_error" not in state.routes and self.loop.on_error is None:
             yield Diagnostic(
                 "llm-disabled",
-                f"state `{state.name}` asks a model, and models are switched off",
+                f"state `{state.name}` calls a model, but models are disabled",
                 evaluator.span_of("type"),
                 "always an error",
                 "add `_error` to its route, or choose another evaluator",
@@ -616,11 +632,11 @@ def _name_problem(name: str, may_have_spaces: bool = False) -> str | None:
     if len(name) > MAX_NAME:
         return f"is longer than {MAX_NAME} characters"
     if not name.isprintable():
-        return "has characters that cannot be shown"
+        return "contains unprintable characters"
     if "/" in name:
-        return "has a `/` in it"
+        return "contains `/`"
     if any(ch.isspace() for ch in name) and not may_have_spaces:
-        return "has white space in it"
+        return "contains white space"
     if name != name.strip():
         return "begins or ends with white space"
-    return "is a folder's" if name in (".", "..") else None
+    return "is the name of a folder" if name in (".", "..") else None

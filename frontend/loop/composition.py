@@ -100,14 +100,14 @@ def locate(name: str, folder: str, suffixes: Iterable[str], what: str) -> str | 
         }
         meant = next((file for file in sorted(known) if file.startswith(f"{name}.")), None)
         meant = meant or nearest(name, known)
-        help = f"did you mean `{meant}`?" if meant else f"it was looked for in {looked}"
+        help = f"did you mean `{meant}`?" if meant else f"searched in {looked}"
         if what == "library" and not meant:
-            help += "; one that little-loops ships is copied from its folder of loops"
-        return MissingFile("file-not-found", message, "names no file", help)
+            help += "; copy a library of little-loops from its folder of loops"
+        return MissingFile("file-not-found", message, "file not found", help)
     if commonpath([root, real_path(path)]) != root:
         message = f"`{name[:200]}` lies outside the folder of loops"
         help = f"copy the file to `{folders[-1] or '.'}` or a folder in it"
-        return MissingFile("outside-project", message, "leads out of it", help)
+        return MissingFile("outside-project", message, "outside the folder", help)
     return path
 
 
@@ -139,7 +139,9 @@ class _Composition:
         once.
         """
         if self.document.source.path.startswith("<"):
-            self.fail("outside-project", f"a text without a file has no {what}", node, "write it to a file")
+            self.fail(
+                "outside-project", f"a loop without a file cannot use a {what}", node, "save it to a file"
+            )
             return None
         path = locate(name, folder, suffixes, what)
         if isinstance(path, MissingFile):
@@ -149,7 +151,7 @@ class _Composition:
         if resolved in self.documents:
             return self.documents[resolved]
         if len(self.documents) >= MAX_FILES:
-            self.refuse("too-many-items", f"a loop is made of more than {MAX_FILES} files", node)
+            self.refuse("too-many-items", f"a loop consists of more than {MAX_FILES} files", node)
         try:
             found = read_document(read_source(normpath(path)))
         except CompileError as error:
@@ -189,7 +191,7 @@ class _Composition:
             self.refuse("circular-inheritance", f"the loop inherits from itself: {' → '.join(names)}", node)
         if not isinstance(parent.root, Mapping):
             if parent.root is not None:
-                self.fail("wrong-type", f"`{name}` is no loop: it is not a mapping", node)
+                self.fail("wrong-type", f"`{name}` is not a loop: it is not a mapping", node)
             raise Refused
         base = self.inherit(parent.root, parent.source.path, chain)
         return self.merge(base, root, without=("from",))
@@ -214,7 +216,7 @@ class _Composition:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             message = f"the loop has more than {MAX_NODES:,} values"
-            self.refuse("too-many-nodes", message, place, "counted with what is merged into it")
+            self.refuse("too-many-nodes", message, place, "including merged values")
 
     # --- flow ---------------------------------------------------------------------------------
 
@@ -328,23 +330,23 @@ class _Composition:
         for item in node.items:
             name = item.value if isinstance(item, Scalar) else None
             if not isinstance(name, str) or not name:
-                self.fail("wrong-type", "an import is the path of a file", item)
+                self.fail("wrong-type", "an import must be the path of a file", item)
                 continue
             library = self.read_file(name, item, self.folder, ("",), "library")
             content = library.root if library is not None else None
             if not isinstance(content, Mapping):
                 known[""] = None
                 if content is not None:
-                    self.fail("wrong-type", f"`{name}` is no library: it is not a mapping", item)
+                    self.fail("wrong-type", f"`{name}` is not a library: it is not a mapping", item)
                 continue
             offered = content.entries.get("fragments")
             if offered is not None and "import" in content.entries:  # prevents cycles of libraries
                 key = content.entries["import"][0]
                 help = "write all libraries under `import` of the loop"
-                self.fail("fragment-library", "a library imports no others", key, "", help)
+                self.fail("fragment-library", "a library cannot import other libraries", key, "", help)
             if offered is None:
                 help = "a library has `fragments:`; a loop is inherited by `from`"
-                self.fail("missing-field", f"`{name}` has no `fragments`", item, "is no library", help)
+                self.fail("missing-field", f"`{name}` has no `fragments`", item, "is not a library", help)
                 known.setdefault("", None)
             else:
                 self.add_fragments(offered[1], known)
@@ -462,7 +464,7 @@ class _Composition:
                     else "declare it in `parameters` of the fragment"
                 )
                 message = f"fragment `{fragment[:80]}` has no parameter `{name[:80]}`"
-                self.fail("unknown-parameter", message, node, "is read here", help)
+                self.fail("unknown-parameter", message, node, "used here", help)
             return Scalar(text, text, node.plain, node.start, node.end)
         self.count(1, node)
         if isinstance(node, Sequence):

@@ -68,7 +68,7 @@ def schema_problems(evaluator: LlmStructured, schema: dict[str, Any]) -> Iterato
     )
     if not is_text:
         yield Diagnostic(
-            "bad-schema", "a verdict is a text", evaluator.span_of("schema.verdict", "key:schema")
+            "bad-schema", "a verdict must be a text", evaluator.span_of("schema.verdict", "key:schema")
         )
     required = schema.get("required")
     if not (isinstance(required, list) and "verdict" in required):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-_NO_EQUIVALENT = "llc has no such key; leave it out"
+_NO_EQUIVALENT = "llc has no such key; remove it"
 
 # Keys of little-loops in any block.
 _KEYS = {

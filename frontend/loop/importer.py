@@ -106,7 +106,7 @@ def import_loop(source: Source) -> Imported:
     differing = None if "from" in root.entries else _difference(result, source, own)
     if differing is None:
         return Imported(result, tuple(decisions), parsed.sources)
-    message = f"the file keeps `dialect: {LITTLE_LOOPS}`, without which this would differ: {differing}"
+    message = f"the file keeps `dialect: {LITTLE_LOOPS}`; without it, this would change: {differing}"
     if "dialect" not in root.entries:
         kept.insert(root, "dialect", LITTLE_LOOPS)
     place = document.span(root.entries["states"][0]) if "states" in root.entries else None

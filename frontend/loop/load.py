@@ -72,7 +72,7 @@ def with_options(loop: Loop, options: CompileOptions, source: Source) -> tuple[L
     unread = list(unread_context(loop, options.context, source))
     for key in unread:
         help = suggest(key, loop.context, "the loop's context has")
-        message = f"nothing in the loop reads context `{key}`"
+        message = f"the loop does not read context `{key}`"
         problems.append(Diagnostic("unknown-context", message, help=help))
     given = {key: value for key, value in options.context.items() if key not in unread}
     return (loop.evolve(context={**loop.context, **given}) if given else loop), problems

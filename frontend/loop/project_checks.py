@@ -22,8 +22,10 @@ def check_project(loop: Loop, project: Project | None, default_model: str) -> It
     model = model_name(loop, default_model)
     for budget in (loop.budget, *(state.budget for state in judged)) if judged else ():
         if budget is not None and budget.usd is not None and not project.is_priced(model):
-            message = f"the price of `{model[:80]}` is not known, so one call of it uses up all of `usd`"
-            help = "give it a `price` under `models` in .loops/config.yaml, or bound `tokens` or `calls`"
+            message = (
+                f"the price of `{model[:80]}` is unknown, so a single call uses up the whole `usd` budget"
+            )
+            help = "add its `price` under `models` in .loops/config.yaml, or limit `tokens` or `calls`"
             yield Diagnostic("unpriced-model", message, budget.span_of("usd"), "", help, "warning")
 
 

@@ -88,7 +88,7 @@ class _Reader(SchemaReader):
         if not isinstance(root, Mapping):
             self.error(
                 "wrong-type",
-                "a loop is a mapping of keys",
+                "a loop must be a mapping",
                 document.span(root),
                 describe(root),
                 "see `llc schema`",
@@ -136,9 +136,9 @@ class _Reader(SchemaReader):
         if key is None or not below:
             return False
         named = ", ".join(f"`{name}`" for name in below[:3]) + (" …" if len(below) > 3 else "")
-        help = f"indent what belongs to it further than `{key.text}`: {named}"
+        help = f"indent its content further than `{key.text}`: {named}"
         message = f"`{key.text[:80]}` should be a mapping"
-        self.error("wrong-type", message, self.document.span(key), "nothing is below it", help)
+        self.error("wrong-type", message, self.document.span(key), "has no content", help)
         return True
 
     def drop_duplicates(self, spec: InvariantsSpec) -> InvariantsSpec:
@@ -211,7 +211,7 @@ class _Reader(SchemaReader):
             return usual
         if "max_iterations" not in fields:  # an inner block
             if key == "name":  # steps have names in other tools; the loop's name is not meant
-                return "leave it out: only loops and constraints have a name"
+                return "remove it: only loops and constraints have a name"
             return belongs_to_loop(key) or explain_key(key)
         is_of_state = key in (*_SYNONYMS, *_STATE_COMPOSITION_KEYS) or (
             _VERDICT_KEY.fullmatch(key) is not None and nearest(key, fields) is None
@@ -286,7 +286,7 @@ class _Reader(SchemaReader):
             if self.dialect != LITTLE_LOOPS or explain_key(key) is not None:
                 unknown.append((key, key_node, node))
                 continue
-            message = f"`{key[:200]}` is no key of a loop"
+            message = f"a loop has no key `{key[:200]}`"
             meant = nearest(key, [*fields_of(Loop), *COMPOSITION_KEYS])
             help = f"did you mean `{meant}`?" if meant else None
             self.warn("unknown-key", message, self.document.span(key_node), "has no effect", help)
@@ -352,7 +352,7 @@ class _Reader(SchemaReader):
             elif values.get("route") is BAD or value is BAD:
                 values["route"] = BAD
             elif match[1] in (values.get("route") or {}):
-                message = f"`{key}` has no effect: `route` says where `{match[1]}` goes"
+                message = f"`{key}` has no effect: `route` has `{match[1]}`"
                 self.warn("shadowed-route", message, place, "overridden", "keep one of them")
             else:
                 route = values.setdefault("route", {})

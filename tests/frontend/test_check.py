@@ -148,7 +148,7 @@ def test_a_verdict_that_nothing_routes_is_a_warning(body: str, unrouted: str) ->
     """Every verdict an evaluator can give leads somewhere, or that is said."""
     (finding,) = check_text(states(f"a: {{{body}}}"))
     assert (finding.severity, finding.id) == ("warning", "unrouted-verdict")
-    assert finding.message == f"nothing routes {unrouted}"
+    assert finding.message == f"state `a` has no route for {unrouted}"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_misspelt_shorthand_is_an_unknown_key() -> None:
 
 
 def test_a_schema_without_listed_verdicts_needs_a_default_route() -> None:
-    """Where a model may say anything, `_` has to take it."""
+    """Where a model may give any verdict, `_` has to take it."""
     schema = "{type: object, properties: {verdict: {type: string}}, required: [verdict]}"
     text = states(
         f"a: {{action: x, evaluate: {{type: llm_structured, schema: {schema}}}, route: {{ok: done}}}}"
@@ -312,7 +312,7 @@ def test_a_key_without_effect_is_a_warning(body: str, id: str, key: str) -> None
 def test_a_verdict_s_key_beside_next_is_named() -> None:
     """As it was written, and not as the route that it stands for."""
     (found,) = check_text(states("a: {action: x, next: done, on_blocked: done}"))
-    assert found.message == "`on_blocked` has no effect: `next` is taken whatever the result"
+    assert found.message == "`on_blocked` has no effect: `next` is taken for every result"
 
 
 def test_error_routes_go_with_next() -> None:
@@ -448,7 +448,7 @@ def test_a_capture_that_some_way_misses_is_a_warning() -> None:
         "c: {action: 'echo ${captured.v.output}', next: done}",
     )
     assert only(text) == ("warning", "maybe-unset", "${captured.v.output}")
-    assert (helped(text) or "").startswith("on the way a → c; ")
+    assert (helped(text) or "").startswith("on the path a → c; ")
     sound(text.replace("output}", "output:default=none}"))
 
 

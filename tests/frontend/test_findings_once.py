@@ -92,9 +92,9 @@ def test_an_unrouted_verdict_names_the_error_route_that_takes_it() -> None:
     """Only where there is none does the loop end."""
     state = {"action": "x", "on_success": "z"}
     (finding,) = findings(states={"a": state, "z": {"terminal": True}})
-    assert "the loop ends with an error then" in str(finding.help)
+    assert "otherwise the loop ends with an error" in str(finding.help)
     (finding,) = findings(states={"a": state | {"on_error": "z"}, "z": {"terminal": True}})
-    assert "an error, which `z` takes" in str(finding.help)
+    assert "an error goes to `z`" in str(finding.help)
 
 
 @pytest.mark.parametrize("bound", [{"max_steps": 5}, {"timeout": 60}, {"budget": {"usd": 1}}])

@@ -133,7 +133,7 @@ def test_a_file_that_is_not_there_is_suggested(written: str, meant: str, tmp_pat
     assert (found.id, found.help) == ("file-not-found", f"did you mean `{meant}`?")
 
 
-@pytest.mark.parametrize("key", foreign_keys._INSTEAD)
+@pytest.mark.parametrize("key", foreign_keys._KEYS)
 def test_a_key_that_llc_does_not_have_names_the_remedy(key: str) -> None:
     """In a state and, but for keys that some block has, at the top level."""
     found = errors(f"action: x, {ROUTES}, {key}: y")

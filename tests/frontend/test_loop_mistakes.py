@@ -139,7 +139,7 @@ MISTAKES = {
     "a name of a step": (
         "paradigm: imperative\nname: x\nsteps: [{name: a, run: make}]\nuntil: {check: make}\n",
         3,
-        "leave it out",
+        "remove it",
     ),
     "constraints by name": (
         "paradigm: invariants\nname: x\nconstraints: {a: {check: make, fix: make}}\n",

@@ -90,7 +90,7 @@ def test_other_words_are_not_pinned(loops: Path) -> None:
     assert compile_file(write(loops, same, of=WORDS)).loop is not None
     (loops / LOCK).unlink()
     assert refused(".loops/words.yaml")[0].id == "not-pinned"
-    with pytest.raises(CompileError, match="no model"):
+    with pytest.raises(CompileError, match="has no pinned loop"):
         compile_text(WORDS)
 
 
