@@ -185,10 +185,10 @@ def line_head(kind: type[Event]) -> bytes:
 
 
 class RunStart(Event, name="run_start"):
-    """A run begins. `format` is the journal's, 1; `path` the file it was started from, or `expression`
-    (`-e`); `scope` the paths it works on, where a batch gave it others; `limits` its `fuel`, `depth` and
-    `size` where not the default; `budget` the limits of its budget; `forked_from` the `run` whose history it
-    shares, the effect `at` which they part, and the time of the fork (`ts`)."""
+    """The run starts. `format`: format of the journal, 1; `path`: file of the program, or `expression`
+    (`-e`); `scope`: paths of the run, if a batch changed them; `limits`: `fuel`, `depth` and `size`, if not
+    the default; `budget`: limits of its budget; `forked_from`: the `run` whose history it shares, the effect
+    `at` which they diverge, and the time of the fork (`ts`)."""
 
     format: int
     run: str
@@ -226,7 +226,7 @@ class RunStart(Event, name="run_start"):
 
 
 class EffectEvent(Event):
-    """Any event of one effect; `seq` is its number."""
+    """Base class of the events of one effect; `seq` is its number."""
 
     seq: int
 
@@ -263,8 +263,8 @@ class EffectFinished(EffectEvent):
 
 
 class ActionStart(EffectStarted, name="action_start"):
-    """A shell or slash command is about to run. `action` is the command; `args` are its other arguments,
-    and a command of more than 4096 characters, which `action` shows shortened."""
+    """A shell or slash command is about to start. `action`: the command; `args`: its other arguments, and the
+    complete command if it has more than 4096 characters, because `action` shortens it."""
 
     action: Any
     seq: int
@@ -279,7 +279,8 @@ class ActionStart(EffectStarted, name="action_start"):
 
 
 class Process(EffectEvent, name="process"):
-    """A process was started for an effect; `start_time` distinguishes it from a later one with its pid."""
+    """A process was started for an effect. `start_time` distinguishes it from a later process with its
+    pid."""
 
     seq: int
     pid: int
@@ -287,11 +288,11 @@ class Process(EffectEvent, name="process"):
 
 
 class TreeTaken(EffectEvent, name="tree"):
-    """The files of the project were recorded `before` or `after` an effect that may change them. `store` is
-    `git` or `manifest`; `tree` the id in it, null where there is none, with the `reason`; `changes` a letter
-    (A, D, M or T) and the path of each file that changed since the tree before, 200 at most; `changed` their
-    number; `left_out` paths without recorded content, each with the reason; `concurrent` the effects, and
-    `runs` the other runs, of the same time, whose changes are in the tree too."""
+    """The files of the project were recorded `before` or `after` an effect that may change them. `store`:
+    `git` or `manifest`; `tree`: id in the store, or null with the `reason`; `changes`: letter (A, D, M or T)
+    and path of each file that changed since the previous tree, at most 200; `changed`: number of changed
+    files; `left_out`: paths without recorded content, with the reason; `concurrent`, `runs`: concurrent
+    effects and other runs, whose changes are in the tree too."""
 
     seq: int
     when: str
@@ -307,8 +308,8 @@ class TreeTaken(EffectEvent, name="tree"):
 
 
 class Guarded(EffectEvent, name="guard"):
-    """An agent changed guarded paths. `on`: they were restored to the tree before (`revert`), or the step
-    fails (`fail`); `changes`: a letter (A, D, M or T) and the path of each, 200 at most; `changed` their
+    """An agent changed guarded paths. `on`: `revert` (the paths were restored to the previous tree) or `fail`
+    (the step fails); `changes`: letter (A, D, M or T) and path of each change, at most 200; `changed`: their
     number."""
 
     seq: int
@@ -318,11 +319,10 @@ class Guarded(EffectEvent, name="guard"):
 
 
 class AgentActed(EffectEvent, name="agent"):
-    """What an agent does, as it states it while it works; fields that say nothing are left out. `what` is
-    `session`, `model`, `text`, `tool`, `tool-end`, `files`, `usage`, `rate-limit`, `quota-wait`,
-    `quota-over`, `retry`, `refusal`, `question`, `answer`, `error` or `final`, whose fields
-    `journal/agent_activity.py` lists; `bound`: more than 10,000 events or 16 MiB of this effect are not
-    recorded."""
+    """An activity that an agent reports during its work; empty fields are omitted. `what`: `session`,
+    `model`, `text`, `tool`, `tool-end`, `files`, `usage`, `rate-limit`, `quota-wait`, `quota-over`, `retry`,
+    `refusal`, `question`, `answer`, `error` or `final` (`journal/agent_activity.py` lists their fields), or
+    `bound`: after 10,000 events or 16 MiB, no more activities of this effect are recorded."""
 
     seq: int
     what: str
@@ -359,7 +359,7 @@ class AgentActed(EffectEvent, name="agent"):
 
 
 class ActionComplete(EffectFinished, name="action_complete"):
-    """A command has ended, or could not start; `result` is what the program gets."""
+    """A command has ended or could not start. `result`: the result for the program."""
 
     exit_code: int | None
     duration_ms: float | None
@@ -369,8 +369,8 @@ class ActionComplete(EffectFinished, name="action_complete"):
 
 
 class EffectStart(EffectStarted, name="effect_start"):
-    """Any other effect is about to be performed. `state` where the last one entered is not the one that
-    asks."""
+    """An effect that is not a command is about to be performed. `state`: the requesting state, if it is not
+    the state entered last."""
 
     seq: int
     kind: str
@@ -379,7 +379,7 @@ class EffectStart(EffectStarted, name="effect_start"):
 
 
 class EffectComplete(EffectFinished, name="effect_complete"):
-    """Any other effect has its result."""
+    """An effect that is not a command has its result."""
 
     seq: int
     kind: str
@@ -387,10 +387,10 @@ class EffectComplete(EffectFinished, name="effect_complete"):
 
 
 class RunInterrupted(Event, name="run_interrupted"):
-    """The run stopped and can be resumed: by Ctrl-C or SIGTERM; because its terminal is closed (`reason` is
-    `hangup`), and actions with a keeper continue then; because its fuel or its budget is used up (`fuel`,
-    `budget`); because an agent handed over and the loop pauses then (`handoff`); or on a worker because it
-    only waits (`parked`): it is continued by itself."""
+    """The run was interrupted and can be resumed. `reason`: absent after Ctrl-C or SIGTERM; `hangup`: the
+    terminal was closed, and actions with a keeper continue; `fuel`, `budget`: the fuel or the budget is used
+    up; `handoff`: an agent handed over, and the loop pauses; `parked`: the run on a worker only waits and
+    continues automatically."""
 
     state: str | None
     duration_ms: float | None
@@ -410,10 +410,10 @@ TAKE_OVER = "take-over"
 
 
 class RunResume(Event, name="run_resume"):
-    """The run resumes. `elapsed_ms`: its active time before; `unknown`: the decision on each effect in doubt,
-    by its number (`rerun`, `continue`, `fail` or `take-over`); `lost`: what damage to the journal cost, a
-    sentence each; `set_aside`: the file with the part that was cut from the journal; `doubtful`: later
-    effects that may have happened, each with its kind and a CRC-32 of its command."""
+    """The run resumes. `elapsed_ms`: its active time so far; `unknown`: decision about each effect in doubt,
+    by number (`rerun`, `continue`, `fail` or `take-over`); `lost`: losses by damage to the journal, a
+    sentence each; `set_aside`: file with the part that was removed from the journal; `doubtful`: later
+    effects that may have been performed, with kind and a CRC-32 of the command."""
 
     state: str | None
     iteration: int
@@ -434,8 +434,9 @@ class RunResume(Event, name="run_resume"):
 
 
 class ProgramChanged(Event, name="program_changed"):
-    """The run continues with another program, in the file `image` of its folder: with `--accept-changes`, or
-    since it has the loop that a state with a computed name runs; `link` has file, state and name of that."""
+    """The run continues with another program. `image`: file of the program in the run's folder; `link`: file,
+    state and name of a loop with a computed name that was added to the program (absent for
+    `--accept-changes`)."""
 
     program_hash: str | None
     image: str
@@ -444,8 +445,8 @@ class ProgramChanged(Event, name="program_changed"):
 
 
 class RunEnd(Event, name="run_end"):
-    """The run has ended, with the outcome that `llc run --json` prints. `code`: the exit code that a flow
-    asked for; `evidence`: by which check or verdict a success is established (`agents.md`)."""
+    """The run has ended, with the outcome that `llc run --json` prints. `code`: exit code that a flow
+    requested; `evidence`: check or verdict that established the success (`agents.md`)."""
 
     status: str | None
     terminated_by: str | None
