@@ -30,7 +30,7 @@ def link(
     args: arguments of the effect. state: current state of the run. Raises JournalError.
     """
     from ...ir.diagnostics import CompileError
-    from ...vm.machine.migration import RenewalError, renew
+    from ...vm.machine.migration import MigrationError, migrate
 
     image = machine.image
     new: tuple[str, str, str] = (args["file"], args["state"], args["name"])
@@ -56,8 +56,8 @@ def link(
     if any(after.get(name) != parameters for name, parameters in before.items()):
         return f"loop `{args['name'][:200]}` would change functions that the program of this run already has"
     try:
-        machine, _ = renew(machine, program)
-    except RenewalError as error:
+        machine, _ = migrate(machine, program)
+    except MigrationError as error:
         return f"the run cannot continue with loop `{args['name'][:200]}`: {error}"
     program_diff.keep(run, program)
     event = ProgramChanged(

@@ -128,13 +128,13 @@ def edited(image: Image) -> str | None:
 
 def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, list[str]]:
     """Migrate the machine to the changed program; also return its dropped variables. Raises UserError."""
-    from ...vm.machine.migration import RenewalError, renew
+    from ...vm.machine.migration import MigrationError, migrate
 
     if change.image is None:
         raise Failure("no-program", f"{change.path} {change.problem}", _HELP)
     try:
-        return renew(machine, change.image)
-    except RenewalError as error:
+        return migrate(machine, change.image)
+    except MigrationError as error:
         raise Failure(
             "incompatible-program",
             f"{run.id} cannot continue with the current {change.path}: {error}",

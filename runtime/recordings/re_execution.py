@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...vm.code.image import Image
-from ...vm.machine.migration import RenewalError, renew
+from ...vm.machine.migration import MigrationError, migrate
 from ...vm.machine.outcomes import NO_ANSWER, Done, Effect
 from ...vm.tiered import Machine
 from ...vm.values.faults import Fault
@@ -91,8 +91,8 @@ class ReExecution:
             return
         try:
             image = recording.programs(name)
-            self.machine, _ = renew(self.machine, image)
-        except RenewalError as error:
+            self.machine, _ = migrate(self.machine, image)
+        except MigrationError as error:
             raise Failure(
                 "damaged-record", f"{recording.name} cannot continue with {name}: {error}"
             ) from None

@@ -14,7 +14,7 @@ import zlib
 from ...ir.light_records import LightRecord, field
 from ...vm.code.image import Image
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
-from ...vm.machine.migration import RenewalError, renew
+from ...vm.machine.migration import MigrationError, migrate
 from ...vm.values.faults import Fault
 from ..host.effect_context import WorldLike
 from ..host.errors import Failure, UserError
@@ -238,8 +238,8 @@ class _Replayer:
         if self.programs is None:
             raise self._diverged("the run continued with another program")
         try:
-            self.machine, _ = renew(self.machine, self.programs(name))
-        except RenewalError as error:
+            self.machine, _ = migrate(self.machine, self.programs(name))
+        except MigrationError as error:
             raise self._diverged(f"the program cannot continue with {name}: {error}") from None
         for effect in self.machine.waiting.values():
             recorded = self.history.effects.get(effect.seq)

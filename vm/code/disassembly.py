@@ -1,9 +1,9 @@
-"""What is in a code image, for people and for programs.
+"""Disassembly of code images, as text and as data.
 
-A listing has one label a state, one line an instruction with its operands by name, its stack picture
-and the height of the stack after it, and the source lines it was made from where the image has
-them. Nothing is taken for granted: an image that `verify` would refuse is listed too, with what cannot be
-named marked `?`.
+A listing has one label per state, and one line per instruction: its operands by name, its stack effect,
+the stack height after it, and the source lines if the image has
+them. The input need not be valid: an image that `verify` would reject is listed too, with `?` for
+operands that refer to nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..values.values import show
 from .image import FunctionCode, Image
 from .opcodes import BY_NUMBER, NO_STATE, Opcode
 
-# How much of a name, a constant or a source line a line of the listing shows.
+# Maximal length of a name or constant, and of a source line, in a listing.
 _WIDTH = 60
 _LINE = 100
-# How many cases of a switch stand on its line.
+# Maximal number of switch cases on the line of the instruction.
 _FEW_CASES = 3
 
 
@@ -85,7 +85,7 @@ class _Instruction(LightRecord):
 
     @property
     def picture(self) -> str:
-        """The row's stack picture, with the operands of a primitive by name."""
+        """The row's stack effect, with the operands of a primitive by name."""
         if self.row is None:
             return ""
         signature = PRIMITIVES.get(self.operands[0]) if self.row.name == "PRIM" else None
@@ -102,7 +102,7 @@ class _Listing:
     # --- code -------------------------------------------------------------------------------
 
     def code(self, function: FunctionCode, state: int) -> list[_Instruction]:
-        """A state's instructions; what is no instruction is listed word by word."""
+        """A state's instructions; words that are not an instruction are listed one by one."""
         code = function.code
         start, end = function.bounds(state)
         found = []
@@ -123,7 +123,7 @@ class _Listing:
         return found
 
     def operand(self, function: FunctionCode, kind: str, word: int) -> str:
-        """An operand by name, or its number with a `?` where it names nothing."""
+        """An operand by name, or its number with `?` if it refers to nothing."""
         image = self.image
         match kind:
             case "constant":
@@ -152,7 +152,7 @@ class _Listing:
         return [f"{_value(case)} -> {self.label(function, target)}" for case, target in rows]
 
     def long_table(self, function: FunctionCode, instruction: _Instruction) -> list[str]:
-        """The cases of a table that has too many for one line, to be listed below."""
+        """The cases of a table with too many cases for one line, as further lines."""
         if instruction.name != "SWITCH" or instruction.words[0] >= len(function.tables):
             return []
         cases = self.cases(function, instruction.words[0])
@@ -265,11 +265,11 @@ def _short(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A constant in few characters."""
+    """A shortened constant."""
     text = show(value)
     return clean(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…")
 
 
 def _literal(value: Any) -> str:
-    """A constant as the IR's text form writes it; one that no program could have, in short."""
+    """A constant in the IR's text form; an invalid one is shortened."""
     return print_constant(value) if constant_problem(value) is None else _value(value)

@@ -1,9 +1,9 @@
-"""From the program model to a code image.
+"""Emission of code images from the program model.
 
-Owns layout: which constants, slots, states and spans get which index, and the code for each
-expression, instruction and exit. The program is taken to be a verified one (`ir.verify`); what
-cannot be emitted raises `EmitError`. What is emitted is checked against the opcode table as it is
-written. Nothing here recurses over an expression or a constant: both may be deep.
+Owns the layout: the indices of constants, slots, states and spans, and the code for each
+expression, instruction and exit. The program must be verified (`ir.verify`); a program that
+cannot be emitted raises `EmitError`. Each instruction is checked against the opcode table when it is
+written. Nothing here recurses over an expression or a constant, because both may be deep.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .opcodes import BY_NAME, NO_STATE
 
 
 class EmitError(Exception):
-    """A program names what it does not have, or is too large for the code format."""
+    """A program refers to something that does not exist, or exceeds the code format."""
 
 
 def emit(program: ir.Program, *, sources: bool = True) -> Image:
-    """The image of a program; `sources=False` leaves the sources' text out of it. Raises EmitError."""
+    """The image of a program. sources: whether to include the source texts. Raises EmitError."""
     try:
         return _emit(program, sources)
     except OverflowError:
@@ -58,7 +58,7 @@ def _emit(program: ir.Program, sources: bool) -> Image:
 
 
 def _leave_out_new(limits: dict[str, Any]) -> None:
-    """Limits that an image need not name: images that have none of them stay as they were."""
+    """Remove unset limits of newer versions, so that images without them are unchanged."""
     for name in ("budget_calls", "budget_seconds", "state_budgets"):
         if not limits[name] and limits[name] != 0:
             del limits[name]
@@ -72,15 +72,15 @@ def _index(names: dict[str, int], name: str, what: str) -> int:
 
 
 class Constants:
-    """The constant pool: equal constants of equal types are one."""
+    """The constant pool; equal constants of the same type are shared."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        # Strings, which are most of them, by what they are.
+        # Strings, the most frequent constants, by value.
         self.texts: dict[str, int] = {}
         self._integers: dict[int, int] = {}
         self._index: dict[Any, int] = {}
-        # A part of a container is known by its own number, so a key is never deep.
+        # A container's key consists of the numbers of its parts, so keys are never nested deeply.
         self._parts: dict[Any, int] = {}
 
     def add(self, value: Any) -> int:
@@ -132,13 +132,13 @@ def _scalar_key(value: Any) -> Any:
 
 
 class Spans:
-    """The span table of the image: equal spans are one; index 0 is no span."""
+    """The span table of the image; equal spans are shared, and index 0 means no span."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = {path: index for index, path in enumerate(dict.fromkeys(paths))}
         self.rows: list[int] = []
         self._index: dict[Span, int] = {}
-        # The one that was asked for last: much that stands together is at one place.
+        # The last span, because neighbouring instructions often share one.
         self._last: Span | None = None
         self._last_index = 0
 
@@ -160,7 +160,7 @@ class Spans:
 
 
 class FunctionEmitter:
-    """One function's code."""
+    """Emits the code of one function."""
 
     def __init__(
         self, function: ir.Function, functions: dict[str, int], constants: Constants, spans: Spans
@@ -177,7 +177,7 @@ class FunctionEmitter:
         self.last_span = 0
         self.depth = 0
         self.max_stack = 0
-        self.done = False  # the state being emitted has had its exit
+        self.done = False  # whether the exit of the current state has been emitted
 
     def emit(self) -> FunctionCode:
         function = self.function
@@ -209,7 +209,7 @@ class FunctionEmitter:
         )
 
     def op(self, name: str, span: int, *operands: int) -> None:
-        """Append one instruction, held to its row; `span` is the index of the innermost known."""
+        """Append one instruction and check it against its row. span: index of the innermost known span."""
         row = BY_NAME[name]
         if len(operands) != len(row.operands):
             raise EmitError(f"operands {operands} do not fit {name}")
@@ -237,7 +237,7 @@ class FunctionEmitter:
         return _index(self.states, name, "state")
 
     def place(self, span: Span | None, around: int) -> int:
-        """The index of a span; of the one around it where there is none."""
+        """The index of a span, or of the enclosing one if it is None."""
         return around if span is None else self.spans.add(span)
 
     def state(self, state: ir.State) -> None:
@@ -260,7 +260,7 @@ class FunctionEmitter:
             self.op("SETBOX", span)
 
     def exit(self, exit: ir.Exit, span: int) -> None:
-        match exit:  # by type alone, as taking them apart in the pattern takes twice as long
+        match exit:  # match by type only: patterns with attributes take twice as long
             case ir.Goto():
                 self.op("JUMP", span, self.target(exit.target))
             case ir.Branch():
@@ -301,16 +301,17 @@ class FunctionEmitter:
             self.expression(expression, span)
 
     def expression(self, expression: ir.Expr, span: int) -> None:
-        """Code that pushes the expression's value; `span` holds where it has none of its own.
+        """Emit code that pushes the expression's value. span: used if the expression has no span of its own.
 
-        Most of a program is written here, so rows are not looked up, and literals and slots are
-        written with the expression that they are operands of.
+        This method emits most of a program, so it does not look up opcode rows, and it emits literals and
+        slots
+        together with the expression whose operands they are.
         """
         if self.done:
             raise EmitError("an expression does not fit where it stands")
         code, slots, texts, add = self.code, self.slots, self.constants.texts, self.constants.add
         depth = highest = self.depth
-        # Expressions in progress, outermost first: the remaining operands of the outer one, and it; its span.
+        # Expressions in progress, outermost first: the remaining operands, the expression, its span.
         begun: list[Any] = []
         operands: Iterator[ir.Expr] = iter((expression,))
         applied: Any = None
@@ -359,7 +360,7 @@ class FunctionEmitter:
 
 
 def _number(name: str, operands: int, pops_count: bool) -> int:
-    """The number of an opcode that `expression` writes, which relies on what its row says."""
+    """The number of an opcode that `expression` emits, with a check of the assumptions about its row."""
     row = BY_NAME[name]
     if (len(row.operands), row.pops, row.pops_count, row.pushes) != (operands, 0, pops_count, 1):
         raise AssertionError(f"{name} is not what is written here")

@@ -1,21 +1,22 @@
 """Code images: a compiled program as data, and its file format.
 
-An image is untrusted input. `Image.from_bytes` refuses bytes that are damaged or malformed, in time
-and memory proportional to their length; that what an image *says* is sound (stack depths, ranges,
-names) is for `verify` to find, before a machine runs it.
+An image is untrusted input. `Image.from_bytes` rejects damaged and malformed bytes in time
+and memory proportional to their length; `verify` checks the content (stack depths, ranges,
+names) before a machine executes it.
 
-    magic     8 bytes  89 'L' 'L' 'B' 0D 0A 1A 0A    a transfer that changes line ends damages it
-    version   u16      all numbers little-endian
+    magic     8 bytes  89 'L' 'L' 'B' 0D 0A 1A 0A    detects transfers that convert line ends
+    version   u16      all numbers are little-endian
     lengths   u32 u32  of the two sections, unpacked
-    digests   32 32    SHA-256 of the program section, which is the program's hash, and of what follows
+    digests   32 32    SHA-256 of the program section (the program's hash), and of the rest
     program   constants, names, code
-    debug     spans and sources: not part of what the program is
+    debug     spans and sources, which do not affect the program's hash
 
-The sections are packed (`packing`), but in version 1: there they stand as they are, and the second
-digest is of the debug section. It is still read, and written where the texts in it have to be seen.
+The sections are packed (`packing`). In version 1 they are not packed, and the second
+digest covers the debug section; version 1 is still read, and it is written if the texts in it must be
+visible.
 
-A section is a u32 length, that many bytes of JSON, then u32 words to the section's end: the arrays
-that the JSON declares, one after another (`_program_section`, `_debug_section`).
+A section is a u32 length, that number of bytes of JSON, then u32 words to the section's end: the arrays
+that the JSON declares, in order (`_program_section`, `_debug_section`).
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ _LIMITS = (
 
 
 class ImageError(Exception):
-    """Bytes are not an image that this version can read; the message says why."""
+    """Bytes that are not an image that this version can read; the message is the reason."""
 
 
 class SourceText:
-    """A source the program was compiled from, as `ir.spans.Source`; text is None where left out."""
+    """A source of the program, like `ir.spans.Source`; text is None if it is not included."""
 
     __slots__ = ("path", "sha256", "text")
 
@@ -73,14 +74,16 @@ class SourceText:
 class FunctionCode:
     """One function: its frame layout, its states and their code.
 
-    slots: names, parameters first, then captures (`parameters` and `captures` count them).
-    rest: the last parameter takes the list of the arguments left over.
-    states: names; `offsets[i]` is where state i's code begins in `code`, it ends where the next
-    state's begins. Entry is state 0.
-    handlers: state → (target state, slot for the fault map).
-    tables: what SWITCH looks strings up in, each string → state.
-    span, state_spans, positions: places as indices into `Image.spans`, 0 for none; `positions` has
-    pairs (offset, span), each holding up to the next offset.
+    Attributes:
+        slots: names; parameters first, then captures (`parameters` and `captures` are their numbers).
+        rest: whether the last parameter receives the list of the remaining arguments.
+        states: names; state 0 is the entry. `offsets[i]` is the start of state i in `code`; it ends at the
+            start of
+            the next state.
+        handlers: state → (target state, slot of the fault map).
+        tables: the tables of SWITCH, each string → state.
+        span, state_spans, positions: indices into `Image.spans`, 0 for none; `positions` has
+            pairs (offset, span), each valid up to the next offset.
     """
 
     __slots__ = (
@@ -133,7 +136,7 @@ class FunctionCode:
         self.positions = words() if positions is None else positions
 
     def bounds(self, state: int) -> tuple[int, int]:
-        """Where a state's code begins and ends in `code`."""
+        """Start and end of a state in `code`."""
         after = state + 1
         end = self.offsets[after] if after < len(self.offsets) else len(self.code)
         return self.offsets[state], end
@@ -141,7 +144,7 @@ class FunctionCode:
     def span_at(self, offset: int) -> int:
         """The span of the instruction at `offset`, 0 if it has none."""
         positions = self.positions
-        # A binary search here: a run asks for few places, and `bisect` has to be loaded.
+        # Own binary search: few places are looked up in a run, and importing `bisect` takes time.
         low, high = 0, len(positions) // 2
         while low < high:
             middle = (low + high) // 2
@@ -155,12 +158,13 @@ class FunctionCode:
 class Image:
     """A compiled program.
 
-    entry: index of the function a run begins with.
-    meta: `ir.nodes.Meta` as JSON-like data.
-    constants: plain values (no functions or boxes).
-    spans: span i ≥ 1 is five words from 5 * (i - 1): path, line, column, end line, end column,
-    where path is an index into `paths`.
-    loaded: its functions in the form in which machines run them; the first machine makes them.
+    Attributes:
+        entry: index of the entry function.
+        meta: `ir.nodes.Meta` as JSON-like data.
+        constants: plain values (no functions or boxes).
+        spans: span i ≥ 1 is five words from 5 * (i - 1): path, line, column, end line, end column;
+            path is an index into `paths`.
+        loaded: the functions as machines execute them; created by the first machine.
     """
 
     __slots__ = (
@@ -200,7 +204,7 @@ class Image:
 
     @property
     def program_hash(self) -> str:
-        """What the program is, without its spans and sources, as a hex digest."""
+        """The program's hash: a hex digest of the program without spans and sources."""
         if self._hash is None:
             self._hash = sha256(_program_section(self)).hexdigest()
         return self._hash
@@ -213,11 +217,11 @@ class Image:
         return (self.paths[path], line, column, end_line, end_column)
 
     def place_at(self, function: FunctionCode, offset: int) -> Place | None:
-        """The innermost place known for the instruction at `offset` of a function's code."""
+        """The innermost known place of the instruction at `offset` in a function's code."""
         return self.place(function.span_at(offset))
 
     def to_bytes(self, packed: bool = True) -> bytes:
-        """The image as a file's content; `packed=False`: with its texts as they are."""
+        """The image as the content of a file. packed: False leaves its texts readable."""
         program, debug = _program_section(self), _debug_section(self)
         lengths = len(program).to_bytes(4, "little") + len(debug).to_bytes(4, "little")
         content = pack((program, debug)) if packed else None
@@ -229,7 +233,7 @@ class Image:
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
-        """The image in a file's content; ImageError if it is none, damaged, or of a newer version."""
+        """Read an image. Raises ImageError for other, damaged or newer data."""
         if data[: len(MAGIC)] != MAGIC:
             if data and MAGIC.startswith(data[: len(MAGIC)]):
                 raise ImageError("the image is truncated")
@@ -263,7 +267,7 @@ class Image:
 
 
 def words(items: Iterable[int] = ()) -> Words:
-    """An array of 32-bit words. OverflowError for a number that is none."""
+    """An array of 32-bit words. Raises OverflowError for other numbers."""
     return array("I", items)
 
 
@@ -333,11 +337,11 @@ def _section(content: dict[str, Any], body: Words) -> bytes:
 
 
 class _Malformed(Exception):
-    """What a section says is not what a section can say."""
+    """Malformed content of a section."""
 
 
 class _Section:
-    """A section taken apart: its JSON, and its words, to be taken from the front."""
+    """A section being read: its JSON, and its words, which are consumed from the front."""
 
     def __init__(self, data: bytes) -> None:
         length = int.from_bytes(data[:4], "little")
@@ -427,7 +431,7 @@ def _read_meta(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_budgets(value: Any) -> bool:
-    """Whether a value is a map of states, each with bounds by unit."""
+    """Whether a value is a map of states, each with limits by unit."""
     return type(value) is dict and all(
         type(bounds) is dict and all(type(bound) in (int, float) for bound in bounds.values())
         for bounds in value.values()

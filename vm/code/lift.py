@@ -1,8 +1,8 @@
-"""From a code image back to the program model, by running each state's code on expressions.
+"""Lifting of a code image to the program model, by symbolic execution of each state's code.
 
-What `ir.verify` proves of a program it so proves of an image, wherever that came from. Takes an image
-in which `verify_image` found nothing; `lift(emit(program))` is the program, but for sources and for
-spans, which stand where the image keeps places.
+Properties that `ir.verify` proves of the lifted program hold for the image, whatever its origin. The image
+must have passed `verify_image`. `lift(emit(program))` equals the program, except for sources and
+spans, which are only as precise as the places of the image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _APPLYING = frozenset({_PRIM, _CLOSURE})
 
 
 def lift(image: Image, places: bool = True) -> ir.Program:
-    """The program that `image` is code for; `places=False` leaves out where things stand."""
+    """The program of an image. places: whether to include spans."""
     loops = [{**loop, "limits": ir.Limits(**loop["limits"])} for loop in image.meta.get("loops", ())]
     meta = {
         **image.meta,
@@ -39,9 +39,10 @@ def lift(image: Image, places: bool = True) -> ir.Program:
 
 
 class Lifter:
-    """One function. The symbolic stack holds expressions, pushed and popped as the machine does.
+    """Lifts one function. The symbolic stack contains expressions, pushed and popped like the values of the
+    machine.
 
-    Expressions that are the same and stand at the same place are one.
+    Equal expressions with the same span are shared.
     """
 
     def __init__(self, image: Image, code: FunctionCode, places: bool = True) -> None:
@@ -52,7 +53,7 @@ class Lifter:
         self.spans: dict[int, Span | None] = {}
         self.positions = code.positions if places else words()
         self.starts = self.positions[::2]
-        # By what makes them, and the index of their place.
+        # Shared nodes by content and span index.
         self.constants: dict[int, dict[int, ir.Const]] = {}
         self.slots: dict[int, dict[int, ir.Slot]] = {}
         self.applied: dict[tuple[int, ...], ir.Expr] = {}
@@ -80,18 +81,18 @@ class Lifter:
         return self.stack.pop()
 
     def take(self, count: int) -> tuple[ir.Expr, ...]:
-        """The topmost operands, in the order they were pushed."""
+        """Pop the topmost operands, in the order in which they were pushed."""
         first = len(self.stack) - count
         taken = tuple(self.stack[first:])
         del self.stack[first:]
         return taken
 
     def states(self) -> Iterator[ir.State]:
-        """All of the code, which the states cover one after the other, each up to its exit."""
+        """The states, which partition the code; each ends with its exit."""
         code, stack, starts, applied = self.code.code.tolist(), self.stack, self.starts, self.applied
         body: list[ir.Instruction] = []
         offset = number = 0
-        # Which place holds, and up to where.
+        # The current span, and the offset at which the next one begins.
         row, until = -1, 0
         while offset < len(code):
             if offset >= until:

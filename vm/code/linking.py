@@ -1,8 +1,8 @@
-"""Incremental linking: an image of everything that a session has compiled so far.
+"""Incremental linking: an image of all functions that a session has compiled so far.
 
-A function keeps its index while others are added, so the functions that values hold stay what they
-are. `Linker.forget` leaves out what nothing can call any more, and renumbers the values that are left.
-Must not contain: what a session is (`runtime/terminal/session.py`).
+A function keeps its index when others are added, so function values remain valid.
+`Linker.forget` drops unreachable functions and renumbers the function values that remain.
+Must not contain: the session (`runtime/terminal/session.py`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .image import FunctionCode, Image, SourceText, words
 from .lift import Lifter
 from .opcodes import decode
 
-# The entry of every image: it calls the function that it is given.
+# The entry function of every image: it calls its argument.
 ENTRY = "session"
 _HOLDERS = frozenset({tuple, Pair, Slice, Queue, dict, MapVersion, *BOXES, FunctionValue})
 
 
 class Linker:
-    """An image that grows. `count` is how many functions it has."""
+    """A growing image. `count` is the number of its functions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class Linker:
     def _begin(self) -> None:
         self._constants = Constants()
         self._spans = Spans(())
-        # The same as words, for all images: what one has an index for stays where it is.
+        # The spans as words, shared by all images: indices never change.
         self._places = words()
         self._code: list[FunctionCode] = []
         self._index: dict[str, int] = {}
@@ -52,7 +52,7 @@ class Linker:
         return len(self._code)
 
     def add(self, functions: Sequence[Function], sources: Iterable[Source] = ()) -> None:
-        """Emit functions; they may name each other and those that are there. Raises EmitError."""
+        """Emit functions, which may refer to each other and to earlier ones. Raises EmitError."""
         index = self._index
         count = len(self._code)
         index.update((function.name, count + n) for n, function in enumerate(functions))
@@ -87,12 +87,12 @@ class Linker:
         return self._image
 
     def function(self, name: str, captures: Iterable[Value] = ()) -> FunctionValue:
-        """The function of a name, with the values it captures."""
+        """The function value of a name, with its captures."""
         return FunctionValue(self._index[name], tuple(captures))
 
     @property
     def names(self) -> Collection[str]:
-        """What its functions are called."""
+        """The names of the functions."""
         return self._index.keys()
 
     def __contains__(self, name: str) -> bool:
@@ -102,16 +102,16 @@ class Linker:
         return self._index[name]
 
     def lifted(self, functions: Iterable[int]) -> tuple[Function, ...]:
-        """Functions as they were given, by index."""
+        """The functions with these indices, as program model."""
         image = self.image
         return tuple(Lifter(image, image.functions[index]).function() for index in functions)
 
     def made_by(self, function: int) -> list[int]:
-        """A function and all that it makes, and those make, in the order of the image."""
+        """A function and all functions whose closures it creates, transitively, in the order of the image."""
         return sorted(_reached(self.image, [function]))
 
     def forget(self, values: Iterable[Value]) -> None:
-        """Leave out every function that neither these values nor what they hold can call."""
+        """Drop every function that is not reachable from these values."""
         image = self.image
         held = functions_in(values)
         kept = sorted(_reached(image, [image.entry, *(value.function for value in held)]))
@@ -126,7 +126,7 @@ class Linker:
 
 
 def functions_in(values: Iterable[Value]) -> list[FunctionValue]:
-    """Every function value that these values hold, each once."""
+    """All function values that are reachable from these values, without duplicates."""
     found = []
     seen: set[int] = set()
     todo = [*values]
@@ -151,7 +151,7 @@ def functions_in(values: Iterable[Value]) -> list[FunctionValue]:
 
 
 def _reached(image: Image, functions: Collection[int]) -> set[int]:
-    """These functions and those that their code makes."""
+    """The transitive closure of functions whose closures are created."""
     found = set(functions)
     todo = list(found)
     while todo:

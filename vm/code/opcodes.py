@@ -1,12 +1,12 @@
-"""The instruction set: one row an opcode, and everything that reads code reads these rows.
+"""The instruction set: one row per opcode. Everything that processes code uses these rows.
 
-Code is a sequence of unsigned 32-bit words: an opcode's number, then its operands, one word each. A
-state's code is straight-line work that ends in exactly one *exit*, the only kind of instruction
-that moves control, and exits name states, never offsets. So control can only ever enter a state at
+Code is a sequence of unsigned 32-bit words: an opcode's number, followed by its operands, one word each. The
+code of a state is straight-line and ends in exactly one *exit*, the only kind of instruction
+that transfers control. Exits name states, never offsets. Control can therefore enter a state only at
 its beginning, with an empty operand stack, and a state can be checked, decoded and understood
-without looking at any other.
+in isolation.
 
-The tables in `spec/opcodes.md` are printed from it.
+The tables in `spec/opcodes.md` are printed from these rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Operand for "no state" where a state is optional.
 NO_STATE = 0xFFFFFFFF
 
-# What an operand word means.
+# The meaning of each kind of operand word.
 OPERANDS = {
     "constant": "index of a constant of the image",
     "slot": "index of a slot of the function",
@@ -36,10 +36,10 @@ OPERANDS = {
 
 
 class Opcode:
-    """One row. `pops` and `pushes` follow from the stack picture `before -- after`; where the
-    picture has a `…`, the operand `count` pops as many more (`pops_count`).
+    """A row. `pops` and `pushes` follow from the stack effect `before -- after`; if it
+    contains `…`, the instruction pops as many further values as its operand `count` says (`pops_count`).
 
-    is_translated: whether `vm/jit` can translate it; the interpreter runs a program with one that it cannot.
+    is_translated: whether `vm/jit` can translate it; otherwise the interpreter executes the whole program.
     """
 
     def __init__(
@@ -73,14 +73,13 @@ class Opcode:
         return f"<opcode {self.name}>"
 
     def popped(self, operands: Sequence[int]) -> int:
-        """How many values the instruction with these operands takes off the stack."""
+        """The number of values that the instruction pops with these operands."""
         return self.pops + (operands[self._count] if self.pops_count else 0)
 
 
 _work, _exit = partial(Opcode, is_exit=False), partial(Opcode, is_exit=True)
 
-# Numbers are part of the image format: they are never given to another meaning. 0 stays unused, so
-# that zeroed memory is no code.
+# Numbers are part of the image format and are never reused. 0 is unused, so zeroed memory is not valid code.
 ROWS = (
     _work(1, "CONST", "constant", "-- value", "Push a constant."),
     _work(2, "LOAD", "slot", "-- value", "Push what a slot holds; null where nothing was stored."),

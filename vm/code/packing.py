@@ -1,8 +1,8 @@
-"""Sections of an image, packed: in a file, words of four bytes are mostly zeros.
+"""Packing of the sections of an image: most bytes of their 32-bit words are zero.
 
-Owns how the two sections of an image become one stream and back: of each section its JSON, then the
-lowest bytes of all its words, then the next higher ones, and so on; all of it compressed by zlib. Must
-not be in here: what sections say (`image`).
+Owns the conversion of the two sections to one stream and back: the JSON of each section, then the
+lowest bytes of all its words, then the next higher bytes, and so on, compressed by zlib. Must
+not contain: the content of sections (`image`).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# How many bytes one byte of a packed stream may stand for: what is read stays in proportion.
+# Limit of the expansion of one byte of a packed stream; it bounds the memory for reading.
 MOST = 32
 _WORD = 4
 
 
 class PackingError(ValueError):
-    """A stream is not what sections of these lengths are packed to."""
+    """A stream that is not the packed form of sections with these lengths."""
 
 
 def pack(sections: Sequence[bytes]) -> bytes | None:
-    """The sections as one stream; None where that would stand for too much."""
+    """The sections as one stream; None if its expansion would exceed the limit."""
     import zlib
 
     parts = []
     for section in sections:
         text, words = _apart(section)
         parts += [text, *(words[plane::_WORD] for plane in range(_WORD))]
-    # The quickest level: the next ones win little.
+    # The fastest level; higher levels save little.
     packed = zlib.compress(b"".join(parts), 1)
     return packed if sum(map(len, sections)) <= MOST * len(packed) else None
 
@@ -60,7 +60,7 @@ def unpack(packed: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 def _apart(section: bytes) -> tuple[bytes, bytes]:
-    """A section's JSON with its length, and its words."""
+    """The JSON of a section with its length, and its words."""
     end = 4 + int.from_bytes(section[:4], "little")
     if len(section) < end or (len(section) - end) % _WORD:
         raise PackingError("a section's length is wrong")

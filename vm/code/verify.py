@@ -1,10 +1,10 @@
-"""Whether a code image can be run: every state's code is followed once, on types of nothing but depth.
+"""Verification of code images: one pass over the code of each state, tracking the stack depth.
 
-An image is untrusted input. `Image.from_bytes` has seen to it that it is whole and well formed; here
-what it *says* is checked against the opcode table: that the operand stack never underflows nor
-passes the declared height, that operands are in range and mean what their row says, that each state's code
-ends in its one exit and covers exactly its part of the code. States begin with an empty stack and
-exits name states, so one pass over the code is a proof. Limits are proved of the lifted program
+An image is untrusted input. `Image.from_bytes` has checked its format; this module checks
+its content against the opcode table: the operand stack never underflows or
+exceeds the declared height, operands are in range and of the declared kind, and the code of each state
+ends in its only exit and fills exactly its part of the code. States begin with an empty stack and
+exits name states, so one pass over the code is a proof. Limits are proved for the lifted program
 (`lift`, `ir.verify`).
 """
 
@@ -22,12 +22,14 @@ from ..values.values import Value
 from .image import FunctionCode, Image
 from .opcodes import BY_NUMBER, NO_STATE, Opcode
 
-# Stacks and frames beyond this are refused: a state that needs one was not written by a compiler.
+# Limit of stacks and frames; compilers do not produce larger ones.
 MAX_STACK = 1 << 20
 
 
 def verify_image(image: Image) -> Iterator[Diagnostic]:
-    """Everything that keeps `image` from being run; nothing, and it can be run and lifted."""
+    """Diagnostics of everything that prevents execution; without any, the image can be executed and
+    lifted.
+    """
     yield from _image(image)
     for index, constant in enumerate(image.constants):
         problem = constant_problem(constant)
@@ -67,12 +69,12 @@ def _unique(what: str, names: Iterable[str], function: FunctionCode | None = Non
 
 
 class _Verifier:
-    """One function of an image."""
+    """Verifies one function of an image."""
 
     def __init__(self, image: Image, function: FunctionCode, names: dict[str, frozenset[int]]) -> None:
         self.image = image
         self.function = function
-        # The words an operand of each kind may have.
+        # The valid words for each kind of operand.
         self.legal: dict[str, Container[int]] = {
             **names,
             "constant": range(len(image.constants)),
@@ -87,7 +89,7 @@ class _Verifier:
             number: (row, tuple(self.legal[kind] for kind in row.operands), 1 + len(row.operands))
             for number, row in BY_NUMBER.items()
         }
-        # Instructions with a count in which nothing was found: a few that come again and again.
+        # Valid instructions with a count; a few occur very often.
         self.counted: set[tuple[int, ...]] = set()
 
     def run(self) -> Iterator[Diagnostic]:
@@ -128,7 +130,7 @@ class _Verifier:
         return _diagnostic(id, f"{message} (at {offset})", self.image, function, offset)
 
     def state(self, state: int, code: list[int], start: int, end: int) -> Iterator[Diagnostic]:
-        """Follows a state's code; stops where what comes next could not be understood."""
+        """Verify a state's code; stops where the following words could not be decoded."""
         height, rules = self.function.max_stack, self.rules
         depth = 0
         offset = start
@@ -171,7 +173,7 @@ class _Verifier:
             yield self.problem("stack-leftover", state, offset, "leaves values on the stack")
 
     def operands(self, state: int, offset: int, row: Opcode, operands: list[int]) -> Iterator[Diagnostic]:
-        """What is wrong with the operands of an instruction, and with how many it takes off the stack."""
+        """Diagnostics for the operands of an instruction and the number of values that it pops."""
         sound = True
         for kind, word in zip(row.operands, operands, strict=True):
             if word not in self.legal[kind]:
@@ -186,7 +188,7 @@ class _Verifier:
                 self.counted.add((row.number, *operands))
 
     def count_problem(self, row: Opcode, operands: Iterable[int]) -> str | None:
-        """What is wrong with how many operands an instruction takes."""
+        """The problem with an instruction's number of operands; None if there is none."""
         words = dict(zip(row.operands, operands, strict=True))
         count = words["count"]
         if "primitive" in words:
@@ -212,7 +214,7 @@ class _Verifier:
 
 
 def _names(constants: tuple[Value, ...]) -> dict[str, frozenset[int]]:
-    """For each kind of operand that names something, the constants that do."""
+    """For each kind of operand that is a name, the constants that are valid names."""
     tables: dict[str, Container[str]] = {"primitive": PRIMITIVES, "note": NOTES, "effect": EFFECTS}
     texts = [(index, name) for index, name in enumerate(constants) if type(name) is str]
     return {

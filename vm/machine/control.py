@@ -30,7 +30,7 @@ TRAILS = 32
 
 
 def plain(value: Value, what: str) -> Any:
-    """A value in host form. Raises PrimitiveFault where it has none."""
+    """A value in host form. Raises PrimitiveFault if it has none."""
     try:
         return to_host(value, MAX_HOST_DEPTH)
     except TypeError as error:
@@ -42,12 +42,15 @@ def plain(value: Value, what: str) -> Any:
 class Control(FuelMeter):
     """The state of a run.
 
-    `calls` are the frames of `strand`, the one that runs or ran last: it can continue, or waits for an
-    answer. `ready` are the other strands that can run, `asked` all that wait except the first, by effect
-    number; both in order. `dynamic` are the dynamic boxes that were set, with their values before that.
-    `outside` counts the frames of all strands but `strand`; `room` is how many
-    frames that strand may have. `limit` is the number of ticks after which the machine stops. `trails` are
-    those of caught faults, by their places: a fault that is raised again ends with its first backtrace.
+    Attributes:
+        calls: the frames of `strand`, which runs or ran last: it can continue, or waits for a result.
+        ready: the other strands that can run, in order.
+        asked: all waiting strands except the first, by effect number, in order.
+        dynamic: the dynamic boxes that were set, with their earlier values.
+        outside: number of frames of all strands but `strand`.
+        room: number of frames that `strand` may have.
+        limit: the number of ticks after which the machine stops.
+        trails: backtraces of caught faults, by place: a fault that is raised again keeps its first backtrace.
     """
 
     __slots__ = (
@@ -97,7 +100,7 @@ class Control(FuelMeter):
         function = self.functions[callee.function]
         code = function.code
         captures = callee.captures
-        if len(captures) > code.captures:  # `applied` has filled arguments in
+        if len(captures) > code.captures:  # `applied` has added arguments
             filled = len(captures) - code.captures
             arguments += captures[:filled]
             captures = captures[filled:]
@@ -110,7 +113,7 @@ class Control(FuelMeter):
         return Frame(function, (*arguments, *captures))
 
     def set_box(self, box: Value, value: Value) -> None:
-        """Replace what a box holds; a dynamic one, for the running strand."""
+        """Replace the value of a box; of a dynamic box, the value in the running strand."""
         if type(box) is DynamicBox:
             if all(known is not box for known, _ in self.dynamic):
                 self.dynamic.append((box, box.value))
@@ -197,13 +200,13 @@ class Control(FuelMeter):
         if self.ready:
             self.switch()
             return None
-        # Displays show the one that asked last.
+        # Displays show the strand with the latest request.
         self.ready.append(next(reversed(self.asked.values())))
         self.switch()
         return Waiting()
 
     def end(self, value: Value) -> Done | Fault:
-        """End the run with a value; a fault of the whole program if the value has no host form."""
+        """End the run with a value; with a fault if the value has no host form."""
         self.ended = True
         try:
             return Done(plain(value, "the program's result"))
@@ -243,10 +246,10 @@ class Control(FuelMeter):
         return False
 
     def caught(self, fault: PrimitiveFault, place: str | None, trail: Trail | Callable[[], Trail]) -> Value:
-        """The map of a fault that is caught. Its trail is kept, unless the program made up its place.
+        """The map of a caught fault. Its backtrace is kept, unless the program invented its place.
 
-        place: where it happened, for one that does not say it. trail: the frames that it left; or a function
-        that gives them, which is called when they are needed.
+        place: the place of a fault without one. trail: the frames that it left, or a function
+        that computes them when they are needed.
         """
         where = fault.place or place
         if where is not None and (not fault.is_again or where in self.trails):
@@ -257,14 +260,14 @@ class Control(FuelMeter):
         return fault_map(fault.kind, fault.message, where, fault.details)
 
     def trail_of(self, place: str) -> Trail:
-        """The trail of the latest caught fault of a place."""
+        """The backtrace of the latest caught fault with this place."""
         found = self.trails[place]
         if callable(found):
             found = self.trails[place] = found()
         return found
 
     def whole(self, raised: Raised) -> Raised:
-        """A fault with its first frames, where it is raised again by the function that caught it."""
+        """A fault with its original frames, if the function that caught it raises it again."""
         fault = raised.fault
         trail = self.trail_of(fault.place) if fault.is_again and fault.place in self.trails else None
         if raised.is_whole or trail is None or trail[0][0][0] is not raised.trace[-1][0]:

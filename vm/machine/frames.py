@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
-# What an opcode does: (machine, frame, operand) → what stops the machine, if anything (`steps`).
+# The implementation of an opcode: (machine, frame, operand) → the outcome that stops the machine, or None
+# (`steps`).
 Step: TypeAlias = "Callable[[Any, Frame, Any], Any]"
 # A state's code, ready to run: (step, its operand).
 Block: TypeAlias = "list[tuple[Step, Any]]"
@@ -91,9 +92,9 @@ class LoadedFunction:
 
 
 class Functions(dict[int, LoadedFunction]):
-    """The functions of an image by index, each loaded when it is first looked up.
+    """The functions of an image by index; each is loaded on first use.
 
-    All machines of an image share them (`Image.loaded`). translators: what the compiled tier keeps for
+    All machines of an image share them (`Image.loaded`). translators: the data of the compiled tier for
     the image (`jit/runtime/functions.py`).
     """
 

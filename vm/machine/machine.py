@@ -45,25 +45,27 @@ if TYPE_CHECKING:
 # Execution modes, and the number of ticks plus effects after which a program is translated: earlier,
 # translation would take longer than it saves.
 TIERS = {"auto": 500, "interpreter": float("inf"), "direct": 0}
-# The same where another machine of the image has had it translated.
+# The same if another machine of the image has already had it translated.
 WARM_AGAIN = 10
-# The number of instructions between two effects that take the interpreter as long as most programs' ticks do,
-# and how many ticks pass before they are looked at.
+# Interpreted instructions between two effects after which a program is translated too, and the ticks between
+# two checks of their number.
 BUSY = 12_000
 _LOOK = 10
-# Ticks that run in the interpreter where the stack is too deep for the compiled tier.
+# Ticks that run in the interpreter if the stack is too deep for the compiled tier.
 SLICE = 10_000
 DEEPER: Any = object()
 COLD: Any = object()
 
 
 class CompiledTier:
-    """What runs the strands of a machine instead of the interpreter (`jit/runtime/tier.py`)."""
+    """Interface of the compiled tier, which runs strands instead of the interpreter
+    (`jit/runtime/tier.py`).
+    """
 
     def run(self) -> Any:
-        """Run the machine's strand until it stops: an outcome, None to continue, or why to interpret.
+        """Run the machine's strand until it stops: an outcome, None to continue, or a reason to interpret.
 
-        DEEPER: the stack is too deep. COLD: what comes before the next tick is not worth its translation.
+        DEEPER: the stack is too deep. COLD: the code before the next tick is not worth a translation.
         """
         raise NotImplementedError  # in `jit/runtime/tier.py`
 
@@ -75,13 +77,15 @@ class CompiledTier:
 class Machine(Control):
     """A run of an image.
 
-    args: arguments of the entry function, as plain data. fuel: limit of the ticks, None for no limit; a
-    tick is used by each function entry, including the entry function's, and by each jump that is not
-    forward. `ticks` is the number used so far. tier: "interpreter", "direct" (the compiled tier), or
-    "auto": the first for a while and then the second; results are identical, only speed differs.
+    Args:
+        args: arguments of the entry function, as plain data.
+        fuel: limit of the ticks, None for no limit. Each function entry, including the entry function's, and
+            each backward jump uses a tick; `ticks` is the number used so far.
+        tier: "interpreter", "direct" (the compiled tier), or "auto": the interpreter first, then the compiled
+            tier. Results are identical, only speed differs.
 
-    `waiting` has the pending effects, `seq` counts the effects so far, `ended` says that there is nothing
-    to resume. The other attributes are internal to `vm`.
+    `waiting` has the pending effects, `seq` counts the effects so far, `ended` is true if nothing
+    can be resumed. The other attributes are internal to `vm`.
     """
 
     __slots__ = ("direct", "is_patient", "obstacle", "warm", "work")
@@ -97,12 +101,13 @@ class Machine(Control):
             functions = image.loaded = Functions(image, STEPS)
         super().__init__(image, functions, args, fuel)
         self.direct: CompiledTier | None = None
-        # Why the program is not translated though it is warm, in words.
+        # The reason why a warm program is not translated, for people.
         self.obstacle: str | None = None
         self.warm = TIERS[tier]
-        # Instructions that were interpreted since the last outcome.
+        # Instructions interpreted since the last outcome.
         self.work = 0
-        # Whether the interpreter runs what is entered once, since its translation would take longer.
+        # Whether the interpreter runs code that is entered only once, because a translation would take
+        # longer.
         self.is_patient = tier == "auto"
         if self.is_patient and functions.translators:
             self.warm = WARM_AGAIN
@@ -121,28 +126,29 @@ class Machine(Control):
 
     @property
     def effect(self) -> Effect | None:
-        """The most recent pending effect; the only one where nothing forks."""
+        """The most recent pending effect; without forks there is at most one."""
         return next(reversed(self.asked.values())).effect if self.asked else self.strand.effect
 
     @property
     def is_ready(self) -> bool:
-        """Whether a strand can run without an answer, given fuel."""
+        """Whether a strand can run without a result, given fuel."""
         return not self.ended and (self.strand.effect is None or bool(self.ready))
 
     def resume(
         self, result: Any = NO_ANSWER, seq: int | None = None
     ) -> Effect | Waiting | Done | Fault | OutOfFuel:
-        """Answer an effect, if an answer is given, and run until the next outcome.
+        """Deliver the result of an effect, if one is given, and run until the next outcome.
 
-        result: plain data, usually a map. seq: the number of the effect that it answers, by default the
-        most recent pending one. An answer never faults by itself. Raises TypeError for an answer that is
+        result: plain data, usually a map. seq: the number of the effect, by default the
+        most recent pending one. A result never causes a fault by itself. Raises TypeError for a result that
+        is
         not plain data (the effect is still pending), RuntimeError if no effect is pending or the program
         has ended.
         """
         if self.ended:
             raise RuntimeError("the program has ended")
         if result is not NO_ANSWER or seq is not None:
-            # The strand that ran last, if it waits, is the one that asked last.
+            # If the strand that ran last waits, its request is the latest.
             strand = (
                 self.strand if seq is None and self.strand.effect is not None else self._asking(result, seq)
             )
@@ -208,7 +214,7 @@ class Machine(Control):
         return "interpreter" if self.direct is None else "direct"
 
     def _asking(self, result: Any, seq: int | None) -> Strand | None:
-        """The strand whose effect is answered, None if there is nothing to answer."""
+        """The strand that receives the result; None if no result is delivered."""
         if seq is not None:
             strand = self.strand
             if strand.effect is None or strand.effect.seq != seq:
@@ -220,7 +226,7 @@ class Machine(Control):
             return next(reversed(self.asked.values()))
         if result is not None:
             raise RuntimeError("no effect waits for an answer")
-        return None  # null counts as no answer, for a host that starts with it
+        return None  # None is accepted at the start of a run, for hosts that always pass a result
 
     def _answer(self, strand: Strand, result: Any) -> None:
         value = from_host(result)
@@ -266,7 +272,7 @@ class Machine(Control):
             strand = strand.within.parent
             parts.append(strand.calls)
             count += len(strand.calls)
-        # Of the outermost part, only what is left to show.
+        # Only the visible part of the outermost strand.
         if most is not None and count > most:
             parts[-1] = parts[-1][count - most :]
         return [FrameView(frame) for part in reversed(parts) for frame in part]

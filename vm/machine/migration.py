@@ -1,7 +1,8 @@
-"""Migration: continue a stopped machine in a changed program, with its frames, slots and values.
+"""Migration of a stopped machine to a changed program, with its frames, slots and values.
 
-Decides which state of the new program a frame is in then, and what makes that impossible. Pending effects
-are requested again with the arguments of the new program; nothing else of their states runs again.
+Decides the state of the new program for each frame, and the reasons why a migration is impossible. Pending
+effects
+are requested again with the arguments of the new program; nothing else of their states is executed again.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=Machine)
 
-# Steps after which the operand stack is empty: what follows the last of them in a state is its exit.
+# Steps that empty the operand stack: the exit of a state follows the last of them.
 _ENDS = (STEPS["STORE"], STEPS["NOTE"], STEPS["SETBOX"])
-# Kinds that a state's action may change between.
+# Kinds of effects that may replace each other in a state.
 _WORK = tuple(row.name for row in EFFECTS.values() if row.is_work)
 
 
-class RenewalError(Exception):
+class MigrationError(Exception):
     """The machine cannot continue with the other program; the message says why."""
 
 
-def renew(machine: M, image: Image) -> tuple[M, list[str]]:
-    """The machine in another program, and the slots that have no place there any more, by name.
+def migrate(machine: M, image: Image) -> tuple[M, list[str]]:
+    """The machine in another program, and the names of slots that the program no longer has.
 
-    It must wait for effects. Raises RenewalError; the machine stays what it was.
+    The machine must wait for effects. Raises MigrationError and then leaves the machine unchanged.
     """
     if machine.ended or machine.is_ready:
-        raise RenewalError("it does not stand at an action")
+        raise MigrationError("it does not stand at an action")
     data = machine.snapshot()
     data.pop("trails", None)  # backtraces in the old program
     functions = _Functions(image)
@@ -65,7 +66,7 @@ def renew(machine: M, image: Image) -> tuple[M, list[str]]:
     try:
         renewed = type(machine).restore(image, data)
     except SnapshotError as error:
-        raise RenewalError(str(error)) from None
+        raise MigrationError(str(error)) from None
     _begin_counters(renewed, {code.name: code for code in machine.image.functions})
     for strand in walk(renewed.strand):
         if strand.effect is not None:
@@ -82,33 +83,33 @@ class _Functions:
 
     def code(self, name: str) -> FunctionCode:
         if name not in self._index:
-            raise RenewalError(f"the function `{name}`, in which it is, is not there any more")
+            raise MigrationError(f"the function `{name}`, in which it is, is not there any more")
         return self._loaded[self._index[name]].code
 
     def check(self, code: FunctionCode, state: str) -> None:
         if state not in code.states:
-            raise RenewalError(f"the call in `{_author(state)}`, in which it is, is not there any more")
+            raise MigrationError(f"the call in `{_author(state)}`, in which it is, is not there any more")
 
     def performing(self, code: FunctionCode, state: str, kind: str) -> tuple[str, str]:
-        """The state that performs what `state` did, and the kind of that effect.
+        """The state that performs the effect of `state`, and the kind of that effect.
 
-        The states of one state of the author's are called `name` or `name/…`; what they are made into
-        depends on limits and on what else leads there, so the name alone does not have to be the same.
+        The IR states of an author's state are named `name` or `name/…`. Which of them exist
+        depends on limits and incoming routes, so the state need not have the same name.
         """
         found = {name: performed for name in code.states if (performed := self._kind(code, name))}
         if found.get(state) == kind:
             return state, kind
         own = {name: performed for name, performed in found.items() if _author(name) == _author(state)}
         if not own and _author(state) not in map(_author, code.states):
-            raise RenewalError(f"the state `{_author(state)}`, in which it is, is not there any more")
+            raise MigrationError(f"the state `{_author(state)}`, in which it is, is not there any more")
         for kinds in ((kind,), _WORK if kind in _WORK else ()):
             same = [name for name, performed in own.items() if performed in kinds]
             if len(same) == 1:
                 return same[0], own[same[0]]
-        raise RenewalError(f"the state `{_author(state)}`, in which it is, performs no `{kind}` any more")
+        raise MigrationError(f"the state `{_author(state)}`, in which it is, performs no `{kind}` any more")
 
     def _kind(self, code: FunctionCode, state: str) -> str | None:
-        """What a state performs."""
+        """The kind of effect that a state performs; None for other exits."""
         step, operands = self._loaded[self._index[code.name]].block(code.states.index(state))[-1]
         return str(operands[0]) if step is STEPS["PERFORM"] else None
 
@@ -118,7 +119,7 @@ def _author(state: str) -> str:
 
 
 def _begin_counters(machine: Machine, before: dict[str, FunctionCode]) -> None:
-    """Slots that the old program did not have begin as the function's first state sets them."""
+    """Initialise slots that the old program did not have like the first state of the function does."""
     for frame in machine.calls:
         function = frame.function
         was = before.get(function.code.name)
@@ -131,7 +132,7 @@ def _begin_counters(machine: Machine, before: dict[str, FunctionCode]) -> None:
 
 
 def _ask_again(machine: Machine, strand: Strand) -> None:
-    """What the strand waits for, as its state asks for it now."""
+    """Request the pending effect of a strand again, as its state now declares it."""
     frame = strand.calls[-1]
     assert strand.effect is not None
     block = frame.function.block(frame.state)
@@ -144,12 +145,12 @@ def _ask_again(machine: Machine, strand: Strand) -> None:
         args = to_host(machine.stack.pop())
     except PrimitiveFault as fault:
         state = _author(frame.function.code.states[frame.state])
-        raise RenewalError(f"what `{state}` does cannot be said: {fault.message}") from None
+        raise MigrationError(f"what `{state}` does cannot be said: {fault.message}") from None
     except (TypeError, ValueError):
         pass
     finally:
         machine.stack = stack
     if not isinstance(args, dict):
-        raise RenewalError("what its state asks for is no map")
+        raise MigrationError("what its state asks for is no map")
     old = strand.effect
     strand.effect = Effect(old.seq, block[-1][1][0], args, frame.function.exit_place(frame.state))

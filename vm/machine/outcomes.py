@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Effect:
-    """A request to the host; `resume` takes the answer.
+    """A request to the host; `resume` takes the result.
 
     `seq` counts effects from 1, `args` is plain data, `span` is the source place of the request.
     """
@@ -40,7 +40,7 @@ class Done:
 
 
 class Waiting:
-    """Nothing can run until one of the pending effects (`Machine.waiting`) is answered."""
+    """Nothing can run until one of the pending effects (`Machine.waiting`) has its result."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class OutOfFuel:
 
 
 class NoAnswer:
-    """Type of the default argument of `resume`: null is an answer, this is none."""
+    """Type of the default argument of `resume`, because None is a valid result."""
 
     __slots__ = ()
 

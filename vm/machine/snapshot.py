@@ -1,9 +1,9 @@
-"""Snapshots: a stopped machine as JSON-able data, and a machine from one.
+"""Snapshots: a stopped machine as JSON-able data, and restoration of a machine.
 
-The format is `spec/snapshot.md`. A snapshot names functions, states and slots, never offsets, and
-is keyed by the program's hash. It is untrusted input: `restore` raises `SnapshotError` for whatever
-`take` does not write, and what it accepts runs on without surprising the machine, though a forged
-snapshot may of course say that a loop has only begun.
+`spec/snapshot.md` defines the format. A snapshot names functions, states and slots, never offsets, and
+is keyed by the program's hash. It is untrusted input: `restore` raises `SnapshotError` for everything that
+`take` does not write. A machine restored from accepted data runs without internal errors, but a forged
+snapshot can claim, for example, that a loop has only begun.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 OLDEST = 1
-# No machine reaches this count; a larger one would overflow in arithmetic with floats.
+# No machine reaches this count; larger counts would overflow in float arithmetic.
 _COUNTS = 1 << 53
 
 
 class SnapshotError(Exception):
-    """Data is no snapshot, or none of this program; the message says why."""
+    """Data that is not a snapshot, or not one of this program; the message is the reason."""
 
 
 def take(machine: Control) -> dict[str, Any]:
-    """All there is to a machine that has not ended. RuntimeError if it has."""
+    """The complete state of a machine. Raises RuntimeError if the program has ended."""
     if machine.ended:
         raise RuntimeError("the program has ended")
     heap = HeapWriter(lambda function: machine.image.functions[function].name)
@@ -79,7 +79,7 @@ def _frames(strand: Strand, heap: HeapWriter) -> list[dict[str, Any]]:
 
 
 def _strands(machine: Control, strands: list[Strand], heap: HeapWriter) -> dict[str, Any]:
-    """What a snapshot has only while calls run side by side. Strands are numbered; the run's own is 0."""
+    """The part of a snapshot that exists only during concurrent calls. Strand 0 is the run itself."""
     numbers = {id(strand): number for number, strand in enumerate(strands)}
     boxes = machine.dynamic
 
@@ -157,7 +157,7 @@ class _Restoring:
         self.image = image = machine.image
         self.data = data
         self.functions = {code.name: index for index, code in enumerate(image.functions)}
-        # By function: names to indices, made for the functions that have frames.
+        # By function: names to indices, for functions that have frames.
         self.names: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
         self.heap = HeapReader(data.get("heap"), self.find_function)
 
@@ -241,7 +241,7 @@ class _Restoring:
         if len(ready) != len(able) or not all(type(number) is int for number in ready) or {*ready} != able:
             raise HeapError("the strands that can run are not those listed")
         machine.ready.extend(strands[number] for number in ready)
-        if not ready:  # displays show the one that asked last
+        if not ready:  # displays show the strand with the latest request
             machine.ready.append(next(reversed(machine.asked.values())))
         machine.switch()
         for strand, values in zip(strands, held, strict=True):
@@ -258,7 +258,7 @@ class _Restoring:
         return [self.heap.read(value) for value in values]
 
     def frames(self, rows: Any, functions: Functions) -> list[Frame]:
-        """The frames of a strand: all but the innermost stand at a call."""
+        """The frames of a strand: all but the innermost are at a call."""
         if type(rows) is not list or not rows:
             raise HeapError("frames are missing")
         frames = [self.frame(row, functions) for row in rows]
@@ -268,7 +268,7 @@ class _Restoring:
         return frames
 
     def fork(self, strand: Strand, row: dict[str, Any], functions: Functions) -> Fork:
-        """What a strand waits for, as yet without strands."""
+        """The pending fork of a strand, without its strands."""
         frame = strand.calls[-1]
         if strand.effect is not None or frame.function.block(frame.state)[-1][0] is not STEPS["PARALLEL"]:
             raise HeapError("a strand has forked in a state that does not")
@@ -354,7 +354,7 @@ class _Restoring:
         return host
 
     def ask(self, machine: Control, strand: Strand, row: Any, seq: int) -> None:
-        """An effect waits: the one that the strand's state performs."""
+        """Restore a pending effect: the one that the strand's state performs."""
         frame = strand.calls[-1]
         step, operands = frame.function.block(frame.state)[-1]
         if type(row) is not dict or seq < 1:

@@ -91,7 +91,7 @@ def _switch(machine: Control, frame: Frame, operands: Any) -> None:
 def _call(machine: Control, frame: Frame, operands: Any) -> None:
     if len(machine.calls) >= machine.room:
         raise PrimitiveFault("too-deep", f"more than {bounds.MAX_CALLS} calls inside one another")
-    # Slot and state are read again on return: until then this frame is at this exit.
+    # Slot and target state are read from this exit again when the call returns.
     machine.calls.append(machine.call(operands[0]))
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
-# The frames that a fault left, at which instruction of the last one it happened, and how many are omitted.
+# The frames that a fault left, the index of the faulting instruction in the last one, and the number of
+# omitted frames.
 Trail: TypeAlias = "tuple[tuple[tuple[LoadedFunction, int], ...], int, int]"
 
 
@@ -36,10 +37,13 @@ class CompiledStrand:
 class Strand:
     """A call stack, innermost frame last.
 
-    effect: the pending effect. fork: the pending fork, at the exit of the innermost frame's state.
-    within, item: the fork that it belongs to, None for the first strand, and the index of its item.
-    live: its running part above `calls`, in the compiled tier. dynamic: the values of the machine's dynamic
-    boxes, while another strand runs.
+    Attributes:
+        effect: the pending effect.
+        fork: the pending fork, at the exit of the innermost frame's state.
+        within, item: the fork that the strand belongs to, None for the first strand; and the index of its
+        item.
+        live: its running part above `calls`, in the compiled tier.
+        dynamic: the values of the machine's dynamic boxes, while another strand runs.
     """
 
     __slots__ = ("calls", "dynamic", "effect", "fork", "item", "live", "within")
@@ -85,9 +89,9 @@ class Fork:
 class Raised:
     """A fault that ended the strand of an item.
 
-    `trace` has function and state of the frames that it left, at most TRACE_ENDS at each end and
-    `omitted` between them; it happened at the instruction of index `at` of the last one's state.
-    is_whole: a fault that was raised again has its first frames in the trace (`Control.whole`).
+    `trace` has function and state of the frames that it left, at most TRACE_ENDS at each end with
+    `omitted` between them; `at` is the index of the faulting instruction in the last one's state.
+    is_whole: a fault that was raised again has its original frames in the trace (`Control.whole`).
     """
 
     __slots__ = ("at", "fault", "is_whole", "item", "omitted", "trace")
@@ -122,7 +126,9 @@ class Raised:
         return Raised(self.fault, shown, self.at, omitted, self.item, self.is_whole)
 
     def after(self, trail: Trail) -> Raised:
-        """The same fault, raised again by its innermost frame, with the trail by which it came there."""
+        """The same fault, raised again by its innermost frame, with the backtrace with which it arrived
+        there.
+        """
         inner, at, omitted = trail
         trace = [*self.trace[:-1], *inner]
         shown = _ends(trace)
