@@ -12,18 +12,23 @@ class LlmSettings(Spec):
     """`llm`: settings of the model that evaluates output."""
 
     enabled: bool = optional(
-        BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code.", True
+        BOOLEAN,
+        "Whether a model judges output; if `false`, slash commands are judged by their exit code.",
+        True,
     )
-    model: str | None = optional(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default.")
-    max_tokens: int = optional(COUNT, "The most tokens a judgement may take.", 256)
-    timeout: float = optional(DURATION, "Seconds for one judgement.", 30)
+    model: str | None = optional(
+        TEXT, "The model; default, or `${DEFAULT_LLM_MODEL}`: the default model of llc."
+    )
+    max_tokens: int = optional(COUNT, "Maximum number of tokens of a judgement.", 256)
+    timeout: float = optional(DURATION, "Timeout of a judgement, in seconds.", 30)
     judge: str | None = optional(
-        choice("model", "agent"), "Who judges; absent: the model, or the agent if only it can be asked."
+        choice("model", "agent"), "Who judges; default: the model, or the agent if no model can be called."
     )
     sees: str | None = optional(
         choice("evidence", "output"),
-        "What is shown of an agent's work: what it changed and the last check (`evidence`), or its answer; "
-        "absent: evidence, and the answer to a slash command that changed no file.",
+        "What the model gets about an agent's work: its changes and the last check (`evidence`), or "
+        "its answer (`output`); default: evidence, and the answer to a slash command that changed no "
+        "file.",
     )
 
 
@@ -33,12 +38,13 @@ class AgentSettings(Spec):
     program: str = optional(TEXT, "The program.", "claude")
     args: tuple[str, ...] = optional(
         Type("list", TEXT),
-        "Its arguments before the command, or around it: `{prompt}`.",
+        "Arguments before the prompt; with `{prompt}` also after it.",
         ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
     )
     acp: tuple[str, ...] | None = optional(
         Type("list", TEXT, least=1),
-        "In place of both: a command that speaks the Agent Client Protocol: `[opencode, acp]`.",
+        "Instead of `program` and `args`: a command that speaks the Agent Client Protocol, such as "
+        "`[opencode, acp]`.",
     )
 
     @property
@@ -59,10 +65,12 @@ class Budget(Spec):
 
     example: ClassVar[str] = "such as `{usd: 5}`"
 
-    usd: float | None = optional(Type("number", above=0, most=1e12), "US dollars at most.")
-    tokens: int | None = optional(COUNT, "Tokens at most, in and out.")
-    calls: int | None = optional(COUNT, "Calls at most.")
-    seconds: float | None = optional(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
+    usd: float | None = optional(Type("number", above=0, most=1e12), "Maximum cost in US dollars.")
+    tokens: int | None = optional(COUNT, "Maximum number of input and output tokens.")
+    calls: int | None = optional(COUNT, "Maximum number of calls.")
+    seconds: float | None = optional(
+        Type("number", above=0, most=1e12), "Maximum total duration of calls, in seconds."
+    )
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -74,22 +82,27 @@ class Budget(Spec):
 class AgentOptions(Spec):
     """Options of an agent, for a loop or, in place of the loop's options, for a state."""
 
-    model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")
-    effort: str | None = optional(TEXT, "How much the model reasons, in the agent's words, such as `high`.")
+    model: str | None = optional(TEXT, "The agent's model; default: chosen by the agent.")
+    effort: str | None = optional(
+        TEXT, "Reasoning effort of the model, with the agent's own names, such as `high`."
+    )
     permissions: str | None = optional(
         choice(*PERMISSIONS),
-        "What the agent may do without asking: all, edits, plans only, or as set; absent: `skip`.",
+        "Permissions of the agent: everything (`skip`, the default), edits in the project, plans "
+        "only, or the user's settings (`ask`).",
     )
     allowed_tools: tuple[str, ...] | None = optional(
-        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
+        Type("list", TEXT, least=1), "Additional tools that the agent may use, such as `Bash(pytest *)`."
     )
-    append_prompt: str | None = optional(TEXT, "Text that follows the agent's system prompt.")
+    append_prompt: str | None = optional(TEXT, "Text that is appended to the agent's system prompt.")
     session: str | None = optional(
         choice("new", "continue", "fork"),
-        "Whether the agent continues its last session of the run, or a copy of it; absent: `new`.",
+        "Session of the agent: a new one (default), its last session of the run, or a copy of that session.",
     )
-    idle_timeout: float | None = optional(DURATION, "Seconds without output until the agent is stopped.")
-    max_turns: int | None = optional(COUNT, "Model turns of one start of the agent at most.")
+    idle_timeout: float | None = optional(
+        DURATION, "Seconds without output after which the agent is stopped."
+    )
+    max_turns: int | None = optional(COUNT, "Maximum number of model turns per start of the agent.")
 
 
 AGENT_OPTIONS = tuple(fields_of(AgentOptions))

@@ -114,7 +114,7 @@ class CostCeiling(Spec):
     """`cost_ceiling`: limit of the cost of a state."""
 
     cost_ceiling_per_state: float | None = optional(
-        Type("number", above=0, most=1e12), "US dollars at most; `budget: {usd: …}` of the state."
+        Type("number", above=0, most=1e12), "Maximum cost in US dollars: `budget: {usd: …}` of the state."
     )
     cost_warn_at: float | None = optional(_NUMBER, "Not used.")
 
@@ -124,7 +124,9 @@ class Throttle(Spec):
 
     normal_max: int | None = optional(COUNT, "Not used.")
     warn_max: int | None = optional(COUNT, "Not used.")
-    hard_max: int | None = optional(COUNT, "Runs in a row; absent: 12. Under the dialect only.")
+    hard_max: int | None = optional(
+        COUNT, "Maximum number of consecutive runs; default: 12. Only with the dialect."
+    )
 
 
 class Learning(Spec):
@@ -151,12 +153,12 @@ class DialectLoop(AgentOptions):
     targets: Any = optional(JSON, "Display only.")
     artifact_versioning: Any = optional(JSON, "Checked by little-loops only.")
     artifact_mode: Any = optional(JSON, "Checked by little-loops only.")
-    artifact_output: Any = optional(JSON, "Not done: a state's action copies what is to be kept.")
+    artifact_output: Any = optional(JSON, "Not supported: copy files with the action of a state.")
     config: Any = optional(JSON, "Not used: settings of little-loops.")
-    host_guard: Any = optional(JSON, "Not used: the memory of the machine is not watched.")
-    prompt_size_guard: Any = optional(JSON, "Not used: no warning of long prompts.")
-    pruning_profile: Any = optional(JSON, "Not used: what the agent loads is set in the agent.")
-    input_key: str | None = optional(NAME, "The `context` key that the text after the loop's name sets.")
+    host_guard: Any = optional(JSON, "Not used: llc does not monitor the machine's memory.")
+    prompt_size_guard: Any = optional(JSON, "Not used: llc does not warn about long prompts.")
+    pruning_profile: Any = optional(JSON, "Not used: configure the agent itself.")
+    input_key: str | None = optional(NAME, "The `context` key for the text after the loop's name.")
     required_inputs: tuple[str, ...] | None = optional(
         Type("list", NAME), "Keys of `context` that must not be empty when the loop starts."
     )
@@ -166,52 +168,76 @@ class DialectLoop(AgentOptions):
     default_timeout: float | None = optional(DURATION, "`timeout` of states that have none.")
     default_idle_timeout: float | None = optional(DURATION, "`idle_timeout` of the loop.")
     singleton: bool = optional(
-        BOOLEAN, "Whether only one run of the loop may exist; a `scope` of its own.", False
+        BOOLEAN,
+        "Whether only one run of the loop may exist at a time; implemented as a separate `scope`.",
+        False,
     )
-    circuit: Circuit | None = optional(
-        block(Circuit), "When the loop counts as stalled: `stall`, `on_stall`."
-    )
-    tamper_guard: str | None = optional(_GUARD, "What happens to changes of tests: `guard`.")
-    prepatch_check: str | None = optional(_CHECK, "Not done: write the check as a state.")
+    circuit: Circuit | None = optional(block(Circuit), "Stall detection: `stall`, `on_stall`.")
+    tamper_guard: str | None = optional(_GUARD, "Handling of changes to tests: `guard`.")
+    prepatch_check: str | None = optional(_CHECK, "Not supported: write the check as a state.")
     session_mode: str | None = optional(_SESSION, "`session`: `fresh` is `new`.")
     max_edge_revisits: int | None = optional(COUNT, "Not used: `max_steps` limits jumps.")
     on_max_steps: str | None = optional(TARGET, "The state that runs once when `max_steps` is reached.")
-    on_max_iterations: str | None = optional(TARGET, "The same for `max_iterations`.")
+    on_max_iterations: str | None = optional(
+        TARGET, "The state that runs once when `max_iterations` is reached."
+    )
 
 
 class DialectState(AgentOptions):
     """Keys of little-loops in a state."""
 
     description: Any = optional(JSON, "Display only.")
-    failure: bool | None = optional(BOOLEAN, "Whether the run failed that ends here: `status: failure`.")
-    max_retries: int | None = optional(
-        Type("integer", least=0, most=1e12), "Entries in a row after the first one, at most."
+    failure: bool | None = optional(
+        BOOLEAN, "Whether a run that ends in this state has failed: `status: failure`."
     )
-    on_retry_exhausted: str | None = optional(TARGET, "Where it goes instead of a further entry.")
+    max_retries: int | None = optional(
+        Type("integer", least=0, most=1e12), "Maximum number of consecutive entries after the first one."
+    )
+    on_retry_exhausted: str | None = optional(TARGET, "The next state instead of a further entry.")
     retryable_exit_codes: tuple[int, ...] | None = optional(
         EXIT_CODES, "The only exit codes that `on_error` takes; others go to `on_retry_exhausted`."
     )
-    max_rate_limit_retries: int | None = optional(_NUMBER, "Not used: llc waits for the account's limit.")
-    rate_limit_backoff_base_seconds: float | None = optional(_NUMBER, "Not used: the account's time counts.")
-    rate_limit_max_wait_seconds: float | None = optional(_NUMBER, "Not used: the account's time counts.")
-    rate_limit_long_wait_ladder: Any = optional(Type("list", _NUMBER), "Not used: the account's time counts.")
-    on_rate_limit_exhausted: str | None = optional(TARGET, "Not used: llc waits for the account's limit.")
-    throttle: Throttle | None = optional(block(Throttle), "How often its action may run in a row.")
-    on_throttle_hard: str | None = optional(TARGET, "Where it goes then; absent: as `on_error`, or it fails.")
-    cost_ceiling: CostCeiling | None = optional(block(CostCeiling), "What the state may cost: `budget`.")
-    pruning_profile: Any = optional(JSON, "Not used: what the agent loads is set in the agent.")
-    tamper_guard: str | None = optional(_GUARD, "What happens to changes of tests: `guard` of the loop.")
-    prepatch_check: str | None = optional(_CHECK, "Not done: write the check as a state.")
+    max_rate_limit_retries: int | None = optional(
+        _NUMBER, "Not used: llc waits until the account's quota is reset."
+    )
+    rate_limit_backoff_base_seconds: float | None = optional(
+        _NUMBER, "Not used: llc waits until the account's quota is reset."
+    )
+    rate_limit_max_wait_seconds: float | None = optional(
+        _NUMBER, "Not used: llc waits until the account's quota is reset."
+    )
+    rate_limit_long_wait_ladder: Any = optional(
+        Type("list", _NUMBER), "Not used: llc waits until the account's quota is reset."
+    )
+    on_rate_limit_exhausted: str | None = optional(
+        TARGET, "Not used: llc waits until the account's quota is reset."
+    )
+    throttle: Throttle | None = optional(block(Throttle), "Limit for consecutive runs of the action.")
+    on_throttle_hard: str | None = optional(
+        TARGET, "The next state at this limit; default: `on_error`, or the loop fails."
+    )
+    cost_ceiling: CostCeiling | None = optional(
+        block(CostCeiling), "Limit for the cost of the state: `budget`."
+    )
+    pruning_profile: Any = optional(JSON, "Not used: configure the agent itself.")
+    tamper_guard: str | None = optional(_GUARD, "Handling of changes to tests: `guard` of the loop.")
+    prepatch_check: str | None = optional(_CHECK, "Not supported: write the check as a state.")
     session_mode: str | None = optional(_SESSION, "`session`: `fresh` is `new`.")
     tools: Any = optional(_LIST, "`allowed_tools`.")
     model_hint: Any = optional(JSON, "Not used: write `model`.")
     loop: str | None = optional(TEXT, "A loop that runs as this state.")
-    context_passthrough: bool = optional(BOOLEAN, "Whether that loop gets the whole `context`.", False)
-    worktree: str | None = optional(TEXT, "A branch: an error of the state where it is not empty.")
-    with_: Any = optional(JSON, "Not used: `with` is what little-loops reads.")
-    output: Any = optional(JSON, "Not used: captures are what a loop gives to the one around it.")
-    type: str | None = optional(choice("learning"), "What the state does: `learning`.")
-    learning: Learning | None = optional(block(Learning), "What an agent explores before the loop continues.")
+    context_passthrough: bool = optional(
+        BOOLEAN, "Whether the loop in `loop` gets the whole `context`.", False
+    )
+    worktree: str | None = optional(
+        TEXT, "A branch; not supported: an error of the state unless it is empty."
+    )
+    with_: Any = optional(JSON, "Not used, as in little-loops: write `with`.")
+    output: Any = optional(JSON, "Not used: the outer loop gets the captures of an inner loop.")
+    type: str | None = optional(choice("learning"), "Type of the state.")
+    learning: Learning | None = optional(
+        block(Learning), "Subjects that an agent explores before the loop continues."
+    )
     # The key `with`, which is a keyword of Python: the inputs of `loop`.
     bindings: Any = internal(None)
 

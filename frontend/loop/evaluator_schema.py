@@ -31,14 +31,14 @@ class Evaluator(Spec):
     verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
     details: ClassVar[tuple[str, ...]] = ()
 
-    source: str | None = optional(Type("template"), "What to judge instead of this state's own output.")
+    source: str | None = optional(Type("template"), "The text to judge; default: the output of this state.")
 
 
 class OutputEvaluator(Evaluator):
     """An evaluator that reads output and must distinguish a crashed command from an answer."""
 
     ignore_exit: bool = optional(
-        BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal).", False
+        BOOLEAN, "Whether to judge the output of a crashed command (126, 127, a signal) too.", False
     )
 
 
@@ -48,8 +48,8 @@ class ExitCode(Evaluator):
     type: ClassVar[str] = "exit_code"
     details: ClassVar[tuple[str, ...]] = ("exit_code",)
 
-    success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
-    failure: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
+    success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; default: `[0]`.")
+    failure: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `failure`; default: `[1]`.")
     abstain_on_exit_3: bool = optional(BOOLEAN, "Whether exit code 3 means `cannot_judge`.", False)
 
 
@@ -59,8 +59,8 @@ class OutputNumeric(OutputEvaluator):
     type: ClassVar[str] = "output_numeric"
     details: ClassVar[tuple[str, ...]] = ("value", "target", "operator")
 
-    operator: str = required(choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison.")
-    target: int | float | str = required(MEASURE, "What to compare with.")
+    operator: str = required(choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison operator.")
+    target: int | float | str = required(MEASURE, "The value to compare with.")
     key: str | None = optional(TEXT, "The number is the last one after `<key>=` in the output.")
 
 
@@ -70,11 +70,11 @@ class OutputJson(OutputEvaluator):
     type: ClassVar[str] = "output_json"
     details: ClassVar[tuple[str, ...]] = ("value", "path", "target", "operator")
 
-    path: str = required(TEMPLATE, "A jq expression; the first value it gives counts.")
+    path: str = required(TEMPLATE, "A jq expression; its first value is compared.")
     operator: str = optional(
-        choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison; order needs numbers.", "eq"
+        choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison operator; an order needs numbers.", "eq"
     )
-    target: Any = required(JSON, "What to compare with: any JSON value or a template.")
+    target: Any = required(JSON, "The value to compare with: any JSON value or a template.")
 
 
 class OutputContains(OutputEvaluator):
@@ -84,12 +84,12 @@ class OutputContains(OutputEvaluator):
     details: ClassVar[tuple[str, ...]] = ("matched", "pattern")
 
     pattern: str = required(TEMPLATE, "A substring or an RE2 regular expression.")
-    negate: bool = optional(BOOLEAN, "`success` when the pattern is not found.", False)
+    negate: bool = optional(BOOLEAN, "Whether the verdict is `success` if the pattern is not found.", False)
     match: str = optional(
-        choice("auto", "substring", "regex"), "What the pattern is; `auto` takes it as either.", "auto"
+        choice("auto", "substring", "regex"), "Type of the pattern; `auto` searches for both.", "auto"
     )
     error_patterns: tuple[str, ...] | None = optional(
-        Type("list", TEXT), "Texts in an output without the pattern that mean `error`."
+        Type("list", TEXT), "Texts that mean `error` if the pattern is not found."
     )
 
 
@@ -100,14 +100,16 @@ class Convergence(OutputEvaluator):
     verdicts: ClassVar[tuple[str, ...] | None] = ("target", "progress", "stall")
     details: ClassVar[tuple[str, ...]] = ("current", "previous", "target", "delta")
 
-    target: int | float | str = required(MEASURE, "The value to reach.")
-    tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
-    previous: int | float | str | None = optional(
-        MEASURE, "The measurement before; absent: the last one this state made; empty: none."
+    target: int | float | str = required(MEASURE, "The target value.")
+    tolerance: int | float | str = optional(
+        Type("measure", least=0), "Distance from the target that counts as reached.", 0
     )
-    direction: str = optional(choice("minimize", "maximize"), "Which way is progress.", "minimize")
+    previous: int | float | str | None = optional(
+        MEASURE, "The previous measurement; default: the last one of this state; empty: none."
+    )
+    direction: str = optional(choice("minimize", "maximize"), "Direction of progress.", "minimize")
     reference: int | float | str | None = optional(
-        MEASURE, "A fixed measurement; one that is worse is `stall`, also at the target."
+        MEASURE, "A reference value; a worse measurement is `stall`, even at the target."
     )
 
 
@@ -124,7 +126,7 @@ class Classify(OutputEvaluator):
             options=(Type("integer", least=-1e6, most=1e6), choice("last", "first")),
             expected="`last`, `first` or a number",
         ),
-        "Which of the lines that are not blank, from 0 or, negative, from the end.",
+        "Number of the line, without blank lines: from 0, or negative from the end.",
         "last",
     )
 
@@ -137,8 +139,8 @@ class DiffStall(Evaluator):
     type: ClassVar[str] = "diff_stall"
     details: ClassVar[tuple[str, ...]] = ("stall_count", "max_stall")
 
-    scope: tuple[str, ...] | None = optional(Type("list", TEXT), "The paths that count; absent: all.")
-    max_stall: int = optional(COUNT, "How often in a row.", 1)
+    scope: tuple[str, ...] | None = optional(Type("list", TEXT), "The paths to compare; default: all.")
+    max_stall: int = optional(COUNT, "Number of consecutive evaluations without a change.", 1)
 
 
 class ScoreStall(Evaluator):
@@ -148,9 +150,11 @@ class ScoreStall(Evaluator):
     details: ClassVar[tuple[str, ...]] = ("stall_count", "max_stall", "rounds", "best")
     is_falling: ClassVar[bool] = False
 
-    history_file: str = optional(TEMPLATE, "The file.", "${loop.run_dir}.score_history")
-    max_stall: int = optional(COUNT, "How many in a row.", 1)
-    epsilon: float = optional(Type("number", least=0, most=1e12), "What is not more is no progress.", 0.5)
+    history_file: str = optional(TEMPLATE, "The file with the scores.", "${loop.run_dir}.score_history")
+    max_stall: int = optional(COUNT, "Number of consecutive scores without progress.", 1)
+    epsilon: float = optional(
+        Type("number", least=0, most=1e12), "Differences up to this value are not progress.", 0.5
+    )
 
 
 class OpenQuestionStall(ScoreStall):
@@ -159,7 +163,9 @@ class OpenQuestionStall(ScoreStall):
     type: ClassVar[str] = "open_question_stall"
     is_falling: ClassVar[bool] = True
 
-    history_file: str = optional(TEMPLATE, "The file.", "${loop.run_dir}.open_questions_history")
+    history_file: str = optional(
+        TEMPLATE, "The file with the scores.", "${loop.run_dir}.open_questions_history"
+    )
 
 
 class HarborScorer(Evaluator):
@@ -184,15 +190,15 @@ class LlmStructured(Evaluator):
     verdicts: ClassVar[tuple[str, ...] | None] = None
     details: ClassVar[tuple[str, ...]] = ("confidence", "confident", "reason", "raw", "error", "message")
 
-    prompt: str | None = optional(TEMPLATE, "The question; absent: whether the action succeeded.")
+    prompt: str | None = optional(TEMPLATE, "The question; default: whether the action succeeded.")
     schema: dict[str, Any] | None = optional(
         Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."
     )
     min_confidence: float = optional(
-        Type("number", least=0, most=1), "From which confidence on a verdict is confident.", 0.5
+        Type("number", least=0, most=1), "Minimum confidence of a confident verdict.", 0.5
     )
     uncertain_suffix: bool = optional(
-        BOOLEAN, "Whether a verdict below it gets `_uncertain` appended.", False
+        BOOLEAN, "Whether `_uncertain` is appended to a verdict with a lower confidence.", False
     )
 
 

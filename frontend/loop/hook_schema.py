@@ -21,11 +21,11 @@ class HookSpec(Spec):
     """A hook with settings."""
 
     run: str = required(TEMPLATE, "The command.")
-    timeout: float = optional(DURATION, "Seconds for the command.", DEFAULT_TIMEOUT)
+    timeout: float = optional(DURATION, "Timeout of the command in seconds.", DEFAULT_TIMEOUT)
     on_failure: str | None = optional(
         choice(FAIL, IGNORE),
-        "Whether a failure (an exit code other than 0) is an error, or is noted only; absent: `fail` before "
-        "a loop or state, else `ignore`.",
+        "Whether a failure (an exit code other than 0) is an error or is only recorded; default: "
+        "`fail` before a loop or state, else `ignore`.",
     )
 
 
@@ -37,7 +37,7 @@ class StateHooks(Spec):
     """`hooks` of a state."""
 
     before: Hook | None = optional(HOOK, "Runs when the state is entered, before its action.")
-    after: Hook | None = optional(HOOK, "Runs when the state is left, its verdict known.")
+    after: Hook | None = optional(HOOK, "Runs when the state is left, after its evaluation.")
 
 
 class LoopHooks(Spec):
@@ -46,12 +46,12 @@ class LoopHooks(Spec):
     example: ClassVar[str] = "such as `{before: docker compose up -d}`"
 
     before: Hook | None = optional(HOOK, "Runs once, before the first state.")
-    after: Hook | None = optional(HOOK, "Runs once, however the loop ends.")
-    before_state: Hook | None = optional(HOOK, "As `before` of each state that acts or is left again.")
-    after_state: Hook | None = optional(HOOK, "As `after` of each of these states.")
-    on_error: Hook | None = optional(
-        HOOK, "Runs at each error, before the route that takes it or the loop's end."
+    after: Hook | None = optional(HOOK, "Runs once, at the end of the loop, whatever the outcome.")
+    before_state: Hook | None = optional(
+        HOOK, "Runs as `before` of every state, except terminal states without an action."
     )
+    after_state: Hook | None = optional(HOOK, "Runs as `after` of these states.")
+    on_error: Hook | None = optional(HOOK, "Runs at each error, before its route or the end of the loop.")
     on_limit: Hook | None = optional(HOOK, "Runs when a limit ends the loop.")
 
 

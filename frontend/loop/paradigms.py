@@ -39,35 +39,35 @@ class CallSpec(Spec):
     """A call in place of an action."""
 
     call: str = required(TEXT, "A function of a file, such as `flows.sexp#summarise`; see `call` of a state.")
-    args: Any = optional(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names.")
+    args: Any = optional(ARGUMENTS, "Arguments: a list, or a mapping by parameter names.")
 
 
 class CommandSpec(Spec):
     """A shell command in place of an action."""
 
-    run: str = required(TEMPLATE, "The command, whatever it begins with.")
+    run: str = required(TEMPLATE, "The shell command; it may begin with `/`.")
 
 
 class CheckSpec(Spec):
     """A shell command in place of a check, with the meaning of its exit codes."""
 
-    run: str = required(TEMPLATE, "The command, whatever it begins with.")
-    success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
+    run: str = required(TEMPLATE, "The shell command; it may begin with `/`.")
+    success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; default: `[0]`.")
     failure: tuple[int, ...] | None = optional(
-        EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`. All others are errors."
+        EXIT_CODES, "Exit codes that mean `failure`; default: `[1]`. All others are errors."
     )
 
 
 class PromptSpec(AgentOptions):
     """An instruction for the agent in place of an action."""
 
-    prompt: str = required(TEMPLATE, "What the agent should do, in words.")
+    prompt: str = required(TEMPLATE, "The instruction for the agent.")
     feedback: bool | None = optional(
-        BOOLEAN, "Whether the last check's result follows the prompt; absent: in repairs, not in checks."
+        BOOLEAN, "Whether the last check's result follows the prompt; default: in repairs, not in checks."
     )
-    agent: str | None = optional(NAME, "The agent, by a name of the project or of llc; absent: the loop's.")
-    on_quota: str | None = optional(TARGET, "As the loop's, for this action.")
-    max_quota_wait: float | None = optional(DURATION, "As the loop's, for this action.")
+    agent: str | None = optional(NAME, "Name of the agent; default: that of the loop.")
+    on_quota: str | None = optional(TARGET, "As the key of the loop, for this action.")
+    max_quota_wait: float | None = optional(DURATION, "As the key of the loop, for this action.")
 
 
 ActionSpec = str | CallSpec | CommandSpec | PromptSpec
@@ -82,10 +82,10 @@ CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, Ca
 class GoalSpec(LoopSettings):
     """`paradigm: goal`: a condition to reach, and tools that check and repair."""
 
-    name: str | None = optional(NAME, "The loop's name; absent: `goal-` and the goal's words.")
-    goal: str = required(TEXT, "What should be true.")
+    name: str | None = optional(NAME, "The loop's name; default: `goal-` and the words of the goal.")
+    goal: str = required(TEXT, "The condition that should become true.")
     tools: tuple[JudgedSpec, ...] = required(
-        Type("list", CHECK, least=1), "The first checks, the others repair, one after another."
+        Type("list", CHECK, least=1), "The first tool checks, the others repair, one after another."
     )
 
 
@@ -95,10 +95,12 @@ class ConvergenceSpec(LoopSettings):
     name: str = required(NAME, "The loop's name.")
     check: ActionSpec = required(ACTION, "The command whose output is the metric.")
     toward: int | float | str = required(MEASURE, "The target.")
-    using: ActionSpec = required(ACTION, "The action that moves the metric.")
-    tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
+    using: ActionSpec = required(ACTION, "The action that changes the metric.")
+    tolerance: int | float | str = optional(
+        Type("measure", least=0), "Distance from the target that counts as reached.", 0
+    )
     direction: str | None = optional(
-        choice("minimize", "maximize"), "Which way is progress; absent: `minimize`."
+        choice("minimize", "maximize"), "Direction of progress; default: `minimize`."
     )
 
 
@@ -107,9 +109,9 @@ class Constraint(Spec):
 
     example: ClassVar[str] = "such as `{name: tests, check: pytest, fix: {prompt: Make the tests pass}}`"
 
-    name: str = required(TEXT, "Names the states `check_<name>` and `fix_<name>`.")
-    check: JudgedSpec = required(CHECK, "The action that tells whether it holds.")
-    fix: ActionSpec = required(ACTION, "The action that restores it.")
+    name: str = required(TEXT, "Name of the constraint, for the states `check_<name>` and `fix_<name>`.")
+    check: JudgedSpec = required(CHECK, "The action that checks the constraint.")
+    fix: ActionSpec = required(ACTION, "The action that restores the constraint.")
 
 
 class InvariantsSpec(LoopSettings):
@@ -127,8 +129,10 @@ class Until(Spec):
 
     example: ClassVar[str] = "such as `{check: pytest}`"
 
-    check: JudgedSpec = required(CHECK, "The action that tells.")
-    passes: bool = optional(BOOLEAN, "Whether its `success` or its `failure` ends the loop.", True)
+    check: JudgedSpec = required(CHECK, "The action that checks the condition.")
+    passes: bool = optional(
+        BOOLEAN, "Whether `success` (true) or `failure` (false) of the check ends the loop.", True
+    )
 
 
 class ImperativeSpec(LoopSettings):
@@ -136,15 +140,17 @@ class ImperativeSpec(LoopSettings):
 
     name: str = required(NAME, "The loop's name.")
     steps: tuple[ActionSpec, ...] = required(Type("list", ACTION, least=1), "The actions, one after another.")
-    until: Until = required(block(Until), "When to stop.")
+    until: Until = required(block(Until), "The condition that ends the loop.")
 
 
 class NaturalSpec(LoopSettings):
     """`paradigm: natural`: a description in words; a model writes the loop, which is pinned."""
 
-    name: str | None = optional(NAME, "The loop's name; absent: the one that the model found.")
+    name: str | None = optional(NAME, "The loop's name; default: chosen by the model.")
     description: str = required(TEXT, "What the loop should do.")
-    tools: tuple[str, ...] | None = optional(Type("list", TEMPLATE, least=1), "Actions that it may use.")
+    tools: tuple[str, ...] | None = optional(
+        Type("list", TEMPLATE, least=1), "Actions that the loop may use."
+    )
 
 
 WrittenSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec

@@ -101,40 +101,41 @@ class StateSpec(DialectState):
     )
     action_type: str | None = optional(
         choice(*ACTION_TYPES),
-        "Which it is, where its look does not say it: `prompt`, `slash` and `slash_command` give it to "
-        "the agent, `ask` puts it as a question to a person, `human_approval` as one with the choices `yes` "
-        "and `no`, `mcp_tool` calls the tool `server/tool` of an MCP server.",
+        "Type of the action; default: `slash` if it begins with `/` and a word, else `shell`. "
+        "`prompt`, `slash` and `slash_command` give it to the agent, `ask` asks a person, "
+        "`human_approval` asks a person for `yes` or `no`, `mcp_tool` calls the tool `server/tool` "
+        "of an MCP server.",
     )
-    params: dict[str, Any] | None = optional(Type("map", JSON), "What that tool is called with.")
+    params: dict[str, Any] | None = optional(Type("map", JSON), "Arguments of the MCP tool.")
     feedback: bool = optional(
         BOOLEAN,
-        "Whether the last check's command, exit code and the end of its output follow a prompt, as data.",
+        "Whether the prompt is followed by the last check: its command, exit code and the end of its output.",
         False,
     )
     choices: tuple[str, ...] | None = optional(
-        Type("list", TEXT, least=1), "What a question may be answered with; absent: any text."
+        Type("list", TEXT, least=1), "Possible answers to a question; default: any text."
     )
-    default: str | None = optional(TEMPLATE, "The answer if none is given within `timeout`, or only Enter.")
+    default: str | None = optional(TEMPLATE, "The answer after the `timeout`, or for Enter alone.")
     call: str | None = optional(
         TEXT, "Instead of an action: a function of a file, such as `flows.sexp#summarise`."
     )
-    args: Any = optional(
-        ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."
-    )
+    args: Any = optional(ARGUMENTS, "Arguments of the function: a list, or a mapping by parameter names.")
     parallel: tuple[str, ...] | None = optional(
-        Type("list", NAME, least=1), "Instead of an action: loops that run at once, by their names."
+        Type("list", NAME, least=1), "Instead of an action: names of loops that run concurrently."
     )
     join: str | int | None = optional(
         Type("either", options=(COUNT, choice("all", "any")), expected="a count, `all` or `any`"),
-        "How many of them have to succeed; absent: `all`.",
+        "How many of the loops in `parallel` must succeed; default: `all`.",
     )
-    capture: str | None = optional(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
+    capture: str | None = optional(
+        TEXT, "Name under which the action's result is kept: `${captured.<name>.…}`."
+    )
     timeout: float | None = optional(
-        DURATION, "Seconds for the action; its whole process group is ended then."
+        DURATION, "Timeout of the action in seconds, after which its process group is ended."
     )
     evaluate: NamedEvaluator | None = optional(
         Type("tagged", specs=tuple(EVALUATORS.values()), tag="type"),
-        "How to judge the action; see the evaluators.",
+        "The evaluator of the result; see the evaluators.",
     )
     route: dict[str, str] | None = optional(
         Type(
@@ -143,29 +144,31 @@ class StateSpec(DialectState):
             pattern=r"\S(?:.*\S)?",
             expected="a mapping from verdicts (without blanks around them) to states",
         ),
-        "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
+        "Next state by verdict; `_` for any other verdict, `_error` for errors.",
     )
-    on_success: str | None = optional(TARGET, "Next state on `success`; also written `on_yes`.")
-    on_failure: str | None = optional(TARGET, "Next state on `failure`; also written `on_no`.")
+    on_success: str | None = optional(TARGET, "Next state on `success`; synonym: `on_yes`.")
+    on_failure: str | None = optional(TARGET, "Next state on `failure`; synonym: `on_no`.")
     on_error: str | None = optional(TARGET, "Next state on an error.")
-    next: str | None = optional(TARGET, "Next state whatever happened; nothing is judged.")
-    terminal: bool = optional(BOOLEAN, "The loop ends here, after the state's action if it has one.", False)
-    status: str | None = optional(
-        choice("success", "failure"), "How the loop ends in this terminal; absent: `success`."
+    next: str | None = optional(TARGET, "Next state without an evaluation.")
+    terminal: bool = optional(
+        BOOLEAN, "Whether the loop ends in this state, after its action, if any.", False
     )
-    on_quota: str | None = optional(TARGET, "As the loop's, for this state.")
-    max_quota_wait: float | None = optional(DURATION, "As the loop's, for this state.")
+    status: str | None = optional(
+        choice("success", "failure"), "Status of the run if the loop ends in this state; default: `success`."
+    )
+    on_quota: str | None = optional(TARGET, "As the key of the loop, for this state.")
+    max_quota_wait: float | None = optional(DURATION, "As the key of the loop, for this state.")
     on_maintain: str | None = optional(
-        TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."
+        TARGET, "In a terminal state of a loop with `maintain`: the first state of the next cycle."
     )
     on_unknown: str | None = optional(
         choice(*ON_UNKNOWN, CONTINUE),
-        "What a resumed run does with an action that may have run; absent: `continue` for an agent that can "
-        "resume its session, else `rerun`.",
+        "What a resumed run does with an action whose outcome is unknown; default: `continue` for an "
+        "agent that can resume its session, else `rerun`.",
     )
-    agent: str | None = optional(NAME, "The agent, by a name of the project or of llc; absent: the loop's.")
+    agent: str | None = optional(NAME, "Name of the agent; default: that of the loop.")
     budget: Budget | None = optional(
-        block(Budget), "What the state's own agent and model calls may use; see `budget`."
+        block(Budget), "Limits for the agent and model calls of this state; see `budget`."
     )
     hooks: StateHooks | None = optional(
         block(StateHooks), "Commands around the state, `before` and `after`; see `hooks`."
@@ -267,81 +270,93 @@ class StallSettings(Spec):
 class LoopSettings(DialectLoop):
     """Settings of every paradigm; they are copied to the FSM unchanged."""
 
-    description: str | None = optional(Type("text"), "What the loop is for.")
+    description: str | None = optional(Type("text"), "Description of the loop.")
     scope: tuple[str, ...] | None = optional(
-        Type("list", TEXT), 'Paths the loop works on, for locks; `[]`: none; absent: `["."]`.'
+        Type("list", TEXT), 'Paths on which the loop works, for locks; `[]`: none; default: `["."]`.'
     )
     context: dict[str, Any] = optional(
-        Type("map", JSON), "The author's variables, `${context.<name>}`; may hold `${…}`.", factory=dict
+        Type("map", JSON),
+        "Variables of the author, `${context.<name>}`; values may contain `${…}`.",
+        factory=dict,
     )
-    max_iterations: int = optional(COUNT, "Iterations at most, per cycle where the loop maintains.", 50)
-    max_steps: int | None = optional(COUNT, "States entered at most, over the whole run.")
-    backoff: float | None = optional(PAUSE, "Seconds to wait between two iterations.")
+    max_iterations: int = optional(COUNT, "Maximum number of iterations; with `maintain`, per cycle.", 50)
+    max_steps: int | None = optional(COUNT, "Maximum number of states entered in the whole run.")
+    backoff: float | None = optional(PAUSE, "Pause between two iterations, in seconds.")
     timeout: float | None = optional(
-        DURATION, "Seconds for the whole run, time inside actions and model calls included."
+        DURATION, "Timeout of the whole run in seconds, including actions and model calls."
     )
-    maintain: bool = optional(BOOLEAN, "Start again where a terminal says `on_maintain`.", False)
-    maintain_delay: float | None = optional(PAUSE, "Seconds to wait between two cycles; absent: `backoff`.")
+    maintain: bool = optional(
+        BOOLEAN,
+        "Whether a terminal state starts the next cycle, at its `on_maintain`, instead of ending the loop.",
+        False,
+    )
+    maintain_delay: float | None = optional(
+        PAUSE, "Pause between two cycles, in seconds; default: `backoff`."
+    )
     llm: LlmSettings = optional(
-        block(LlmSettings), "How a model judges output; see `llm`.", factory=LlmSettings
+        block(LlmSettings), "Settings of the model that judges output; see `llm`.", factory=LlmSettings
     )
     agent: str | AgentSettings | None = optional(
         Type("either", options=(TEXT, block(AgentSettings)), expected="a text or a mapping"),
-        "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
+        "The agent for prompts and slash commands: a name, or a mapping; see `agent`.",
     )
     on_handoff: str = optional(
-        choice("end", "pause", "continue"), "What the loop does when an agent says `CONTEXT_HANDOFF:`.", "end"
+        choice("end", "pause", "continue"), "What happens when an agent prints `CONTEXT_HANDOFF:`.", "end"
     )
     max_handoffs: int = optional(
-        Type("integer", least=1, most=20), "Further sessions for one action at most.", 5
+        Type("integer", least=1, most=20), "Maximum number of further sessions for one action.", 5
     )
-    budget: Budget | None = optional(block(Budget), "What agent and model calls may use; see `budget`.")
-    on_error: str | None = optional(TARGET, "The state that takes errors no state routes.")
+    budget: Budget | None = optional(block(Budget), "Limits for agent and model calls; see `budget`.")
+    on_error: str | None = optional(TARGET, "The state for errors that have no route.")
     stall: bool | int | StallSettings | None = optional(
         Type(
             "either",
             options=(BOOLEAN, COUNT, block(StallSettings)),
             expected="true or false, a count, or a mapping",
         ),
-        "After how many rounds of check and agent without any change the loop ends, as by a limit; absent: "
-        f"{STALL_ROUNDS} in every paradigm but `fsm`; see `stall`.",
+        "Number of rounds of check and agent without any change after which the loop ends, as at a limit; "
+        f"default: {STALL_ROUNDS}, in `fsm` only with `on_stall`; see `stall`.",
     )
     guard: GuardSettings | None = optional(
-        block(GuardSettings), "Paths that no agent of the loop may change; see `guard`."
+        block(GuardSettings), "Paths that agents of the loop must not change; see `guard`."
     )
-    on_stall: str | None = optional(TARGET, "The state to go to instead.")
+    on_stall: str | None = optional(TARGET, "The next state when the loop stalls, instead of the end.")
     on_quota: str | None = optional(
         TARGET,
-        "What happens while the quota of an agent's account is used up: `wait`, `fail` for an error, or a "
-        "state to go to; absent: `wait`.",
+        "What happens if the quota of an agent's account is exhausted: `wait` (default), `fail` (an "
+        "error), or the next state.",
     )
     max_quota_wait: float | None = optional(
-        DURATION, "Seconds that an agent waits for its quota at most; absent: 8 days."
+        DURATION, "Maximum time to wait for the quota, in seconds; default: 8 days."
     )
     hooks: LoopHooks | None = optional(
         block(LoopHooks), "Commands around the loop and its states, on errors and at limits; see `hooks`."
     )
     max_in_a_row: int | None = optional(
-        COUNT, "How often the action of one state may run in a row; more is an error of it; absent: no limit."
+        COUNT,
+        "Maximum number of consecutive runs of the action of one state, after which the state has an "
+        "error; default: no limit.",
     )
     nonzero_exit: str = optional(
         choice("judge", "error"),
-        "Whether the output of an action that did not exit with 0 is evaluated, or is an `error`.",
+        "Whether output evaluators judge the output of an action that did not exit with 0, or give `error`.",
         "judge",
     )
     checks: str = optional(
         choice("early", "late"),
-        "`late`: variables that nothing defines, captures that nothing sets and values that become code are "
-        "warnings, and checked when they are used.",
+        "`late`: undefined variables, captures that no state sets and values in code are warnings, "
+        "and are checked when they are used.",
         "early",
     )
     require: str | None = optional(
         choice("proof"),
-        "`proof`: refuse successes that may follow an agent's work unchecked; absent: `validate` warns.",
+        "`proof`: a success that may follow an agent's work without a check is an error; by default "
+        "`validate` warns.",
     )
     dialect: str | None = optional(
         choice(*DIALECTS),
-        "Whose meaning `next` with `on_error`, and terminals named `failed`, have; absent: `llc`'s.",
+        "The meaning of keys that differ in little-loops, such as `next` with `on_error`; default: "
+        "that of llc.",
     )
 
 
@@ -349,7 +364,7 @@ class Loop(LoopSettings):
     """`paradigm: fsm`, the form to which every paradigm is converted: states and transitions."""
 
     name: str = required(NAME, "The loop's name.")
-    initial: str = required(TARGET, "The state to begin in.")
+    initial: str = required(TARGET, "The initial state.")
     states: dict[str, StateSpec] = required(
         Type("map", block(StateSpec), least=1, hint=_STATES_HELP), "The states by name."
     )

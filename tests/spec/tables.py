@@ -34,12 +34,12 @@ def compare(chapter: str, lines_of: Callable[[str], Iterable[str]], update: bool
 
 def keys(cls: type[Spec], without: type[Spec] | None = None) -> list[str]:
     """Markdown table of the keys of a block, without the keys of `without`."""
-    rows = ["| key | value | absent | meaning |", "|---|---|---|---|"]
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     left_out = fields_of(without) if without is not None else {}
     for key, field in fields_of(cls).items():
         if key not in left_out:
-            absent = "*required*" if field.required else _default(cls, key)
-            rows.append(f"| `{key}` | {_words(field.type)} | {absent} | {field.doc} |")
+            default = "*required*" if field.required else _default(cls, key)
+            rows.append(f"| `{key}` | {_words(field.type)} | {default} | {field.doc} |")
     return rows
 
 
@@ -79,7 +79,7 @@ def _words(type: Type) -> str:
             return f"list of {_plural(type.item)}"
         case "map":
             assert type.item is not None
-            return f"mapping to {_plural(type.item)}"
+            return f"mapping of {_plural(type.item)}"
         case "spec" | "tagged":
             return "mapping"
         case "scalar":
@@ -95,9 +95,9 @@ def _bare(words: str) -> str:
 
 
 def _plural(type: Type) -> str:
-    return {"spec": "mappings", "json": "any values", "integer": "whole numbers"}.get(
-        type.kind, _words(type) + "s"
-    )
+    if type.kind in ("integer", "number"):
+        return ("whole numbers" if type.kind == "integer" else "numbers") + _bound_words(type)
+    return {"spec": "mappings", "json": "any values"}.get(type.kind, _words(type) + "s")
 
 
 def _bound_words(type: Type) -> str:
