@@ -284,27 +284,31 @@ def cannot_judge(schema: dict[str, object], reason: str, kind: str = "no-tool-ca
     return {"error": {"kind": kind, "message": reason}}
 
 
-# By kind: the names of the arguments, each with whether it is required, and its type; see `argument_problem`.
-_ARGUMENTS: dict[str, list[tuple[str, bool, str]]] = {}
+# By kind: the names of the required arguments, and the types of all; see `argument_problem`.
+_ARGUMENTS: dict[str, tuple[list[str], dict[str, str]]] = {}
 
 
-def _argument(kind: str, given: str) -> tuple[str, bool, str]:
-    name = given.rstrip("?")
-    return name, name == given, FIELD_TYPES.get(f"{kind}.{name}") or FIELD_TYPES[name]
+def _arguments(kind: str) -> tuple[list[str], dict[str, str]]:
+    given = EFFECTS[kind].args.split()
+    names = [name.rstrip("?") for name in given]
+    types = {name: FIELD_TYPES.get(f"{kind}.{name}") or FIELD_TYPES[name] for name in names}
+    return [name for name in given if not name.endswith("?")], types
 
 
 def argument_problem(kind: str, args: dict[str, object]) -> str | None:
     """What is wrong with the arguments of an effect, as no compiler makes them; None if nothing is."""
-    fields = _ARGUMENTS.get(kind)
-    if fields is None:
-        fields = _ARGUMENTS[kind] = [_argument(kind, name) for name in EFFECTS[kind].args.split()]
-    for name, is_required, wanted in fields:
-        value = args.get(name)
-        if value is None:
-            if is_required and (name not in args or wanted != "value"):
-                return f"the effect `{kind}` has no `{name}`"
+    known = _ARGUMENTS.get(kind)
+    if known is None:
+        known = _ARGUMENTS[kind] = _arguments(kind)
+    required, types = known
+    for name in required:
+        if args.get(name) is None and (name not in args or types[name] != "value"):
+            return f"the effect `{kind}` has no `{name}`"
+    for name, value in args.items():
+        wanted = types.get(name, "value")
+        if value is None or wanted == "value":
             continue
-        if wanted != "value" and (type(value) is bool or not isinstance(value, _ARGUMENT_TYPES[wanted])):
+        if type(value) is bool or not isinstance(value, _ARGUMENT_TYPES[wanted]):
             return f"`{name}` of the effect `{kind}` is no {wanted}"
         if wanted == "texts" and not all(type(item) is str for item in value):  # type: ignore[attr-defined]
             return f"`{name}` of the effect `{kind}` has items that are no text"

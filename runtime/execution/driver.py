@@ -219,13 +219,17 @@ class Driver:
         for effect in self._machine.waiting.values():
             self._ask(effect, (places or {}).get(effect.seq))
         try:
-            for kind, fields in notes:
-                self._record_note(kind, fields)
+            self._record_notes(notes)
             while not self._machine.ended:
                 if self._machine.is_ready:
                     stop = self._step()
                 else:
-                    effect, result = yield from self._result()
+                    self._record.checkpoint_if_due(self._world.save)
+                    if self._is_next_alone():
+                        effect = self._requested.popleft()
+                        result = self._perform(effect)
+                    else:
+                        effect, result = yield from self._result()
                     stop = self._step(result, effect.seq)
                 if isinstance(stop, OutOfFuel):
                     yield None
@@ -267,8 +271,11 @@ class Driver:
             raise Interrupted from None
         finally:
             interrupt.computing += 1
-        for kind, fields in machine.take_notes():
-            self._note(kind, fields)
+        notes = machine.take_notes()
+        if notes:
+            for kind, fields in notes:
+                self._progress.note(kind, fields)
+            self._record_notes(notes)
         if isinstance(stop, Effect):
             self._ask(stop)
         elif isinstance(stop, OutOfFuel):
@@ -291,20 +298,19 @@ class Driver:
 
     # --- notes and effects --------------------------------------------------------------------
 
-    def _note(self, kind: str, fields: dict[str, Any]) -> None:
-        self._progress.note(kind, fields)
-        self._record_note(kind, fields)
+    def _record_notes(self, notes: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        show = self._display.note
+        for kind, fields in self._record.notes(notes):
+            show(kind, fields)
 
-    def _record_note(self, kind: str, fields: dict[str, Any]) -> None:
-        self._display.note(kind, self._record.note(kind, fields))
+    def _is_next_alone(self) -> bool:
+        """Whether the next effect is performed while everything else waits."""
+        if self._fork_world is None:
+            return True
+        return self._pool is None and len(self._requested) == 1 and not self._queued and not self._effects
 
     def _result(self) -> Steps[Answered]:
         """The next effect with its result. Called when no strand of the machine is ready."""
-        self._record.checkpoint_if_due(self._world.save)
-        is_alone = self._pool is None and len(self._requested) == 1 and not self._queued and not self._effects
-        if self._fork_world is None or is_alone:
-            effect = self._requested.popleft()
-            return effect, self._perform(effect)
         while True:
             while self._requested:
                 effect = self._requested.popleft()

@@ -82,8 +82,7 @@ class EffectLog:
         """Record the start of an effect. entered: the state that was entered last."""
         args, seq, kind = effect.args, effect.seq, effect.kind
         self._open[seq] = []
-        spending = self.spending(kind)
-        if spending is not None:
+        if kind in SPENDERS and (spending := self.spending(kind)) is not None:
             spending.begin(seq, kind)
         self.last = max(self.last, seq)
         state, _ = self.places[seq]
@@ -131,8 +130,7 @@ class EffectLog:
         else:
             event = EffectComplete(seq=seq, kind=kind, result=result)
         self._journal.record(event)
-        spending = self.spending(kind)
-        if spending is not None:
+        if kind in SPENDERS and (spending := self.spending(kind)) is not None:
             spending.take(seq, kind, result)
         self._open.pop(effect.seq, None)
         self._recorded_sizes.pop(effect.seq, None)

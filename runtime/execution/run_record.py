@@ -23,7 +23,7 @@ from .effect_log import EffectLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 # Maximum interval, in seconds, between file updates of an idle run that shares its process.
@@ -73,12 +73,14 @@ class RunRecord:
         # Whether the journal has a result that is not on disk yet.
         self.is_unsynced = False
 
-    def note(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Record a note of the program; returns its recorded fields."""
-        fields = event_fields(kind, fields)
-        self._journal.write(kind, fields)
+    def notes(self, notes: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+        """Record notes of the program; returns them with their recorded fields."""
+        noted = [(kind, event_fields(kind, fields)) for kind, fields in notes]
+        ts, write = self._journal.now(), self._journal.write
+        for kind, fields in noted:
+            write(kind, fields, ts)
         self._state_file.is_stale = True
-        return fields
+        return noted
 
     def change_program(self, machine: Machine, event: Event) -> None:
         """Record that the run continues with another program, whose file is in its folder."""

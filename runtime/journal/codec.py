@@ -79,7 +79,8 @@ def seal_plain(kind: str, fields: dict[str, Any], ts: str) -> bytes | None:
         return None
     if ts != _stamp[0]:
         _stamp = ts, b',"ts":%b' % to_json(ts)
-    return seal_json(body + _stamp[1])
+    stamp = _stamp[1]
+    return b'%b%b,"crc":"%08x"}\n' % (body, stamp, zlib.crc32(stamp, zlib.crc32(body)))
 
 
 # Cache of the latest timestamp and its encoded field: most events of a step have the same millisecond.

@@ -278,7 +278,7 @@ def test_a_scripted_run_goes_on_with_its_script_where_it_was(
     world = load_world("world.yaml")
     for rule, used in zip(world.rules, (200, 7), strict=True):
         rule.used = used
-    world._passed = 7.0
+    world._elapsed = 7.0
     fresh = load_world("world.yaml")
     assert fresh.restore(json.loads(json.dumps(world.save())))
     assert fresh.save() == world.save()

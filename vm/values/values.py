@@ -291,16 +291,15 @@ def small_map(value: Value, levels: int = 2) -> dict[str, Any] | None:
 
     Most effects and notes are such maps, and this function takes a fifth of the time.
     """
-    if type(value) is not dict or len(value) > _FEW:
+    if type(value) is not dict or len(value) > _FEW or len("".join(value)) > _SHORT:
         return None
     made = value.copy()
     for key, item in value.items():
-        if type(item) is str:
-            if len(key) + len(item) > _SHORT:
+        kind = type(item)
+        if kind is str:
+            if len(item) > _SHORT:
                 return None
-        elif len(key) > _SHORT:
-            return None
-        elif type(item) not in SCALARS:
+        elif kind not in SCALARS:
             inner = small_map(item, levels - 1) if levels > 1 else None
             if inner is None:
                 return None

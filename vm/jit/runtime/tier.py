@@ -125,7 +125,7 @@ class Direct(Ticks, CompiledTier):
         self.is_patient = machine.is_patient
         # The frames of a run that has ended.
         self.last: list[Frame] = []
-        # Effect sites, by code object and line: whether the following jump is backward; the place.
+        # Effect sites, by code object and instruction: whether the following jump is backward; the place.
         self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
         # Catch sites, by the code objects and lines through which the fault passed.
         self.catches: dict[tuple[int, ...], _Catch | None] = {}
@@ -146,7 +146,7 @@ class Direct(Ticks, CompiledTier):
         given = plain_map(args, EFFECT_ARGUMENTS, kind)
         frame = sys._getframe(1)
         # Code objects are identified by `id`, because hashing one reads all of it.
-        at = id(frame.f_code), frame.f_lineno
+        at = id(frame.f_code), frame.f_lasti
         site = self.sites.get(at)
         if site is None:
             function, offset, _ = library.codes[frame.f_code][frame.f_lineno][-1]
