@@ -1,9 +1,8 @@
-"""What tasks, tools and loops give each other: TaskResult and its kin.
+"""Result classes: the maps that tasks, tools and loops exchange, such as TaskResult.
 
-Each class says once what a field is; the values of programs are checked and made by it
-(`structure`, `unstructure`), and its JSON Schema is made from it (`json_schema`). Where the seeds
-write a field in another way than Python would, the field's `name` has it. `cattrs` is imported where
-a value is made or checked.
+Each class declares its fields once. `structure` and `unstructure` convert between objects and values of
+programs, `json_schema` makes the JSON Schema. If the seeds spell a field differently from Python, the
+field's `name` has their spelling. `cattrs` is imported only when a value is converted, for a fast start.
 """
 
 from __future__ import annotations
@@ -34,125 +33,131 @@ def field(doc: str, *, name: str | None = None, default: Any = attrs.NOTHING, fa
 class TaskError:
     """Why a task failed."""
 
-    type: str = field("TASK_FAILURE, or what kind of failure it is.")
-    reason: str = field("A word for it: `output_format_failure`, `input_validation_failure`, …")
-    message: str = field("What to tell people.")
-    details: dict[str, Any] = field("More facts.", factory=dict)
+    type: str = field("TASK_FAILURE, or another type of failure.")
+    reason: str = field("The reason: `output_format_failure`, `input_validation_failure`, …")
+    message: str = field("Message for people.")
+    details: dict[str, Any] = field("Further facts.", factory=dict)
 
 
 @frozen
 class TaskResult:
-    """How a task ended. A FAILED one carries `notes.error`, a TaskError."""
+    """The outcome of a task. With the status FAILED it has `notes.error`, a TaskError."""
 
-    status: Literal["COMPLETE", "CONTINUATION", "FAILED"] = field("How it ended.")
-    content: Any = field("What it gave, as a rule a text.", default="")
+    status: Literal["COMPLETE", "CONTINUATION", "FAILED"] = field("The status of the task.")
+    content: Any = field("The output, usually a text.", default="")
     parsed_content: Any = field("The content as data.", name="parsedContent", default=None)
-    criteria: str | None = field("By what the result is to be judged.", default=None)
-    notes: dict[str, Any] = field("More about it; `error` where it failed.", factory=dict)
+    criteria: str | None = field("Criteria for judging the result.", default=None)
+    notes: dict[str, Any] = field("Further facts; `error` after a failure.", factory=dict)
 
 
 @frozen
 class ValidationResult:
-    """What a command that checks something gave."""
+    """The result of a command that checks something."""
 
-    stdout: str = field("What it wrote to standard output.")
-    stderr: str = field("What it wrote to standard error.")
+    stdout: str = field("Standard output of the command.")
+    stderr: str = field("Standard error of the command.")
     exit_code: int = field("The exit code.")
-    error: str | None = field("Why it could not be run, or not to its end.", default=None)
+    error: str | None = field("Why the command could not be started or completed.", default=None)
 
 
 @frozen
 class StructuredAnalysisResult:
-    """What a model made of an iteration."""
+    """A model's analysis of an iteration."""
 
     success: bool = field("Whether the goal of the iteration was met.")
     analysis: str = field("The outcome of the iteration.")
-    next_input: str | None = field("The next input for the executor; needed without success.", default=None)
+    next_input: str | None = field("The next input for the executor; required without success.", default=None)
     new_files: list[str] | None = field("Files to look at in the next iteration.", default=None)
 
     def __attrs_post_init__(self) -> None:
         if not self.success and self.next_input is None:
-            raise ValueError("`next_input` is required where `success` is false")
+            raise ValueError("`next_input` is required if `success` is false")
 
 
 @frozen
 class DevelopmentPlan:
-    """What is to be done, as a director plans it."""
+    """The plan of a director for the next step."""
 
     instructions: str = field("The instructions for the executor.")
-    files: list[str] = field("The files that it is about.", factory=list)
-    test_command: str | None = field("The command that checks it.", default=None)
+    files: list[str] = field("The files that the plan concerns.", factory=list)
+    test_command: str | None = field("The command that checks the result.", default=None)
 
 
 @frozen
 class FeedbackResult:
-    """What an evaluator made of what was done."""
+    """An evaluator's judgement of a step."""
 
-    status: Literal["GOOD", "REVISE", "ABORT"] = field("Whether it is good, to be done again, or hopeless.")
-    explanation: str = field("Why.")
+    status: Literal["GOOD", "REVISE", "ABORT"] = field(
+        "Whether the result is good, must be revised, or the work should be aborted."
+    )
+    explanation: str = field("The reason for the status.")
     next_prompt: str | None = field("The next instructions; required for REVISE.", default=None)
 
     def __attrs_post_init__(self) -> None:
         if self.status == "REVISE" and self.next_prompt is None:
-            raise ValueError("`next_prompt` is required where `status` is REVISE")
+            raise ValueError("`next_prompt` is required if `status` is REVISE")
 
 
 @frozen
 class ControllerDecision:
-    """What a loop does next: as a value of a program `(continue value)` or `(stop value)`."""
+    """The decision of a controller; as a value of a program `(continue value)` or `(stop value)`."""
 
     decision: Literal["continue", "stop"] = field("Whether the loop continues.")
-    value: Any = field("The next input, or what the loop gives.", default=None)
+    value: Any = field("The next input, or the value of the loop.", default=None)
 
 
 @frozen
 class SubtaskRequest:
-    """A task to be done: its name and what it is given."""
+    """A request to perform a task: its name and its inputs."""
 
     name: str = field("The task's name.")
-    inputs: dict[str, Any] = field("Its parameters.", factory=dict)
-    description: str | None = field("What it is about.", default=None)
-    files: list[str] | None = field("Paths of files that it sees.", default=None)
-    context: dict[str, Any] | None = field("Settings of its context.", default=None)
-    history_config: dict[str, Any] | None = field("What of the conversation it sees.", default=None)
+    inputs: dict[str, Any] = field("The inputs by name.", factory=dict)
+    description: str | None = field("A description of the task.", default=None)
+    files: list[str] | None = field("Paths of files for the prompt.", default=None)
+    context: dict[str, Any] | None = field("Context settings.", default=None)
+    history_config: dict[str, Any] | None = field("Settings of the conversation history.", default=None)
 
 
 @frozen
 class ContextGenerationInput:
-    """What files are looked for."""
+    """A query for relevant files."""
 
-    query: str | None = field("What they are to be about.", default=None)
+    query: str | None = field("The subject of the query.", default=None)
     history: str | None = field("The conversation so far.", default=None)
-    inputs: dict[str, Any] | None = field("The inputs of the task that needs them.", default=None)
-    matching_strategy: Literal["content", "metadata"] | None = field("By what files match.", default=None)
-    template_description: str | None = field("What the task is about.", default=None)
+    inputs: dict[str, Any] | None = field("The inputs of the task that needs the files.", default=None)
+    matching_strategy: Literal["content", "metadata"] | None = field(
+        "Whether contents or names and descriptions of files are searched.", default=None
+    )
+    template_description: str | None = field("The description of the task.", default=None)
     template_type: str | None = field("The task's type.", default=None)
-    template_subtype: str | None = field("The task's type, more closely.", default=None)
+    template_subtype: str | None = field("The task's subtype.", default=None)
     template_name: str | None = field("The task's name.", default=None)
-    context_relevance: dict[str, Any] | None = field("Which inputs matter.", default=None)
-    inherited_context: str | None = field("Context of the caller.", default=None)
-    previous_outputs: str | None = field("What was given before.", default=None)
+    context_relevance: dict[str, Any] | None = field(
+        "Which inputs are part of the query: name to true or false.", default=None
+    )
+    inherited_context: str | None = field("The context of the caller.", default=None)
+    previous_outputs: str | None = field("Outputs of earlier tasks.", default=None)
     fresh_context: Literal["enabled", "disabled"] | None = field(
-        "`disabled`: nothing is looked for.", default=None
+        "`disabled`: there is no search.", default=None
     )
 
 
 @frozen
 class Match:
-    """A file that was found."""
+    """A matching file."""
 
-    path: str = field("Its path.")
-    relevance: float | None = field("How well it matches, from 0 to 1.", default=None)
-    excerpt: str | None = field("Where it matches.", default=None)
+    path: str = field("The path of the file.")
+    relevance: float | None = field("The relevance, from 0 to 1.", default=None)
+    excerpt: str | None = field("The matching text.", default=None)
 
 
 @frozen
 class AssociativeMatchResult:
-    """Files that were found, best first."""
+    """Matching files, best first."""
 
-    context_summary: str = field("What they have to do with the question.")
-    matches: list[Match] = field("The files.", factory=list)
-    error: str | None = field("Why there are none.", default=None)
+    context_summary: str = field("Why the files are relevant.")
+    matches: list[Match] = field("The matching files.", factory=list)
+    error: str | None = field("Why there is no result.", default=None)
 
 
 CLASSES: dict[str, type] = {
@@ -179,7 +184,7 @@ def _converter() -> cattrs.Converter:
     from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=False)
-    # A value is what it is: a number is no text.
+    # No conversions: a number is not a text.
     for scalar in (str, int, bool, float):
         converter.register_structure_hook(scalar, _checked)
     for cls in CLASSES.values():
@@ -197,15 +202,20 @@ def _converter() -> cattrs.Converter:
 def _checked(value: Any, type: type) -> Any:
     is_number = type is float and isinstance(value, int) and not isinstance(value, bool)
     if not (isinstance(value, type) or is_number) or (isinstance(value, bool) and type is not bool):
-        raise ValueError(f"{_WORDS[type]} is expected, not {value!r:.80}")
+        raise ValueError(f"expected {_TYPE_NOUNS[type]}, not {value!r:.80}")
     return value
 
 
-_WORDS: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false", float: "a number"}
+_TYPE_NOUNS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    bool: "true or false",
+    float: "a number",
+}
 
 
 def structure(cls: type[T], value: Any) -> T:
-    """The object that plain data is; ValueError, in one sentence, for what is none."""
+    """Convert plain data to an object of `cls`. Raises ValueError with one sentence."""
     import cattrs
 
     try:
@@ -216,11 +226,11 @@ def structure(cls: type[T], value: Any) -> T:
     except KeyError as error:
         raise ValueError(f"a {cls.__name__} needs `{error.args[0]}`") from None
     except (ValueError, TypeError, AttributeError, cattrs.errors.CattrsError) as error:
-        raise ValueError(f"this is no {cls.__name__}: {str(error)[:200]}") from None
+        raise ValueError(f"not a {cls.__name__}: {str(error)[:200]}") from None
 
 
 def unstructure(value: Any) -> dict[str, Any]:
-    """An object as plain data; what is absent is left out."""
+    """Convert an object to plain data, without fields that are None."""
     data: dict[str, Any] = _converter().unstructure(value)
     return {name: item for name, item in data.items() if item is not None}
 
@@ -230,7 +240,7 @@ def unstructure(value: Any) -> dict[str, Any]:
 
 @cache
 def json_schema(cls: type) -> dict[str, Any]:
-    """The JSON Schema of a class, complete in itself."""
+    """The JSON Schema of a class, without references to other schemas."""
     hints = typing.get_type_hints(cls)
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -246,15 +256,15 @@ def json_schema(cls: type) -> dict[str, Any]:
         "required": required,
         "additionalProperties": False,
     }
-    if cls in _NEEDED:
-        name, value, needed = _NEEDED[cls]
+    if cls in _CONDITIONALLY_REQUIRED:
+        name, value, required_name = _CONDITIONALLY_REQUIRED[cls]
         made["if"] = {"properties": {name: {"const": value}}}
-        made["then"] = {"required": [needed]}
+        made["then"] = {"required": [required_name]}
     return made
 
 
-# Of a class: where a field has this value, another is needed.
-_NEEDED: dict[type, tuple[str, Any, str]] = {
+# By class: if the field has this value, another field is required.
+_CONDITIONALLY_REQUIRED: dict[type, tuple[str, Any, str]] = {
     StructuredAnalysisResult: ("success", False, "next_input"),
     FeedbackResult: ("status", "REVISE", "next_prompt"),
 }

@@ -5,15 +5,15 @@ from __future__ import annotations
 from .signature import Parameter, Signature
 
 _COMMAND = (
-    Parameter("command", "string", doc="The command, as a shell reads it."),
-    Parameter("timeout", "number", False, doc="Seconds it may take."),
-    Parameter("cwd", "string", False, doc="The folder to run it in."),
+    Parameter("command", "string", doc="The shell command."),
+    Parameter("timeout", "number", False, doc="Timeout in seconds."),
+    Parameter("cwd", "string", False, doc="Working folder of the command."),
 )
 
 _AIDER = (
-    Parameter("file_context", "list", False, doc="The files it may edit."),
-    Parameter("model", "string", False, doc="The model it works with."),
-    Parameter("timeout", "number", False, doc="Seconds it may take."),
+    Parameter("file_context", "list", False, doc="The files that aider may edit."),
+    Parameter("model", "string", False, doc="The model of aider."),
+    Parameter("timeout", "number", False, doc="Timeout in seconds."),
 )
 
 ROWS = (
@@ -32,70 +32,73 @@ ROWS = (
             Parameter("max_bytes", "integer", False, 1 << 20, doc="A larger file is not read."),
         ),
         "tool",
-        doc="The contents of files: a list of {path, content, size} or, where there is none, {path, content, "
-        "error}, whose content says so.",
+        doc="The contents of files: a list of {path, content, size}, or {path, content, error} for a file "
+        "that cannot be read.",
     ),
     Signature(
         "system:list_directory", "tool",
         (
             Parameter("directory_path", "string", False, ".", doc="The folder."),
-            Parameter("max_entries", "integer", False, 10_000, doc="More of them are an error."),
+            Parameter("max_entries", "integer", False, 10_000, doc="More entries are an error."),
         ),
         "tool",
-        doc="The names in a folder, sorted; those of folders end in `/`.",
+        doc="The names in a folder, sorted; names of folders end in `/`.",
     ),
     Signature(
         "system:write_file", "tool",
         (
-            Parameter("file_path", "string", doc="The file; folders on the way are made."),
-            Parameter("content", "string", doc="What it holds from then on."),
-            Parameter("overwrite", "boolean", False, True, doc="Whether it may replace a file."),
+            Parameter("file_path", "string", doc="The file; missing folders are created."),
+            Parameter("content", "string", doc="The new content."),
+            Parameter("overwrite", "boolean", False, True, doc="Whether an existing file may be replaced."),
         ),
         "tool",
-        doc="Write a file, whole or not at all; {path, bytes, created}.",
+        doc="Write a file atomically; {path, bytes, created}.",
     ),
     Signature(
         "aider:automatic", "tool",
         (
-            Parameter("prompt", "string", doc="What aider is to do."),
+            Parameter("prompt", "string", doc="The instruction for aider."),
             *_AIDER,
         ),
         "tool",
-        doc="Have aider do something, without asking anybody; a TaskResult.",
+        doc="Run aider without questions; a TaskResult.",
     ),
     Signature(
         "aider:interactive", "tool",
         (
-            Parameter("query", "string", False, doc="What it is about; it is shown before aider begins."),
+            Parameter("query", "string", False, doc="The task; it is shown before aider starts."),
             *_AIDER,
         ),
         "tool",
-        doc="Hand the terminal over to aider until it is left; a TaskResult.",
+        doc="Run aider in the terminal until the user leaves it; a TaskResult.",
     ),
     Signature(
         "system:get_context", "tool",
         (
-            Parameter("query", "any", False, doc="What is looked for: words, names, a question."),
-            Parameter("history", "any", False, doc="What was said before; its words count less."),
-            Parameter("inputs", "any", False, doc="Values by name; the words in them count less."),
+            Parameter("query", "any", False, doc="The query: words, names, a question."),
+            Parameter("history", "any", False, doc="The conversation so far; its words count less."),
+            Parameter("inputs", "any", False, doc="Values by name; their words count less."),
             Parameter(
                 "matching_strategy", "string", False, choices=("content", "metadata"),
-                doc="Whether files are found by what they hold or by what they are called and define.",
+                doc="Whether contents, or names and definitions of files are searched.",
             ),
-            Parameter("limit", "integer", False, doc="How many files at most; 10."),
-            Parameter("template_description", "any", False, doc="What a task is for."),
-            Parameter("template_type", "any", False, doc="The kind of task."),
-            Parameter("template_subtype", "any", False, doc="The kind of task, more closely."),
-            Parameter("context_relevance", "map", False, doc="Which inputs matter: name to true or false."),
+            Parameter("limit", "integer", False, doc="Maximum number of files; default: 10."),
+            Parameter("template_description", "any", False, doc="The description of a task."),
+            Parameter("template_type", "any", False, doc="The type of a task."),
+            Parameter("template_subtype", "any", False, doc="The subtype of a task."),
+            Parameter(
+                "context_relevance", "map", False,
+                doc="Which inputs are part of the query: name to true or false.",
+            ),
             Parameter("inherited_context", "any", False, doc="As `history`."),
             Parameter("previous_outputs", "any", False, doc="As `history`."),
             Parameter(
                 "fresh_context", "string", False, choices=("enabled", "disabled"),
-                doc="`disabled`: nothing is looked for.",
+                doc="`disabled`: there is no search.",
             ),
-            Parameter("rerank", "boolean", False, doc="Whether a model puts the best first."),
-            Parameter("model", "string", False, doc="Which model does that."),
-            Parameter("timeout", "number", False, doc="Seconds it may take."),
+            Parameter("rerank", "boolean", False, doc="Whether a model ranks the files."),
+            Parameter("model", "string", False, doc="The model that ranks the files."),
+            Parameter("timeout", "number", False, doc="Timeout in seconds."),
             Parameter("template_name", "any", False, doc="The name of a task."),
         ),
         "context",

@@ -87,10 +87,10 @@ def test_fields_have_the_seeds_names() -> None:
         (TaskResult, {"status": "DONE"}, "TaskResult"),
         (TaskResult, {"status": "COMPLETE", "x": 1}, "has no `x`"),
         (TaskResult, 5, "TaskResult"),
-        (ValidationResult, {"stdout": 1, "stderr": "", "exit_code": 0}, "a text is expected"),
-        (ValidationResult, {"stdout": "", "stderr": "", "exit_code": True}, "a whole number is expected"),
+        (ValidationResult, {"stdout": 1, "stderr": "", "exit_code": 0}, "expected a text"),
+        (ValidationResult, {"stdout": "", "stderr": "", "exit_code": True}, "expected a whole number"),
         (StructuredAnalysisResult, {"success": False, "analysis": "x"}, "`next_input` is required"),
-        (StructuredAnalysisResult, {"success": 1, "analysis": "x"}, "true or false is expected"),
+        (StructuredAnalysisResult, {"success": 1, "analysis": "x"}, "expected true or false"),
     ],
 )
 def test_what_does_not_fit_is_told(cls: type, data: Any, told: str) -> None:

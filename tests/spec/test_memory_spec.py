@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from flow_texts import findings, marks
 from spec.blocks import Block, Shell, parameters, take, text_of
+from spec.tables import compare
 
 from llc.frontend.tasks.builtin_signatures import SYSTEM_TOOLS
 from llc.runtime.memory.recall import WEIGHTS
@@ -73,14 +74,13 @@ def test_words_have_the_shown_terms(line: str) -> None:
     assert terms(text) == expected.split()
 
 
-def test_the_table_has_every_field() -> None:
-    """The table has the fields of the tool in its order, with their descriptions and weights."""
-    rows = ["| field | | counts |", "|---|---|---|"]
+def test_the_table_has_every_field(update: bool) -> None:
+    """The table has the arguments of the tool in its order, with their descriptions and weights."""
+    rows = ["| argument | meaning | weight |", "|---|---|---|"]
     for parameter in SYSTEM_TOOLS["system:get_context"].order:
         counts = f"{WEIGHTS[parameter.name]:g}" if parameter.name in WEIGHTS else ""
         rows.append(f"| `{parameter.name}` | {parameter.doc} | {counts} |".replace("|  |", "| |"))
-    table = TEXT.partition("<!-- table: fields -->\n")[2].partition("\n<!-- end -->")[0]
-    assert table.split("\n") == rows
+    compare("memory.md", lambda name: rows, update)
 
 
 def test_the_weights_match_the_code() -> None:

@@ -61,7 +61,7 @@ def test_every_built_in_tool_is_in_its_table() -> None:
 
 def test_the_table_of_results_is_generated_from_the_classes(update: bool) -> None:
     """Fields are declared once, in `ir/results.py`."""
-    rows = ["| | field | |", "|---|---|---|"]
+    rows = ["| class | field | meaning |", "|---|---|---|"]
     for cls in CLASSES.values():
         rows.append(f"| **{cls.__name__}** | | {(cls.__doc__ or '').partition(chr(10))[0]} |")
         for field in attrs.fields(cls):
