@@ -25,7 +25,7 @@ from llc.vm.code.emit import emit
 from llc.vm.machine.machine import Effect
 from llc.vm.tiered import Machine
 
-# Programs of several files have states of their own kinds: `tests/runtime/test_joint_runs.py`.
+# Programs of several files have states of their own kinds: `tests/runtime/test_linked_runs.py`.
 RUNNING = [case for case in CASES if case.parent.name in ("loops", "rules") and not list(case.glob("*.sexp"))]
 IDS = [f"{case.parent.name}/{case.name}" for case in RUNNING]
 # Where a state that was entered in this iteration already is counted: the states of a cycle are

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from joint_programs import World, drive, program_of, shell, write
+from linked_programs import World, drive, program_of, shell, write
 
 from llc.frontend.compile import compile_file
 from llc.frontend.loop.fsm_printer import print_fsm

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joint_programs import FIX, World, drive, program_of, shell, write
+from linked_programs import FIX, World, drive, program_of, shell, write
 
 from llc.frontend.compile import compile_file
 from llc.ir.compile_options import CompileOptions

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from joint_programs import World, drive
+from linked_programs import World, drive
 
 import llc
 from llc.frontend.compile import compile_file

@@ -20,7 +20,7 @@ INERT: dict[str, str] = {}
 
 # Commands in these chapters read the files above them, valid or not;
 # `diagnostics.md` has a test of its own.
-PROJECTS = ("cli.md", "diagnostics.md", "joint.md", "testing.md")
+PROJECTS = ("cli.md", "diagnostics.md", "linking.md", "testing.md")
 YAML = [block for chapter in CHAPTERS if chapter not in PROJECTS for block in take(chapter, "yaml")]
 WORLDS = [block for block in YAML if block.info == "world"]
 # The info of a block is the path of a file of a project, or names a part of a program.

@@ -1,4 +1,4 @@
-"""`spec/joint.md`: its commands run in a project of its files and print what it shows; its ids exist."""
+"""`spec/linking.md`: its commands run in a project of its files and print what it shows; its ids exist."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from spec.blocks import SPEC, Shell, output_of, take, text_of
 
 ROOT = Path(__file__).parents[2]
-CHAPTER = SPEC / "joint.md"
-BLOCKS = take("joint.md", "yaml", "sexp", "console")
+CHAPTER = SPEC / "linking.md"
+BLOCKS = take("linking.md", "yaml", "sexp", "console")
 # What differs from run to run.
 VOLATILE = (
     (re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}\b"), "-RUN"),
@@ -27,7 +27,7 @@ def stable(text: str) -> str:
 def test_the_commands_print_what_is_shown(tmp_path: Path, update: bool) -> None:
     """Each console block, run in order in a project of the files above it, prints what stands there."""
     shell = Shell(tmp_path)
-    text = text_of("joint.md")
+    text = text_of("linking.md")
     for block in BLOCKS:
         if block.language != "console":
             shell.write(block)
@@ -43,7 +43,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path, update: bool) -> None:
 
 def test_every_finding_is_listed() -> None:
     """The table of findings has every id that joining files gives, and no other."""
-    rows = re.findall(r"^\|(.*?)\|", text_of("joint.md").partition("## Diagnostics")[2], re.M)
+    rows = re.findall(r"^\|(.*?)\|", text_of("linking.md").partition("## Diagnostics")[2], re.M)
     listed = set(re.findall(r"`([a-z-]+)`", "".join(rows)))
     # Found by the expander and by lowering, which report many others.
     given = {"not-a-definition", "unbounded-budget"}

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import run_llc
-from joint_programs import FIX, World, drive, program_of, write
 from keepers import kill_with_keeper
+from linked_programs import FIX, World, drive, program_of, write
 
 from llc.runtime.host.effect_context import Interrupt
 from llc.runtime.terminal.session import Session

@@ -67,7 +67,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     return llc
 
 
-def test_a_joint_program_is_told_again(llc: Llc, tmp_path: Path) -> None:
+def test_a_linked_program_is_told_again(llc: Llc, tmp_path: Path) -> None:
     """Its replay is identical, its case passes, and tells of a change in any of its files."""
     assert llc("replay", "release").returncode == 0
     assert llc("test").stdout == "pass .loops/tests/release.yaml\n1 case: 1 passed\n"
@@ -81,7 +81,7 @@ def test_a_joint_program_is_told_again(llc: Llc, tmp_path: Path) -> None:
     assert "now:      verdict `target` in `fix-types/look` (convergence)" in done.stdout
 
 
-def test_a_joint_program_is_traced_in_the_file_that_is_run(llc: Llc) -> None:
+def test_a_linked_program_is_traced_in_the_file_that_is_run(llc: Llc) -> None:
     """Each point has its state, with its loop, and its line."""
     points = [json.loads(line) for line in llc("trace", "release", "--json").stdout.splitlines()]
     assert [point["state"] for point in points if point["effect"] and point["effect"]["kind"] != "clock"] == [
@@ -96,7 +96,7 @@ def test_a_joint_program_is_traced_in_the_file_that_is_run(llc: Llc) -> None:
     assert point["frames"][-1]["slots"]["captured.errors"]["output"] == "2"
 
 
-def test_a_joint_program_is_forked_in_a_loop(llc: Llc) -> None:
+def test_a_linked_program_is_forked_in_a_loop(llc: Llc) -> None:
     """At a state of the loop, named with it."""
     done = llc("fork", "release", "--state", "fix-types/fix", "--json")
     assert json.loads(done.stdout)["value"] == ["success", "success"], done.stderr
