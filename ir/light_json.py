@@ -96,7 +96,7 @@ def loads(text: str | bytes) -> Any:
     try:
         decoded = text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text
         value, end = _scan(decoded, 0)
-        if end == len(decoded):
+        if end == len(decoded) or not decoded[end:].strip(" \t\n\r"):
             return value
     except (StopIteration, ValueError, SystemError):
         pass  # SystemError: its own error is defined in a module that is not loaded

@@ -72,6 +72,16 @@ def test_the_first_text_of_a_process_may_be_broken() -> None:
         assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.startswith(message)
 
 
+def test_a_text_that_ends_with_a_newline_needs_no_package() -> None:
+    code = (
+        "import sys\n"
+        "from llc.ir import light_json as light\n"
+        "assert light.loads(b'[1] \\r\\n\\t') == [1]\n"
+        "assert 'json' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_what_is_no_data_is_refused() -> None:
     for write in (light_json.dumps, light_json.dumps_indented):
         with pytest.raises(TypeError, match="Object of type set is not JSON serializable"):
