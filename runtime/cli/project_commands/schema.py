@@ -27,10 +27,10 @@ def complete_schema(incomplete: str) -> list[str]:
 
 
 def schema(
-    what: Annotated[
+    kind: Annotated[
         str,
         cli.argument(
-            "[WHAT]",
+            "[KIND]",
             "`loop`, `config`, `agent`, `tools`, `world`, `case`, `job`, or a result: `TaskResult`.",
             complete_schema,
         ),
@@ -38,9 +38,9 @@ def schema(
     output: cli.Output = None,
 ) -> int:
     """Print the JSON Schema of a kind of file or of a result."""
-    if what not in SCHEMAS:
-        raise UserError("unknown-choice", f"no schema of `{what[:80]}`", suggest(what, SCHEMAS, "schemas"))
-    text = json.dumps(SCHEMAS[what](), indent=2, ensure_ascii=False) + "\n"
+    if kind not in SCHEMAS:
+        raise UserError("unknown-choice", f"no schema of `{kind[:80]}`", suggest(kind, SCHEMAS, "schemas"))
+    text = json.dumps(SCHEMAS[kind](), indent=2, ensure_ascii=False) + "\n"
     if output:
         write_file(output, text.encode(), durable=False)
     else:
