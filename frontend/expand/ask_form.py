@@ -21,7 +21,7 @@ _USAGE = '(ask question [(choices "yes" "no")] [(default "no")] [(timeout second
 @form(
     "ask",
     "(ask question [(choices text…)] [(default text)] [(timeout seconds)])",
-    "Ask a person; the answer is a string.",
+    "Ask a person; returns the answer, a string.",
     1,
     is_bindable=True,
 )

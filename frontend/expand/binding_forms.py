@@ -35,7 +35,7 @@ class Define:
 # --- functions --------------------------------------------------------------------------------
 
 
-@form("lambda", LAMBDA, "A function; it keeps the variables around it.", 2)
+@form("lambda", LAMBDA, "Create a function; it captures the surrounding variables.", 2)
 def expand_lambda(x: Context, datum: Form, scope: Scope) -> Steps:
     parameters = datum.items[1]
     items: tuple[Datum, ...] = (parameters,)
@@ -163,7 +163,7 @@ def expand_define(x: Context, datum: Form, scope: Scope) -> Steps:
     yield
 
 
-@form("bind", "(bind name value)", "Define a variable from here on, or change it; gives the value.", 2, 2)
+@form("bind", "(bind name value)", "Define a variable from here on, or assign it; returns the value.", 2, 2)
 def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
     """Inside another form: the variable belongs to the function or `let` around it."""
     identifier = x.may_bind(datum.items[1])
@@ -205,7 +205,7 @@ def _bind_target(x: Context, identifier: Identifier, datum: Form, scope: Scope) 
     return binding
 
 
-@form("set!", "(set! name value)", "Change the nearest variable of this name; gives the value.", 2, 2)
+@form("set!", "(set! name value)", "Assign the nearest variable of this name; returns the value.", 2, 2)
 def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
     value = yield datum.items[2], scope
     target = datum.items[1]
@@ -352,7 +352,12 @@ def name_text(datum: Datum) -> str:
     return identifier.name if identifier is not None else ""
 
 
-@form("let", LET, "Bind names to values, all at once; with a name, a function to call again.", 2)
+@form(
+    "let",
+    LET,
+    "Bind names to values that cannot see each other; with a name, define a function and call it.",
+    2,
+)
 def expand_let(x: Context, datum: Form, scope: Scope) -> Steps:
     if identifier_of(datum.items[1]) is not None:
         if len(datum.items) < 4:
@@ -399,7 +404,7 @@ def expand_let_star(x: Context, datum: Form, scope: Scope) -> Steps:
     return Let(tuple(bound), body, span=datum.span) if bound else body
 
 
-@form("letrec", LETREC, "Bind names to functions that may call one another.", 2)
+@form("letrec", LETREC, "Bind names to functions that can call each other.", 2)
 def expand_letrec(x: Context, datum: Form, scope: Scope) -> Steps:
     pairs = read_bindings(x, datum.items[1], LETREC)
     inside = Scope(scope)
@@ -422,7 +427,12 @@ def expand_letrec(x: Context, datum: Form, scope: Scope) -> Steps:
 form("letrec*", LETREC.replace("letrec", "letrec*"), "The same as `letrec`.", 2)(expand_letrec)
 
 
-@form("import", '(import "file.sexp"…)', "Make the definitions of other files known; they run once.", 1)
+@form(
+    "import",
+    '(import "file.sexp"…)',
+    "Make the definitions of other files available; each file runs once.",
+    1,
+)
 def expand_import(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error("misplaced-import", "`import` is allowed only at the top of a file", datum.span)
     yield

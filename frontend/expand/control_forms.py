@@ -50,7 +50,7 @@ def expand_all(items: tuple[Datum, ...], scope: Scope, datum: Datum) -> Steps:
     return sequence(found, datum.span)
 
 
-@form("if", "(if test then otherwise)", "One of two values, by whether the test is true.", 2, 3)
+@form("if", "(if test then otherwise)", "The value of `then` if the test is true, else of `otherwise`.", 2, 3)
 def expand_if(x: Context, datum: Form, scope: Scope) -> Steps:
     if len(datum.items) == 3:
         written = show(datum, limit=60).removesuffix(")")
@@ -67,7 +67,7 @@ def expand_if(x: Context, datum: Form, scope: Scope) -> Steps:
     return If(test, then, otherwise, span=datum.span)
 
 
-@form("begin", "(begin form…)", "Evaluate one after another; the last value. No new scope.")
+@form("begin", "(begin form…)", "Evaluate forms in order; returns the last value. Creates no scope.")
 def expand_begin(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield expand_all(datum.items[1:], scope, datum))
 
@@ -75,14 +75,14 @@ def expand_begin(x: Context, datum: Form, scope: Scope) -> Steps:
 form("progn", "(progn form…)", "The same as `begin`.")(expand_begin)
 
 
-@form("when", "(when test body…)", "The body where the test is true, else nil.", 1)
+@form("when", "(when test body…)", "The value of the body if the test is true, else nil.", 1)
 def expand_when(x: Context, datum: Form, scope: Scope) -> Steps:
     test = yield datum.items[1], scope
     body = yield expand_all(datum.items[2:], scope, datum)
     return If(test, body, Literal(()), span=datum.span)
 
 
-@form("unless", "(unless test body…)", "The body where the test is false, else nil.", 1)
+@form("unless", "(unless test body…)", "The value of the body if the test is false, else nil.", 1)
 def expand_unless(x: Context, datum: Form, scope: Scope) -> Steps:
     test = yield datum.items[1], scope
     body = yield expand_all(datum.items[2:], scope, datum)
@@ -118,7 +118,7 @@ def _junction(datum: Form, scope: Scope, *, is_and: bool) -> Steps:
 # --- cond and case ----------------------------------------------------------------------------
 
 
-@form("cond", COND, "The values of the first clause whose test is true; nil where none is.")
+@form("cond", COND, "The value of the first clause whose test is true; nil if there is none.")
 def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
     rows: list[tuple[Any, Any, Core]] = []
     last: Core = Literal(())
@@ -185,7 +185,7 @@ def _after_else(x: Context, name: str, clause: Datum) -> None:
     )
 
 
-@form("case", CASE, "The values of the first clause that lists the key, by `equal?`; nil where none does.", 1)
+@form("case", CASE, "The value of the first clause that lists the key, by `equal?`; nil if there is none.", 1)
 def expand_case(x: Context, datum: Form, scope: Scope) -> Steps:
     key = yield datum.items[1], scope
     binding = Binding("case", None, scope.function)
@@ -251,7 +251,7 @@ def _case_tests(x: Context, head: Form, binding: Binding, seen: dict[Any, int]) 
 # --- loops ------------------------------------------------------------------------------
 
 
-@form("loop", LOOP, "Evaluate a body a number of times, or until it ends without `recur`.", 2)
+@form("loop", LOOP, "Evaluate the body a number of times, or until it ends without `recur`.", 2)
 def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     clause = datum.items[1]
     if isinstance(clause, Form) and all(isinstance(item, Form) for item in clause.items):
@@ -308,7 +308,11 @@ def _loop_with_variables(x: Context, datum: Form, clause: Form, scope: Scope) ->
     return Loop(join(bindings, values), body, span=datum.span)
 
 
-@form("recur", "(recur next…)", "Go round the nearest `loop` with new values for its variables.")
+@form(
+    "recur",
+    "(recur next…)",
+    "Start the next iteration of the nearest `loop` with new values of its variables.",
+)
 def expand_recur(x: Context, datum: Form, scope: Scope) -> Steps:
     args: list[Core] = []
     for item in datum.items[1:]:
@@ -332,7 +336,7 @@ def expand_recur(x: Context, datum: Form, scope: Scope) -> Steps:
     return Recur(tuple(args), span=datum.span)
 
 
-@form("while", "(while test body…)", "Evaluate the body as long as the test is true; nil.", 1)
+@form("while", "(while test body…)", "Repeat the body while the test is true; returns nil.", 1)
 def expand_while(x: Context, datum: Form, scope: Scope) -> Steps:
     inside = Scope(scope, loop=-1)
     test = yield datum.items[1], inside
@@ -342,7 +346,7 @@ def expand_while(x: Context, datum: Form, scope: Scope) -> Steps:
     return Loop((), If(test, again, Literal(()), span=datum.span), span=datum.span)
 
 
-@form("do", DO, "Go round with next values until the test is true; then the values after it.", 2)
+@form("do", DO, "Repeat with the next values until the test is true; returns the value after the test.", 2)
 def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
     """`do` of R7RS: a variable without a next value keeps its value."""
     clause, ending = datum.items[1], datum.items[2]
@@ -382,7 +386,7 @@ def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
 # --- faults -----------------------------------------------------------------------------------
 
 
-@form("try", TRY, "The body's value; a fault in it goes to `catch`; `finally` runs in any case.", 1)
+@form("try", TRY, "The value of the body; `catch` handles a fault in it, `finally` always runs.", 1)
 def expand_try(x: Context, datum: Form, scope: Scope) -> Steps:
     body: list[Datum] = []
     clauses: dict[str, Form] = {}
@@ -453,7 +457,7 @@ def _finally(core: Core, clause: Form, scope: Scope) -> Steps:
     return Let(((cleanup, thunk),), value, span=clause.span)
 
 
-@form("assert", "(assert test [message])", "The value of the test, a fault where it is false.", 1, 2)
+@form("assert", "(assert test [message])", "The value of the test; a fault if it is false.", 1, 2)
 def expand_assert(x: Context, datum: Form, scope: Scope) -> Steps:
     test = yield datum.items[1], scope
     message: Core = Literal("assertion failed: " + show(datum.items[1], limit=200))

@@ -48,7 +48,9 @@ _CHOICES = {"runner": RUNNERS, "on_unknown": ON_UNKNOWN}
 _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
 
 
-@form("defatom", USAGE, "Define a task that a model does in one go; gives its name.", 1)
+@form(
+    "defatom", USAGE, "Define a task that a model performs in one request; returns the name of the task.", 1
+)
 def expand_defatom(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error("misplaced-defatom", "`defatom` is allowed only at the top of a file", datum.span)
     yield

@@ -36,7 +36,7 @@ ITEM = Symbol("item")
 @form(
     "map",
     "(map function list…) or (map expression list)",
-    "The results of a function for each item; or of an expression, which sees `item`.",
+    "The list of results of a function for each item, or of an expression in which `item` is the item.",
     is_bindable=True,
     as_value=lambda span: Library("map", span=span),
 )
@@ -47,7 +47,7 @@ def expand_map(x: Context, datum: Form, scope: Scope) -> Steps:
 @form(
     "for-each",
     "(for-each function list…) or (for-each expression list)",
-    "As `map`, for what it does: the value is nil.",
+    "Like `map`, but only for effects; returns nil.",
     is_bindable=True,
     as_value=lambda span: Library("for-each", span=span),
 )
@@ -58,7 +58,7 @@ def expand_for_each(x: Context, datum: Form, scope: Scope) -> Steps:
 @form(
     "parallel-map",
     "(parallel-map function list) or (parallel-map expression list)",
-    "As `map`, with all calls at once: while one waits for the world, others go on.",
+    "Like `map`, with concurrent calls: while one call waits for an effect, the others run.",
     is_bindable=True,
     as_value=lambda span: Library("parallel-map", span=span),
 )
@@ -117,7 +117,7 @@ def _item_function(x: Context, expression: Form, scope: Scope, datum: Form) -> S
 @form(
     "dict",
     "(dict (key value)…)",
-    "A map. A key is a name, a string, or an expression in brackets.",
+    "Create a map. A key is a name, a string, or an expression in parentheses.",
     is_bindable=True,
 )
 def expand_dict(x: Context, datum: Form, scope: Scope) -> Steps:
@@ -198,7 +198,7 @@ def _error_function(span: Span | None) -> Core:
 @form(
     "error",
     "(error ['kind] message value…)",
-    "Raise a fault; with a fault that was caught, raise it again.",
+    "Raise a fault; with a caught fault, raise it again.",
     1,
     is_bindable=True,
     as_value=_error_function,

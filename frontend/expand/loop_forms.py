@@ -80,7 +80,7 @@ def _usage(name: str, clauses: tuple[Clause, ...]) -> str:
     return f"({name} {' '.join(clause.usage for clause in clauses)})"
 
 
-@form("iterative-loop", _usage("iterative-loop", _ITERATIVE), "Execute, validate, decide, and go round.")
+@form("iterative-loop", _usage("iterative-loop", _ITERATIVE), "Repeat: execute, validate, decide.")
 def expand_iterative_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _loop(x, datum, scope, "iterative-loop", _ITERATIVE))
 
@@ -88,7 +88,7 @@ def expand_iterative_loop(x: Context, datum: Form, scope: Scope) -> Steps:
 @form(
     "director-evaluator-loop",
     _usage("director-evaluator-loop", _DIRECTED),
-    "Plan, execute, evaluate, decide, and go round.",
+    "Repeat: plan, execute, evaluate, decide.",
 )
 def expand_director_evaluator_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _loop(x, datum, scope, "director-evaluator-loop", _DIRECTED))

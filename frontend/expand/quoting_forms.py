@@ -11,7 +11,7 @@ from ..sexp.datum import Atom, Datum, Form
 from .expansion import Context
 
 
-@form("quote", "(quote datum) or 'datum", "The datum itself, not evaluated.", 1, 1)
+@form("quote", "(quote datum) or 'datum", "The datum, not evaluated.", 1, 1)
 def expand_quote(x: Context, datum: Form, scope: Scope) -> Steps:
     return _quoted(x, datum.items[1])
     yield
@@ -27,7 +27,11 @@ def _quoted(x: Context, datum: Datum) -> Core:
 
 
 @form(
-    "quasiquote", "(quasiquote datum) or `datum", "As `quote`, with `,` and `,@` for what is evaluated.", 1, 1
+    "quasiquote",
+    "(quasiquote datum) or `datum",
+    "Like `quote`, except that forms after `,` and `,@` are evaluated.",
+    1,
+    1,
 )
 def expand_quasiquote(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _fill(x, datum.items[1], scope, 1))

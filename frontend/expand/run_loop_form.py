@@ -21,7 +21,9 @@ USAGE = '(run-loop "name" [(context (key value)…)] [(max-iterations count)])'
 _CLAUSES = ("context", "max-iterations")
 
 
-@form("run-loop", USAGE, "Run a loop of `.loops/`, or of a file; gives a map of how it ended.", 1)
+@form(
+    "run-loop", USAGE, "Run a loop of `.loops/`, or of a file; returns a map that describes how it ended.", 1
+)
 def expand_run_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     before = len(x.diagnostics)
     name = _name(x, datum.items[1])

@@ -31,7 +31,7 @@ DECLARE = "declare it in .loops/tools.yaml, in .loops/tasks/ or with `defatom`, 
 @form(
     "call",
     "(call name (key value)…) or (call function value…)",
-    "Call a tool, a task or a function: the same as without `call`.",
+    "Call a tool, a task or a function; same as the call without `call`.",
     1,
     is_bindable=True,
 )
