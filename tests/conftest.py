@@ -54,7 +54,7 @@ LONGEST = (
     "tests/runtime/test_crash.py",
     "tests/database/test_parking.py",
     "tests/runtime/test_first_contact.py",
-    "tests/runtime/test_continue.py",
+    "tests/runtime/test_agent_session_resume.py",
     "tests/runtime/test_ledger.py",
     "tests/runtime/test_crash_agents.py",
     "tests/database/test_worker.py",
@@ -67,11 +67,11 @@ LONGEST = (
     "tests/runtime/test_keeper.py",
     "tests/simulation/test_simulation.py",
     "tests/simulation/test_cluster.py",
-    "tests/vm/test_direct.py",
+    "tests/vm/test_jit.py",
     "tests/vm/test_library_laws.py",
     "tests/vm/test_primitives.py",
     "tests/runtime/test_report_page.py",
-    "tests/runtime/test_task_verb.py",
+    "tests/runtime/test_task_command.py",
     "tests/runtime/test_quota.py",
 )
 SLOW_SECONDS = 0.1
