@@ -85,7 +85,7 @@ PARAMETERS: dict[str, Any] = {
     'last': ('last', ('-n',), 'integer', 'Only the last N events.', 'N', '', None, 0),
     'verbose:logs': ('verbose', ('--verbose', '-v'), 'flag', 'Show each output in full.'),
     'json:logs': ('json', ('--json',), 'flag', 'Write the events as JSON, one per line.'),
-    'target:diff': ('target', (), 'text', "A run's id or folder, or a loop's name for its last run; absent: the last run.", '[RUN|LOOP]', 'completers:complete_any_run'),
+    'target:diff': ('target', (), 'text', "A run's id or folder, or a loop's name for its last run; default: the last run.", '[RUN|LOOP]', 'completers:complete_any_run'),
     'step': ('step', (), 'text', "Only this step: an effect's number, iN or a state.", '[STEP]', 'completers:complete_step'),
     'stat': ('stat', ('--stat',), 'flag', 'Only the number of changed lines per file.'),
     'name_only': ('name_only', ('--name-only',), 'flag', 'Only the names of changed files.'),

@@ -37,7 +37,7 @@ class ResultSpec(Spec):
 
     output: str | None = optional(SCALAR, "Standard output.")
     stderr: str | None = optional(SCALAR, "Standard error.")
-    exit_code: int | None = optional(Type("integer", least=0, most=255), "Exit code; absent: 0.")
+    exit_code: int | None = optional(Type("integer", least=0, most=255), "Exit code; default: 0.")
     duration_ms: float | None = optional(_AMOUNT, "Milliseconds; the scripted clock advances by them.")
     signal: str | None = optional(
         Type("text", expected="the name of a signal such as `SIGKILL`"), "The signal that ended the process."
@@ -52,7 +52,7 @@ class ResultSpec(Spec):
     handoff: str | None = optional(SCALAR, "The text that the agent hands to its next session.")
     answer: str | None = optional(SCALAR, "The answer to a question.")
     verdict: str | None = optional(SCALAR, "The verdict in a model's reply.")
-    confidence: float | None = optional(_AMOUNT, "Its confidence; absent: 1.")
+    confidence: float | None = optional(_AMOUNT, "Its confidence; default: 1.")
     reason: str | None = optional(SCALAR, "Its reason.")
     reply: Mapping[str, Any] | None = optional(_MAP, "The whole reply of a model.")
     matches: tuple[Any, ...] | None = optional(
@@ -76,7 +76,7 @@ class RuleSpec(ResultSpec):
     kind: str | None = optional(SCALAR, f"Answer only this kind: {', '.join(RESULT_FIELDS)}.")
     command: str | None = optional(SCALAR, "An RE2 expression, searched in the command, query or question.")
     times: int | None = optional(
-        Type("integer", least=1), "Number of effects it answers; absent: any number."
+        Type("integer", least=1), "Number of effects it answers; default: any number."
     )
     tool: str | None = optional(SCALAR, "Answer the tool of this name.")
     task: str | None = optional(SCALAR, "Answer the task of this name.")

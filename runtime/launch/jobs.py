@@ -57,7 +57,7 @@ class JobSpec(Spec):
     args: Mapping[str, Any] | None = optional(_VALUES, "Values for the parameters of a flow.")
     scope: tuple[str, ...] | None = optional(
         Type("list", TEXT, expected="a list of paths"),
-        "Paths that the run works on, for locks; absent: as the loop says; `[]`: none.",
+        "Paths that the run works on, for locks; default: the scope of the loop; `[]`: none.",
     )
     max_iterations: int | None = optional(Type("integer", least=1, most=1e9), "Iterations at most.")
     llm_model: str | None = optional(TEXT, "The model that judges output.")

@@ -146,7 +146,7 @@ class RetryRule(Spec):
 class ErrorRule(Spec):
     """A failure in the event stream. A later final event without an error cancels it."""
 
-    kind: str | None = optional(choice(*ERROR_KINDS), "Its kind; absent: determined by `errors`.")
+    kind: str | None = optional(choice(*ERROR_KINDS), "Its kind; default: determined by `errors`.")
     message: Any = optional(_PATHS, "The agent's message: the first path with a value.", ())
     status: str | None = optional(PATH, "HTTP status.")
     stop: bool = optional(BOOLEAN, "Whether to stop the agent at once, because it would only wait.", False)
@@ -155,8 +155,8 @@ class ErrorRule(Spec):
 class FinalRule(Spec):
     """The event that ends a successful stream."""
 
-    text: Any = optional(_PATHS, "The final answer; absent: the last text of the agent.", ())
-    turns: str | None = optional(PATH, "Number of model turns; absent: the number of events with `turn`.")
+    text: Any = optional(_PATHS, "The final answer; default: the last text of the agent.", ())
+    turns: str | None = optional(PATH, "Number of model turns; default: the number of events with `turn`.")
     structured: str | None = optional(PATH, "The answer that conforms to the schema.")
 
 
@@ -224,7 +224,7 @@ class LoginSpec(Spec):
         _WORDS, "A command without a model request that exits with 0 if the user is logged in.", ()
     )
     denied: str | None = optional(
-        _REGEX, "A regular expression to search in its output if not; absent: the output is not checked."
+        _REGEX, "A regular expression to search in its output if not; without it, the output is not checked."
     )
     is_certain: bool = optional(
         BOOLEAN,
@@ -270,7 +270,7 @@ class AgentSpec(Spec):
         (),
     )
     resume: tuple[Any, ...] = optional(
-        ARGV, "`argv` to continue `{session}`; absent: `options` continue it.", ()
+        ARGV, "`argv` to continue `{session}`; default: `argv`, whose `options` continue it.", ()
     )
     fork: tuple[Any, ...] = optional(ARGV, "`argv` to continue a copy of `{session}`.", ())
     prompt: PromptSpec = optional(block(PromptSpec), "Transfer of the prompt.", factory=PromptSpec)
@@ -295,7 +295,7 @@ class AgentSpec(Spec):
         factory=dict,
     )
     default_permissions: str | None = optional(
-        choice(*PERMISSIONS), "The mode if the loop does not set one; absent: the agent's own default."
+        choice(*PERMISSIONS), "The mode if the loop does not set one; default: the agent's own default."
     )
     env: Mapping[str, str] = optional(_VARIABLES, "Environment variables.", factory=dict)
     stop: StopSpec = optional(block(StopSpec), "Termination of the program.", factory=StopSpec)
@@ -305,7 +305,7 @@ class AgentSpec(Spec):
         (),
     )
     slash_commands: SlashCommandSpec | None = optional(
-        block(SlashCommandSpec), "Its slash commands; absent: they are not checked."
+        block(SlashCommandSpec), "Its slash commands; default: not checked."
     )
     login: LoginSpec | None = optional(block(LoginSpec), "Check of the login.")
     tested: tuple[str, ...] = optional(Type("list", TEXT), "Versions that llc was tested with.", ())

@@ -76,9 +76,9 @@ class ModelSpec(Spec):
 
     name: str = required(NAME, "The name that loops and tasks use.")
     provider: str = optional(
-        choice(*PROVIDERS), "The provider whose API it has; absent: derived from the name.", ""
+        choice(*PROVIDERS), "The provider whose API it has; default: derived from the name.", ""
     )
-    model: str = optional(TEXT, "The provider's name for it; absent: `name`.", "")
+    model: str = optional(TEXT, "The provider's name for it; default: `name`.", "")
     base_url: str | None = optional(TEXT, "The address of the server.")
     key: str | None = optional(VARIABLE, "The environment variable that contains the API key.")
     price: tuple[float, float] | None = optional(
@@ -97,7 +97,7 @@ class ModelSpec(Spec):
 class TaskSpec(Spec):
     """Default settings of tasks."""
 
-    model: str = optional(TEXT, "The model; absent: the built-in default.", "")
+    model: str = optional(TEXT, "The model; default: the built-in default.", "")
     runner: str = optional(choice(*RUNNERS), "What performs tasks.", _TASK_DEFAULTS.runner)
     agent: str | tuple[str, ...] = optional(
         Type(
@@ -146,9 +146,9 @@ class WorkspaceSpec(Spec):
 
     noun: ClassVar[str] = "a workspace"
 
-    repo: str = optional(TEXT, "Address or path of the git repository; absent: the remote `origin`.", "")
+    repo: str = optional(TEXT, "Address or path of the git repository; default: the remote `origin`.", "")
     ref: str = optional(
-        TEXT, "Branch, tag or commit; absent: the project's files at the time of submission.", ""
+        TEXT, "Branch, tag or commit; default: the project's files at the time of submission.", ""
     )
 
 
@@ -185,7 +185,7 @@ class ConfigurationFile(Spec):
     )
     workspace: WorkspaceSpec | None = optional(
         block(WorkspaceSpec),
-        "Git repository that runs of a cluster work on; absent: the worker's folder.",
+        "Git repository that runs of a cluster work on; default: the worker's folder.",
     )
 
 

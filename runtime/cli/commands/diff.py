@@ -16,7 +16,7 @@ def diff(
         cli.Text,
         cli.argument(
             "[RUN|LOOP]",
-            "A run's id or folder, or a loop's name for its last run; absent: the last run.",
+            "A run's id or folder, or a loop's name for its last run; default: the last run.",
             cli.complete_any_run,
         ),
     ] = None,
