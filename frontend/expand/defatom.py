@@ -30,8 +30,8 @@ from ..tasks.atomic_task import (
     read_schema,
     unknown_placeholders,
 )
-from ..tasks.names import is_parameter_name, refused_name
-from ..tasks.signature import TYPES, Parameter, Signature, fits, type_named
+from ..tasks.names import is_parameter_name, name_problem
+from ..tasks.signature import TYPES, Parameter, Signature, fits, parse_type
 from .expansion import Context
 
 USAGE = (
@@ -62,7 +62,7 @@ def read_defatom(x: Context, datum: Form, scope: Scope) -> tuple[Identifier, Sig
     if identifier is None:
         x.error("bad-binding", "the name of the task is expected here", datum.items[1].span)
         return None
-    why = refused_name(identifier.name)
+    why = name_problem(identifier.name)
     if why is not None:
         message = f"a task cannot be called `{identifier.name[:100]}`: {why}"
         x.error("bad-name", message, datum.items[1].span)
@@ -198,7 +198,7 @@ class _Reader:
         spelled = word.name if word is not None else kind.value if isinstance(kind, Atom) else None
         if isinstance(spelled, str) and (spelled.endswith("?") or spelled == "optional"):
             spelled, is_required = spelled.removesuffix("?").replace("optional", "any"), False
-        type = type_named(spelled) if isinstance(spelled, str) else None
+        type = parse_type(spelled) if isinstance(spelled, str) else None
         if type is None:
             what = f"there is no type `{str(spelled)[:80]}`" if spelled is not None else "this is no type"
             help = suggest(str(spelled), TYPES) or ""

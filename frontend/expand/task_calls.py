@@ -301,7 +301,7 @@ def report_unknown_call(x: Context, datum: Form, scope: Scope) -> Steps:
     head = identifier_of(datum.items[0])
     assert head is not None
     if head.name.startswith(PREFIX):
-        message, help = x.declared.mcp.trouble(head.name)
+        message, help = x.declared.mcp.explain_missing(head.name)
         if not any(found.message == message for found in x.diagnostics):
             x.error("unknown-mcp-tool", message, datum.items[0].span, "called here", help=help)
     elif not x.declared.is_broken:

@@ -1,4 +1,4 @@
-"""Declarations of tools and tasks: signatures, the readers of their files, the registry.
+"""Declarations of tools and tasks: signatures, readers of their files, the registry.
 
-Must not contain: calls (`expand`), or performing them (`runtime`).
+Must not contain: calls (`expand`), or performing calls (`runtime`).
 """

@@ -21,7 +21,7 @@ from .signature import Parameter, Signature
 SUBTYPE = "standard"
 OUTPUTS = ("text", "json")
 FILE_SOURCES = ("literal", "command", "description", "context_description")
-# The settings of a task's context and of its history: what each may be.
+# Settings of a task's context and of its history, with the allowed values; an empty tuple: a count.
 CONTEXT_SETTINGS: dict[str, tuple[Any, ...]] = {
     "inherit_context": ("full", "none", "subset"),
     "accumulate_data": (True, False),
@@ -36,14 +36,14 @@ HISTORY_SETTINGS: dict[str, tuple[Any, ...]] = {
 MAX_SCHEMA_DEPTH = 50
 MAX_UNKNOWN = 20
 _PLACEHOLDER = late_pattern(r"\{\{\s*([^\W\d][\w-]*)((?:\.[\w-]+)*)\s*\}\}")
-_WORDS = ("object", "array", "string", "number", "integer", "boolean")
+_TYPES = ("object", "array", "string", "number", "integer", "boolean")
 
 
 @frozen
 class OutputFormat:
-    """Output of a task: text, or JSON that conforms to a schema (None: any).
+    """Output of a task: text, or JSON that conforms to a schema (None: any JSON).
 
-    repair: ask once more after a reply that does not conform.
+    repair: repeat the request once after a reply that does not conform.
     """
 
     type: str = "text"
@@ -53,8 +53,13 @@ class OutputFormat:
 
 @frozen
 class FilePaths:
-    """Files that a task sees: fixed `paths`, those that a command prints, or those that memory finds for a
-    description (`text`). pieces: of the command, each input with how it is quoted."""
+    """Files that a task sees.
+
+    source: `literal` (fixed `paths`), `command` (the paths that a command prints), or a description for which
+        memory finds files.
+    text: the command or the description.
+    pieces: the command split into texts and quoted inputs.
+    """
 
     source: str = "literal"
     paths: tuple[str, ...] = ()
@@ -66,8 +71,8 @@ class FilePaths:
 class AtomicTask:
     """A task that a model performs in one step. `instructions` and `system` are templates.
 
-    runner: `model` or `agent`; '' for the project's default. on_unknown: the policy of a resumed run for an
-    interrupted task; '' for the default.
+    runner: `model` or `agent`; '' for the project's default. on_unknown: policy of a resumed run for a task
+    in doubt; '' for the default.
     """
 
     name: str
@@ -87,7 +92,7 @@ class AtomicTask:
     on_unknown: str = ""
 
     def definition(self) -> dict[str, Any]:
-        """As plain data, without default values."""
+        """The task as plain data, without default values."""
         data: dict[str, Any] = {
             "type": "atomic",
             "subtype": self.subtype,
@@ -144,13 +149,13 @@ class Placeholder:
 
 
 def placeholders(text: str) -> Iterator[Placeholder]:
-    """The names that a template uses, in order. `{{…}}` around anything but a name is text."""
+    """The placeholders of a template, in order. `{{…}}` around anything but a name is text."""
     for found in _PLACEHOLDER.finditer(text):
         yield Placeholder(found[1], tuple(found[2].split(".")[1:]), *found.span())
 
 
 def unknown_placeholders(text: str, inputs: tuple[Parameter, ...]) -> list[Placeholder]:
-    """The names in a template that are not inputs, each at its first occurrence; a limited number."""
+    """The placeholders that are not inputs, each at its first occurrence; at most `MAX_UNKNOWN`."""
     known = {parameter.name for parameter in inputs}
     unknown: dict[str, Placeholder] = {}
     for place in placeholders(text):
@@ -162,7 +167,7 @@ def unknown_placeholders(text: str, inputs: tuple[Parameter, ...]) -> list[Place
 
 
 def explain_placeholder(name: str, inputs: tuple[Parameter, ...]) -> str:
-    """The help for a name in a template that is not an input."""
+    """Help for a placeholder that is not an input."""
     names = [parameter.name for parameter in inputs]
     return suggest(name, names, "its inputs are") or "the task has no inputs"
 
@@ -171,34 +176,34 @@ def explain_placeholder(name: str, inputs: tuple[Parameter, ...]) -> str:
 
 
 def read_schema(text: str) -> dict[str, Any]:
-    """The JSON Schema that a text is or names; ValueError, in a few words, for any other text.
+    """Read a JSON Schema. Raises ValueError with the reason for an invalid text.
 
-    It may be JSON, the name of a result such as `StructuredAnalysisResult`, or a type: `object`,
+    The text is JSON, the name of a result class such as `StructuredAnalysisResult`, or a type: `object`,
     `string[]`.
     """
     text = text.strip()
     if text.startswith("{"):
-        return _checked(text)
+        return _check_schema(text)
     word = text.removesuffix("[]")
-    if word in _WORDS or (word in ("any", "") and text != word):
-        item = {"type": word} if word in _WORDS else {}
+    if word in _TYPES or (word in ("any", "") and text != word):
+        item = {"type": word} if word in _TYPES else {}
         return {"type": "array", "items": item} if text != word else item
     from ...ir.results import CLASSES, json_schema
 
-    name = text.rpartition(".")[2]  # `module.Name`, as Python names a class
+    name = text.rpartition(".")[2]  # `module.Name`, the Python notation of a class
     if name in CLASSES:
         return json_schema(CLASSES[name])
-    help = suggest(text[:100], [*CLASSES, *_WORDS], "a schema is JSON, or one of")
-    raise ValueError(f"`{text[:80]}` is no schema; {help}")
+    help = suggest(text[:100], [*CLASSES, *_TYPES], "write JSON, or one of")
+    raise ValueError(f"`{text[:80]}` is not a schema; {help}")
 
 
-def _checked(text: str) -> dict[str, Any]:
+def _check_schema(text: str) -> dict[str, Any]:
     try:
         schema = json.loads(text)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"it is not JSON: {error}") from None
     if _depth_exceeds(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"it is nested more than {MAX_SCHEMA_DEPTH} deep")
     import jsonschema  # type: ignore[import-untyped, unused-ignore]
@@ -208,10 +213,10 @@ def _checked(text: str) -> dict[str, Any]:
     except jsonschema.SchemaError as error:
         place = "/".join(map(str, error.absolute_path))
         raise ValueError(
-            f"it is no JSON Schema: {error.message[:200]}" + (f" (at {place})" if place else "")
+            f"it is not a JSON Schema: {error.message[:200]}" + (f" (at {place})" if place else "")
         ) from None
     if not isinstance(schema, dict):
-        raise ValueError("it is no JSON Schema: an object is expected")
+        raise ValueError("it is not a JSON Schema: an object is expected")
     return schema
 
 
@@ -233,14 +238,14 @@ def _depth_exceeds(value: Any, limit: int) -> bool:
 
 
 def check_setting(settings: dict[str, tuple[Any, ...]], name: str, value: Any) -> str | None:
-    """The error in a setting; None if it is correct."""
+    """The error of a setting; None if it is valid."""
     if name not in settings:
         return f"there is no setting `{name[:80]}`; {suggest(name, settings, 'there are')}"
     choices = settings[name]
     if not choices:
         is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        return None if is_count else f"`{name}` is a whole number from 0"
+        return None if is_count else f"`{name}` must be a whole number, 0 or more"
     if any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
         return None
     shown = " or ".join(str(choice).lower() if isinstance(choice, bool) else choice for choice in choices)
-    return f"`{name}` is {shown}"
+    return f"`{name}` must be {shown}"

@@ -1,4 +1,4 @@
-"""Names of tools, tasks and parameters: their syntax, and which names are reserved."""
+"""Names of tools, tasks and parameters: syntax and reserved names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARAMETER = late_pattern(r"[^\W\d][\w-]*")
 
 
 def is_name(text: str) -> bool:
-    """Whether a tool or task can have this name."""
+    """Whether a text has the syntax of a tool's or task's name."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
@@ -24,10 +24,10 @@ def is_parameter_name(text: str) -> bool:
     return len(text) <= MAX_NAME and _PARAMETER.fullmatch(text) is not None
 
 
-def refused_name(name: str) -> str | None:
-    """Why no tool or task can have this name; None if one can."""
+def name_problem(name: str) -> str | None:
+    """Why a tool or task cannot have this name; None if it can."""
     if not is_name(name):
-        return "a name is letters, digits and `_ : - . / ? !`, as in `project:name`"
+        return "a name consists of letters, digits and `_ : - . / ? !`, as in `project:name`"
     if name in SYSTEM_TOOLS or name.startswith(
         ("system:", "aider:", "mcp:", "loop:", "calls:", "effect:", "op:")
     ):
@@ -38,14 +38,14 @@ def refused_name(name: str) -> str | None:
         or name in RESERVED
         or name in (CONFIG, "else", "true", "false", "null")
     ):
-        return "it is a word of the language; put a word before it, as in `my:name`"
+        return "it is a word of the language; add a prefix, as in `my:name`"
     if name in LIBRARY:
-        return "the library has a function of that name; put a word before it, as in `my:name`"
+        return "the library has a function of that name; add a prefix, as in `my:name`"
     return None
 
 
 def spellings(name: str) -> Iterable[str]:
-    """A name, and with `_` for its first `:` or the other way: `system_run_script` is `system:run_script`."""
+    """A name and its alternative with `:` for the first `_`: `system_run_script` is `system:run_script`."""
     yield name
     first, mark, rest = name.partition("_")
     if mark and first in ("system", "aider"):

@@ -1,7 +1,7 @@
 """Registry of the tools and tasks of a project, looked up by name and read on demand.
 
-`.loops/tools.yaml` and `.loops/tasks/*.xml` are read only if a program uses a name that means nothing
-else. Errors in a file are reported to a program only if the file may declare a name that it uses. Tasks
+`.loops/tools.yaml` and `.loops/tasks/*.xml` are read only if a program uses a name that has no other meaning.
+Errors in a file are reported to a program only if the file may declare a name that the program uses. Tasks
 that a program defines (`defatom`) have a scope and are not in the registry.
 """
 
@@ -25,7 +25,7 @@ from .signature import Parameter, Signature
 TOOLS_FILE = "tools.yaml"
 TASKS_FOLDER = "tasks"
 TASK_SUFFIX = ".xml"
-# The tasks that come with llc, by name, and their files in `stdlib/`.
+# The built-in tasks by name, with their files in `stdlib/`.
 LIBRARY_TASKS = {
     "user:analyze-iteration-structured": "analyze-iteration.xml",
     "user:plan-development": "plan-development.xml",
@@ -34,8 +34,8 @@ LIBRARY_TASKS = {
 
 
 @frozen
-class Found:
-    """Declarations in the files of a project, with findings and sources."""
+class ProjectDeclarations:
+    """Declarations in the files of a project, with diagnostics and sources."""
 
     tools: tuple[Signature, ...] = ()
     tasks: tuple[Signature, ...] = ()
@@ -44,60 +44,60 @@ class Found:
 
 
 class TaskRegistry:
-    """The tools and tasks around one program.
+    """The tools and tasks that one program can call.
 
-    folder: the project's `.loops`, None for a program without a project. sides: the texts of
-    `--declare`.
+    folder: the project's `.loops`; None for a program without a project.
+    declarations: the values of `--declare`.
     """
 
-    def __init__(self, folder: str | None = None, sides: Iterable[str] = ()) -> None:
+    def __init__(self, folder: str | None = None, declarations: Iterable[str] = ()) -> None:
         self._folder = folder
-        self._sides: dict[str, Signature] = {}
-        self._found: Found | None = None
-        # The names that were looked up, with whether they were found.
-        self._asked: dict[str, bool] = {}
+        self._declared: dict[str, Signature] = {}
+        self._project: ProjectDeclarations | None = None
+        # The looked-up names, with whether each was found.
+        self._lookups: dict[str, bool] = {}
         self._tools: dict[str, Signature] = dict(SYSTEM_TOOLS)
         self._tasks: dict[str, Signature] = {}
         self._hidden: dict[str, Signature] = {}
         self.mcp = McpTools(folder)
         self.wrong: list[Diagnostic] = []
-        for text in sides:
+        for text in declarations:
             try:
                 signature = parse_declaration(text)
             except ValueError as error:
                 self.wrong.append(Diagnostic("bad-option", f"--declare `{text[:100]}`: {error}"))
             else:
-                self._sides[signature.name] = signature
+                self._declared[signature.name] = signature
 
     @property
     def is_broken(self) -> bool:
         """Whether the files of the project have errors."""
-        return self._found is not None and any(found.is_error for found in self._found.diagnostics)
+        return self._project is not None and any(found.is_error for found in self._project.diagnostics)
 
     @property
-    def found(self) -> Found | None:
-        """The declarations in the project's files, None if they were not read."""
-        return self._found
+    def found(self) -> ProjectDeclarations | None:
+        """The declarations in the project's files; None if the files were not read."""
+        return self._project
 
     def findings(self) -> tuple[Diagnostic, ...]:
-        """The findings in the project's files that concern the program.
+        """The diagnostics of the project's files that concern the program.
 
-        If a name was not found, all do; otherwise those in files that contain a name that was looked up.
+        If a name was not found, these are all; otherwise those of the files that contain a looked-up name.
         """
-        if self._found is None:
+        if self._project is None:
             return ()
-        if not all(self._asked.values()):
-            return self._found.diagnostics
-        words = {spelling for name in self._asked for spelling in spellings(name)}
-        texts = {source.path: source.text or "" for source in self._found.sources}
+        if not all(self._lookups.values()):
+            return self._project.diagnostics
+        words = {spelling for name in self._lookups for spelling in spellings(name)}
+        texts = {source.path: source.text or "" for source in self._project.sources}
         near = {path for path, text in texts.items() if any(word in text for word in words)}
-        return tuple(found for found in self._found.diagnostics if found.span and found.span.path in near)
+        return tuple(found for found in self._project.diagnostics if found.span and found.span.path in near)
 
     def find(self, name: str, own: Signature | None = None) -> Signature | None:
-        """The tool, else the program's `own` task, else the project's task of a name."""
+        """Find the tool, the program's `own` task, or the project's task of a name, in this order."""
         found = self._find(name, own)
-        # The tools of MCP servers are not in these files.
-        self._asked[name] = found is not None or name.startswith(PREFIX)
+        # The tools of MCP servers are not declared in the project's files.
+        self._lookups[name] = found is not None or name.startswith(PREFIX)
         return found
 
     def _find(self, name: str, own: Signature | None) -> Signature | None:
@@ -114,11 +114,11 @@ class TaskRegistry:
             if spelling in self._tasks:
                 return self._tasks[spelling]
         if name.startswith(PREFIX):
-            return self._sides.get(name) or self.mcp.find(name)
-        return self._sides.get(name) or library_task(name)
+            return self._declared.get(name) or self.mcp.find(name)
+        return self._declared.get(name) or library_task(name)
 
     def hidden_by(self, tool: Signature) -> Iterator[Signature]:
-        """The task that is hidden by a tool of the same name."""
+        """The task that a tool of the same name hides."""
         if not tool.is_task:
             other = self._hidden.get(tool.name) or self._tasks.get(tool.name)
             if other is not None:
@@ -127,26 +127,26 @@ class TaskRegistry:
     def names(self) -> list[str]:
         self._load()
         offered = [tool.name for tool in self.mcp.signatures()]
-        return [*self._tools, *offered, *self._tasks, *self._sides, *LIBRARY_TASKS]
+        return [*self._tools, *offered, *self._tasks, *self._declared, *LIBRARY_TASKS]
 
     def signatures(self) -> list[Signature]:
-        """All declarations, tools first, each by its full name."""
+        """All declarations, tools first, each under its full name."""
         self._load()
         own = [task for name in LIBRARY_TASKS if (task := library_task(name)) is not None]
         tools = [*self._tools.values(), *self.mcp.signatures()]
-        rows = [*tools, *self._tasks.values(), *self._sides.values(), *own]
+        rows = [*tools, *self._tasks.values(), *self._declared.values(), *own]
         return list({row.name: row for row in reversed(rows)}.values())[::-1]
 
     def _load(self) -> None:
-        if self._found is None:
-            self._found = read_project(self._folder) if self._folder is not None else Found()
-            self._tools.update((tool.name, tool) for tool in self._found.tools)
-            self._tasks.update((task.name, task) for task in self._found.tasks)
+        if self._project is None:
+            self._project = read_project(self._folder) if self._folder is not None else ProjectDeclarations()
+            self._tools.update((tool.name, tool) for tool in self._project.tools)
+            self._tasks.update((task.name, task) for task in self._project.tasks)
 
 
 @cache
 def library_task(name: str) -> Signature | None:
-    """The task of this name that comes with llc. A project's task of the same name takes precedence."""
+    """The built-in task of this name. A project's task of the same name takes precedence."""
     file = LIBRARY_TASKS.get(name)
     if file is None:
         return None
@@ -167,7 +167,7 @@ def project_files(folder: str) -> list[str]:
     return [tools] * path_exists(tools) + [join(tasks, name) for name in names]
 
 
-def read_project(folder: str) -> Found:
+def read_project(folder: str) -> ProjectDeclarations:
     """Read the files of a project that declare tools and tasks."""
     tools: list[Signature] = []
     tasks: dict[str, Signature] = {}
@@ -175,7 +175,7 @@ def read_project(folder: str) -> Found:
     sources: list[Source] = []
     for path in project_files(folder):
         if not is_file(path):
-            wrong.append(Diagnostic("unreadable-file", f"`{path}` is no file"))
+            wrong.append(Diagnostic("unreadable-file", f"`{path}` is not a file"))
             continue
         try:
             source = read_source(path)
@@ -207,20 +207,20 @@ def read_project(folder: str) -> Found:
 
             tools, found = read_tools(source)
             wrong += found
-    return Found(tuple(tools), tuple(tasks.values()), tuple(wrong), tuple(sources))
+    return ProjectDeclarations(tuple(tools), tuple(tasks.values()), tuple(wrong), tuple(sources))
 
 
 _DECLARED = late_pattern(r"\s*(?:(?P<kind>tool|task)\s+)?(?P<name>[^\s(]+)\s*(?:\((?P<order>[^()]*)\))?\s*")
 
 
 def parse_declaration(text: str) -> Signature:
-    """The signature that `--declare` gives: `name`, `name(x,y)` or `task name(x,y)`.
+    """Parse the value of `--declare`: `name`, `name(x,y)` or `task name(x,y)`.
 
-    ValueError, with the reason, for any other text.
+    Raises ValueError with the reason for any other text.
     """
     found = _DECLARED.fullmatch(text)
     if found is None or not is_name(found["name"]):
-        raise ValueError("it is a name, with its parameters in brackets if they are known: math:add(x,y)")
+        raise ValueError("write a name, with its parameters in parentheses if they are known: math:add(x,y)")
     parameters = None
     if found["order"] is not None:
         names = [name.strip() for name in found["order"].split(",")] if found["order"].strip() else []

@@ -2,8 +2,8 @@
 
 One data model for all declarations: built-in tools (`builtin_signatures`), `.loops/tools.yaml`
 (`tools_file`), `.loops/tasks/*.xml` (`task_file`), `defatom` (`expand/defatom.py`) and `--declare`. The
-`definition`, plain data that becomes part of the program, contains what is needed to perform one. Must
-not contain: compilation of calls (`expand/task_calls.py`).
+`definition` is plain data that becomes part of the program and contains everything needed to perform a call.
+Must not contain: compilation of calls (`expand/task_calls.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...ir.constants import Symbol
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 
-# Types of parameters, with their words in messages.
+# Types of parameters, with their names in messages.
 TYPES = {
     "any": "anything",
     "string": "a string",
@@ -24,7 +24,7 @@ TYPES = {
     "list": "a list",
     "map": "a map",
 }
-# The words of JSON Schema and of Python for some of them.
+# Type names of JSON Schema and Python with the same meaning.
 _SPELLINGS = {
     "array": "list",
     "object": "map",
@@ -42,10 +42,11 @@ MAX_PARAMETERS = 100
 
 @frozen
 class Parameter:
-    """A parameter. `default`: its value where a call leaves it out, None for no value at all.
+    """A parameter.
 
-    variable: the variable around a call that gives a value where the call gives none, or ''.
-    choices: the texts it may be; empty where it may be any.
+    default: value if a call leaves it out; None: no value.
+    variable: variable at the call site that gives the value if the call gives none, or ''.
+    choices: allowed texts; empty: any.
     """
 
     name: str
@@ -72,10 +73,10 @@ class Parameter:
 class Signature:
     """A tool or a task, by its full name.
 
-    parameters: in their order; None where they are unknown, so that any name is allowed.
-    effect: the kind of effect that a call performs. definition: what that effect carries, plain data.
-    on_unknown: the policy of a resumed run if the outcome is unknown.
-    source, span: where it is declared, None for what is built in.
+    parameters: in order; None if they are unknown, so that any name is allowed.
+    effect: kind of the effect that a call performs. definition: plain data that this effect carries.
+    on_unknown: policy of a resumed run for a call in doubt.
+    source, span: place of the declaration; None for a built-in tool.
     """
 
     name: str
@@ -101,7 +102,7 @@ class Signature:
         return next((parameter for parameter in self.order if parameter.name == name), None)
 
     def takes(self, name: str) -> bool:
-        """Whether a call may give an argument this name."""
+        """Whether a call may give an argument with this name."""
         return self.parameters is None or self.parameter(name) is not None or self.is_reserved(name)
 
     def is_reserved(self, name: str) -> bool:
@@ -110,7 +111,7 @@ class Signature:
 
     @property
     def usage(self) -> str:
-        """How a call is written."""
+        """The syntax of a call."""
         if self.parameters is None:
             return f"({self.name} (name value)…)"
         shown = []
@@ -119,14 +120,14 @@ class Signature:
         return f"({' '.join([self.name, *shown])})"
 
 
-def type_named(word: str) -> str | None:
-    """The type that a declaration names, None where there is none of that name."""
+def parse_type(word: str) -> str | None:
+    """The type that a declaration names; None for an unknown type."""
     word = _SPELLINGS.get(word, word)
     return word if word in TYPES else None
 
 
 def fits(value: Any, type: str) -> bool:
-    """Whether a value known at compile time (a literal) is of a type. Symbols are texts."""
+    """Whether a literal value has a type. Symbols are texts."""
     match type:
         case "string":
             return isinstance(value, str | Symbol)

@@ -1,4 +1,4 @@
-"""Reader of `.loops/tasks/*.xml`: templates of atomic tasks, to signatures.
+"""Reader of `.loops/tasks/*.xml`: atomic tasks to signatures.
 
     <task type="atomic" name="user:summarise" subtype="standard">
       <description>Summarise a file.</description>
@@ -36,8 +36,8 @@ from .atomic_task import (
     read_schema,
     unknown_placeholders,
 )
-from .names import is_parameter_name, refused_name
-from .signature import MAX_PARAMETERS, TYPES, Parameter, Signature, fits, type_named
+from .names import is_parameter_name, name_problem
+from .signature import MAX_PARAMETERS, TYPES, Parameter, Signature, fits, parse_type
 
 TEXTS = ("description", "model", "runner", "instructions", "system", "criteria")
 BLOCKS = (
@@ -50,7 +50,7 @@ BLOCKS = (
 )
 TASK_ATTRIBUTES = ("type", "name", "subtype", "on_unknown")
 INPUT_ATTRIBUTES = ("name", "from", "type", "required", "default", "description")
-# The element that lists the files, for each source of files.
+# The element that lists the files, by source of files.
 FILE_TEXTS = {
     "literal": "path",
     "command": "command",
@@ -60,7 +60,7 @@ FILE_TEXTS = {
 
 
 def read_task(source: Source) -> tuple[Signature | None, list[Diagnostic]]:
-    """The task of a file, None where it has errors, and the findings."""
+    """Read the task of a file. The signature is None if there are errors."""
     markup = read_markup(source)
     if markup.root is None:
         if not markup.diagnostics:
@@ -147,7 +147,7 @@ class _Reader:
         name = given.get("name", "")
         if "name" not in given:
             self.fail("missing-attribute", "a task needs a `name`", root)
-        elif (why := refused_name(name)) is not None:
+        elif (why := name_problem(name)) is not None:
             self.fail("bad-name", f"a task cannot be called `{name[:100]}`: {why}", root, "name")
         policy = given.get("on_unknown", "")
         if "on_unknown" in given:
@@ -189,7 +189,7 @@ class _Reader:
     def check_names(self, element: Element, inputs: tuple[Parameter, ...]) -> None:
         for place in unknown_placeholders(element.text, inputs):
             span = self.markup.text_span(element, place.start, place.end)
-            message = f"`{{{{{place.name[:80]}}}}}` is no input of the task"
+            message = f"`{{{{{place.name[:80]}}}}}` is not an input of the task"
             help = explain_placeholder(place.name, inputs)
             self.markup.fail("unknown-placeholder", message, span, "here", help)
 
@@ -218,7 +218,7 @@ class _Reader:
         return tuple(found.values())
 
     def input(self, row: Element, name: str, given: dict[str, str]) -> Parameter:
-        type = type_named(given.get("type", "any"))
+        type = parse_type(given.get("type", "any"))
         if type is None:
             help = suggest(given["type"], TYPES, "types are")
             self.fail("unknown-type", f"there is no type `{given['type'][:80]}`", row, "type", help)
@@ -226,13 +226,15 @@ class _Reader:
         required = self.flag(row, "required", given.get("required"))
         default = self.default(row, type, given["default"]) if "default" in given else None
         if required and "default" in given:
-            self.fail("contradictory-keys", f"`{name}` is required, so its default is unused", row, "default")
+            self.fail(
+                "contradictory-keys", f"`{name}` is required, so its default is never used", row, "default"
+            )
         doc = given.get("description", "") or _stripped(row.text)
         is_required = "default" not in given if required is None else required
         return Parameter(name, type, is_required, default, doc, given.get("from", ""))
 
     def default(self, row: Element, type: str, text: str) -> Any:
-        """A default value: a text, or JSON where the type is not a text."""
+        """Read a default value: a text, or JSON if the type is not a text."""
         value: Any = text
         if type not in ("string", "any"):
             try:
@@ -240,14 +242,14 @@ class _Reader:
             except (ValueError, RecursionError):
                 value = None
             if not fits(value, type):
-                self.fail("wrong-type", f"the default is {TYPES[type]}", row, "default")
+                self.fail("wrong-type", f"the default must be {TYPES[type]}", row, "default")
                 return None
         return value
 
     def flag(self, element: Element, name: str, text: str | None) -> bool | None:
         if text in ("true", "false", None):
             return None if text is None else text == "true"
-        self.fail("wrong-type", f"`{name}` is true or false", element, name)
+        self.fail("wrong-type", f"`{name}` must be true or false", element, name)
         return None
 
     def output(self, element: Element) -> OutputFormat:
@@ -256,7 +258,7 @@ class _Reader:
         type = given.get("type", "text")
         repair = self.flag(element, "repair", given.get("repair")) is True
         if repair and type != "json":
-            self.fail("contradictory-keys", "only an output of type json is repaired", element, "repair")
+            self.fail("contradictory-keys", "`repair` needs an output of type json", element, "repair")
         self.choice(element, "type", type, OUTPUTS)
         inner = _stripped(element.text)
         text = given.get("schema", inner)
@@ -266,11 +268,11 @@ class _Reader:
             self.fail("contradictory-keys", "the schema is given twice", element, "schema")
         if type != "json":
             help = 'write type="json"'
-            self.fail("contradictory-keys", "only an output of type json has a schema", element, "", help)
+            self.fail("contradictory-keys", "a schema needs an output of type json", element, "", help)
         try:
             return OutputFormat(type, read_schema(text), repair)
         except ValueError as error:
-            self.fail("bad-schema", f"the schema is wrong: {error}", element, "schema" if not inner else "")
+            self.fail("bad-schema", f"the schema is invalid: {error}", element, "schema" if not inner else "")
             return OutputFormat(type)
 
     def files(self, element: Element, inputs: tuple[Parameter, ...]) -> FilePaths:
@@ -293,7 +295,7 @@ class _Reader:
         return FilePaths(source, (), values[0], pieces)
 
     def pieces(self, element: Element, command: str) -> tuple[Any, ...]:
-        """A command with inputs in it, taken apart; each input with how it is quoted for its place."""
+        """Split a command at its inputs; each input gets the quoting of its context."""
         pieces: list[Any] = []
         at = 0
         for place in placeholders(command):
@@ -313,7 +315,7 @@ class _Reader:
         return tuple(piece for piece in pieces if piece) if values else ()
 
     def settings(self, element: Element | None, known: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-        """Settings, as attributes or as elements of their own."""
+        """Read settings, given as attributes or as child elements."""
         if element is None:
             return {}
         self.no_text(element)
@@ -345,14 +347,16 @@ class _Reader:
             name = given.get("name", "")
             if name not in names:
                 help = suggest(name, names, "its inputs are") or "the task has no inputs"
-                self.fail("unknown-placeholder", f"`{name[:80]}` is no input of the task", row, "name", help)
+                self.fail(
+                    "unknown-placeholder", f"`{name[:80]}` is not an input of the task", row, "name", help
+                )
             else:
                 found[name] = self.flag(row, "include", given.get("include")) is not False
         return found
 
 
 def _stripped(text: str) -> str:
-    """A text without the line breaks around it and the indentation that all its lines share."""
+    """A text without surrounding line breaks and without the indentation that all its lines share."""
     from textwrap import dedent
 
     return dedent(text.strip("\n")).strip() if "\n" in text.strip("\n") else text.strip()

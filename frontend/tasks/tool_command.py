@@ -1,9 +1,10 @@
 """Parser of a tool's `command`: literal text and `${parameter}`.
 
-A list is a program with its arguments and no shell: each item is one word, whatever the values hold.
+A list is a program with its arguments, run without a shell: each item is one word, whatever the values
+contain.
 A text is a shell command: each `${parameter}` is quoted for its context, and refused where no quoting
-is safe (`shell/contexts.py`). `$${` is a literal `${`. The pieces are texts, and `{"of": parameter}` for
-values, which `runtime/effects/tools/tool.py` inserts.
+is safe (`shell/contexts.py`). `$${` is a literal `${`. A piece is a text, or `{"of": parameter}` for
+a value, which `runtime/effects/tools/tool.py` inserts.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _OPENING = late_pattern(r"\$\{")
 
 
 def argv_pieces(document: Document, node: Sequence, parameters: tuple[Parameter, ...]) -> list[list[Any]]:
-    """The words of a command that is a list."""
+    """The words of a command that is a list, each as pieces."""
     words = []
     for item in node.items:
         if not isinstance(item, Scalar) or item.value is None:
-            document.fail("wrong-type", "a word of `command` is a text", document.span(item), "not this")
+            document.fail("wrong-type", "a word of `command` must be a text", document.span(item), "not this")
             continue
         words.append(_split(document, item, item.text, parameters, is_shell=False))
     if not node.items:
@@ -35,7 +36,7 @@ def argv_pieces(document: Document, node: Sequence, parameters: tuple[Parameter,
 
 
 def shell_pieces(document: Document, node: Node, text: str, parameters: tuple[Parameter, ...]) -> list[Any]:
-    """The pieces of a command that is a text, each value with how it is quoted."""
+    """The pieces of a command that is a text, each value with its quoting."""
     pieces = _split(document, node, text, parameters, is_shell=True)
     command = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
     values = [piece for piece in pieces if isinstance(piece, dict)]
@@ -57,7 +58,7 @@ def shell_pieces(document: Document, node: Node, text: str, parameters: tuple[Pa
 def _split(
     document: Document, node: Node, text: str, parameters: tuple[Parameter, ...], *, is_shell: bool
 ) -> list[Any]:
-    """Texts and values, in order; every name is a parameter."""
+    """Split a text into pieces; reports names that are not parameters."""
     names = [parameter.name for parameter in parameters]
     pieces: list[Any] = []
     literal = ""
@@ -76,22 +77,24 @@ def _split(
         else:
             span = document.within(document.span(node), text, *found.span())
             help = suggest(name, names, "its parameters are") or "it declares no parameters"
-            own = f"a variable of the shell's is written `${name}`" if is_shell else "a literal `${` is `$${`"
-            message = f"`${{{name}}}` is no parameter of the tool"
+            own = f"a variable of the shell is written `${name}`" if is_shell else "a literal `${` is `$${`"
+            message = f"`${{{name}}}` is not a parameter of the tool"
             document.fail("unknown-parameter", message, span, "here", f"{help}; {own}")
     literal += _plain(document, node, text, at, len(text), is_shell)
     return [*pieces, literal] if literal or not pieces else pieces
 
 
 def _plain(document: Document, node: Node, text: str, start: int, end: int, is_shell: bool) -> str:
-    """Text without parameters. A shell has its own `${…}`; in a list none can be meant."""
+    """Text without parameters. In a shell command `${…}` may belong to the shell; in a list it is an
+    error.
+    """
     part = text[start:end]
     opening = None if is_shell else _OPENING.search(part)
     if opening is not None:
         span = document.within(document.span(node), text, start + opening.start(), start + opening.end())
         document.fail(
             "malformed-variable",
-            "this `${` is no parameter",
+            "this `${` is not a parameter",
             span,
             "here",
             "write ${name}, or `$${` for a literal `${`",

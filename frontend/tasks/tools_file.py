@@ -1,4 +1,4 @@
-"""`.loops/tools.yaml`: a project's own tools, to signatures.
+"""Reader of `.loops/tools.yaml`: a project's own tools to signatures.
 
     tools:
       - name: math:add
@@ -10,7 +10,7 @@
         output: json
         timeout: 10
 
-Every error is reported with its place. The text of a `command` is analysed in `tool_command`.
+Every error is reported with its position. `tool_command` parses the text of a `command`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..source.document import Mapping, Node, NodeSpans, Refused, Sequence
 from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, optional, required
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
-from .names import is_parameter_name, refused_name
-from .signature import MAX_PARAMETERS, TYPE_NAMES, TYPES, Parameter, Signature, fits, type_named
+from .names import is_parameter_name, name_problem
+from .signature import MAX_PARAMETERS, TYPE_NAMES, TYPES, Parameter, Signature, fits, parse_type
 from .tool_command import argv_pieces, shell_pieces
 
 OUTPUTS = ("text", "json", "result")
@@ -39,9 +39,11 @@ class ParameterSpec(Spec):
 
     noun: ClassVar[str] = "a parameter"
 
-    type: str = optional(_TYPE, "What it may be; absent: any value.", "any")
-    required: bool | None = optional(BOOLEAN, "Whether a call must give it; absent: unless it has a default.")
-    default: Any = optional(JSON, "Its value where a call leaves it out.")
+    type: str = optional(_TYPE, "Type of the values; absent: any value.", "any")
+    required: bool | None = optional(
+        BOOLEAN, "Whether a call must give it; absent: true, unless it has a default."
+    )
+    default: Any = optional(JSON, "Value if a call leaves it out.")
     description: str = optional(Type("text"), "What it is for.", "")
 
 
@@ -70,7 +72,7 @@ class ToolSpec(Spec):
     noun: ClassVar[str] = "a tool"
     json_schema: ClassVar[dict[str, Any]] = {"oneOf": [{"required": ["command"]}, {"required": ["python"]}]}
 
-    name: str = required(TEXT, "What programs call it.")
+    name: str = required(TEXT, "The name of the tool in programs.")
     description: str = optional(Type("text"), "What it does.", "")
     parameters: Any = optional(_PARAMETERS, "Its parameters: names to types, or a list.", ())
     command: Any = optional(
@@ -85,10 +87,10 @@ class ToolSpec(Spec):
         ),
         "A function of the project, as `module:function`.",
     )
-    timeout: float | None = optional(Type("number", above=0, most=MAX_TIMEOUT), "Seconds that it may take.")
-    output: str | None = optional(choice(*OUTPUTS), "What its standard output is; absent: `text`.")
+    timeout: float | None = optional(Type("number", above=0, most=MAX_TIMEOUT), "Time limit in seconds.")
+    output: str | None = optional(choice(*OUTPUTS), "Format of its standard output; absent: `text`.")
     on_unknown: str | None = optional(
-        choice(*ON_UNKNOWN), "What a resumed run does if the call may have happened; absent: `rerun`."
+        choice(*ON_UNKNOWN), "What a resumed run does with a call that is in doubt; absent: `rerun`."
     )
 
 
@@ -103,7 +105,7 @@ class ToolsFile(Spec):
 
 
 def read_tools(source: Source) -> tuple[list[Signature], list[Diagnostic]]:
-    """The tools that a file declares, and the findings. A tool with an error is left out."""
+    """Read the tools that a file declares. A tool with an error is left out."""
     document = read_document(source)
     tools: list[Signature] = []
     try:
@@ -136,17 +138,17 @@ class _Reader(SchemaReader):
         return list(found.values())
 
     def tool(self, spec: ToolSpec) -> Signature | None:
-        """The signature of a tool; None where something about it is wrong."""
+        """The signature of a tool; None if it has an error."""
         known = len(self.document.diagnostics)
-        why = refused_name(spec.name)
+        why = name_problem(spec.name)
         if why is not None:
             message = f"a tool cannot be called `{spec.name[:100]}`: {why}"
             self.error("bad-name", message, spec.spans["name"])
         parameters = self.parameters(spec)
         definition = self.definition(spec, parameters)
         if spec.output is not None and spec.python is not None:
-            message = "a function gives a value, which has no `output`"
-            self.error("contradictory-keys", message, spec.spans["output"], "", "leave `output` out")
+            message = "a Python function returns a value and has no `output`"
+            self.error("contradictory-keys", message, spec.spans["output"], "", "remove `output`")
         elif spec.output is not None:
             definition["output"] = spec.output
         if spec.flawed or any(finding.is_error for finding in self.document.diagnostics[known:]):
@@ -176,7 +178,7 @@ class _Reader(SchemaReader):
         found: dict[str, Parameter] = {}
         for name, about, place in rows:
             if not is_parameter_name(name):
-                help = "a name is letters, digits, `_` and `-`"
+                help = "a name consists of letters, digits, `_` and `-`"
                 message = f"a parameter cannot be called `{name[:100]}`"
                 self.error("bad-name", message, spec.spans[place], "", help)
             elif name in found:
@@ -184,11 +186,11 @@ class _Reader(SchemaReader):
             elif isinstance(about, ParameterSpec):
                 found[name] = self.parameter(name, about)
             else:
-                found[name] = Parameter(name, type_named(about or "any") or "any")
+                found[name] = Parameter(name, parse_type(about or "any") or "any")
         return tuple(found.values())
 
     def parameter(self, name: str, spec: ParameterSpec) -> Parameter:
-        type = type_named(spec.type) or "any"
+        type = parse_type(spec.type) or "any"
         if spec.required and spec.is_given("default"):
             message = f"`{name}` is required, so its default is never used"
             self.error("contradictory-keys", message, spec.spans["default"])
@@ -199,11 +201,11 @@ class _Reader(SchemaReader):
         return Parameter(name, type, is_required, spec.default, spec.description.strip())
 
     def definition(self, spec: ToolSpec, parameters: tuple[Parameter, ...]) -> dict[str, Any]:
-        """What performs the tool: `argv`, `shell` or `python`."""
+        """The data that performs the tool: `argv`, `shell` or `python`."""
         if (spec.command is None) == (spec.python is None):
             if not spec.flawed:
-                message = "a tool has a `command` or a function (`python`)"
-                label = "not both" if spec.python is not None else "this has neither"
+                message = "a tool needs either `command` or `python`"
+                label = "has both" if spec.python is not None else "has neither"
                 help = "write `command: [program, argument]`"
                 self.error("missing-field", message, spec.span, label, help)
             return {}

@@ -7,7 +7,7 @@ import sys
 from textwrap import wrap
 from typing import Any
 
-from ...frontend.tasks.mcp_servers import McpServer, McpTools, listing_path, listing_text, offered
+from ...frontend.tasks.mcp_servers import McpServer, McpTools, listed_tools, listing_path, listing_text
 from ...ir.diagnostics import clean, suggest
 from ..effects.tools import mcp_client
 from ..effects.tools.builtin_tools import ToolError
@@ -58,7 +58,7 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
                 path = listing_path(os.path.join(ROOT, LOOPS), server.name)
                 make_private(os.path.join(ROOT, LOOPS, ".cache"))
                 write_file(path, listing_text(server, tools).encode("utf-8", "replace"))
-                usable = offered(server.name, tools)
+                usable = listed_tools(server.name, tools)
                 row["tools"] = [_row(tool) for tool in usable.values()]
                 row["left_out"] = [tool["name"] for tool in tools if tool["name"] not in usable]
             except (ToolError, JournalError) as error:
@@ -78,7 +78,7 @@ def saved(servers: list[McpServer]) -> list[dict[str, Any]]:
         own = [_row(tool) for tool in signatures if tool.definition["mcp"]["server"] == server.name]
         error = None
         if not own and not tools.is_listed(server.name):
-            message, help = tools.trouble(f"mcp:{server.name}.")
+            message, help = tools.explain_missing(f"mcp:{server.name}.")
             error = f"{message}; {help}" if help else message
         rows.append({"server": server.name, "tools": None if error else own, "error": error})
     return rows

@@ -36,7 +36,7 @@ def run(words: Sequence[str], fields: dict[str, Any], options: Sequence[CommandP
     calls: list[task_line.Call] = []
 
     def read(command: Command) -> None:
-        call = task_line.read(words, sides=values.declare, options=options)
+        call = task_line.read(words, declarations=values.declare, options=options)
         if call.wants_help:
             text = task_line.help_text(call, "llc task")
             Screen(sys.stdout).deliver(report.errors.encode(secrets.masked(text)))

@@ -69,7 +69,7 @@ def expression(text: str) -> str:
 def read(
     words: Sequence[str],
     declared: TaskRegistry | None = None,
-    sides: Iterable[str] = (),
+    declarations: Iterable[str] = (),
     own: Mapping[str, Any] = _NOTHING,
     options: Sequence[CommandParameter] = (),
 ) -> Call:
@@ -78,7 +78,7 @@ def read(
     Args:
         words: the name of a task, or an expression, and its arguments.
         declared: the known tools and tasks; by default those of the project and of the files `sides`.
-        sides: further files with declarations.
+        declarations: texts of `--declare`.
         own: the definitions of a session.
         options: options of llc that are accepted unless the task has a parameter of the same name.
 
@@ -87,7 +87,7 @@ def read(
     first, rest = words[0], list(words[1:])
     if not is_expression(first):
         if declared is None:
-            declared = TaskRegistry(LOOPS, [*sides, *_declared_in(rest)])
+            declared = TaskRegistry(LOOPS, [*declarations, *_declared_in(rest)])
         if declared.wrong:
             raise CompileError(declared.wrong)
         signature = find(first, declared, own.get(first))
@@ -214,7 +214,7 @@ def find(name: str, declared: TaskRegistry, own: Any = None) -> Signature:
     if signature is None and declared.found is not None and declared.is_broken:
         raise CompileError(declared.found.diagnostics, declared.found.sources)
     if signature is None and name.startswith(PREFIX):
-        message, help = declared.mcp.trouble(clean(name, _MAX_SHOWN_CHARACTERS))
+        message, help = declared.mcp.explain_missing(clean(name, _MAX_SHOWN_CHARACTERS))
         raise UserError("unknown-mcp-tool", message, help)
     if signature is None:
         help = suggest(name, declared.names(), "there are")

@@ -160,7 +160,7 @@ def test_a_task_line_is_told_to_refresh_too(project: Path, capfd: pytest.Capture
     Path(".loops/.cache/mcp/t.json").unlink()
     for name, says in (
         ("mcp:t.add", "run: llc mcp refresh t"),
-        ("mcp:h.ad", "it offers: `say`"),
+        ("mcp:h.ad", "its tools are: `say`"),
         ("mcp:x.y", "no MCP"),
     ):
         assert dispatch.command("llc", ["task", name]) == 2
