@@ -1,4 +1,4 @@
-"""What axe-core says of a page."""
+"""axe-core findings for a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project, a database and workers on it, for tests."""
+"""Test fixtures of a cluster: a project, a database and its workers."""
 
 from __future__ import annotations
 

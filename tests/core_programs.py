@@ -1,4 +1,4 @@
-"""Generated core programs, and what they mean: a plain evaluator to hold the compiler against.
+"""Generated core programs and their reference evaluator, with which the compiler is compared.
 
 How a program is put together comes from one drawn seed. The evaluator recurses and keeps variables
 in cells, as far from states and slots as can be; calls at once are threads of which one runs.

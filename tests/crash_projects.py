@@ -1,4 +1,4 @@
-"""Projects whose runs meet with accidents, and who starts them: what the crash tests share."""
+"""Projects and process starters of the crash tests."""
 
 from __future__ import annotations
 

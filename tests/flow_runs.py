@@ -1,4 +1,4 @@
-"""Running a piece of the language: what it gives, in a world that answers from a table."""
+"""Evaluate a piece of the language in a world that answers from a table."""
 
 from __future__ import annotations
 

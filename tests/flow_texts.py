@@ -1,4 +1,4 @@
-"""S-expression programs run from their text: what the tests of the language share.
+"""Run S-expression programs from text, for the language tests.
 
 Expectations stand beside the text they are about: `; => value` after an expression, `; fault: kind`
 after one that fails, `; error: id` or `; warning: id` on the line a diagnostic points at.

@@ -1,4 +1,4 @@
-"""`llc` in the process of the tests: the entry of the program, without the time that a process takes."""
+"""Run `llc` inside the test process, which saves the start-up time of a process."""
 
 from __future__ import annotations
 

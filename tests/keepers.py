@@ -1,4 +1,4 @@
-"""Killing a run together with the keeper of its actions, so that what became of an action is not known."""
+"""Kill a run together with the keeper of its actions, so that the result of an action is in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated programs whose values change kind on their way: integers that become floats, strings or huge."""
+"""Generated programs whose values change type: integers become floats, strings or huge integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values with the forms of their lists mixed: what a program must not be able to tell apart."""
+"""Values with mixed list forms, which a program must not be able to distinguish."""
 
 from __future__ import annotations
 

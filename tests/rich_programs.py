@@ -1,4 +1,4 @@
-"""Generated flows that lean on the library: lists, maps, strings and numbers, mostly where they belong."""
+"""Generated flows that use the library: lists, maps, strings and numbers, mostly well typed."""
 
 from __future__ import annotations
 

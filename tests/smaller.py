@@ -1,4 +1,4 @@
-"""The smallest program that still goes wrong: what a generated one is cut down to before anybody reads it."""
+"""Shrink a generated program to the smallest one that still fails."""
 
 from __future__ import annotations
 

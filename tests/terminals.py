@@ -1,4 +1,4 @@
-"""llc on a pseudo-terminal: started, seen, left."""
+"""Run llc on a pseudo-terminal: start it, read the screen, send keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden cases: a source, and beside it everything the tool prints for it.
+"""Golden cases: a source and the tool's complete output for it.
 
 A case is a folder in `golden/<area>/` that holds `loop.yaml`, and perhaps worlds `world-<name>.yaml`.
 `loops/` are those of the seed, `rules/` those of `loops.md`, `warnings/` compile with complaints, and

@@ -1,4 +1,4 @@
-"""Golden flows: a source and a world, and beside them what the tool prints for them.
+"""Golden flows: a source, a world and the tool's output for them.
 
 A case is a folder in `golden/flows/` with `flow.sexp` and `world.yaml`, and perhaps other files of its
 program. What is compared: the core forms

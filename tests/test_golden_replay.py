@@ -1,4 +1,4 @@
-"""What a golden trace records is enough to run its program again, straight through or in pieces."""
+"""A golden trace contains enough to run its program again, at once or in pieces."""
 
 from __future__ import annotations
 

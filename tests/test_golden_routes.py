@@ -1,4 +1,4 @@
-"""The worlds of a golden case take every route of its loop; what none takes is listed with a reason.
+"""The worlds of a golden case take every route of its loop; exceptions are listed with a reason.
 
 Two measures. In the author's words: each verdict that a state routes, `_`, `_error`, `next`, the end
 at each terminal, each restart. In the program's: each of its IR states, which also has the ways that

@@ -1,4 +1,4 @@
-"""The folders depend on each other one way only, and the world is touched in one of them."""
+"""The packages import in one direction only, and only one uses the operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types hold: mypy in strict mode over the package and over how its users call it."""
+"""mypy in strict mode accepts the package and typical code of its users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to see of a run, in either tier and in both by turns."""
+"""Observable behaviour of a run in one tier, or alternating between the tiers."""
 
 from __future__ import annotations
 

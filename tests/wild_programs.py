@@ -1,4 +1,4 @@
-"""Generated programs that may do anything a verified program can: run, fault, fork, loop for ever."""
+"""Generated programs that do anything a verified program can: run, fault, fork, loop for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of tools and tasks: what a call gives its effect, and what is found wrong before anything runs."""
+"""Calls of tools and tasks: the arguments of the effect, and errors found before execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that grow line by line: which are complete, by what the reader says of them."""
+"""Completeness of input that grows line by line, as the reader reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that are composed of several files: imports, fragments, inheritance and `flow`."""
+"""Loops composed of several files: imports, fragments, inheritance and `flow`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Core as text: what forms come to, for `--emit expanded`."""
+"""Core as text: the expansion of forms, for `--emit expanded`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged declarations: whatever stands in tools.yaml, a task's file or a `defatom`, nothing crashes."""
+"""Damaged declarations in tools.yaml, a task file or a `defatom` never crash the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`defatom`: tasks that a program defines itself."""
+"""`defatom`: tasks defined by a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever data it is given, the expander finds what is wrong, or its core compiles and is sound."""
+"""The expander reports errors for any data, or its core compiles and is sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`call:` of a state: which function it means, what is wrong with it, what its value is as a result."""
+"""`call:` of a state: resolution of the function, errors, and the value as a result."""
 
 from __future__ import annotations
 

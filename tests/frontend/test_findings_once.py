@@ -1,4 +1,4 @@
-"""Findings that are said once, say the right thing, and are not said where nothing is wrong."""
+"""Diagnostics are reported once, with the right message, and never for valid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found wrong with a program before it runs, on the line where it is."""
+"""Diagnostics of programs before execution, on the line that causes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated core programs: compiled, they mean what a plain evaluator says, however they are run."""
+"""Generated core programs: compiled code agrees with a plain evaluator in every execution mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows as states: what a box is needed for, what lives in slots, what things are called, how they fail."""
+"""Lowering of flows to states: boxes, slots, names and failures."""
 
 from __future__ import annotations
 

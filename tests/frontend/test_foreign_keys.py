@@ -1,4 +1,4 @@
-"""One file for each obstacle of a loop of little-loops: one finding, or none, and never wrong advice."""
+"""One file per incompatibility of a little-loops loop: at most one diagnostic, never wrong advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formatter lays out, and changes nothing else."""
+"""The formatter changes only the layout."""
 
 from __future__ import annotations
 

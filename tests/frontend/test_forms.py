@@ -1,4 +1,4 @@
-"""What every form means: tables of programs and their values."""
+"""The meaning of every form: tables of programs and their values."""
 
 from __future__ import annotations
 

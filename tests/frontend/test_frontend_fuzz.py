@@ -1,4 +1,4 @@
-"""Whatever the text: a loop or diagnostics with places in that text, and never another exception."""
+"""Any text gives a loop or diagnostics with positions in that text, and never another exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printed loops: read back they are equal, and they look as the seed writes them."""
+"""Printed loops read back equal and have the layout of the seed."""
 
 from __future__ import annotations
 

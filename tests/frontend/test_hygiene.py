@@ -1,4 +1,4 @@
-"""`syntax-rules`: macros never capture a program's names, nor lose their own."""
+"""`syntax-rules`: macros never capture names of a program and never lose their own."""
 
 from __future__ import annotations
 

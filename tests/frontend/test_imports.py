@@ -1,4 +1,4 @@
-"""`import`: other files' definitions, once, in order, with their own names kept apart."""
+"""`import`: definitions of other files are loaded once, in order, with separate private names."""
 
 from __future__ import annotations
 

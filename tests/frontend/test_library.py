@@ -1,4 +1,4 @@
-"""The library as it is documented: every example runs, every name is a function."""
+"""The documented library: every example runs, every name is a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop that could be read is refused or warned for, and where the caret stands."""
+"""Errors and warnings for loops that the reader accepts, and their positions."""
 
 from __future__ import annotations
 

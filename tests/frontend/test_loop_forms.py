@@ -1,4 +1,4 @@
-"""`iterative-loop` and `director-evaluator-loop`: order, decisions, limits, what they tell."""
+"""`iterative-loop` and `director-evaluator-loop`: order, decisions, limits and notes."""
 
 from __future__ import annotations
 

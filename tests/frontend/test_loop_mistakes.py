@@ -1,4 +1,4 @@
-"""Usual mistakes in loops: of YAML, of other tools, of letters that look alike. Each is one finding."""
+"""Common mistakes in loops (YAML, keys of other tools, look-alike letters) give one diagnostic each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`paradigm: natural`: what is pinned is compiled, what is not is an error, and nobody is asked."""
+"""`paradigm: natural`: pinned text is compiled, other text is an error; no model is called."""
 
 from __future__ import annotations
 

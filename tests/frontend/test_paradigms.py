@@ -1,4 +1,4 @@
-"""Paradigms become the FSMs that the seed shows, but for what `loops.md` names."""
+"""Paradigms become the FSMs of the seed, except for the differences listed in `loops.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parallel-map`: `map` with all calls at once."""
+"""`parallel-map`: `map` with concurrent calls."""
 
 from __future__ import annotations
 

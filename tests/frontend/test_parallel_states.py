@@ -1,4 +1,4 @@
-"""`parallel:` of a state: loops that run at once, and the verdict of all of them."""
+"""`parallel:` of a state: concurrent loops and their combined verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the printer writes reads back equal."""
+"""Output of the printer reads back equal."""
 
 from __future__ import annotations
 

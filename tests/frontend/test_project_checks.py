@@ -1,4 +1,4 @@
-"""What a loop names that only its project knows: agents, and models that have a price."""
+"""Checks of a loop against its project: agents and models with a price."""
 
 from __future__ import annotations
 

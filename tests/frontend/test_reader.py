@@ -1,4 +1,4 @@
-"""Reading S-expressions: what text means, and what is said about text that means nothing."""
+"""Reading S-expressions: the meaning of valid text and the diagnostics of invalid text."""
 
 from __future__ import annotations
 

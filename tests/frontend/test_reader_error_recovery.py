@@ -1,4 +1,4 @@
-"""What is said of a program beside what the reader found wrong with its text."""
+"""Diagnostics of a program in addition to the errors of the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run-loop`: which loop it means, what is wrong with a use of it, and what it becomes."""
+"""`run-loop`: resolution of the loop, errors and expansion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of a schema: their fields, their defaults, and what counts where they are compared."""
+"""Schema blocks: fields, defaults and equality."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From YAML trees to the schema's objects: what is read, and how what cannot be read is reported."""
+"""From YAML trees to schema objects: accepted input, and diagnostics for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates in which a quoted value is run as code: each is refused, and each really runs in a shell.
+"""Templates that would run a quoted value as code: each is refused, and each really runs in a shell.
 
 Each V stands for a value. The payload is quoted as a word, as a template that is accepted quotes it.
 """

@@ -1,4 +1,4 @@
-"""Every way into a variable with every way to run it: what is accepted never executes a value.
+"""Every source of a variable with every sink: an accepted template never executes a value.
 
 Each template is a source, through which the value V gets into the variable `n`, and a sink, which may run
 what is in `n`. A template without an error is run by real shells with values that are code. `LLC_FUZZ` runs

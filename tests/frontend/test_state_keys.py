@@ -1,4 +1,4 @@
-"""Every key of a state has its rules, its template and its lowering; a failure names the file to change."""
+"""Every key of a state has checks, a template and lowering; a failure names the file to change."""
 
 from __future__ import annotations
 

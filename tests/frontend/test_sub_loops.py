@@ -1,4 +1,4 @@
-"""Loops that are states of other loops: their files, what they are given, and what is wrong with them."""
+"""Loops as states of other loops: file lookup, arguments and errors."""
 
 from __future__ import annotations
 

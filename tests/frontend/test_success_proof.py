@@ -1,4 +1,4 @@
-"""Proof of success: it finds what random runs show, for the gallery of loops and for mutants of one."""
+"""The success proof agrees with random runs, for the loop gallery and mutants of one loop."""
 
 from __future__ import annotations
 

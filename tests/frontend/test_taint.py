@@ -1,4 +1,4 @@
-"""Values that reach, by way of shell variables, a place where bash evaluates them.
+"""Values that reach, through shell variables, a place where bash evaluates them.
 
 Each V stands for a value. Whatever is refused here was seen to run its value in bash, or is the like of
 what does.

@@ -1,4 +1,4 @@
-"""`.loops/tasks/*.xml`: what a template may say, and what is told of one that says something else."""
+"""`.loops/tasks/*.xml`: valid templates, and diagnostics for invalid ones."""
 
 from __future__ import annotations
 

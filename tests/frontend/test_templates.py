@@ -1,4 +1,4 @@
-"""Templates: what `${…}` is, what is put in place when compiling, what is wrong (loops.md, 5 and 6)."""
+"""Templates: `${…}` syntax, compile-time substitution and errors (loops.md, sections 5 and 6)."""
 
 from __future__ import annotations
 

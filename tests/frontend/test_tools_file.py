@@ -1,4 +1,4 @@
-"""`.loops/tools.yaml`: what it may say, and what is told of one that says something else."""
+"""`.loops/tools.yaml`: valid declarations, and diagnostics for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written as YAML reads back exactly."""
+"""Written YAML reads back exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read off a graph of states, against definitions too slow for real use."""
+"""Analyses of the state graph agree with simple reference definitions that are too slow for production."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets of calls and seconds, and those of one state: what the verifier takes, and what it refuses."""
+"""Budgets of calls and seconds, per program and per state: accepted and refused programs."""
 
 from __future__ import annotations
 

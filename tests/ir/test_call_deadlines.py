@@ -1,4 +1,4 @@
-"""No accepted mutant of a program of loops within loops waits past a deadline around it.
+"""An accepted mutant of a program with sub-loops never waits past an enclosing deadline.
 
 The program calls a loop from a function of a loop, with times all the way. Mutants are run against a
 world whose clock goes on; whatever they wait for is held against the loops' times.

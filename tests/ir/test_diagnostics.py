@@ -1,4 +1,4 @@
-"""Diagnostics: related places, for people and for programs."""
+"""Diagnostics with related positions, as text and as JSON."""
 
 from __future__ import annotations
 

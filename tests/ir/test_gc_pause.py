@@ -1,4 +1,4 @@
-"""The collector rests while much is made, and is afterwards as it was."""
+"""The garbage collector is paused during large allocations and restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON without the package `json`: the same texts, the same data and the same errors."""
+"""JSON without the package `json`: the same texts, data and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof that a loop keeps to its limits: what it accepts is bounded, what bypasses is refused."""
+"""The limit proof: accepted programs are bounded; programs that bypass a limit are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records are attrs classes, with methods that they share."""
+"""Records are attrs classes with shared methods."""
 
 from __future__ import annotations
 

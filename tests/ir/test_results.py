@@ -1,4 +1,4 @@
-"""TaskResult and its kin: one class for each, its values checked and its JSON Schema made from it."""
+"""TaskResult and related classes: checked values and a JSON Schema generated from each class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form of a program: an exact round trip, and clear errors with places."""
+"""The text form of a program: an exact round trip, and clear errors with positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verifier's rules of well-formedness: each breach is found, and nothing sound is refused."""
+"""Well-formedness rules of the verifier: each violation is found, and no sound program is refused."""
 
 from __future__ import annotations
 

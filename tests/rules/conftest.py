@@ -1,4 +1,4 @@
-"""Running loops for the tests of the rules: in a scripted world, or in the real one."""
+"""Fixtures of the rule tests: run a loop in a scripted world or in the real world."""
 
 from __future__ import annotations
 

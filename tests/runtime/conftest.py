@@ -1,4 +1,4 @@
-"""What tests of the world share: a context to perform effects in, a world, a model server."""
+"""Fixtures of the runtime tests: an effect context, a world and a model server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs llc again and again in fresh processes that meet with an accident: `python crash_runner.py`.
+"""Job server of the crash tests: runs llc in fresh processes that crash: `python crash_runner.py`.
 
 Reads jobs as lines of JSON and answers each with `{"code": …}`. A job is a process forked from this one,
 which has imported llc and whatever the jobs before it imported, so that hundreds of them take seconds.

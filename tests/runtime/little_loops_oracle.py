@@ -1,4 +1,4 @@
-"""What little-loops does with a loop in a world where everything is scripted.
+"""Run a loop with little-loops in a fully scripted world and print the result.
 
 Run by the Python of an environment that has little-loops: reads [path, scenario] pairs as JSON from its input
 and prints a line of JSON for each. `scripted` and `verdict_of` are for both sides, so this module imports

@@ -1,4 +1,4 @@
-"""Runs that are given up: `llc clean --unfinished`."""
+"""Abandoning unfinished runs: `llc clean --unfinished`."""
 
 from __future__ import annotations
 

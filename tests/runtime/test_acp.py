@@ -1,4 +1,4 @@
-"""Agents of the Agent Client Protocol, played by a small program; real ones: `test_real_agents`."""
+"""Agents that speak the Agent Client Protocol, against a stub agent; real agents: `test_real_agents`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a run was active: exact after any cut, by what it says itself."""
+"""Active time of a run: it is exact after a crash at any point."""
 
 from __future__ import annotations
 

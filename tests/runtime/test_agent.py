@@ -1,4 +1,4 @@
-"""Slash commands, sentence by sentence of `loops.md` 10, with stub agents on PATH."""
+"""Slash commands (`loops.md`, section 10), with stub agents on PATH."""
 
 from __future__ import annotations
 

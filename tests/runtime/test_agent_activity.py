@@ -1,4 +1,4 @@
-"""What an agent does is in the journal while it works, and `logs`, `status`, `trace` and `attach` show it."""
+"""Agent activity is journaled while the agent works; `logs`, `status`, `trace` and `attach` show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents as data: what a file says, what a rule makes of an event, and what bad input comes to."""
+"""Agent definitions: configuration files, event rules and their handling of invalid input."""
 
 from __future__ import annotations
 

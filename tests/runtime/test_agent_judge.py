@@ -1,4 +1,4 @@
-"""Verdicts by the agent itself, where no key for a model is set or the loop asks for it."""
+"""Verdicts by an agent, if no model key is set or the loop requests an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A resumed run continues the session of an interrupted agent: tools that survived are ended first.
+"""A resumed run ends the tools that survived an interrupted agent, then continues its session.
 
 The agent is a program with sessions, in the shapes of Claude Code: a step is done when it is in the session.
 """

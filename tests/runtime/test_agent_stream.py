@@ -1,4 +1,4 @@
-"""Agents that tell what they do: events in any pieces, reports of JSON, hand-offs; `spec/agents.md`."""
+"""Event streams, JSON reports and hand-offs of agents (`spec/agents.md`)."""
 
 from __future__ import annotations
 

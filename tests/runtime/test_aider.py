@@ -1,4 +1,4 @@
-"""aider as a tool, with a stand-in on PATH; in a terminal that is handed over and taken back."""
+"""aider as a tool, with a stub on PATH; the terminal is handed over and taken back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in the background, and stopping them: real processes, terminals and signals."""
+"""Background runs and `llc stop`, with real processes, terminals and signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are wrong, huge or never end: a clear error of bounded size, soon; limits can be set."""
+"""Invalid, huge and endless programs end quickly with a clear error of bounded size; limits are settable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many runs in one process: cut off at once, stopped one by one, and apart from each other."""
+"""Batches: many runs in one process, which crash together, stop separately and do not affect each other."""
 
 from __future__ import annotations
 

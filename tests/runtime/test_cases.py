@@ -1,4 +1,4 @@
-"""Recorded runs as test cases: made, read, told again, updated."""
+"""Recorded runs as test cases: creation, reading, replay and update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a long run goes on as quickly as a short one, and nothing depends on them."""
+"""Checkpoints: resuming a long run is as fast as a short one; results do not depend on checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: verbs, flags, exit codes, and what goes to which stream."""
+"""The command line: subcommands, options, exit codes and output streams."""
 
 from __future__ import annotations
 

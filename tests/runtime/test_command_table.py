@@ -1,4 +1,4 @@
-"""The table of subcommands: equal to the Typer application, complete, and read as Typer reads a line."""
+"""The table of subcommands: it is complete, equals the Typer application and parses like Typer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a compilation: typed values, and what an entry of the image cache depends on."""
+"""Compile options: their types, and the cache keys made from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell is told about how a line may go on: a real bash, with the script that llc gives it."""
+"""Shell completion, in a real bash with the completion script of llc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops whose names are computed: added to the program when their state is entered, and pinned there."""
+"""Loops with computed names: linked into the program when their state is entered, then pinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects that are performed at once: real processes, one journal, any of them cut off."""
+"""Concurrent effects: real processes, one journal, and interruption of any of them."""
 
 from __future__ import annotations
 

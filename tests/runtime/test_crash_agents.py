@@ -1,4 +1,4 @@
-"""kill -9 of llc at every event of an agent's effect, with the real programs against a model server.
+"""kill -9 of llc at every event of an agent's effect, with real agents and a model server.
 
 After `llc resume` the agent has done each step once: no finished step is done or paid for again, and the
 tool in flight has been ended, and named to the agent. A few points for each agent; with `LLC_CRASH=1`

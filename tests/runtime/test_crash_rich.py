@@ -1,4 +1,4 @@
-"""Accidents of a run that has everything: long texts in files, checkpoints, calls at once, loops within.
+"""Crashes of a run with long texts in files, checkpoints, concurrent calls and sub-loops.
 
 A sample of what `make crash` looks at as a whole.
 """

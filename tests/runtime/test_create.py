@@ -1,4 +1,4 @@
-"""`llc create` by options and from descriptions: files, refusals, a local Messages API, pins."""
+"""`llc create` from options and descriptions: files, refusals, a local Messages API, pins."""
 
 from __future__ import annotations
 

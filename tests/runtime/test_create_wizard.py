@@ -1,4 +1,4 @@
-"""The wizard of `llc create` in a pseudo-terminal: answers, leaving, hostile words, plain terminals."""
+"""The `llc create` wizard in a pseudo-terminal: answers, cancellation, hostile input, plain terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal cut off or changed at any byte, and several who want to go on with one run.
+"""A journal truncated or changed at any byte, and concurrent attempts to resume one run.
 
 Each byte with `LLC_CRASH=1` (`make crash`); else the bytes around each end of a line and every 29th.
 """

@@ -1,4 +1,4 @@
-"""The driver: the journal ahead of the world, notes in order, a clear end whatever happens."""
+"""The driver: it writes the journal before it performs effects, orders notes and always ends a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request to stop that comes before a run has begun: answer and exit code as later, no traceback."""
+"""A stop request before a run starts has the same output and exit code as a later one; no traceback."""
 
 from __future__ import annotations
 

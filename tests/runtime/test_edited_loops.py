@@ -1,4 +1,4 @@
-"""A loop that was edited while its run was cut off: told, and taken on only where it fits and on request."""
+"""A loop edited during an interruption: resume reports the edit and applies it only on request."""
 
 from __future__ import annotations
 

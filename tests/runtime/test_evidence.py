@@ -1,4 +1,4 @@
-"""Evidence for a judge of an agent's work: what it changed and the last check, never what it says of it."""
+"""Evidence for the judge of an agent's work: file changes and the last check, not the agent's own claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows from the command line: run, compile, validate, list, resume, as loops are."""
+"""Flows on the command line: run, compile, validate, list and resume, as for loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llc fmt`: files are laid out in place, whole or not at all; checked, compared, piped."""
+"""`llc fmt`: files are formatted in place and atomically; check, diff and pipe modes."""
 
 from __future__ import annotations
 

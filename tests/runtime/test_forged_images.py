@@ -1,4 +1,4 @@
-"""Forged images: what no compiler writes is refused with `bad-image` or bounded, never an internal error."""
+"""Forged images are refused with `bad-image` or are bounded; they cause no internal error."""
 
 from __future__ import annotations
 

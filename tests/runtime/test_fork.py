@@ -1,4 +1,4 @@
-"""A new run from a point of another: the past is shared, what follows is its own."""
+"""Forks: a new run from a point of another run shares the events before that point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full, for real: nothing more is performed, and when there is room the run goes on."""
+"""A full disk, on a real file system: the run performs nothing more and continues when space is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop in another work tree of git, as `spec/dialect.md` writes it: a run of its own."""
+"""A loop in another git worktree (`spec/dialect.md`) is a separate run."""
 
 from __future__ import annotations
 

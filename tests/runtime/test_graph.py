@@ -1,4 +1,4 @@
-"""`llc graph`: nothing of a loop is lost in any form, and every form is well formed, whatever it contains."""
+"""`llc graph`: every output format is well formed and contains the complete loop."""
 
 from __future__ import annotations
 

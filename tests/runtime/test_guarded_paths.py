@@ -1,4 +1,4 @@
-"""Guarded paths: what an agent changes of them is undone, or fails the step; the user's own changes stay."""
+"""Guarded paths: changes by an agent are undone or fail the step; changes by the user stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A closed terminal: what was running continues, and `llc resume` takes it over; with real terminals."""
+"""A closed terminal: actions continue, and `llc resume` takes them over; with real terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--help` shows, whoever reads the words: in every width, on every way."""
+"""The output of `--help`, for every terminal width and every way to request it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that have ended: what they tell together, and how they go."""
+"""History: totals and listings of finished runs."""
 
 from __future__ import annotations
 

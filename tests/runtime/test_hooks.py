@@ -1,4 +1,4 @@
-"""Hooks: commands around a loop and its states, in every paradigm (`spec/loops.md`, Hooks)."""
+"""Hooks: commands before and after a loop and its states, in every paradigm (`spec/loops.md`, Hooks)."""
 
 from __future__ import annotations
 

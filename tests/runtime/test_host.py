@@ -1,4 +1,4 @@
-"""The host: another one can take the place of the operating system."""
+"""The host protocol: another implementation can replace the operating system."""
 
 from __future__ import annotations
 

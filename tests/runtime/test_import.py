@@ -1,4 +1,4 @@
-"""`llc import`: loops of little-loops in llc's own spelling, with the same meaning (`spec/dialect.md`)."""
+"""`llc import`: loops of little-loops, rewritten with llc's keys and the same meaning (`spec/dialect.md`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at runs: status, attach, logs, list --running; with real processes and terminals."""
+"""Inspection of runs: status, attach, logs, list --running; with real processes and terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: one checksummed line an event, exact to read back, honest about damage."""
+"""The journal: one checksummed line per event, an exact round trip, and reported damage."""
 
 from __future__ import annotations
 

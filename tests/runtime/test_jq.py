@@ -1,4 +1,4 @@
-"""jq programs: real libjq, in a helper process with bounds."""
+"""jq programs: the real libjq in a helper process with limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions survive the process that runs their loop: real runs, killed in the middle of real actions."""
+"""Actions survive the process that runs their loop: real runs, killed during real actions."""
 
 from __future__ import annotations
 

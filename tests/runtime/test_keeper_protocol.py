@@ -1,4 +1,4 @@
-"""Every order of the messages between a keeper of actions, a driver that dies and the processes that resume.
+"""Every message order between a keeper of actions, a killed driver and the resuming processes.
 
 A driver takes one step at a time and is killed after each of them. Meanwhile the keeper is suspended since
 each earlier step, so that it finds messages, the death of the driver and the end of the action at once; it

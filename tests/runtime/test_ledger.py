@@ -1,4 +1,4 @@
-"""Ledgers of what agents use: limits per day, project and account, in a database of the user."""
+"""Ledgers of agent usage: limits per day, project and account, in the user's database."""
 
 from __future__ import annotations
 

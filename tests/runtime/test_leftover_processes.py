@@ -1,4 +1,4 @@
-"""Processes that an earlier run left: ended if they are surely ours, else not touched."""
+"""Processes left by an earlier run: ended only if they certainly belong to llc."""
 
 from __future__ import annotations
 

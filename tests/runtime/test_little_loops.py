@@ -1,4 +1,4 @@
-"""Loops of little-loops mean the same to llc, compared with little-loops itself.
+"""Loops of little-loops have the same meaning in llc, compared with little-loops itself.
 
 The comparison needs little-loops 1.167.0 in an environment of its own; `LLC_LITTLE_LOOPS` names its Python:
 

@@ -1,4 +1,4 @@
-"""One run at a time on the same paths; a dead holder holds nothing."""
+"""Scope locks: one run at a time on the same paths; a dead holder holds no lock."""
 
 from __future__ import annotations
 

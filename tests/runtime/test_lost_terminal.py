@@ -1,4 +1,4 @@
-"""A terminal that goes away under a command that is shielded from the hang-up."""
+"""A terminal that closes under a command that ignores the hang-up signal."""
 
 from __future__ import annotations
 

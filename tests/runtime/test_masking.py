@@ -1,4 +1,4 @@
-"""Secrets: nowhere on disk, nowhere on a screen, and no difference for the run."""
+"""Secrets appear neither on disk nor on a terminal, and masking does not affect the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The effect `context`, in the real world and in a scripted one; ranking by a model; whole runs and verbs."""
+"""The effect `context`: real world, scripted world, ranking by a model, whole runs and subcommands."""
 
 from __future__ import annotations
 

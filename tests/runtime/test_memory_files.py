@@ -1,4 +1,4 @@
-"""Which files memory reads: what git ignores, binaries, secrets, links and names of any kind."""
+"""Files that the memory index reads: git-ignored files, binaries, secrets, links and unusual names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index over time: what is read again, many processes at once, kill -9, damage, no room for it."""
+"""The memory index over time: updates, concurrent processes, kill -9, damage and a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory finds: words, identifiers, weights, order, lines; and that a request is only data."""
+"""Memory search: words, identifiers, weights, order and lines; a query is treated only as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model evaluation, sentence by sentence of `loops.md` 11: the real client against a local server."""
+"""Model evaluation (`loops.md`, section 11): the real client against a local server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to people: in a terminal, from elsewhere, in time, by script; and runs that are killed."""
+"""Questions to people: in a terminal, by `llc answer`, with timeouts, scripted; and killed runs."""
 
 from __future__ import annotations
 

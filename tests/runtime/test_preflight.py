@@ -1,4 +1,4 @@
-"""Preflight and `llc doctor`: a run that cannot work is refused before anything starts, with the remedy."""
+"""Preflight and `llc doctor`: a run that cannot work is refused before it starts, with a fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a run went: how it is divided, measured or read, shown and written; tiers."""
+"""Profiles: division, measurement and output of the time of a run; execution tiers."""
 
 from __future__ import annotations
 

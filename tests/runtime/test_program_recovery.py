@@ -1,4 +1,4 @@
-"""The program of a run that was lost: made again from the source where that makes the same one."""
+"""A run without its program file: the program is recompiled if the source gives the same program."""
 
 from __future__ import annotations
 

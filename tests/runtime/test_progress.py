@@ -1,4 +1,4 @@
-"""How far a run is, as its notes tell: in one loop, in loops within it, side by side, after a fault."""
+"""Progress of a run, read from its notes: one loop, sub-loops, concurrent loops, after a fault."""
 
 from __future__ import annotations
 

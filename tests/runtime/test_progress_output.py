@@ -1,4 +1,4 @@
-"""Progress as people see it, in a pipe or a file; the terminal has its own tests."""
+"""Progress output in a pipe or a file; terminal output has its own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which project a command line means: from sub-folders, with `-C`, and by the path of a loop."""
+"""Selection of the project folder: from sub-folders, with `-C`, and by the path of a loop."""
 
 from __future__ import annotations
 

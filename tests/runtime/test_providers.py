@@ -1,4 +1,4 @@
-"""Other models: the real `openai` client against a local server, and what a project says of models."""
+"""Model providers: the real `openai` client against a local server, and the model settings of a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times for people are local, times in data are UTC, and money has one notation everywhere."""
+"""Times are local for people and UTC in data; money has one notation everywhere."""
 
 from __future__ import annotations
 

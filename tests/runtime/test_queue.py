@@ -1,4 +1,4 @@
-"""`--queue`: first come first served, without overlap, deadlock or polling."""
+"""`--queue`: first come, first served, without overlap, deadlock or polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quota: agents of an account whose quota is used up wait for its reset, behind one circuit breaker."""
+"""Quota: agents of an exhausted account wait for its reset behind one circuit breaker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llc create --from`: the files of the ready loops, their golden cases, parameters, questions, refusals.
+"""`llc create --from`: files of the ready loops, golden cases, parameters, questions, refusals.
 
 A golden case of `tests/golden/ready/` consists of a scripted world and the record of the run in it.
 `pytest --update` rewrites the records.

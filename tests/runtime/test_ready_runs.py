@@ -1,4 +1,4 @@
-"""The ready loops with the real tools they name, in git projects, repaired by a small program as the agent.
+"""The ready loops with their real tools, in git projects; a small program plays the agent.
 
 The program applies the first edit of its list whose words are in the prompt and whose old text is in
 the file.

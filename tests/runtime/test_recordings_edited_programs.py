@@ -1,4 +1,4 @@
-"""A run that took on an edited program, on record: each part is told by the program it had."""
+"""Recordings of a run that accepted an edited program: each part uses its own program."""
 
 from __future__ import annotations
 

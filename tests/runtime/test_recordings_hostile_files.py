@@ -1,4 +1,4 @@
-"""Journals and cases that somebody made up: told, or refused in words; nothing else."""
+"""Forged journals and cases are read or refused with a message; nothing else happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of recorded runs, over generated programs whose calls run side by side."""
+"""Laws of recorded runs, over generated programs with concurrent calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llc repl` as people and programs use it: a stream, commands, a real terminal."""
+"""`llc repl`: piped input, commands and a real terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run told again with no world: the same trace, or the first difference."""
+"""Replay of a run without a world: the same trace, or the first difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llc report`: the model of a run says what the journal and the recorded machine say."""
+"""`llc report`: the report model agrees with the journal and the recorded machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that was cut off goes on: whatever was cut, nothing finished is done twice."""
+"""Resuming an interrupted run never repeats a finished effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The budget of a run: what models and agents use is counted, and a call over it does not start."""
+"""The budget of a run: usage of models and agents is counted; a call over budget does not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run store: what a run keeps by name, and which positions of its journal are its own."""
+"""The run store: named blobs of a run, and the journal positions that belong to it."""
 
 from __future__ import annotations
 

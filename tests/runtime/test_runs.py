@@ -1,4 +1,4 @@
-"""Names to files, and the folders runs live in."""
+"""Lookup of loops by name, and the run folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripted worlds: which rule answers, with what, and when; a clock that only the script moves."""
+"""Scripted worlds: rule selection, results and times; only the script moves the clock."""
 
 from __future__ import annotations
 

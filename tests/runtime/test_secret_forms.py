@@ -1,4 +1,4 @@
-"""Notations of secrets, against the encoders that write them."""
+"""Encoded forms of secrets, compared with the encoders that produce them."""
 
 from __future__ import annotations
 

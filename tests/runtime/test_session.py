@@ -1,4 +1,4 @@
-"""Sessions: what forms given one after another define, change and keep."""
+"""REPL sessions: what successive forms define, change and keep."""
 
 from __future__ import annotations
 

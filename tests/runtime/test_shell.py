@@ -1,4 +1,4 @@
-"""Shell actions, sentence by sentence of `loops.md` 10, with real processes and signals."""
+"""Shell actions (`loops.md`, section 10), with real processes and signals."""
 
 from __future__ import annotations
 

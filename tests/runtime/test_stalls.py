@@ -1,4 +1,4 @@
-"""Stalls: a loop ends, or goes to `on_stall`, after rounds in which nothing changed; no false alarms."""
+"""Stalls: after rounds without a change a loop ends or takes `on_stall`; no false alarms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llc task` and `/task`: real processes, a local Messages API, results in every outcome."""
+"""`llc task` and `/task`: real processes, a local Messages API, results for every outcome."""
 
 from __future__ import annotations
 

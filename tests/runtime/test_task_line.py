@@ -1,4 +1,4 @@
-"""Lines that ask for a task: words, JSON, flags, expressions, and what is wrong with them."""
+"""Task request lines: words, JSON, options, expressions and their errors."""
 
 from __future__ import annotations
 

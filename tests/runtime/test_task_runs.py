@@ -1,4 +1,4 @@
-"""Flows whose tasks a model does, from the command line: the real client, a local Messages API."""
+"""Flows with model tasks on the command line: the real client against a local Messages API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that do what they are given: all of it, so many at once, and gone when there is nothing to do."""
+"""Worker threads: they run every job, at most a set number at once, and end when idle."""
 
 from __future__ import annotations
 

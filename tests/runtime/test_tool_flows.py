@@ -1,4 +1,4 @@
-"""Flows that call tools and tasks, from the command line: what is declared, kept, pinned and scripted."""
+"""Flows that call tools and tasks on the command line: declared, recorded, pinned and scripted."""
 
 from __future__ import annotations
 

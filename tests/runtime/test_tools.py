@@ -1,4 +1,4 @@
-"""Tools in the real world: files, commands with every kind of value, functions of Python that misbehave."""
+"""Tools in the real world: files, commands with all kinds of values, misbehaving Python functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking through a run: any point, from anywhere, on a terminal and in JSON."""
+"""`llc trace`: any point of a run, on a terminal and as JSON."""
 
 from __future__ import annotations
 

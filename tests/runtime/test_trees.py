@@ -1,4 +1,4 @@
-"""Trees of a run in real git repositories, and `llc diff`: whatever state the repository is in."""
+"""Trees of a run in real git repositories and `llc diff`, for every state of the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal that was cut at the end of a line: finished actions must not run again without a question."""
+"""A journal truncated at a line end: finished actions do not run again without a question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`llc ui`: a real server on loopback, asked over real connections, and its page in a browser."""
+"""`llc ui`: a real server on loopback with real connections, and its page in a browser."""
 
 from __future__ import annotations
 

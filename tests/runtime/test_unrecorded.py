@@ -1,4 +1,4 @@
-"""`parallel-map` without a record: `llc.evaluate` and the REPL perform effects at once, as a run does."""
+"""`parallel-map` without a record: `llc.evaluate` and the REPL perform effects concurrently, like a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that cannot be read as a command: said like any other error, with what would be right."""
+"""Usage errors: reported like other errors, with the correct usage."""
 
 from __future__ import annotations
 

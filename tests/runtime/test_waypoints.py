@@ -1,4 +1,4 @@
-"""Waypoints: a point of a long run is shown from the nearest one before it, as from the whole journal."""
+"""Waypoints: a point of a run read from the nearest waypoint equals the one from the whole journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without RE2 (musl has no wheel of it): patterns are matched in a helper process, with limits and a note."""
+"""Without RE2 (musl has no wheel): a helper process matches patterns, with limits and a note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers that answer many: the real client and a local server, several calls at once, any one cut off."""
+"""Helper processes that serve several callers: the real client, a local server and interrupted calls."""
 
 from __future__ import annotations
 

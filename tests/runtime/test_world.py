@@ -1,4 +1,4 @@
-"""The real world's own effects (sleep, clock, environment), interrupts and contexts."""
+"""Effects of the real world itself (sleep, clock, environment), interrupts and contexts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions: closures, boxes, tail calls, recursion as deep as memory allows."""
+"""Functions: closures, boxes, tail calls, and recursion limited only by memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that count run many rounds at a time in the direct tier: nobody can tell."""
+"""Counted loops in the JIT tier run several iterations at a time with unchanged results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disassembly: every instruction is there, by name, beside the source it was made from."""
+"""The disassembly shows every instruction by name, next to its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From states to code: layout, constants, spans and the checks on what is written."""
+"""Code emission from states: layout, constants, spans and checks of the output."""
 
 from __future__ import annotations
 

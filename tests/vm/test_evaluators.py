@@ -1,4 +1,4 @@
-"""The evaluators: which verdict follows from what happened, and what the details say."""
+"""The evaluators: verdicts and details for each result."""
 
 from __future__ import annotations
 

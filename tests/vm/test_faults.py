@@ -1,4 +1,4 @@
-"""Faults: where they go, what they say, where they say it was."""
+"""Faults: their handlers, messages and positions."""
 
 from __future__ import annotations
 

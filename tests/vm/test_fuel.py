@@ -1,4 +1,4 @@
-"""Fuel: one tick a function entered, one a jump that is not forward, nothing else."""
+"""Fuel: one tick for each function entry and each backward jump, and nothing else."""
 
 from __future__ import annotations
 

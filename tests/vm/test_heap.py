@@ -1,4 +1,4 @@
-"""Values as a flat table: exact, shared, free of nesting, and strict when read."""
+"""Values as a flat table: exact, shared, without nesting, and strictly checked when read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code images: exact in their file format, and closed to whatever else is put in one."""
+"""Code images: an exact round trip of the file format, and refusal of any other content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The direct tier: nothing but time tells it from the interpreter."""
+"""The JIT tier differs from the interpreter only in speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the direct tier does beyond the letter, in place or unasked: nobody can tell."""
+"""In-place updates and other optimizations of the JIT tier do not change results."""
 
 from __future__ import annotations
 

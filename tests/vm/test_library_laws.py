@@ -1,4 +1,4 @@
-"""Laws of the library's primitives: over lists of either form, numbers, maps, text; and their bounds."""
+"""Laws of the library's primitives: lists of both forms, numbers, maps and texts; and their bounds."""
 
 from __future__ import annotations
 

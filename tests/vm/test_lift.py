@@ -1,4 +1,4 @@
-"""Lifting: an image says all that the program said, so the program's proofs hold of images."""
+"""Lifting: an image contains the whole program, so proofs about the program hold for the image."""
 
 from __future__ import annotations
 

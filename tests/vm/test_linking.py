@@ -1,4 +1,4 @@
-"""Images that grow: indexes that stay, functions that are left out."""
+"""Linking of images: stable indexes and omitted functions."""
 
 from __future__ import annotations
 

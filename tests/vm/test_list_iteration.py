@@ -1,4 +1,4 @@
-"""Lists that are walked, with items of any type: what the direct tier remembers of types is right."""
+"""Iteration over lists with items of any type: type inference of the JIT tier is sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three forms of a list, behind one face; symbols, which are no strings."""
+"""The three forms of a list behave the same; symbols are not strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine does between its host's calls: effects, notes, jumps, results."""
+"""The machine between two host calls: effects, notes, jumps and results."""
 
 from __future__ import annotations
 

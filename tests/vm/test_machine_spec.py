@@ -1,4 +1,4 @@
-"""`spec/machine.md` and `spec/snapshot.md`: their programs run, and do what stands beside them."""
+"""`spec/machine.md` and `spec/snapshot.md`: their programs run with the shown results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two forms of a map: versions of one map share a dict, and no program can tell."""
+"""The two forms of a map: versions share a dict, and no program can observe it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The opcode table, what is printed from it, and how code is taken apart."""
+"""The opcode table, its printed form, and the decoding of code."""
 
 from __future__ import annotations
 

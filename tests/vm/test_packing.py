@@ -1,4 +1,4 @@
-"""Sections packed and unpacked: the same again, and nothing else is taken for them."""
+"""Packed sections: an exact round trip, and refusal of any other data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure primitives: what they give, when they fault, what they never do."""
+"""The pure primitives: results, faults and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quoting for a shell: what a shell reads back is what was quoted."""
+"""Shell quoting: a shell reads the quoted text back unchanged."""
 
 from __future__ import annotations
 

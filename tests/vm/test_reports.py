@@ -1,4 +1,4 @@
-"""Reports of checks for prompts, and the parts of texts that filters take."""
+"""Check reports for prompts, and the text filters of reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: stopping anywhere and going on elsewhere changes nothing; forged ones are refused."""
+"""Snapshots: stopping anywhere and resuming elsewhere changes no result; forged snapshots are refused."""
 
 from __future__ import annotations
 

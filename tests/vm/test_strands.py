@@ -1,4 +1,4 @@
-"""Strands: calls that run side by side, whose order follows from the order of the answers alone."""
+"""Strands: concurrent calls whose order depends only on the order of the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated flows that lean on the library: no tier can be told from the other. `make fuzz` tries many."""
+"""Generated flows that use the library behave the same in every tier. `make fuzz` runs many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values, their host form, equality and how messages show them."""
+"""Values: their host form, equality and display in messages."""
 
 from __future__ import annotations
 

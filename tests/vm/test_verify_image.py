@@ -1,4 +1,4 @@
-"""Untrusted images: what passes the verifier runs without a crash, whatever bytes it came from."""
+"""Untrusted images: an image that passes the verifier runs without a crash, whatever its origin."""
 
 from __future__ import annotations
 
