@@ -45,14 +45,16 @@ def test_the_sections_are_generated_from_the_files(
 
 def section(name: str, ready: ReadyLoop) -> str:
     """Section of the chapter about a ready loop."""
-    samples = {key: one.sample for key, one in ready.parameters.items() if one.sample}
-    made = drafts.of_text(name, ready_loops.render(ready, name, ready_loops.choose(ready, samples)))
-    assert made.compiled is not None
-    program = made.compiled.program
+    samples = {key: parameter.sample for key, parameter in ready.parameters.items() if parameter.sample}
+    draft = drafts.of_text(name, ready_loops.render(ready, name, ready_loops.choose(ready, samples)))
+    assert draft.compiled is not None
+    program = draft.compiled.program
     lines = [f"## {name}", "", ready.summary, "", ready.about.strip(), "", *outline(plan_of(program)), ""]
-    lines += [f"**Needs.** {ready.needs}", "", f"**Limits.** {limits(program.meta.limits)}", ""]
-    lines += ["| parameter | | default |", "|---|---|---|"]
-    lines += [f"| `{key}` | {one.doc} | {default(one)} |" for key, one in ready.parameters.items()]
+    lines += [f"**Needs.** {ready.needs}", "", f"**Limits.** {limits_text(program.meta.limits)}", ""]
+    lines += ["| parameter | meaning | default |", "|---|---|---|"]
+    lines += [
+        f"| `{key}` | {parameter.doc} | {default(parameter)} |" for key, parameter in ready.parameters.items()
+    ]
     if ready.tools:
         lines += ["", "| project with | values |", "|---|---|"]
         lines += [f"| {files(tool.files)} | {values(tool.set)} |" for tool in ready.tools]
@@ -64,25 +66,25 @@ def outline(plan: dict[str, Any]) -> list[str]:
     width = max(len(state["state"]) for state in plan["states"])
     lines = []
     for state in plan["states"]:
-        kinds = [one["kind"] for one in state["performs"] if one["kind"] in ("shell", "agent")]
-        ways = [f"{verdict} -> {target}" for verdict, target in state["routes"].items()]
+        kinds = [effect["kind"] for effect in state["performs"] if effect["kind"] in ("shell", "agent")]
+        routes = [f"{verdict} -> {target}" for verdict, target in state["routes"].items()]
         if "terminal" in state:
-            ways = [f"ends: {state['terminal']}"]
-        lines.append(f"    {state['state']:{width}}  {(kinds or ['-'])[0]:5}  {', '.join(ways)}")
+            routes = [f"ends: {state['terminal']}"]
+        lines.append(f"    {state['state']:{width}}  {(kinds or ['-'])[0]:5}  {', '.join(routes)}")
     return lines
 
 
-def limits(found: Limits) -> str:
-    assert found.timeout_ms is not None
-    hours = f"{found.timeout_ms / 3_600_000:g} hours"
-    return f"{found.budget_usd:g} USD of agent calls, {found.max_iterations} iterations, {hours}."
+def limits_text(limits: Limits) -> str:
+    assert limits.timeout_ms is not None
+    hours = f"{limits.timeout_ms / 3_600_000:g} hours"
+    return f"{limits.budget_usd:g} USD of agent calls, {limits.max_iterations} iterations, {hours}."
 
 
 def default(parameter: Parameter) -> str:
     if parameter.like:
         return f"as `check` of [{parameter.like}](#{parameter.like})"
     if parameter.sample:
-        return f"needed, such as {code(parameter.sample)}"
+        return f"required, such as {code(parameter.sample)}"
     return "by the project's files" if parameter.default is None else code(str(parameter.default))
 
 
