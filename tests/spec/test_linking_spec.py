@@ -1,4 +1,4 @@
-"""`spec/linking.md`: its commands run in a project of its files and print what it shows; its ids exist."""
+"""`spec/linking.md`: its commands run in a project of its files and print the shown output; its ids exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spec.blocks import SPEC, Shell, output_of, take, text_of
 ROOT = Path(__file__).parents[2]
 CHAPTER = SPEC / "linking.md"
 BLOCKS = take("linking.md", "yaml", "sexp", "console")
-# What differs from run to run.
+# Parts of the output that differ between runs.
 VOLATILE = (
     (re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}\b"), "-RUN"),
     (re.compile(r"\d+\.\ds\)"), "TIME)"),
@@ -24,8 +24,8 @@ def stable(text: str) -> str:
     return text.strip("\n")
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path, update: bool) -> None:
-    """Each console block, run in order in a project of the files above it, prints what stands there."""
+def test_commands_print_the_shown_output(tmp_path: Path, update: bool) -> None:
+    """Each console block, run in order in a project of the files above it, prints its output."""
     shell = Shell(tmp_path)
     text = text_of("linking.md")
     for block in BLOCKS:
@@ -41,11 +41,11 @@ def test_the_commands_print_what_is_shown(tmp_path: Path, update: bool) -> None:
             assert printed == stable(expected), f"{command}; to accept: pytest --update tests/spec"
 
 
-def test_every_finding_is_listed() -> None:
-    """The table of findings has every id that joining files gives, and no other."""
+def test_every_diagnostic_is_listed() -> None:
+    """The table lists exactly the ids that linking reports."""
     rows = re.findall(r"^\|(.*?)\|", text_of("linking.md").partition("## Diagnostics")[2], re.M)
     listed = set(re.findall(r"`([a-z-]+)`", "".join(rows)))
-    # Found by the expander and by lowering, which report many others.
+    # Reported by the expander and by lowering, which report many other ids.
     given = {"not-a-definition", "unbounded-budget"}
     for module in (ROOT / "frontend" / "link").glob("*.py"):
         tree = ast.parse(module.read_text("utf-8"))

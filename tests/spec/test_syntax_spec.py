@@ -1,4 +1,4 @@
-"""`spec/syntax.md`: its texts mean what it says, its findings and layouts are those that are printed."""
+"""`spec/syntax.md`: equal texts read as equal data; diagnostics and formatted texts are as shown."""
 
 from __future__ import annotations
 
@@ -17,46 +17,45 @@ from llc.ir.diagnostics import render_all
 
 CHAPTER = "syntax.md"
 ALL = [block for block in blocks(CHAPTER) if block.language in ("sexp", "text")]
-# A block, and the one behind it, which is what comes of it.
+# Each block with the next block, which shows its output.
 PAIRS = list(pairwise(ALL))
 SAME = take(CHAPTER, "sexp same")
-FINDINGS = take(CHAPTER, "sexp findings")
+DIAGNOSTICS = take(CHAPTER, "sexp diagnostics")
 LAYOUTS = [block for block in take(CHAPTER, "sexp") if not block.info]
 take(CHAPTER, "text")
 FRONTEND = Path(__file__).parents[2] / "frontend"
 
 
-def behind(block: Block) -> Block:
+def next_block(block: Block) -> Block:
     return next(after for before, after in PAIRS if before == block)
 
 
 @pytest.mark.parametrize("block", parameters(SAME))
 def test_two_sides_read_the_same(block: Block) -> None:
-    """Each line's two sides are the same data, without findings."""
+    """Both sides of each line are the same data, without diagnostics."""
     for line in block.text.splitlines():
         left, right = re.split(r" += ", line)
-        (one, findings), (other, more) = read(text_source(left)), read(text_source(right))
-        assert one == other, line
-        assert findings == more == []
+        assert read(text_source(left)) == (read(text_source(right))[0], []), line
+        assert read(text_source(right))[1] == []
 
 
-@pytest.mark.parametrize("block", parameters(FINDINGS))
-def test_findings_are_those_shown(block: Block) -> None:
-    """The block behind a text is what is said about it."""
+@pytest.mark.parametrize("block", parameters(DIAGNOSTICS))
+def test_diagnostics_are_as_shown(block: Block) -> None:
+    """The block after a text shows its diagnostics."""
     source = text_source(block.text, "flow.sexp")
-    assert render_all(read(source)[1], [source]) == behind(block).text.rstrip("\n")
+    assert render_all(read(source)[1], [source]) == next_block(block).text.rstrip("\n")
 
 
-def test_layouts_are_those_shown() -> None:
-    """The block after *becomes* is the one before it laid out, and stays as it is."""
+def test_formatted_texts_are_as_shown() -> None:
+    """The block after *becomes* is the formatted text of the block before it; formatting it again changes nothing."""
     before, after = LAYOUTS
     assert format_source(before.text) == after.text
     assert format_source(after.text) == after.text
 
 
-def test_every_finding_is_listed() -> None:
-    """The table has every id that reading gives, and no other."""
-    table = text_of(CHAPTER).partition("| finding | when |")[2].partition("## Layout")[0]
+def test_every_diagnostic_is_listed() -> None:
+    """The table lists exactly the ids that the reader reports."""
+    table = text_of(CHAPTER).partition("| diagnostic | reported for |")[2].partition("## Layout")[0]
     rows = [line.split("|")[1] for line in table.splitlines()[2:] if line.startswith("|")]
     listed = {id for cell in rows for id in re.findall(r"`([a-z-]+)`", cell)}
     given = set()
