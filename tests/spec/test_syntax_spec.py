@@ -47,7 +47,7 @@ def test_diagnostics_are_as_shown(block: Block) -> None:
 
 
 def test_formatted_texts_are_as_shown() -> None:
-    """The block after *becomes* is the formatted text of the block before it; formatting it again changes nothing."""
+    """The block after *becomes* is the block before it, formatted. Formatting it again changes nothing."""
     before, after = LAYOUTS
     assert format_source(before.text) == after.text
     assert format_source(after.text) == after.text

@@ -28,16 +28,16 @@ OPERANDS = {
     "note": "index of a constant that names a note kind (`spec/effects.md`)",
     "effect": "index of a constant that names an effect kind (`spec/effects.md`)",
     "function": "index of a function of the image",
-    "count": "number of operands that `…` means in the stack picture",
-    "table": "index of a switch table of the function: from strings to states",
+    "count": "number of values that `…` stands for in the stack effect",
+    "table": "index of a switch table of the function, which maps strings to states",
     "state": "index of a state of the function",
     "state?": "index of a state of the function, or 4294967295 for none",
 }
 
 
 class Opcode:
-    """A row. `pops` and `pushes` follow from the stack effect `before -- after`; if it
-    contains `…`, the instruction pops as many further values as its operand `count` says (`pops_count`).
+    """Declaration of an opcode. `pops` and `pushes` follow from the stack effect `before -- after`. If it
+    contains `…`, the instruction also pops the number of values in its operand `count` (`pops_count`).
 
     is_translated: whether `vm/jit` can translate it; otherwise the interpreter executes the whole program.
     """
@@ -82,27 +82,27 @@ _work, _exit = partial(Opcode, is_exit=False), partial(Opcode, is_exit=True)
 # Numbers are part of the image format and are never reused. 0 is unused, so zeroed memory is not valid code.
 ROWS = (
     _work(1, "CONST", "constant", "-- value", "Push a constant."),
-    _work(2, "LOAD", "slot", "-- value", "Push what a slot holds; null where nothing was stored."),
-    _work(3, "STORE", "slot", "value --", "Store in a slot."),
-    _work(4, "PRIM", "primitive count", "operand… -- value", "Apply a primitive; it may fault."),
-    _work(5, "CLOSURE", "function count", "capture… -- function", "Make a function value."),
-    _work(6, "SETBOX", "", "box value --", "Replace what a box holds; a fault where it is no box."),
-    _work(7, "NOTE", "note", "fields --", "Tell the host something, without waiting."),
+    _work(2, "LOAD", "slot", "-- value", "Push the value of a slot; null if it was never stored."),
+    _work(3, "STORE", "slot", "value --", "Store the value in a slot."),
+    _work(4, "PRIM", "primitive count", "operand… -- value", "Apply a primitive, which can fault."),
+    _work(5, "CLOSURE", "function count", "capture… -- function", "Push a function value with its captures."),
+    _work(6, "SETBOX", "", "box value --", "Replace the content of a box; a fault if it is not a box."),
+    _work(7, "NOTE", "note", "fields --", "Emit a note to the host without waiting."),
     _exit(16, "JUMP", "state", "--", "Go to a state."),
-    _exit(17, "BRANCH", "state state", "condition --", "To the first state if true, else to the second."),
+    _exit(17, "BRANCH", "state state", "condition --", "Go to the first state if true, else to the second."),
     _exit(
         18,
         "SWITCH",
         "table state?",
         "subject --",
-        "To the state a table gives for a string, else to the given one; without one, a fault.",
+        "Go to the state of a string in the table, else to the given state; a fault if there is none.",
     ),
     _exit(
         19,
         "CALL",
         "count slot state",
         "callee argument… --",
-        "Call a function; what it returns goes to the slot, control to the state. One tick.",
+        "Call a function; its result goes to the slot, then control to the state. One tick.",
     ),
     _exit(20, "TAILCALL", "count", "callee argument… --", "Replace this frame by a call. One tick."),
     _exit(
@@ -110,17 +110,17 @@ ROWS = (
         "PERFORM",
         "effect slot state",
         "arguments --",
-        "Stop for an effect; the host's answer goes to the slot, control to the state.",
+        "Request an effect; its result goes to the slot, then control to the state.",
     ),
-    _exit(22, "RETURN", "", "value --", "End this frame; a value for the caller, or the program's result."),
-    _exit(23, "FAIL", "", "error --", "Fault with a message or a fault map."),
+    _exit(22, "RETURN", "", "value --", "End this frame; the value goes to the caller, or is the result."),
+    _exit(23, "FAIL", "", "error --", "Raise a fault with a message or a fault map."),
     _exit(
         24,
         "PARALLEL",
         "slot state",
         "callee items --",
-        "Call a function for each item of a list, all at once; the list of what they return goes to the "
-        "slot, control to the state. One tick an item.",
+        "Call a function for each item of a list, concurrently; the list of results goes to the "
+        "slot, then control to the state. One tick for each item.",
     ),
 )  # fmt: skip
 
