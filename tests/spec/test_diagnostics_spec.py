@@ -25,13 +25,15 @@ PAGE = ROOT / "spec" / "diagnostics.md"
 INTRODUCTION = """\
 # Diagnostics
 
-Every finding about a program and every user error has an id, shown as `error[unknown-state]` or
-`warning[unused-key]`. An id is stable: scripts that read `--json` can rely on it. Where an example is shown,
-compiling it, or its last command, yields the id, maybe with others. Where an id needs more than that, the
-page names a file that tests it.
+Look up an id from a message such as `error[unknown-state]` or `warning[unused-key]` on this page. Every
+diagnostic of a program and every user error has an id. Ids are stable, so scripts that read `--json` can rely
+on them.
 
-The page is generated from `DiagnosticId` in `ir/diagnostics.py`, which has the meanings. The examples are
-edited here and are kept: `pytest --update tests/spec/test_diagnostics_spec.py`.
+An example is a loop, a program or a session whose last command reports the id, possibly together with others.
+If an id has no short example, the page names the file that tests it.
+
+The page is generated from `DiagnosticId` in `ir/diagnostics.py`, which contains the meanings. The examples
+are edited in this file; `pytest --update tests/spec/test_diagnostics_spec.py` keeps them.
 """
 
 
@@ -42,7 +44,7 @@ def meanings() -> dict[str, str]:
 
 
 def texts_of(page: str) -> dict[str, str]:
-    """What follows the meaning of each id in the page: its example, or where it is tested."""
+    """The text after the meaning of each id in the page: its example, or the name of its test."""
     found = {}
     for section in re.split(r"(?m)^## ", page)[1:]:
         title, _, body = section.partition("\n")
@@ -85,7 +87,7 @@ def test_the_page_is_current(update: bool) -> None:
 
 @pytest.mark.parametrize("id", EXAMPLES)
 def test_an_example_yields_its_id(id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop, a program or an IR text that has the finding."""
+    """Compiling the loop, program or IR text reports the id."""
     monkeypatch.chdir(tmp_path)
     match = re.fullmatch(r"(`{3,})(yaml|sexp|llc-ir)\n(.*)\1", EXAMPLES[id], re.DOTALL)
     assert match is not None
@@ -97,12 +99,12 @@ def test_an_example_yields_its_id(id: str, tmp_path: Path, monkeypatch: pytest.M
             found = list(compile_text(text, f"example.{language}").diagnostics)
     except CompileError as error:
         found = list(error.diagnostics)
-    assert id in {finding.id for finding in found}
+    assert id in {diagnostic.id for diagnostic in found}
 
 
 @pytest.mark.parametrize("id", SESSIONS)
 def test_a_session_yields_its_id(id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last command prints what the page shows; the page may leave out the end."""
+    """The last command prints the output of the page; the page can omit its end."""
     shell = Shell(tmp_path)
     monkeypatch.chdir(shell.project)
     for name, value in shell.env.items():
