@@ -68,8 +68,8 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="building",
         title="Building maps and lists",
         about=(
-            "Processor time for each item of a map or list of n items, built with a function of the library, "
-            "beside the same for the smallest n. Larger data misses the processor's caches."
+            "Processor time for each item of a map or list of n items, built with a function of the "
+            "library, compared with the smallest n. Larger data cause misses of the processor's caches."
         ),
     )
     for name, text in BUILDERS.items():

@@ -28,9 +28,9 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="context",
         title=f"Memory: {sizes.files:,} files",
         about=(
-            "A repository of files of 2 to 8 KB that look like programs. An update lists the files (by git), "
-            "looks at each file's state and reads what changed; it is part of every search. The peer of an "
-            "update is `git status` of the same repository."
+            "A repository of files of 2 to 8 KB that resemble programs. An update lists the files (by "
+            "git), reads the metadata of each file and the content of changed files; it is part of every "
+            "search. The peer of an update is `git status` of the same repository."
         ),
     )
     root = place.inside("project")

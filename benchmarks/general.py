@@ -29,8 +29,8 @@ def section(place: Place, sizes: Sizes) -> Section:
         title="General programs",
         about=(
             "Twenty programs of different kinds, chosen before any work on their speed, and twenty more, "
-            "frozen later, against idiomatic Python with the same answer. A first run translates what gets "
-            "hot; Python's twin is compiled. By processor time."
+            "frozen later, compared with idiomatic Python that has the same result. A first run "
+            "translates the hot functions; the Python program is compiled. By processor time."
         ),
     )
     for which, programs in (("first twenty", FROZEN), ("second twenty", MORE)):

@@ -20,8 +20,9 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="graphs",
         title="Pictures of machines with {}, {} and {} states".format(*sizes.graph_states),
         about=(
-            "The SVG of `llc graph` of generated loops: most states lead to the next one, one in four to any "
-            "other too, all to one where an error goes. Two routes cross where their lines do, however often."
+            "The SVG of `llc graph` of generated loops: most states lead to the next state, one in four "
+            "also to any other state, and errors of all states lead to one state. Two routes that cross "
+            "several times count as one crossing."
         ),
     )
     for states in sizes.graph_states:

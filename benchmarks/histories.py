@@ -37,7 +37,7 @@ def section(place: Place, sizes: Sizes) -> Section:
         "workflow, which is recovered. Bytes are all files that are kept when the run is cut off. The "
         "picture is `histories.svg`."
     )
-    title = "Beside peers: resuming and bytes by the length of the history"
+    title = "Compared with peers: resume time and bytes by the length of the history"
     with open_section(place, sizes, "peers-histories", title, about) as (found, peers):
         curves: dict[str, Curve] = {}
         for key, program in (("langgraph", "langgraph_history"), ("dbos", "dbos_history")):

@@ -59,16 +59,20 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="many",
         title=f"{many:,} runs in one process",
         about=(
-            "`llc batch` of so many runs of one YAML loop, each with its own folder, lock, journal and state "
-            "file. Asleep: each has done an action and waits for its next iteration. Memory is the peak "
-            "(`VmHWM`) less that of a batch of one, over the runs; the peers hold nothing but a timer, and "
-            "theirs is counted in the same way. Started: from the command's begin until the last one slept, "
-            "less that of a batch of one; each has started `true` once by then, and synced its journal three "
-            "times. On the processor: while all of them sleep, in seconds of it for each second. With an "
-            f"agent: a stub that takes {sizes.many_waits:g} s, {_AT_ONCE} at once; its peer is `xargs -P "
-            f"{_AT_ONCE}` of the same stub. With a model: a Messages API on this machine, each answer after "
-            f"{sizes.many_waits:g} s, {_AT_ONCE} at once; memory is that of all of llc's processes, and the "
-            "time is over that in which nothing but the answers were waited for."
+            "`llc batch` of runs of one YAML loop, each with its own folder, "
+            "lock, journal and state file. Asleep: each run has performed an "
+            "action and waits for its next iteration. Memory is the peak "
+            "(`VmHWM`) minus that of a batch of one, divided by the number of "
+            "runs; the peers hold only a timer and are measured in the same way. "
+            "Started: from the start of the command until the last run sleeps, "
+            "minus that of a batch of one; each run has started `true` once by "
+            "then, and synced its journal three times. On the processor: "
+            "processor seconds for each second while all runs sleep. With an "
+            f"agent: a stub that takes {sizes.many_waits:g} s, {_AT_ONCE} concurrently; its peer is `xargs "
+            f"-P {_AT_ONCE}` of the same stub. With a model: a Messages API on this "
+            f"machine, each reply after {sizes.many_waits:g} s, {_AT_ONCE} concurrently; memory is that of "
+            "all processes of llc, and the time is relative to the time in which "
+            "llc only waited for replies."
         ),
     )
     place.write_loop("asking", _ASKING)

@@ -26,8 +26,8 @@ def iterations(place: Place, sizes: Sizes) -> Section:
         name="iterations",
         title=f"{many:,} iterations of a pure decision loop",
         about=(
-            "Peak resident memory of `llc run --quiet` as a process, journal included. Each iteration "
-            "compares the number of the iteration, routes back to its state and notes three events."
+            "Peak resident memory of `llc run --quiet` as a process, including the journal. Each "
+            "iteration compares the iteration number, routes back to its state and emits three notes."
         ),
     )
     for count in (few, many):
@@ -52,12 +52,12 @@ def output(place: Place, sizes: Sizes) -> Section:
         name="output",
         title=f"{much // 1_000_000} MB of output from one action",
         about=(
-            "Peak resident memory of `llc run` as a process, against the same with an output that is only "
-            "just too large to be kept whole. Time: `Driver.run` of that one action in this process; the "
-            "peers run the same command under bash and read its pipe, one dropping what it reads, one "
-            "writing it to a file as llc does. A step that writes less is kept whole and synced, each with "
-            "other content: seconds of a run of such steps over their number; the peer that keeps it syncs "
-            "its file, too."
+            "Peak resident memory of `llc run` as a process, compared with a run whose output is just too"
+            " large to be stored completely. Time: `Driver.run` of that one action in this process; the "
+            "peers run the same command under bash and read its pipe; one discards the data, the other "
+            "writes them to a file as llc does. The output of a smaller step is stored completely and "
+            "synced, with different content at each step: the seconds of a run of such steps, divided by "
+            "their number; the peer that stores the output also syncs its file."
         ),
     )
     for size in (some, much):

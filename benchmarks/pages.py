@@ -49,9 +49,9 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="pages",
         title=f"Pages of `llc ui`: {sizes.page_runs:,} runs, {sizes.page_viewers} viewers",
         about=(
-            "A live run in Chromium: from the end of an effect in the journal to the frame that shows it. "
-            "The list of runs is requested once first, as it is cached; what viewers of one live run cost is "
-            "processor time of the server by wall time."
+            "A live run in Chromium: the time from the end of an effect in the journal to the frame that "
+            "shows it. The list of runs is requested once before, because it is cached. The cost of "
+            "viewers of one live run is the processor time of the server divided by the elapsed time."
         ),
     )
     place.write_loop("ticks", _LOOP)

@@ -99,17 +99,18 @@ def open_section(
 
 def steps(place: Place, sizes: Sizes) -> Section:
     about = (
-        "A step starts `true`, is judged by its exit code and is kept, so that the run can go on after it. "
-        "In process: a graph of two nodes that lead to each other in LangGraph with its SqliteSaver (the "
-        "default, `async`, writes while the next step is under way), two actions in Burr with its "
-        "SQLitePersister, whose steps start `true` by `subprocess.run`; a loop in llc. By whole runs: "
-        "`llc run --quiet` and `ll-loop run --quiet` of many steps less few, over the difference. llc and "
-        "both SQLite peers sync what they keep (llc once a step); little-loops 1.37 syncs "
-        "nothing, the newest each event. What syncing costs llc is in a row of its own: there "
-        "`os.fdatasync` does nothing, which no option of llc's does. Bytes a step are a longer run's files "
-        "less a shorter one's."
+        "A step starts `true`, is evaluated by its exit code and is stored, so that the run can be "
+        "resumed after it. In process: in LangGraph, a graph of two nodes that lead to each other, "
+        "with its SqliteSaver (the default, `async`, writes during the next step); in Burr, two "
+        "actions with its SQLitePersister, whose steps start `true` by `subprocess.run`; in llc, a "
+        "loop. By whole runs: the difference between `llc run --quiet` or `ll-loop run --quiet` with "
+        "many steps and with few, divided by the difference in steps. llc and both SQLite peers sync "
+        "the stored data (llc once a step); little-loops 1.37 does not sync, the newest version syncs"
+        " each event. A separate row shows the cost of syncing in llc: there, `os.fdatasync` does "
+        "nothing, for which llc has no option. Bytes of a step are the difference between the files "
+        "of a longer and a shorter run."
     )
-    title = "Beside peers: one `true` step, kept"
+    title = "Compared with peers: one `true` step, stored"
     with open_section(place, sizes, "peers-steps", title, about) as (found, peers):
         _steps_in_process(found, place, sizes, peers)
         _steps_by_runs(found, place, sizes, peers)
@@ -246,15 +247,16 @@ states:
 
 def growing(place: Place, sizes: Sizes) -> Section:
     about = (
-        "Every other step adds 1 KB that does not repeat to the state, and all of it stays. In process: "
-        "steps that are answered at once; a list in LangGraph (with the reducer `operator.add`, and in a "
-        "`DeltaChannel`, which is in beta there) and in Burr, captures under names of their own in llc. By "
-        "whole runs: each step is a process in llc and in little-loops, whose captures stand in its "
-        "`state.json`; that file is written anew at each step, so few bytes stay of many written (the "
-        "newest also leaves a `history.db` of 0.6 MB and the run's events twice). All of them read their "
-        "loop first. Each is done once. The program's own file is not counted."
+        "Every other step adds 1 KB of non-repeating data to the state, and all of it is kept. In "
+        "process, with steps that have a result at once: in LangGraph a list (with the reducer "
+        "`operator.add`, and in a `DeltaChannel`, which is in beta there), in Burr a list, in llc "
+        "captures with different names. By whole runs: each step is a process in llc and in little-"
+        "loops, which stores captures in its `state.json`; it rewrites that file at each step, so few"
+        " of the written bytes remain (the newest version also leaves a `history.db` of 0.6 MB and "
+        "the events of the run twice). All of them read their loop first. Each is measured once. The "
+        "file of the program itself is not counted."
     )
-    title = f"Beside peers: {sizes.peer_growing_steps:,} steps of a state that grows"
+    title = f"Compared with peers: {sizes.peer_growing_steps:,} steps of a state that grows"
     with open_section(place, sizes, "peers-growing", title, about) as (found, peers):
         _grow_in_process(found, place, sizes, peers)
         _grow_by_runs(found, place, sizes, peers)
@@ -337,12 +339,12 @@ def _growing_by_processes(count: int) -> str:
 
 def events(place: Place, sizes: Sizes) -> Section:
     about = (
-        "Two states that lead to each other; an event is an answer with an exit code, by which the state "
-        "is left, and each visit is counted. llc's machine gets the answer to an effect, judges it, takes "
-        "the route, expands the next state's action and asks for it; all of it is ready to be stored. "
-        "Events per second are the inverse."
+        "Two states that lead to each other. An event is a result with an exit code that decides the "
+        "route out of the state, and each visit is counted. llc's machine receives the result of an "
+        "effect, evaluates it, takes the route, expands the action of the next state and requests it;"
+        " its state can be stored at any time. Events per second are the inverse."
     )
-    title = "Beside peers: an event in process, nothing kept"
+    title = "Compared with peers: an event in process, nothing stored"
     with open_section(place, sizes, "peers-events", title, about) as (found, peers):
         count = sizes.peer_events
         name, process = peers.process("transitions", "transitions_events")
@@ -384,12 +386,13 @@ states:
 
 def computing(place: Place, sizes: Sizes) -> Section:
     about = (
-        "The seven programs of the section on programs, beside Hy (`peer_programs/seven.hy`; it compiles to "
-        "Python, counts nothing and cannot stop half-way; loops stand where it has no tail calls) and, "
-        "for fib, Monty, which interprets the Python text in a worker process. The answers are compared. "
-        "llc's time begins with an image and takes in the translation; Hy has compiled before."
+        "The seven programs of the section on programs, compared with Hy (`peer_programs/seven.hy`; "
+        "it compiles to Python, counts nothing and cannot stop within a program; loops replace the "
+        "tail calls that it does not have) and, for fib, Monty, which interprets the Python text in a"
+        " worker process. The results are compared. llc's time starts with an image and includes the "
+        "translation; Hy compiles before."
     )
-    title = "Beside peers: programs that only compute"
+    title = "Compared with peers: programs that only compute"
     with open_section(place, sizes, "peers-programs", title, about) as (found, peers):
         hy_title, hy = peers.process("hy", "hy_programs")
         monty_title, monty = peers.process("monty", "monty_fib")
@@ -453,10 +456,13 @@ def _answered(process: Process, work: dict[str, Any], answer: object) -> Contest
 
 def starts(place: Place, sizes: Sizes) -> Section:
     about = (
-        "Whole commands, each a new process. `run` is a loop of three states whose action is `true`; llc's "
-        "is compiled before (its cache), little-loops keeps none."
+        "Whole commands, each a new process. `run` is a loop of three states whose action is `true`. "
+        "llc takes it from its compile cache; little-loops has none."
     )
-    with open_section(place, sizes, "peers-start", "Beside peers: cold starts", about) as (found, peers):
+    with open_section(place, sizes, "peers-start", "Compared with peers: cold starts", about) as (
+        found,
+        peers,
+    ):
         place.write_loop("three", loops.THREE_STEPS)
         commands = {key: peers.command(key, "ll-loop") for key in _LITTLE_LOOPS}
         contestants: dict[str, Contestant] = {
@@ -509,12 +515,13 @@ def _command(place: Place, *words: str) -> Contestant:
 def many_asleep(place: Place, sizes: Sizes) -> Section:
     count, seconds = sizes.many_runs, sizes.many_seconds
     about = (
-        "Runs that sleep in one process: of a flow in `llc batch`, with a journal each; of a graph of "
-        "one node that awaits `asyncio.sleep`, as coroutines with one AsyncSqliteSaver, in LangGraph. Memory "
-        "is the peak less that before (of LangGraph) or that of a batch of one, over the runs; started is "
-        "the time until the last one slept, over the runs. Each is done once."
+        "Sleeping runs in one process: in llc, runs of a flow in `llc batch`, each with a journal; in"
+        " LangGraph, coroutines of a graph of one node that awaits `asyncio.sleep`, with one "
+        "AsyncSqliteSaver. Memory is the peak minus the memory before (LangGraph) or minus that of a "
+        "batch of one (llc), divided by the number of runs. Started is the time until the last run "
+        "sleeps, divided by the number of runs. Each is measured once."
     )
-    title = f"Beside peers: {count:,} runs in one process"
+    title = f"Compared with peers: {count:,} runs in one process"
     with open_section(place, sizes, "peers-many", title, about) as (found, peers):
         graph_title, graph = peers.process("langgraph", "langgraph_many")
         for seconds_of_one in (0.01, seconds):

@@ -170,10 +170,10 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="programs",
         title="Programs that only compute",
         about=(
-            "Each program against idiomatic Python with the same answer, in one process and by turns. llc's "
-            "integers, lists and maps are its own: numbers are bounded, lists and maps never change, each "
-            "call and each jump back is counted, and all of it can be stopped and stored at any tick. The "
-            "interpreter is measured with a tenth of the work."
+            "Each program is compared with idiomatic Python that has the same result, in one process, "
+            "alternately. llc's integers, lists and maps are its own: integers are limited, lists and "
+            "maps are immutable, each call and each backward jump is counted, and the program can be "
+            "stopped and stored at any tick. The interpreter is measured with a tenth of the work."
         ),
     )
     direct: list[list[float]] = []

@@ -69,11 +69,11 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="reading",
         title=f"{sizes.text_bytes / 1e6:g} MB of S-expressions",
         about=(
-            "`read` gives data that know their places. Lark's LALR parser, with the same tokens as regular "
-            "expressions and its contextual lexer, makes the same data by a transformer within the parse, "
-            "the quickest way it has; its table is built before. Both run with the garbage collector "
-            "paused. The broken text lacks a bracket in its first form, so that all of it is read twice. "
-            "`llc fmt` reads twice too, to see that nothing changed."
+            "`read` returns data with their places. Lark's LALR parser, with the same tokens as regular "
+            "expressions and its contextual lexer, creates the same data by a transformer during the "
+            "parse, which is its fastest mode; its table is built before. Both run with the garbage "
+            "collector paused. The invalid text lacks a bracket in its first form, so all of it is read "
+            "twice. `llc fmt` also reads twice, to check that the data are unchanged."
         ),
     )
     text = _text(sizes.text_bytes)

@@ -155,8 +155,8 @@ def as_markdown(sections: Sequence[Section]) -> str:
     """The whole report, as RESULTS.md holds it."""
     parts = [
         "# Results\n",
-        "Written by `python benchmarks/run.py`; README.md beside it says how each figure is measured.",
-        f"Measured with {machine()}. Ratios are medians of the rounds' own ratios.\n",
+        "Written by `python benchmarks/run.py`; README.md describes how each figure is measured.",
+        f"Measured with {machine()}. Ratios are medians of the ratios of the rounds.\n",
     ]
     for section in sections:
         about = " ".join([section.about, *section.notes])

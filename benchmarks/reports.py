@@ -46,9 +46,9 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="reports",
         title="Reports of runs with {:,} and {:,} effects".format(*sizes.report_effects),
         about=(
-            "`llc report` of a scripted run of two states. The page itself is what is left of the file "
-            "without the compressed journal. In Chromium, from disk: from the address to the first step, and "
-            "from one position to another that may be anywhere."
+            "`llc report` of a scripted run of two states. The page itself is the size of the file "
+            "without the compressed journal. In Chromium, from disk: the time from opening the address to"
+            " the first step, and from one position to another, arbitrary one."
         ),
     )
     for effects in sizes.report_effects:

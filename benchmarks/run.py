@@ -1,6 +1,6 @@
 """Measures llc and writes RESULTS.md: `python benchmarks/run.py`; see README.md.
 
-The exit code is 0 whatever the figures say: a benchmark informs, and a busy machine is no bug.
+The exit code is 0 even if a target is missed: a busy machine is not a defect.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _measure(given: argparse.Namespace, place: Place) -> int:
 
 
 def _against(given: argparse.Namespace, place: Place) -> Callable[[Place, Sizes], Section]:
-    """What measures this installation against the one of the other checkout."""
+    """The section that compares this installation with another one."""
     from against import section
 
     os.mkdir(place.inside("other"))
@@ -114,30 +114,32 @@ def _against(given: argparse.Namespace, place: Place) -> Callable[[Place, Sizes]
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure llc against its aims.")
+    parser = argparse.ArgumentParser(description="Measure llc and compare the figures with their targets.")
     parser.add_argument(
         "only",
         nargs="*",
         metavar="SECTION",
         help=f"any of {', '.join([*SECTIONS, 'peers', *PEERS, *SERVERS])}; default all up to `many`",
     )
-    parser.add_argument("--peers", action="store_true", help="measure beside the peers too")
+    parser.add_argument("--peers", action="store_true", help="also measure the peers")
     parser.add_argument(
-        "--no-install", action="store_true", help="only the peers that are there: others are absent"
+        "--no-install", action="store_true", help="use only installed peers; others are absent"
     )
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes: does it all work?")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to check that the benchmarks work")
     parser.add_argument(
-        "--here", action="store_true", help="measure the llc of this interpreter, not one installed for it"
+        "--here", action="store_true", help="measure the llc of this interpreter instead of installing one"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
-        "--output", metavar="FILE", help="write the report there (default RESULTS.md where all is measured)"
+        "--output", metavar="FILE", help="report file (default RESULTS.md if all sections are measured)"
     )
-    parser.add_argument("--folder", metavar="DIR", help="where journals go (default the temporary folder)")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="folder of the journals (default: the temporary folder)"
+    )
     parser.add_argument(
         "--against",
         metavar="CHECKOUT",
-        help="only compare with the llc of another checkout, or of an interpreter that has one",
+        help="only compare with the llc of another checkout or interpreter",
     )
     given = parser.parse_args()
     known = [*SECTIONS, "peers", *PEERS, *SERVERS]

@@ -25,15 +25,16 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="scale",
         title=f"A machine of {many:,} states",
         about=(
-            "Each state has an action with a variable and is judged, routed both ways and counted; every "
-            "tenth captures its output. `llc compile -o x.llb` is the whole command, as time passed and as "
-            "time on the processor; its phases are processor time in a process of their own. A step is "
-            "`Machine.resume` with an action's result, up to the next action, in this process: nothing is "
-            "performed. The same states: control stays in ten of them; held to the same cost within a tenth. "
-            "Round the ring: every state in turn, so the work is spread over a thousand times the memory and "
-            "caches miss; held to a quarter more. Entered first: the image was just loaded, so each "
-            "state's code is decoded. All of these run in the interpreter, since no function of more than "
-            "3,000 states is translated; what the small machine gains by that stands beside them."
+            "Each state has an action with a variable, is evaluated, routed in two ways and counted; "
+            "every tenth state captures its output. `llc compile -o x.llb` is the whole command, by "
+            "elapsed time and by processor time; its phases are processor time in a separate process. A "
+            "step is `Machine.resume` with the result of an action, up to the next action, in this "
+            "process; no action is performed. The same states: control stays in ten of them; the limit is"
+            " a tenth more than the small machine. Round the ring: every state in turn, so the work is "
+            "spread over a thousand times the memory, with cache misses; the limit is a quarter more. "
+            "Entered first: the image was just loaded, so the code of each state is decoded. All of these"
+            " run in the interpreter, because a function of more than 3,000 states is not translated; the"
+            " speed of the translated small machine is shown for comparison."
         ),
     )
     _compile(found, place, sizes)

@@ -16,11 +16,11 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="start",
         title="Whole commands, cold",
         about=(
-            "Each figure is a new process of a regular install in its own environment; the peer is the same "
-            "interpreter doing nothing. The loop has three states whose action is `true`. Without a cache: "
-            "`.loops/.cache` is removed before each run, so the loop is read, checked, compiled and kept, or "
-            "the image verified. No command here waits for the command-line library. Completion is what a "
-            "shell asks when Tab is pressed."
+            "Each figure is a new process of a regular installation in its own environment; the peer is "
+            "the same interpreter doing nothing. The loop has three states whose action is `true`. "
+            "Without a cache: `.loops/.cache` is removed before each run, so the loop is read, checked, "
+            "compiled and stored, or the image is verified. No command here imports the command-line "
+            "library. Completion is the request that a shell sends when Tab is pressed."
         ),
     )
     place.write_loop("three", loops.THREE_STEPS)

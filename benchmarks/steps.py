@@ -31,14 +31,14 @@ _BUILTIN = ":"
 def section(place: Place, sizes: Sizes) -> Section:
     found = Section(
         name="steps",
-        title="One `true` step, journal on, over the bare process",
+        title="One `true` step with journal, relative to the bare process",
         about=(
-            "In process: seconds of `Driver.run` over a loop of that action, each step judged by its exit "
-            "code, routed and counted, divided by its steps; the journal is synced once a step, for the "
-            "result of one and the start of the next, on the disk that holds the temporary folder. `true` "
-            "has nothing in it for a shell to do, so llc starts the program itself; `:` is a builtin and "
-            "goes through `bash -c`. By whole runs: `llc run` with more steps less `llc run` with few, "
-            "divided by the difference in steps."
+            "In process: the seconds of `Driver.run` for a loop with that action, divided by its steps. "
+            "Each step is evaluated by its exit code, routed and counted. The journal is synced once a "
+            "step, for the result of a step and the start of the next, on the disk of the temporary "
+            "folder. `true` needs no shell, so llc starts the program itself; `:` is a builtin and runs "
+            "through `bash -c`. By whole runs: the difference between `llc run` with many steps and with "
+            "few steps, divided by the difference in steps."
         ),
     )
     _in_process(found, place, sizes)

@@ -26,10 +26,11 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="storage",
         title="Images, journals, snapshots",
         about=(
-            "An image's peer is the source it was compiled from. Journal a step: the journal of more `true` "
-            "steps less that of few, divided by the difference; with 1 MB captured, a first action's "
-            "output stays captured all the while. A snapshot is the JSON of `Machine.snapshot()` at an "
-            "effect. Loading is `Image.from_bytes`; an image that is not our own is verified too."
+            "The peer of an image is its source. Journal of a step: the difference between the journals "
+            "of many and of few `true` steps, divided by the difference in steps. With 1 MB captured, the"
+            " output of a first action stays captured all the time. A snapshot is the JSON of "
+            "`Machine.snapshot()` at an effect. Loading is `Image.from_bytes`; an image from elsewhere is"
+            " also verified."
         ),
     )
     many = sizes.states

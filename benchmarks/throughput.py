@@ -25,9 +25,10 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="compiling",
         title="Compiling, both languages",
         about=(
-            "A loop of states as in `scale`, and a flow of functions that one expression calls one after the "
-            "other, each of about a megabyte. `llc compile -o x.llb` is the whole command, so its start is "
-            "in it. The flow's phases are processor time in a process of their own; the loop's: see `scale`."
+            "A loop of states as in `scale`, and a flow of functions that an expression calls one after "
+            "another, each about one megabyte. `llc compile -o x.llb` is the whole command, including its"
+            " start. The phases of the flow are processor time in a separate process; for the phases of "
+            "the loop see `scale`."
         ),
     )
     functions = max(2, sizes.text_bytes // len(_UNIT))

@@ -49,12 +49,12 @@ _WORDS = (
 def section(place: Place, sizes: Sizes) -> Section:
     found = Section(
         name="verbs",
-        title="Each verb, cold",
+        title="Each subcommand, cold",
         about=(
-            "Each verb once, as a new process, in a project of a loop of three steps, a flow of two lines, a "
-            "recorded case and a run that has ended. `repl` reads the end of its input at once. The compile "
-            "cache is warm. `resume` is in a section of its own; `attach` shows what somebody else runs, and "
-            "lasts as long."
+            "Each subcommand once, as a new process, in a project with a loop of three steps, a flow of "
+            "two lines, a recorded case and a finished run. `repl` reads the end of its input at once. "
+            "The compile cache is warm. `resume` has its own section. `attach` is omitted, because it "
+            "lasts as long as the run that it shows."
         ),
     )
     place.write_loop("three", loops.THREE_STEPS)
