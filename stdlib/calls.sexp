@@ -1,4 +1,4 @@
-; What calls of tools and tasks come to (`frontend/expand/task_calls.py`). No program sees these names.
+; Calls of tools and tasks, as `frontend/expand/task_calls.py` compiles them. Programs cannot use these names.
 
 ; --- arguments ---------------------------------------------------------------------------------
 
@@ -12,7 +12,7 @@
     (("map") (map? value))
     (else true)))
 
-; A whole float is the integer.
+; Convert a float with an integral value to an integer.
 (define (calls:whole value) (if (float? value) (exact value) value))
 
 (define (calls:type-words type)
@@ -27,7 +27,7 @@
         (string-append (substring text 0 200) "…")
         text)))
 
-; One argument, held against its parameter: what is left out is null.
+; Check one argument against its parameter. An omitted argument is null.
 (define (calls:argument who parameter value)
   (let* ((type (get parameter "type"))
          (given (if (eq? value null) (get parameter "default") value)))
@@ -37,7 +37,7 @@
         (if (equal? type "integer") (calls:whole given) given)
         (calls:converted who parameter given))))
 
-; An argument of another type: `nil` is as if it were left out, a list of (name value) is a map.
+; Convert an argument of another type: `nil` counts as omitted, a list of (name value) is a map.
 (define (calls:converted who parameter given)
   (let ((type (get parameter "type")))
     (cond
@@ -48,7 +48,7 @@
          (string-append "`" (get parameter "name") "` of `" who "` is "
                         (calls:type-words type) ", not " (calls:shown given)))))))
 
-; The arguments by name, without those that are left out.
+; The arguments by name, without omitted ones.
 (define (calls:arguments who parameters values)
   (loop ((parameters parameters) (values values) (arguments (dict)))
     (if parameters
@@ -62,7 +62,7 @@
 
 ; --- tools -------------------------------------------------------------------------------------
 
-; What a tool gives, or the fault that it raised.
+; The value of a tool's result, or its fault.
 (define (calls:tool who result)
   (let ((problem (get result "error")))
     (if problem (calls:fail who problem) (get result "value"))))
@@ -72,7 +72,7 @@
                (message (string-append "`" who "`: " (get problem "message")))
                (details (get problem "details" (dict))))))
 
-; What the tools that run a command give: a ValidationResult that is a TaskResult too.
+; The result of a tool that runs a command: a ValidationResult that is also a TaskResult.
 (define (calls:shell _ result)
   (let* ((problem (calls:shell-problem result))
          (printed (dict (stdout (get result "output")) (stderr (get result "stderr"))
@@ -80,7 +80,7 @@
          (validation (if problem (put printed "error" problem) printed)))
     (merge validation (calls:task-result printed problem))))
 
-; Status, content and notes of a command that has been run.
+; Status, content and notes of a finished command.
 (define (calls:task-result printed problem)
   (let ((code (get printed "exit_code")))
     (if (and (not problem) (equal? code 0))
@@ -134,7 +134,7 @@
   (calls:settings who "history_config" settings
     (list "use_session_history" "history_turns_to_include" "record_in_session_history")))
 
-; Settings as a map, which may be given as a list of (name value).
+; Check settings, a map or a list of (name value); returns a map.
 (define (calls:settings who what settings known)
   (cond
     ((eq? settings null) null)
@@ -166,7 +166,7 @@
 
 ; --- people ------------------------------------------------------------------------------------
 
-; The answer to a question; a fault where there is none in time.
+; The answer to a question; a fault if there is none before the timeout.
 (define (calls:ask question choices default timeout)
   (let ((offered (calls:choices choices)))
     (if (or (string? question) (symbol? question))
@@ -197,7 +197,7 @@
         ((get result "timed_out") (error 'timeout "no answer in time" (to-string question)))
         (else (get result "output"))))))
 
-; The texts to choose from, lists among them taken apart.
+; The choices as texts, nested lists flattened.
 (define (calls:choices choices)
   (if (eq? choices null)
       ()

@@ -1,6 +1,6 @@
-; List functions that call functions. They go over a list by tail calls, so its length costs no stack,
-; and each item's turn comes in the order of the list, once. null counts as the empty list.
-; `list:array` gives the same list in the form whose items are found at once.
+; List functions that call functions. They iterate by tail calls, so that the length of a list uses no
+; stack, and visit each item once, in order. null counts as the empty list.
+; `list:array` converts a list to the form with constant-time access by index.
 
 (define (map function items &rest more)
   (cond ((null? more)
@@ -36,7 +36,7 @@
               (begin (apply function (nth i columns)) (next (+ i 1)))
               nil)))))
 
-; At the head of a call stands the form; this is its value.
+; The function as a value; a call of `parallel-map` is compiled as a form.
 (define (parallel-map function items)
   (effect:parallel function items))
 
@@ -87,7 +87,7 @@
             ((function (nth i items)) (next (+ i 1)))
             (else false)))))
 
-; A merge sort, from neighbours upwards. Of two items that are equal the earlier one stays the earlier.
+; A stable bottom-up merge sort.
 (define (sort items &optional less?)
   (define (merge-two left right done)
     (cond ((null? left) (append (reverse done) right))

@@ -1,11 +1,11 @@
-; The loop forms, said in the language. `frontend/expand/loop_forms.py` reads their clauses and puts the
-; expressions in the order of the macros' operands, each with the check it needs.
-; The names of phases are those of the variables called, so states and events have them too.
+; The loop forms as macros. `frontend/expand/loop_forms.py` reads their clauses and passes the expressions in
+; the order of the macros' operands, each with its check.
+; The phases have the names of the called variables; states and events use the same names.
 
 ; --- what both loops share ---------------------------------------------------------------------
 
-; A loop. While it runs, `loop:around` is true, so that the notes of loops within it have their loop's
-; name: `inner` is the name there, and null for the outermost loop.
+; A loop. While it runs, `loop:around` is true, so that notes of nested loops contain the loop's name:
+; `inner` is the name of a nested loop, and null for the outermost loop.
 (define-syntax loop:within
   (syntax-rules ()
     ((_ name inner body)
@@ -15,8 +15,8 @@
        (set! loop:around true)
        (try body (finally (set! loop:around around)))))))
 
-; One phase: say that it begins, call it, and say which it was if it fails. What a loop within it
-; has said in the same words already is not said again.
+; One phase: note its start, call it, and add its name to the message of a fault, unless a nested loop
+; has added the same text.
 (define-syntax loop:run
   (syntax-rules ()
     ((_ inner name iteration call)
@@ -30,7 +30,7 @@
                  (error fault)
                  (error (put fault "message" (string-append place message)))))))))))
 
-; A whole number of rounds, checked before anything runs.
+; The iteration limit, checked before the first phase.
 (define-syntax loop:maximum
   (syntax-rules ()
     ((_ loop value)
@@ -41,7 +41,7 @@
              (string-append "`max-iterations` of `" loop "` is a whole number, 0 or more, not "
                             (loop:shown maximum))))))))
 
-; A command, checked before anything runs.
+; A command, checked before the first phase.
 (define-syntax loop:command
   (syntax-rules ()
     ((_ loop value)
@@ -61,7 +61,7 @@
            (string-append (substring text 0 300) "…")
            text)))))
 
-; What the controller decided, checked: `(continue x)` or `(stop x)`.
+; Check the controller's decision: `(continue x)` or `(stop x)`.
 (define-syntax loop:decided
   (syntax-rules ()
     ((_ iteration place call)
@@ -79,7 +79,7 @@
                                     ": a decision is (continue value) or (stop value), not "
                                     (loop:shown decision) (loop:quoted decision))))))))))
 
-; What to do about a decision whose word is a string.
+; Help for a decision whose word is a string.
 (define-syntax loop:quoted
   (syntax-rules ()
     ((_ decision)
@@ -87,7 +87,7 @@
          (string-append "; its word is a symbol: (list '" (first decision) " …)")
          ""))))
 
-; Act on a decision: stop with its value, or go on. `result` is what a loop gives that runs out.
+; Apply a decision: stop with its value, or continue. `result`: value of a loop that reaches its limit.
 (define-syntax loop:act
   (syntax-rules ()
     ((_ inner decision iteration first-phase (stop value) again)

@@ -1,4 +1,4 @@
-; What asks the world, or tells it: each is an effect or a note, and answers come from the host.
+; Functions that perform an effect or emit a note; the host returns the results.
 
 (define (log-message &rest values)
   (effect:note log (message (join (map to-string values))))
