@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import postgres
 import psycopg
+from fork_server import Process
+from in_process import run_llc
 from keepers import kill_with_keeper
 
 LIMIT_S = 120
@@ -33,7 +37,7 @@ class Cluster:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
         self.url = url
-        self.workers: list[subprocess.Popen[str]] = []
+        self.workers: list[Process | subprocess.Popen[str]] = []
         (folder / ".loops").mkdir()
         self.connect()
 
@@ -44,10 +48,19 @@ class Cluster:
         text = JOB.format(first=SCRIPT.format(first), second=SCRIPT.format(second), scope=scope or name)
         (self.folder / ".loops" / f"{name}.yaml").write_text(text)
 
-    def llc(self, *words: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
+    def llc(
+        self, *words: str, folder: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """A command of a client, in the process of the tests; folder: to give it in."""
+        return run_llc(*words, folder=folder or self.folder, **variables)
+
+    def program(
+        self, *words: str, folder: Path | None = None, limit_s: float = LIMIT_S
+    ) -> subprocess.CompletedProcess[str]:
+        """The same as a program of its own."""
         return subprocess.run(
             [sys.executable, "-m", "llc", *words],
-            cwd=self.folder,
+            cwd=folder or self.folder,
             capture_output=True,
             text=True,
             timeout=limit_s,
@@ -58,19 +71,12 @@ class Cluster:
         assert found.returncode == 0, found.stderr
         return found.stdout.strip()
 
-    def start(
-        self, *words: str, folder: Path | None = None, is_awaited: bool = True
-    ) -> subprocess.Popen[str]:
+    def start(self, *words: str, folder: Path | None = None, is_awaited: bool = True) -> Process:
         """A worker that says what it does; folder: of its checkout of the project."""
         log = self.folder / f"worker-{len(self.workers)}.txt"
-        with log.open("w") as errors:
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "llc", "worker", "--db", self.url, *words],
-                cwd=folder or self.folder,
-                stdin=subprocess.DEVNULL,
-                stderr=errors,
-                text=True,
-            )
+        words = ("worker", "--db", self.url, *words)
+        with log.open("w") as errors, open(os.devnull, "w") as out:
+            worker = fork_server.workers().start(list(words), folder or self.folder, out, errors)
         self.workers.append(worker)
         postgres.until(lambda: not is_awaited or log.read_text() or worker.poll() is not None)
         return worker
@@ -96,7 +102,7 @@ class Cluster:
     def await_log(self, text: str) -> None:
         postgres.until(lambda: any(text in line for line in self.log()))
 
-    def worker_of(self, run: str) -> subprocess.Popen[str]:
+    def worker_of(self, run: str) -> Process | subprocess.Popen[str]:
         """The process that owns a run."""
         postgres.until(lambda: self.row(run)["owner"])
         pid = int(str(self.row(run)["owner"]).rsplit("-", 2)[1])

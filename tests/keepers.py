@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fork_server import Process
+
 # What an action does to kill its run and the keeper. The keeper first, so that its locks are free when the
 # run has ended; it stays a zombie until then, since the run that is its parent is suspended. One thread takes
 # the signal and suspends the others, which see the keeper's death if they are not waited for.
@@ -48,7 +50,7 @@ def wait_suspended(pid: int) -> None:
                 time.sleep(0.001)
 
 
-def kill_with_keeper(process: subprocess.Popen[Any] | int) -> None:
+def kill_with_keeper(process: subprocess.Popen[Any] | Process | int) -> None:
     """kill -9 of a run, by its process or its pid, and of the keeper of its actions."""
     pid = process if isinstance(process, int) else process.pid
     os.kill(pid, signal.SIGSTOP)

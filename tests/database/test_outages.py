@@ -193,11 +193,10 @@ def test_two_workers_of_one_name(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def spoilt(cluster: Cluster) -> Iterator[tuple[Cluster, str]]:
-    """A queued run whose rows a test spoils; afterwards others are driven as ever, by the same worker."""
+def spoilt(cluster: Cluster) -> Iterator[Cluster]:
+    """A test spoils rows of queued runs; afterwards others are driven as ever, by the same worker."""
     cluster.loop("job", first="touch performed")
-    run = cluster.submit("job")
-    yield cluster, run
+    yield cluster
     cluster.loop("other")
     other = cluster.submit("other")
     assert cluster.await_status(other)["outcome"] == "success"
@@ -207,70 +206,83 @@ def spoilt(cluster: Cluster) -> Iterator[tuple[Cluster, str]]:
     assert "Traceback" not in shown.stderr
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "update journal set data = '\\xff00'::bytea, size = 2",
-        "update journal set data = '[]'::bytea, size = 2",
-        "update journal set position = position + 7",
-    ],
+SPOILT_RECORDS = (
+    "data = '\\xff00'::bytea, size = 2",
+    "data = '[]'::bytea, size = 2",
+    "position = position + 7",
 )
-def test_a_spoilt_record_stops_its_run(spoilt: tuple[Cluster, str], words: str) -> None:
+
+
+def test_a_spoilt_record_stops_its_run(spoilt: Cluster) -> None:
     """With a reason, and nothing is performed."""
-    cluster, run = spoilt
-    cluster.database.execute(words)
-    cluster.start()
-    postgres.until(lambda: cluster.row(run)["outcome"])
-    assert cluster.row(run)["status"] == "stopped"
-    assert not (cluster.folder / "performed").exists()
+    runs = {spoilt.submit("job"): words for words in SPOILT_RECORDS}
+    for run, words in runs.items():
+        spoilt.database.execute(f"update journal set {words} where run = %s", [run])
+    spoilt.start()
+    for run, words in runs.items():
+        postgres.until(lambda run=run: spoilt.row(run)["outcome"])
+        assert spoilt.row(run)["status"] == "stopped", words
+    assert not (spoilt.folder / "performed").exists()
 
 
-@pytest.mark.parametrize("name", ["../../../../escaped", "/tmp/llc-escaped", "outputs/../../../../escaped"])
-def test_a_document_stays_in_its_folder(spoilt: tuple[Cluster, str], name: str) -> None:
+OUTSIDE = ("../../../../escaped", "/tmp/llc-escaped", "outputs/../../../../escaped")
+
+
+def test_a_document_stays_in_its_folder(spoilt: Cluster) -> None:
     """A document's name that leads elsewhere is not written, neither by a worker nor by `status`."""
-    cluster, run = spoilt
-    cluster.database.execute("insert into documents values (%s, %s, 'x')", [run, name])
-    found = cluster.llc("status", run, "--db", cluster.url)
-    assert found.returncode == 0, found.stderr
-    cluster.start()
-    assert cluster.await_status(run)["outcome"] == "success"
-    assert not list(cluster.folder.rglob("escaped"))
-    assert not (cluster.folder.parent / "escaped").exists()
+    runs = {spoilt.submit("job"): name for name in OUTSIDE}
+    for run, name in runs.items():
+        spoilt.database.execute("insert into documents values (%s, %s, 'x')", [run, name])
+        found = spoilt.llc("status", run, "--db", spoilt.url)
+        assert found.returncode == 0, found.stderr
+    spoilt.start()
+    for run in runs:
+        assert spoilt.await_status(run)["outcome"] == "success"
+    assert not list(spoilt.folder.rglob("escaped"))
+    assert not (spoilt.folder.parent / "escaped").exists()
     assert not Path("/tmp/llc-escaped").exists()
 
 
-@pytest.mark.parametrize("name", ["../../escaped", "..", "", "a/b", "x" * 5000])
-def test_a_run_stays_in_its_folder(spoilt: tuple[Cluster, str], name: str) -> None:
+def test_a_run_stays_in_its_folder(spoilt: Cluster) -> None:
     """A run's id that is a path is driven by none, and shown by none."""
-    cluster, run = spoilt
-    cluster.database.execute("update runs set id = %s where id = %s", [name, run])
-    for table in ("journal", "documents"):
-        cluster.database.execute(f"update {table} set run = %s where run = %s", [name, run])
-    cluster.database.execute("update runs set segment = 0 where id = %s", [name])
-    cluster.database.execute("insert into documents values (%s, 'workspace.json', '{}')", [name])
-    cluster.database.execute("select enqueue_segment(%s)", [name])
-    cluster.start()
-    assert cluster.llc("status", "--db", cluster.url).returncode == 0
-    assert not (cluster.folder / "performed").exists()
-    assert not list(cluster.folder.rglob("escaped"))
+    for name in ("../../escaped", "..", "", "a/b", "x" * 5000):
+        run = spoilt.submit("job")
+        spoilt.database.execute("update runs set id = %s where id = %s", [name, run])
+        for table in ("journal", "documents"):
+            spoilt.database.execute(f"update {table} set run = %s where run = %s", [name, run])
+        spoilt.database.execute("update runs set segment = 0 where id = %s", [name])
+        spoilt.database.execute("insert into documents values (%s, 'workspace.json', '{}')", [name])
+        spoilt.database.execute("select enqueue_segment(%s)", [name])
+        assert spoilt.llc("status", "--db", spoilt.url).returncode == 0, name
+    spoilt.start()
+    assert spoilt.llc("status", "--db", spoilt.url).returncode == 0
+    assert not (spoilt.folder / "performed").exists()
+    assert not list(spoilt.folder.rglob("escaped"))
 
 
 @pytest.mark.parametrize(
-    "words",
+    "facts",
     [
-        "update runs set owner = 'x', status = 'running'",
-        "update runs set created = 'infinity', changed = '-infinity'",
-        "update runs set scope = '{\"\", /, machine:}', labels = '{}'",
-        "update runs set epoch = 2147483647",
-        "update runs set program = E'\\x1b[2J\\n', path = repeat('x', 100000)",
-        "insert into workers values ('y', '{}', 1, 0, 'infinity', 'infinity', 'infinity', 'live')",
+        ("owner = 'x', status = 'running'",),
+        ("scope = '{\"\", /, machine:}', labels = '{}'",),
+        (
+            "created = 'infinity', changed = '-infinity'",
+            "epoch = 2147483647",
+            "program = E'\\x1b[2J\\n', path = repeat('x', 100000)",
+        ),
     ],
+    ids=["owner", "scope", "others"],
 )
-def test_facts_of_a_run_that_cannot_be(spoilt: tuple[Cluster, str], words: str) -> None:
+def test_facts_of_a_run_that_cannot_be(spoilt: Cluster, facts: tuple[str, ...]) -> None:
     """No worker ends by them, and `status` shows what it can."""
-    cluster, _ = spoilt
-    cluster.database.execute(words)
-    cluster.start()
-    shown = cluster.llc("status", "--db", cluster.url)
+    for number, fact in enumerate(facts):
+        spoilt.loop(f"job{number}", first="touch performed")
+        run = spoilt.submit(f"job{number}")
+        spoilt.database.execute(f"update runs set {fact} where id = %s", [run])
+    spoilt.database.execute(
+        "insert into workers values ('y', '{}', 1, 0, 'infinity', 'infinity', 'infinity', 'live')"
+    )
+    spoilt.start()
+    shown = spoilt.llc("status", "--db", spoilt.url)
     assert "Traceback" not in shown.stderr
     assert "\x1b" not in shown.stdout

@@ -58,7 +58,7 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
             (tmp_path / f".loops/loop{number}.yaml").write_text(text)
         jobs = [json.dumps({"loop": f"loop{loop_of(number)}"}) + "\n" for number in range(RUNS)]
         (tmp_path / "jobs.jsonl").write_text("".join(jobs))
-        submitted = cluster.llc("batch", "jobs.jsonl", "--on", cluster.url, limit_s=LIMIT_S)
+        submitted = cluster.program("batch", "jobs.jsonl", "--on", cluster.url, limit_s=LIMIT_S)
         assert submitted.returncode == 0, submitted.stderr
         runs = submitted.stdout.split()
         assert len(set(runs)) == RUNS

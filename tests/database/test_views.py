@@ -34,14 +34,7 @@ def ended(cluster: Cluster) -> str:
 
 
 def _db(cluster: Cluster, *words: str, cwd: Path | None = None, **variables: str) -> str:
-    found = subprocess.run(
-        [sys.executable, "-m", "llc", *words],
-        cwd=cwd or cluster.folder,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env={**os.environ, **variables},
-    )
+    found = cluster.llc(*words, folder=cwd, **variables)
     assert found.returncode == 0, found.stderr
     return found.stdout
 

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import postgres
 import pytest
 from clusters import LIMIT_S, Cluster
+from fork_server import Process
 
 from llc.runtime.trees import workspace
 from llc.runtime.trees.tree import NoTree
@@ -70,7 +70,7 @@ class Machines(Cluster):
     def write(self, first: str, second: str) -> None:
         (self.folder / ".loops/job.yaml").write_text(LOOP.format(first, second))
 
-    def worker(self, number: int, *words: str) -> subprocess.Popen[str]:
+    def worker(self, number: int, *words: str) -> Process:
         return self.start(*words, folder=self.places[number])
 
     def said(self) -> str:
@@ -150,13 +150,7 @@ def test_the_changes_of_a_run_are_shown_from_anywhere(
     away = tmp_path_factory.mktemp("away")
 
     def diff(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", "diff", run, *words, "--db", machines.url],
-            cwd=away,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
+        return machines.llc("diff", run, *words, "--db", machines.url, folder=away)
 
     begun = diff("--name-only")
     assert (begun.returncode, begun.stdout) == (0, "added\ndeep/er/y\n"), begun.stderr

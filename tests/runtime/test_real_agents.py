@@ -25,7 +25,8 @@ from llc.runtime.ledger import breakers
 from .agent_homes import environment_of
 from .model_server import Fail, Hang, ModelServer, Say, Shell, Write
 
-# opencode takes seconds of processor time for a start: most of what it does is tested by `make agents`.
+# opencode and gemini take seconds of processor time for a start: what faster agents show too is tested with
+# them by `make agents` only.
 IS_LARGE = bool(os.environ.get("LLC_AGENTS"))
 AGENTS = ("claude", "codex", "opencode", "gemini")
 BRIDGES = {"claude-acp": "claude-agent-acp", "codex-acp": "codex-acp"}
@@ -65,13 +66,13 @@ class Seen:
         return [activity for activity in self.activities if activity.kind == kind]
 
 
-def each(*names: str, left_out: str = "opencode") -> pytest.MarkDecorator:
-    """For each of these agents; without `make agents` not for the one that is left out."""
-    return pytest.mark.parametrize("name", [name for name in names if IS_LARGE or name != left_out])
+def each(*names: str, left_out: tuple[str, ...] = ("opencode",)) -> pytest.MarkDecorator:
+    """For each of these agents; without `make agents` not for those that are left out."""
+    return pytest.mark.parametrize("name", [name for name in names if IS_LARGE or name not in left_out])
 
 
-ALL = each(*AGENTS, left_out="")
-MOST = each(*AGENTS)
+ALL = each(*AGENTS, left_out=())
+FAST = each(*AGENTS, left_out=("opencode", "gemini"))
 
 
 @ALL
@@ -96,7 +97,7 @@ def test_it_uses_tools_and_writes_files(
     assert seen.of("final")[-1].text == "All done."
 
 
-@MOST
+@FAST
 def test_a_refused_key_ends_it_with_the_remedy(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -172,7 +173,7 @@ def test_a_refused_tool_is_an_error(
     assert not Path("made").exists()
 
 
-@MOST
+@FAST
 def test_silence_ends_it(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -184,7 +185,7 @@ def test_silence_ends_it(
     assert "wrote nothing for 6 s" in result["error"]["message"]
 
 
-@MOST
+@FAST
 def test_an_interrupt_ends_its_tools_too(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform, interrupt: Interrupt
 ) -> None:
@@ -203,7 +204,7 @@ def test_an_interrupt_ends_its_tools_too(
     assert end_effect(f"stop-{name}-{os.getpid()}/1", ()) == []
 
 
-@MOST
+@FAST
 def test_a_session_continues(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -240,7 +241,7 @@ def test_a_session_is_forked(
     assert "4711" not in json.dumps(models.requests[-1])
 
 
-ACP = each("opencode-acp", "gemini-acp", left_out="opencode-acp")
+ACP = each("opencode-acp", "gemini-acp", left_out=("opencode-acp",))
 
 
 @ACP
@@ -305,7 +306,7 @@ def test_a_refused_key_is_named_by_the_protocol(
     assert "log in" in result["error"]["message"]
 
 
-@each("opencode-acp", "gemini-acp", left_out="")
+@ACP
 def test_silence_and_its_tools_end_by_the_protocol(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
@@ -360,7 +361,7 @@ constraints:
 """
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+@each("claude", "codex", "opencode")
 def test_one_line_changes_the_agent_of_a_loop(
     name: str, use: Callable[[str], None], models: ModelServer, place: Path
 ) -> None:
@@ -386,9 +387,9 @@ def test_a_loop_names_the_command_of_an_agent_with_the_protocol(
     use: Callable[[str], None], models: ModelServer, place: Path
 ) -> None:
     """`agent: {acp: [...]}` needs no file of an agent."""
-    use("opencode-acp")
+    use("gemini-acp")
     (place / ".loops" / "job.yaml").write_text(
-        "name: job\ninitial: fix\nagent: {acp: [opencode, acp]}\nstates:\n"
+        "name: job\ninitial: fix\nagent: {acp: [gemini, --acp, --skip-trust]}\nstates:\n"
         "  fix: {action: Do it, action_type: prompt, next: done, on_error: bad}\n"
         "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
     )
