@@ -109,7 +109,7 @@ def test_a_case_needs_a_place(cluster: Cluster, ended: str, tmp_path_factory: py
     """Outside of a project there is no folder for it, and a name is not enough."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for words in ([], ["-o", "case"]):
-        with pytest.raises(AssertionError, match="name the file of the case"):
+        with pytest.raises(AssertionError, match="needs the path of the case"):
             _db(cluster, "record", ended, "--db", cluster.url, *words, cwd=elsewhere)
     _db(cluster, "record", ended, "--db", cluster.url, "-o", "case.yaml", cwd=elsewhere)
     assert (elsewhere / "case.yaml").exists()
