@@ -71,12 +71,19 @@ class Cluster:
         assert found.returncode == 0, found.stderr
         return found.stdout.strip()
 
-    def start(self, *words: str, folder: Path | None = None, is_awaited: bool = True) -> Process:
+    def start(
+        self, *words: str, folder: Path | None = None, is_awaited: bool = True, is_forked: bool = True
+    ) -> Process | subprocess.Popen[str]:
         """A worker that says what it does; folder: of its checkout of the project."""
         log = self.folder / f"worker-{len(self.workers)}.txt"
-        words = ("worker", "--db", self.url, *words)
-        with log.open("w") as errors, open(os.devnull, "w") as out:
-            worker = fork_server.workers().start(list(words), folder or self.folder, out, errors)
+        words, folder = ("worker", "--db", self.url, *words), folder or self.folder
+        with log.open("w") as errors, open(os.devnull, "r+") as null:
+            worker: Process | subprocess.Popen[str]
+            if is_forked:
+                worker = fork_server.workers().start(list(words), folder, null, errors)
+            else:
+                command = [sys.executable, "-m", "llc", *words]
+                worker = subprocess.Popen(command, cwd=folder, stdin=null, stderr=errors, text=True)
         self.workers.append(worker)
         postgres.until(lambda: not is_awaited or log.read_text() or worker.poll() is not None)
         return worker

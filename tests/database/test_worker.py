@@ -31,9 +31,9 @@ def test_a_run_is_submitted_and_driven(cluster: Cluster) -> None:
     cluster.loop("job")
     run = cluster.submit("job")
     assert cluster.row(run)["status"] == "queued"
-    as_json = cluster.llc("run", "job", "--on", cluster.url, "--json")
+    as_json = cluster.program("run", "job", "--on", cluster.url, "--json")
     assert json.loads(as_json.stdout)["status"] == "queued"
-    worker = cluster.start()
+    worker = cluster.start(is_forked=False)
     assert cluster.await_status(run)["outcome"] == "success"
     names = [event["event"] for event in cluster.events(run)]
     assert (names[0], names[-1]) == ("run_start", "run_end")

@@ -70,7 +70,7 @@ class Machines(Cluster):
     def write(self, first: str, second: str) -> None:
         (self.folder / ".loops/job.yaml").write_text(LOOP.format(first, second))
 
-    def worker(self, number: int, *words: str) -> Process:
+    def worker(self, number: int, *words: str) -> Process | subprocess.Popen[str]:
         return self.start(*words, folder=self.places[number])
 
     def said(self) -> str:
