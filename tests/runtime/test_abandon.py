@@ -70,8 +70,8 @@ def running() -> list[str]:
     return [row["run"] for row in json.loads(llc("list", "--running", "--json").stdout)]
 
 
-def test_what_was_cut_off_is_given_up_with_what_is_left_of_it() -> None:
-    """Its action is ended, its folder gone; what has ended and what runs stays."""
+def test_an_interrupted_run_is_abandoned_with_its_processes() -> None:
+    """Its action is ended and its folder removed; finished and active runs stay."""
     run, action, begun = cut("one")
     living = begin("two")
     assert llc("run", "-e", "1", "-q").returncode == 0
@@ -91,8 +91,8 @@ def test_what_was_cut_off_is_given_up_with_what_is_left_of_it() -> None:
     assert llc("clean", "--unfinished").stdout == "nothing to remove\n"
 
 
-def test_who_runs_or_has_ended_is_not_given_up() -> None:
-    """By its id that is an error, which says what to do instead."""
+def test_active_and_finished_runs_are_not_abandoned() -> None:
+    """Naming such a run by its id is an error that says what to do instead."""
     living = begin("one")
     (run,) = running()
     done = llc("clean", run, "--unfinished")
@@ -109,8 +109,8 @@ def test_who_runs_or_has_ended_is_not_given_up() -> None:
     assert llc("clean", "three", "--unfinished").returncode == 2
 
 
-def test_bounds_hold_for_them_too() -> None:
-    """The latest are kept, and those that are not so old."""
+def test_retention_bounds_apply_to_abandoned_runs() -> None:
+    """The latest runs and the young runs are kept."""
     runs = [cut("one")[0] for _ in range(3)]
     assert llc("clean", "--unfinished", "--older-than", "1h").stdout == "nothing to remove\n"
     assert json.loads(llc("clean", "--unfinished", "--keep", "1", "--json").stdout)["removed"] == runs[:2]
@@ -118,8 +118,8 @@ def test_bounds_hold_for_them_too() -> None:
     llc("clean", "--unfinished")
 
 
-def test_a_run_without_its_record_can_be_given_up() -> None:
-    """It cannot go on; the error says how to be rid of it."""
+def test_a_run_without_its_record_can_be_abandoned() -> None:
+    """It cannot continue; the error says how to remove it."""
     run, _, _ = cut("one")
     Path(f".loops/.running/{run}/one.events.jsonl").write_bytes(b"")
     assert f"to abandon it: llc clean {run} --unfinished" in llc("resume", run).stderr

@@ -70,7 +70,7 @@ def journal(project: Path) -> list[dict[str, object]]:
 
 
 def test_a_loop_is_entered_by_a_computed_name(project: Path) -> None:
-    """With one change of the program for each name; its verdict, its `with`, and what its own states run."""
+    """Each name gives one program change; its verdict, its `with` and the effects of its states."""
     choose(project, "a", "b", "a")
     done = run_llc("run", "main", "--json")
     assert json.loads(done.stdout)["status"] == "success"
@@ -93,8 +93,8 @@ def test_a_loop_is_entered_by_a_computed_name(project: Path) -> None:
         ("a b; echo made", "no loop `a b; echo made`"),
     ],
 )
-def test_a_name_of_no_loop_is_an_error_of_the_state(project: Path, name: str, message: str) -> None:
-    """It goes where errors go, with the reason; nothing outside of the folder of loops is read."""
+def test_an_unknown_loop_name_is_an_error_of_the_state(project: Path, name: str, message: str) -> None:
+    """The error takes the error route with its reason; no file outside the loop folder is read."""
     (project / "outside.yaml").write_text("name: outside\n")
     os.symlink(project / "outside.yaml", project / ".loops" / "linked.yaml")
     (project / ".loops" / "broken.yaml").write_text("name: broken\ninitial: x\nstates: {x: {nope: 1}}\n")
@@ -116,7 +116,7 @@ def test_a_cycle_through_computed_names_ends(project: Path, monkeypatch: pytest.
 
 
 def test_a_run_resumes_with_the_loop_that_it_entered(project: Path) -> None:
-    """Although that was edited meanwhile; another one needs the files of the program as they were."""
+    """Later edits of the loop do not apply; another loop needs the unchanged files of the program."""
     kill = f"echo b >>log; test -e killed || {{ touch killed; {KILL}; }}"
     loop = project / ".loops" / "b.yaml"
     loop.write_text(json.dumps({"name": "b", "initial": "x", "states": {
@@ -132,8 +132,8 @@ def test_a_run_resumes_with_the_loop_that_it_entered(project: Path) -> None:
     assert run_llc("replay", "main").returncode == 0
 
 
-def test_the_loop_works_on_everything(project: Path) -> None:
-    """Which paths the loop needs is not known when the run takes its locks."""
+def test_the_scope_is_the_whole_project(project: Path) -> None:
+    """The paths of the loop are not known when the run takes its locks."""
     text = MAIN.replace("timeout: 100", "scope: [src]")
     assert compile_text(text, ".loops/main.yaml").program.meta.scope == (".",)
 

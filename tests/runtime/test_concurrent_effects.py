@@ -114,8 +114,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_what_waits_together_is_performed_at_once(project: Path) -> None:
-    """Three actions that wait for each other all end; their results stand in the order of the items."""
+def test_pending_effects_run_concurrently(project: Path) -> None:
+    """Three actions that wait for each other all end; the results have the order of the items."""
     found = answer(run([MEET.format(name) for name in "abc"]))
     assert (found["status"], found["value"]) == ("success", ["a\n", "b\n", "c\n"])
     assert seqs(project, "action_start")[:3] == [1, 2, 3]
@@ -123,8 +123,8 @@ def test_what_waits_together_is_performed_at_once(project: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "most"), [(["--jobs", "2"], 2), (["--jobs", "1"], 1), ([], 8)])
-def test_so_many_are_performed_at_once_as_jobs_says(project: Path, words: list[str], most: int) -> None:
-    """Eight by default."""
+def test_jobs_limits_concurrent_effects(project: Path, words: list[str], most: int) -> None:
+    """The default is eight."""
     # Long enough that all of them start before the first ends, also on a busy machine.
     commands = [f"echo + >> log; sleep {0.05 * most}; echo - >> log"] * 12
     assert answer(run(commands, *words))["status"] == "success"
@@ -135,8 +135,8 @@ def test_so_many_are_performed_at_once_as_jobs_says(project: Path, words: list[s
     assert top == most
 
 
-def test_what_came_first_goes_on_first(project: Path) -> None:
-    """A call whose action ended goes on while the others wait; the journal has that order."""
+def test_calls_continue_in_completion_order(project: Path) -> None:
+    """A call continues when its action ends, while others wait; the journal has that order."""
     process = run([GATE.format(name) for name in "abc"])
     for name in "cab":
         wait_for((project / f"here.{name}").exists)
@@ -146,8 +146,8 @@ def test_what_came_first_goes_on_first(project: Path) -> None:
     assert seqs(project, "action_complete") == [3, 4, 1, 5, 2, 6]
 
 
-def test_each_line_of_output_says_whose_it_is(project: Path) -> None:
-    """Shown as they come, with the number of the effect."""
+def test_each_line_of_output_names_its_effect(project: Path) -> None:
+    """Lines are shown as they arrive, with the number of the effect."""
     found = answer(
         run(["echo one; touch here.x; until [ -e here.y ]; do sleep 0.01; done", "touch here.y; exit 3"])
     )
@@ -157,8 +157,8 @@ def test_each_line_of_output_says_whose_it_is(project: Path) -> None:
     assert re.search(r"^#2 [✗x] exit 3$", shown, re.M)
 
 
-def test_the_state_file_keeps_up_while_actions_write_without_a_pause(project: Path) -> None:
-    """However much is shown, whoever looks sees where the run is."""
+def test_the_state_file_is_current_while_actions_write_continuously(project: Path) -> None:
+    """Inspection shows the position of the run, however much output there is."""
     writes = "until [ -e seen ]; do echo line; done"
     process = run([writes, writes])
 
@@ -172,8 +172,8 @@ def test_the_state_file_keeps_up_while_actions_write_without_a_pause(project: Pa
     assert answer(process)["status"] == "success"
 
 
-def test_sleeping_takes_no_job(project: Path) -> None:
-    """Fifty calls that sleep do so at once, whatever `--jobs` says, beside an action."""
+def test_sleeping_takes_no_slot_of_the_pool(project: Path) -> None:
+    """Fifty calls sleep concurrently with an action, for every value of `--jobs`."""
     text = EACH.replace("ITEMS", json.dumps([0.2] * 50)).replace("KIND", 'sleep map("seconds", item)')
     text = re.sub(
         r"state second\n.*?\n",
@@ -204,8 +204,8 @@ def cut(project: Path, number: int) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_cut_off_only_what_had_not_ended_is_performed_again(project: Path, number: int) -> None:
-    """Whatever was running is ended before; what had ended is not done twice."""
+def test_only_unfinished_effects_run_again_after_a_crash(project: Path, number: int) -> None:
+    """Surviving actions are ended first; finished ones are not repeated."""
     pids = cut(project, number)
     assert all(alive(pid) for pid in pids.values()) == (number == signal.SIGKILL)
     for name in "ac":
@@ -221,8 +221,8 @@ def test_cut_off_only_what_had_not_ended_is_performed_again(project: Path, numbe
     assert (project / "seconds").read_text() == "second 0\n" * 3
 
 
-def test_each_unknown_effect_follows_its_own_policy(project: Path) -> None:
-    """`fail` gives an error for what was cut off, `rerun` performs it again; both are on record."""
+def test_each_effect_in_doubt_follows_its_own_policy(project: Path) -> None:
+    """`fail` gives an error for the interrupted effect, `rerun` performs it again; both are recorded."""
     gates = {name: GATE.format(name) for name in "abc"}
     text = EACH.replace(
         "ITEMS", json.dumps([[gates["a"], "fail"], [gates["b"], "rerun"], [gates["c"], "fail"]])
@@ -259,8 +259,8 @@ class Finishing(World):
     started: queue.SimpleQueue[int] = queue.SimpleQueue()
 
 
-def test_an_interrupted_run_keeps_what_ended_all_the_same(project: Path) -> None:
-    """What has a result when a stop is asked for is on record, with what follows from it, and in order."""
+def test_an_interrupted_run_keeps_finished_results(project: Path) -> None:
+    """Results available at a stop request are recorded in order, with the events that follow from them."""
     image = Image.from_bytes(program(["a", "b"]))
     runs.make_running_folder("")
     folder = RunFolder.create("", "each")
@@ -302,16 +302,16 @@ function work(item) locals(answer)
 """
 
 
-def test_leaving_ends_the_others(project: Path) -> None:
-    """`exit` in one call ends the run, with what the others had begun."""
+def test_exit_in_one_call_ends_the_others(project: Path) -> None:
+    """`exit` ends the run and the actions that other calls have started."""
     Path("each.llb").write_bytes(emit(parse_program(LEAVE, "each.ir")).to_bytes())
     found = answer(begin("run", "each.llb", "--json"))
     assert (found["exit"], found["terminated_by"]) == (7, "exit")
     assert not alive(int((project / "pid").read_text()))
 
 
-def test_resuming_a_run_that_ended_at_once_repeats_its_order(project: Path) -> None:
-    """Cut off after each event in turn, a run of many at once comes to the same value."""
+def test_resuming_concurrent_effects_keeps_their_order(project: Path) -> None:
+    """Interrupted after each event in turn, a run with many concurrent calls has the same value."""
     commands = [f"echo {n} >> log; sleep 0.0{9 - n}; echo {n}" for n in range(4)]
     value = answer(run(commands))["value"]
     assert value == ["0\n", "1\n", "2\n", "3\n"]
@@ -346,8 +346,8 @@ class Prompt(World):
         return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
 
 
-def test_one_sync_is_for_all_that_has_happened(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 64 calls whose actions end while the disk is busy, the next actions begin together."""
+def test_one_sync_covers_all_pending_results(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 actions end while the disk is busy; the next actions start together."""
     image = Image.from_bytes(program([str(number) for number in range(64)]))
     runs.make_running_folder("")
     folder = RunFolder.create("", "each")

@@ -117,8 +117,8 @@ def cut_run(text: str, count: int) -> Path:
 
 @pytest.mark.parametrize("text", [SEQUENCE, PARALLEL], ids=["sequence", "parallel"])
 @pytest.mark.parametrize("change", ["cut off", "flipped"])
-def test_a_journal_damaged_at_any_byte(project: Path, text: str, change: str) -> None:
-    """The run comes to its end; no effect is performed again whose result stands before the damage."""
+def test_a_run_with_a_journal_damaged_at_any_byte_ends(project: Path, text: str, change: str) -> None:
+    """No effect runs again if its result is before the damage."""
     folder = cut_run(text, 2)
     (name,) = (path.name for path in folder.glob("*.events.jsonl"))
     whole = (folder / name).read_bytes()
@@ -184,8 +184,8 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_of_many_who_resume_at_once_one_does(cut: Path) -> None:
-    """Five `llc resume` of one run begin together: one goes on, four are told that it lives."""
+def test_only_one_of_several_concurrent_resumes_succeeds(cut: Path) -> None:
+    """Five `llc resume` of one run start together: one continues it, four report that it is active."""
     words = [sys.executable, "-m", "llc", "resume", "job", "--json", "-q"]
     processes = [
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -200,8 +200,8 @@ def test_of_many_who_resume_at_once_one_does(cut: Path) -> None:
     assert len((cut / "pids").read_text().split()) == 2
 
 
-def test_whoever_has_the_holders_pid_now_is_no_holder_and_is_not_ended(cut: Path) -> None:
-    """Pids in the lock file and in the journal are somebody else's by now: the run goes on, they live."""
+def test_a_process_with_a_reused_pid_is_neither_holder_nor_killed(cut: Path) -> None:
+    """The recorded pids belong to other processes now: the run resumes and these processes survive."""
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         (folder,) = cut.glob(".loops/.running/job-*")
@@ -238,8 +238,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_whatever_stands_in_the_files_that_may_be_lost_the_run_goes_on(cut: Path, text: str) -> None:
-    """Lock, state, live and active: each verb answers, and resuming needs none of them."""
+def test_resume_does_not_need_the_expendable_files(cut: Path, text: str) -> None:
+    """Lock, state, live and active files: every subcommand answers, and resuming needs none of them."""
     (folder,) = cut.glob(".loops/.running/job-*")
     for name in ("lock", "job.state.json", "job.live", "active", "checkpoint-1"):
         (folder / name).write_text(text)
@@ -260,8 +260,8 @@ def test_whatever_stands_in_the_files_that_may_be_lost_the_run_goes_on(cut: Path
     assert llc("resume", "job").returncode == 0
 
 
-def test_files_that_are_much_too_long_are_not_read(cut: Path) -> None:
-    """Sparse files in place of those of a run, of the cache and of the configuration, in little memory."""
+def test_oversized_files_are_not_read(cut: Path) -> None:
+    """Huge sparse files replace files of a run, the cache and the configuration; memory stays small."""
     (folder,) = cut.glob(".loops/.running/job-*")
     cached = list(cut.glob(".loops/.cache/*.*"))
     names = ("program.llb", "job.state.json", "lock", "active", "checkpoint-1")
@@ -294,8 +294,8 @@ def llc(*words: str, memory: int = -1) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_whoever_follows_a_run_hears_that_it_was_cut_off(cut: Path) -> None:
-    """`logs -f` ends, and says how and what to do."""
+def test_followed_logs_report_a_crash(cut: Path) -> None:
+    """`logs -f` ends and reports the crash and the next step."""
     done = llc("logs", "job", "-f")
     assert done.returncode == 0
     assert " crashed\nResume with: llc resume job-" in done.stderr

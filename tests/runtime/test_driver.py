@@ -112,10 +112,10 @@ states:
 """
 
 
-def test_the_start_is_on_disk_before_the_world_is_touched(
+def test_the_start_is_on_disk_before_the_action_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When an action is performed its start has been written and synced."""
+    """The start event of an action is written and synced before the action runs."""
     synced: list[int] = []
     real = os.fdatasync
     monkeypatch.setattr(files, "fdatasync", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size))[0])
@@ -132,10 +132,10 @@ def test_the_start_is_on_disk_before_the_world_is_touched(
     assert seen == ["loop_start", "state_enter", "action_start"]
 
 
-def test_the_result_is_in_the_file_before_the_machine_goes_on(
+def test_the_result_is_written_before_the_machine_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the machine gets an answer, that answer has been written: a kill does not lose it."""
+    """A result is written before the machine receives it, so a kill does not lose it."""
     resume = Machine.resume
     checked: list[str] = []
 
@@ -174,10 +174,10 @@ states:
 """
 
 
-def test_one_sync_does_for_a_result_and_the_next_start(
+def test_one_sync_covers_a_result_and_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When an action begins, the result of the one before it is on disk, by the same sync as its start."""
+    """The sync of an action's start also covers the result of the previous action."""
     synced = Synced(monkeypatch)
     known: list[list[str]] = []
 
@@ -194,7 +194,7 @@ def test_one_sync_does_for_a_result_and_the_next_start(
 
 
 def test_a_result_is_on_disk_before_a_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An effect that only waits begins once the result before it is on disk."""
+    """A waiting effect starts only when the previous result is on disk."""
     synced = Synced(monkeypatch)
     waits: list[str] = []
 
@@ -212,10 +212,10 @@ def test_a_result_is_on_disk_before_a_wait(tmp_path: Path, monkeypatch: pytest.M
     assert waits == ["sleep"]
 
 
-def test_a_result_is_on_disk_before_the_program_computes_for_long(
+def test_a_result_is_synced_within_one_portion_of_fuel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no effect follows for a while, a result waits for no more than a portion of ticks."""
+    """Without a following effect, a result is synced after at most one portion of fuel."""
     synced = Synced(monkeypatch)
     sizes: list[tuple[int, int]] = []
 
@@ -243,8 +243,8 @@ def test_a_result_is_on_disk_before_the_program_computes_for_long(
     assert second > first
 
 
-def test_events_are_the_seeds_in_their_order(tmp_path: Path) -> None:
-    """One checked state gives the seed's events, with the seed's fields."""
+def test_events_match_the_seed(tmp_path: Path) -> None:
+    """One checked state gives the events and fields of the seed, in the same order."""
     driven = Driven(tmp_path, loop(ONE), World())
     driven.go()
     kinds = [event["event"] for event in driven.events]
@@ -264,8 +264,8 @@ def test_events_are_the_seeds_in_their_order(tmp_path: Path) -> None:
     assert all(event["ts"].endswith("Z") for event in driven.events)
 
 
-def test_an_evaluate_event_has_the_confidence_beside_the_verdict(tmp_path: Path) -> None:
-    """As in the seed's events, a model's confidence is a field of its own."""
+def test_an_evaluate_event_has_the_confidence_as_a_field(tmp_path: Path) -> None:
+    """The confidence of a model is a separate field, as in the events of the seed."""
     text = "name: m\ninitial: a\nstates: {a: {action: /do it, route: {_: b}}, b: {terminal: true}}\n"
     reply = {"verdict": "success", "confidence": 0.92, "reason": "r"}
 
@@ -284,15 +284,15 @@ def test_an_evaluate_event_has_the_confidence_beside_the_verdict(tmp_path: Path)
     assert event["confidence"] == event["details"]["confidence"] == 0.92
 
 
-def test_a_flow_gives_its_value(tmp_path: Path) -> None:
-    """A program that is no loop ends with what it returns."""
+def test_a_flow_ends_with_its_value(tmp_path: Path) -> None:
+    """A program that is not a loop ends with its return value."""
     image = flow(State("s", (), Return(mapping(n=Prim("add", (Const(1), Const(2)))))))
     outcome = Driven(tmp_path, image, World()).go()
     assert (outcome.status, outcome.value, outcome.exit_code) == ("success", {"n": 3}, 0)
 
 
-def test_a_fault_is_an_error_with_its_place(tmp_path: Path) -> None:
-    """A failing program ends with its fault's kind and message, and exit code 1."""
+def test_a_fault_is_an_error_with_its_position(tmp_path: Path) -> None:
+    """A failing program ends with the kind and message of its fault, and exit code 1."""
     image = flow(State("s", (), FailExit(Const("no way"))))
     driven = Driven(tmp_path, image, World())
     outcome = driven.go()
@@ -302,8 +302,8 @@ def test_a_fault_is_an_error_with_its_place(tmp_path: Path) -> None:
     assert driven.events[-1]["error"]["message"] == "no way"
 
 
-def test_an_effect_that_the_world_refuses_ends_the_run(tmp_path: Path) -> None:
-    """What a world raises as a refusal is the run's error, on record."""
+def test_a_refused_effect_ends_the_run(tmp_path: Path) -> None:
+    """A refusal raised by the world is recorded as the error of the run."""
 
     def answer(effect: Any, context: Context) -> dict[str, Any]:
         raise LookupError("no rule for it")
@@ -316,7 +316,7 @@ def test_an_effect_that_the_world_refuses_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_action_leaves_a_resumable_run(tmp_path: Path) -> None:
-    """Interrupted while it waits, the run ends without `run_end` and says where it was."""
+    """A run interrupted during an action ends without `run_end` and names its position."""
 
     def answer(effect: Any, context: Context) -> dict[str, Any]:
         raise Interrupted
@@ -329,15 +329,15 @@ def test_an_interrupted_action_leaves_a_resumable_run(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_never_waits_can_be_interrupted(tmp_path: Path) -> None:
-    """A program that computes for ever is stopped between two portions of fuel."""
+    """A program that computes for ever stops between two portions of fuel."""
     image = flow(State("a", (Set("x", Const(1)),), Goto("b")), State("b", (), Goto("a")))
     driven = Driven(tmp_path, image, World())
     driven.interrupt.set()
     assert driven.go().status == "interrupted"
 
 
-def test_notes_of_a_loop_that_never_waits_are_written_as_it_goes(tmp_path: Path) -> None:
-    """50,000 turns with a note each are all in the journal, in order."""
+def test_notes_of_a_computing_loop_are_written_continuously(tmp_path: Path) -> None:
+    """50,000 iterations with a note each are all in the journal, in order."""
     count = 50_000
     turn = State(
         "turn",
@@ -355,8 +355,8 @@ def test_notes_of_a_loop_that_never_waits_are_written_as_it_goes(tmp_path: Path)
     )
 
 
-def test_a_long_command_stands_whole_among_the_arguments(tmp_path: Path) -> None:
-    """`action` is for reading; what was asked for is on record exactly."""
+def test_the_arguments_contain_a_long_command_completely(tmp_path: Path) -> None:
+    """The field `action` is an excerpt for people; the arguments record the exact request."""
     command = "true " + "x" * MAX_ACTION_CHARACTERS
     asked = Perform("shell", mapping(command=Const(command)), "x", "t")
     driven = Driven(tmp_path, flow(State("s", (), asked), State("t", (), Return(Const(None)))), World())
@@ -366,8 +366,8 @@ def test_a_long_command_stands_whole_among_the_arguments(tmp_path: Path) -> None
     assert len(start["action"]) < len(command)
 
 
-def test_effects_that_do_not_act_are_recorded_too(tmp_path: Path) -> None:
-    """Clock and environment are on record, since a resumed program must see the same."""
+def test_passive_effects_are_recorded(tmp_path: Path) -> None:
+    """Clock and environment are recorded, because a resumed program must see the same values."""
     image = flow(
         State("s", (), Perform("clock", mapping(), "x", "t")),
         State("t", (), Perform("env", mapping(names=Const(("HOME",))), "y", "u")),
@@ -380,8 +380,8 @@ def test_effects_that_do_not_act_are_recorded_too(tmp_path: Path) -> None:
     assert ends[1]["result"] == value
 
 
-def test_the_state_file_is_the_seeds(tmp_path: Path) -> None:
-    """current_state, iteration, captured, last_result, started_at, as the seed has them."""
+def test_the_state_file_has_the_fields_of_the_seed(tmp_path: Path) -> None:
+    """The fields are current_state, iteration, captured, last_result and started_at."""
     driven = Driven(tmp_path, loop(ONE), World())
     driven.go()
     state = driven.state
@@ -393,8 +393,8 @@ def test_the_state_file_is_the_seeds(tmp_path: Path) -> None:
     assert state["started_at"] == "2024-01-15T10:30:00.000Z"
 
 
-def test_the_state_file_keeps_up_with_a_long_action(tmp_path: Path) -> None:
-    """While an action runs, the state file says in which state the run is."""
+def test_the_state_file_is_current_during_a_long_action(tmp_path: Path) -> None:
+    """While an action runs, the state file names the current state."""
     text = ONE.replace("echo hi", "while [ ! -e go ]; do sleep 0.02; done")
 
     class Watching(Display):
@@ -411,8 +411,8 @@ def test_the_state_file_keeps_up_with_a_long_action(tmp_path: Path) -> None:
         os.chdir(before)
 
 
-def test_the_state_file_stays_small_however_much_is_captured(tmp_path: Path) -> None:
-    """Of 200 captured texts it shows the ends; of one, as much as of 4096 characters."""
+def test_the_state_file_is_bounded(tmp_path: Path) -> None:
+    """It shows the ends of 200 captured texts, and 4096 characters of a single one."""
     many = [f"  s{n}: {{action: 'seq 2000', capture: c{n}, next: s{n + 1}}}" for n in range(200)]
     text = "\n".join(["name: many", "initial: s0", "states:", *many, "  s200: {terminal: true}"]) + "\n"
 
@@ -427,15 +427,15 @@ def test_the_state_file_stays_small_however_much_is_captured(tmp_path: Path) -> 
     assert driven.state["captured"]["c7"]["output"].endswith("xend")
 
 
-def test_a_state_file_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
-    """The state file is for looking at; a run does not end because of it."""
+def test_an_unwritable_state_file_does_not_end_the_run(tmp_path: Path) -> None:
+    """The state file is only for inspection; the run continues without it."""
     driven = Driven(tmp_path, loop(ONE), World())
     os.mkdir(driven.run.state)
     assert driven.go().status == "success"
 
 
-def test_a_journal_that_cannot_be_written_stops_the_run_at_once(tmp_path: Path) -> None:
-    """Where the start of an action cannot be recorded the action is not performed."""
+def test_an_unwritable_journal_stops_the_run(tmp_path: Path) -> None:
+    """An action is not performed if its start cannot be recorded."""
     performed: list[Any] = []
 
     def answer(effect: Any, context: Context) -> dict[str, Any]:
@@ -451,8 +451,8 @@ def test_a_journal_that_cannot_be_written_stops_the_run_at_once(tmp_path: Path) 
     assert performed == []
 
 
-def test_an_action_knows_where_it_stands(tmp_path: Path) -> None:
-    """LLC_RUN_ID, LLC_EFFECT_ID, LLC_LOOP, LLC_STATE and LLC_ITERATION reach the action."""
+def test_an_action_receives_its_position(tmp_path: Path) -> None:
+    """LLC_RUN_ID, LLC_EFFECT_ID, LLC_LOOP, LLC_STATE and LLC_ITERATION are in its environment."""
     text = ONE.replace("echo hi", "echo $LLC_RUN_ID $LLC_EFFECT_ID $LLC_LOOP $LLC_STATE $LLC_ITERATION")
     driven = Driven(tmp_path, loop(text), World())
     driven.go()

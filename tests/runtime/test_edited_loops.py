@@ -92,8 +92,8 @@ EDITS = (
 HOLD = ("echo fourth >> log", "echo fourth >> log; touch there; until [ -e on ]; do sleep 0.02; done")
 
 
-def test_what_changed_is_told_and_the_run_keeps_its_program(project: Path) -> None:
-    """The states that came, went and changed, by name; and that the current state still exists."""
+def test_resume_reports_the_edit_and_keeps_the_recorded_program(project: Path) -> None:
+    """Added, removed and changed states are listed by name; the current state still exists."""
     edit(*EDITS, ("context: {word: one}", "context: {word: two}"))
     answer = resume()
     assert answer["status"] == "success"
@@ -108,8 +108,8 @@ def test_what_changed_is_told_and_the_run_keeps_its_program(project: Path) -> No
     assert log() == ["first", "second", "second", "third 1 2"]
 
 
-def test_accepted_changes_are_gone_on_with(project: Path) -> None:
-    """The action that was cut off is the new one; what had finished is not done again, and stays captured."""
+def test_accepted_changes_take_effect(project: Path) -> None:
+    """The interrupted action is the new one; finished actions are not repeated and keep their captures."""
     edit(*EDITS)
     answer = resume("--accept-changes")
     assert (answer["status"], answer["steps"]) == ("success", 5)
@@ -119,8 +119,8 @@ def test_accepted_changes_are_gone_on_with(project: Path) -> None:
     assert (changed["image"], changed["state"]) == ("program-2.llb", "second")
 
 
-def test_each_part_is_run_again_with_its_own_program(project: Path) -> None:
-    """Resumed twice more, once with another change, after every event of the journal."""
+def test_each_part_is_replayed_with_its_own_program(project: Path) -> None:
+    """The run is resumed twice more, once with another change, after every event of the journal."""
     edit(*EDITS, HOLD)
     process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
     wait_for((project / "there").exists)
@@ -151,7 +151,7 @@ def test_each_part_is_run_again_with_its_own_program(project: Path) -> None:
 
 
 def test_a_checkpoint_of_a_changed_program_is_used_with_it(project: Path) -> None:
-    """An interrupted run that had taken on changes goes on from its checkpoint with them."""
+    """An interrupted run that accepted changes resumes from its checkpoint with the changed program."""
     edit(*EDITS, HOLD)
     process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
     wait_for((project / "there").exists)
@@ -178,8 +178,8 @@ def test_a_checkpoint_of_a_changed_program_is_used_with_it(project: Path) -> Non
         (("echo second >> log", "echo ${captured.late.output} >> log"), "what `second` does cannot be said"),
     ],
 )
-def test_a_program_that_does_not_fit_is_refused(project: Path, change: tuple[str, str], why: str) -> None:
-    """It is said what is in the way; the run is as it was and can go on with its own program."""
+def test_an_incompatible_program_is_refused(project: Path, change: tuple[str, str], why: str) -> None:
+    """The error names the obstacle; the run is unchanged and can continue with its own program."""
     edits = [change]
     if "zweitens" in change[1]:
         edits.append(("next: second", "next: zweitens"))
@@ -206,8 +206,8 @@ def test_a_program_that_does_not_fit_is_refused(project: Path, change: tuple[str
     assert resume()["status"] == "success"
 
 
-def test_a_source_that_is_not_valid_now_is_told(project: Path) -> None:
-    """Broken or gone, it does not keep the run from going on; it cannot be accepted."""
+def test_an_invalid_source_is_reported(project: Path) -> None:
+    """An invalid or missing source does not prevent resuming; it cannot be accepted."""
     Path(".loops/job.yaml").write_text("name: job\nstates: [\n")
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "no-program")
@@ -218,24 +218,24 @@ def test_a_source_that_is_not_valid_now_is_told(project: Path) -> None:
     assert "is not valid now" in answer["shown"]
 
 
-def test_a_comment_is_no_change(project: Path) -> None:
-    """What makes the same program is not told."""
+def test_a_comment_is_not_a_change(project: Path) -> None:
+    """A source that compiles to the same program is not reported."""
     edit(("initial: first", "initial: first # where it begins"))
     answer = resume()
     assert (answer["status"], "changed" in answer["shown"]) == ("success", False)
 
 
 @pytest.mark.parametrize(("limit", "by"), [(4, "terminal"), (3, "max_steps")])
-def test_a_limit_that_was_set_counts_from_the_beginning(project: Path, limit: int, by: str) -> None:
-    """The most common edit: counters stay exact, the new limit holds."""
+def test_a_new_limit_counts_from_the_start_of_the_run(project: Path, limit: int, by: str) -> None:
+    """The most common edit: counters stay exact and the new limit applies."""
     edit(("name: job", f"name: job\nmax_steps: {limit}"))
     answer = resume("--accept-changes")
     assert "the loop's max_steps" in answer["shown"]
     assert answer["terminated_by"] == by
 
 
-def test_a_flow_tells_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a program that is no loop, the functions that came, went and changed."""
+def test_a_changed_flow_lists_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a program that is not a loop, added, removed and changed functions are listed."""
     from llc.ir.text import parse_program
     from llc.runtime.project import program_diff as changes
     from llc.vm.code.emit import emit

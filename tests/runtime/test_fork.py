@@ -70,8 +70,8 @@ def files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def test_a_fork_performs_only_what_comes_after_its_point(llc: Llc, project: Path) -> None:
-    """What came before is its past too, told in its own journal; its parent is as it was."""
+def test_a_fork_performs_only_effects_after_its_point(llc: Llc, project: Path) -> None:
+    """Earlier events are in the fork's own journal; the parent is unchanged."""
     parent = json.loads(llc("run", "work", "--json").stdout)
     log = (project / "log").read_text().splitlines()
     assert log == ["count", "act", "count", "act", "count", "report 4"]
@@ -90,7 +90,7 @@ def test_a_fork_performs_only_what_comes_after_its_point(llc: Llc, project: Path
 
 
 def test_history_counts_the_shared_past_once(llc: Llc, project: Path) -> None:
-    """A fork counts the states and verdicts it came to itself, not the verdict of the last shared result."""
+    """A fork counts its own states and verdicts, without the verdict of the last shared result."""
     parent = json.loads(llc("run", "work", "--json").stdout)["run"]
     llc("fork", parent, "--at", "6")
     llc("fork", parent, "--at", "5")
@@ -100,8 +100,8 @@ def test_history_counts_the_shared_past_once(llc: Llc, project: Path) -> None:
     assert json.loads(llc("history", f".loops/.history/{parent}", "--json").stdout)["total"] == 1
 
 
-def test_the_last_run_is_no_scripted_one(llc: Llc, project: Path) -> None:
-    """Scripted runs are not counted, and are meant by the name of the loop only where there is no other."""
+def test_a_scripted_run_is_not_the_last_run(llc: Llc, project: Path) -> None:
+    """A loop's name selects a scripted run only if there is no other; history does not count it."""
     real = json.loads(llc("run", "work", "--json").stdout)["run"]
     scripted = json.loads(llc("run", "work", "--script", "world.yaml", "--json").stdout)["run"]
     assert find.find_run("work").name == real
@@ -112,8 +112,8 @@ def test_the_last_run_is_no_scripted_one(llc: Llc, project: Path) -> None:
     assert "1 scripted not counted" in llc("history", "work").stdout
 
 
-def test_removing_the_parent_leaves_the_child_whole(llc: Llc, project: Path) -> None:
-    """Long outputs that are shared stay, whoever is removed."""
+def test_removing_the_parent_keeps_the_child_complete(llc: Llc, project: Path) -> None:
+    """Shared long outputs stay when either run is removed."""
     parent = json.loads(llc("run", "work", "--json").stdout)
     child = json.loads(llc("fork", "work", "--at", "6", "--json").stdout)
     outputs = folder(project, child["run"]) / "outputs"
@@ -136,8 +136,8 @@ def forked(**given: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("at", range(1, 7))
-def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> None:
-    """In a world that does the same again, the end is the same, with its counts."""
+def test_a_fork_at_any_effect_ends_like_its_parent(project: Path, at: int) -> None:
+    """In a world with the same results, the outcome and counters are the same."""
     values = options.Values("work", quiet=True, script="world.yaml")
     launch_run.outcome(values)
     end = find.find_run("work").recording().end
@@ -148,7 +148,7 @@ def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> 
 
 
 def test_the_verdict_of_the_last_shared_result_is_in_its_own_state(project: Path, llc: Llc) -> None:
-    """On the screen and in the journal, in which the fork resumes before that verdict."""
+    """It is shown and journaled in that state; the fork resumes before that verdict."""
     first = json.loads(llc("run", "work", "--json").stdout)["run"]
     done = llc("fork", first, "--at", "2", "--json")
     child = json.loads(done.stdout)["run"]
@@ -160,7 +160,7 @@ def test_the_verdict_of_the_last_shared_result_is_in_its_own_state(project: Path
 
 
 def test_a_fork_where_a_state_is_entered(project: Path) -> None:
-    """The first time, or in an iteration; what was not entered is said with what was."""
+    """By first entry or by iteration; an unknown state is reported with the states that were entered."""
     launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
     files = find.find_run("work")
     recording, image = files.recording(), files.load_image()
@@ -179,8 +179,8 @@ def test_a_fork_where_a_state_is_entered(project: Path) -> None:
         assert message in caught.value.message
 
 
-def test_a_changed_program_goes_on_where_the_past_is_the_same(llc: Llc, project: Path) -> None:
-    """Context, or another program: what comes after the point is its; a past it would not have is refused."""
+def test_a_changed_program_continues_from_an_equal_past(llc: Llc, project: Path) -> None:
+    """Other context or another program applies after the point; a program with another past is refused."""
     llc("run", "work")
     done = llc("fork", "work", "--at", "6", "--context", "goal=7")
     assert done.returncode == 0, done.stderr
@@ -197,8 +197,8 @@ def test_a_changed_program_goes_on_where_the_past_is_the_same(llc: Llc, project:
     assert {path.name for path in project.glob(".loops/.*/work-*")} == before
 
 
-def test_a_run_that_was_cut_off_can_be_forked(llc: Llc, project: Path) -> None:
-    """Each goes its own way: the fork from its point, the parent from where it was cut off."""
+def test_an_interrupted_run_can_be_forked(llc: Llc, project: Path) -> None:
+    """The fork continues from its point, the parent from its interruption."""
     llc("run", "work")
     (parent,) = project.glob(".loops/.history/work-*")
     (journal,) = parent.glob("*.jsonl")
@@ -212,8 +212,8 @@ def test_a_run_that_was_cut_off_can_be_forked(llc: Llc, project: Path) -> None:
     assert json.loads(llc("resume", parent.name, "--json").stdout)["status"] == "success"
 
 
-def test_calls_side_by_side_that_had_no_result_are_performed_anew(llc: Llc, project: Path) -> None:
-    """A fork between their results shares those that were there."""
+def test_concurrent_calls_without_a_result_are_performed_again(llc: Llc, project: Path) -> None:
+    """A fork between their results shares the results recorded before its point."""
     (project / "side.sexp").write_text(
         "(parallel-map (lambda (n) (begin (sleep (/ n 20)) (sleep 0) n)) (list 3 1 2))\n"
     )
@@ -231,8 +231,8 @@ def test_calls_side_by_side_that_had_no_result_are_performed_anew(llc: Llc, proj
     assert llc("replay", child["run"]).returncode == 0
 
 
-def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path) -> None:
-    """It is refused, and leaves no run that `resume` of the loop would find."""
+def test_a_fork_on_locked_paths_is_refused(llc: Llc, project: Path) -> None:
+    """It leaves no run that `resume` of the loop would find."""
     llc("run", "work")
     (project / "holds.yaml").write_text(
         "name: holds\ninitial: a\nstates:\n"
@@ -254,10 +254,10 @@ def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path
     assert list((project / ".loops" / ".running").glob("work-*")) == []
 
 
-def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
+def test_a_fork_killed_during_creation_leaves_no_run(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before its journal is there it is none, and the next start removes what is left of it."""
+    """A folder without a journal is not a run; the next start removes it."""
     launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
 
     def killed(*_: Any) -> None:
@@ -276,8 +276,8 @@ def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
     assert not list(project.glob(".loops/.running/work-*"))
 
 
-def test_words_that_do_not_say_where_are_refused(llc: Llc, project: Path) -> None:
-    """One way to say it, not two and not none."""
+def test_a_fork_needs_exactly_one_point(llc: Llc, project: Path) -> None:
+    """No point or two points are refused."""
     llc("run", "work")
     for words in ([], ["--at", "2", "--state", "act"], ["--at", "2", "--iteration", "1"]):
         done = llc("fork", "work", *words)
@@ -285,8 +285,8 @@ def test_words_that_do_not_say_where_are_refused(llc: Llc, project: Path) -> Non
     assert "llc fork fix-types --at 12" in llc("fork", "--help").stdout
 
 
-def test_a_fork_says_whose_past_it_has_and_when_it_began(llc: Llc, project: Path) -> None:
-    """In history, status, list and logs; it began when it was forked, not when its parent did."""
+def test_a_fork_shows_its_parent_and_start_time(llc: Llc, project: Path) -> None:
+    """In history, status, list and logs; its start time is that of the fork, not of the parent."""
     parent = json.loads(llc("run", "work", "--json").stdout)["run"]
     child = json.loads(llc("fork", parent, "--at", "6", "--json").stdout)["run"]
     rows = {row["run"]: row for row in json.loads(llc("history", "work", "--json").stdout)["runs"]}
@@ -315,10 +315,10 @@ def test_a_fork_says_whose_past_it_has_and_when_it_began(llc: Llc, project: Path
         (("--tier", "first"), "bad-option"),
     ],
 )
-def test_a_fork_that_may_not_go_on_leaves_nothing_behind(
+def test_a_refused_fork_leaves_nothing(
     llc: Llc, project: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: str
 ) -> None:
-    """What it cannot begin with is said; there is no run of it."""
+    """The reason is reported, and no run of the fork exists."""
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
     (project / ".loops" / "work.yaml").write_text(LOOP.replace("seq 9000", "echo $MY_TOKEN"))
     llc("run", "work")
@@ -332,7 +332,7 @@ def test_a_fork_that_may_not_go_on_leaves_nothing_behind(
 
 
 def test_a_fork_of_a_long_run_takes_little_memory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is shared is read and written event by event: neither its history nor its journal is held."""
+    """Shared events are read and written one by one; neither history nor journal is held in memory."""
     launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
     parts: list[bytes] = []
     write = journals.write_file

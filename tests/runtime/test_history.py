@@ -84,8 +84,8 @@ def kept() -> list[str]:
 # --- history ----------------------------------------------------------------------------------
 
 
-def test_before_anything_was_run_history_says_how_to_begin(llc: Llc) -> None:
-    """No runs is no error."""
+def test_history_without_runs_says_how_to_start_one(llc: Llc) -> None:
+    """An empty history is not an error."""
     done = llc("history")
     assert (done.returncode, done.stdout) == (
         0,
@@ -94,8 +94,8 @@ def test_before_anything_was_run_history_says_how_to_begin(llc: Llc) -> None:
     assert json.loads(llc("history", "--json").stdout)["runs"] == []
 
 
-def test_history_lists_runs_and_what_they_come_to(llc: Llc) -> None:
-    """Each run with its end; the success rate; how often states were entered and what was judged."""
+def test_history_lists_runs_with_totals(llc: Llc) -> None:
+    """Each run with its outcome; the success rate; counts of state entries and verdicts."""
     for code in "001":
         llc("run", "flips", "-q", "--context", f"code={code}")
     told = json.loads(llc("history", "flips", "--json").stdout)
@@ -109,7 +109,7 @@ def test_history_lists_runs_and_what_they_come_to(llc: Llc) -> None:
 
 
 def test_history_adds_up_cost_by_state(llc: Llc) -> None:
-    """What agent and model calls reported is counted for the run and for its state."""
+    """The cost of agent and model calls is counted for the run and for its state."""
     llc("run", "asks", "-q", "--script", "world.yaml")
     (row,) = json.loads(llc("history", "--json").stdout)["runs"]
     assert (row["usd"], row["tokens"], row["iterations"]) == (0.52, 240, 2)
@@ -119,8 +119,8 @@ def test_history_adds_up_cost_by_state(llc: Llc) -> None:
     assert "0.5200 USD and 240 tokens in all" in llc("history").stdout
 
 
-def test_what_nobody_knows_the_price_of_is_told(llc: Llc, tmp_path: Path) -> None:
-    """What is known was the least of it."""
+def test_an_unknown_price_is_reported(llc: Llc, tmp_path: Path) -> None:
+    """The known cost is then a lower bound."""
     (tmp_path / "world.yaml").write_text(ASKS_WORLD.replace("usd: 0.25", "usd: null"))
     llc("run", "asks", "-q", "--script", "world.yaml")
     told = json.loads(llc("history", "--json").stdout)
@@ -128,8 +128,8 @@ def test_what_nobody_knows_the_price_of_is_told(llc: Llc, tmp_path: Path) -> Non
     assert "0.0200+ USD and 240 tokens in all" in llc("history").stdout
 
 
-def test_a_summary_is_kept_and_made_again_where_it_does_not_fit(llc: Llc) -> None:
-    """What was worked out is read from its file, unless that is damaged or of another journal."""
+def test_a_stale_summary_is_computed_again(llc: Llc) -> None:
+    """A summary is read from its file unless it is damaged or belongs to another journal."""
     run = past("x", 1000)
     first = history.facts(run)
     path = Path(run.path) / history.CACHE_FILE
@@ -142,8 +142,8 @@ def test_a_summary_is_kept_and_made_again_where_it_does_not_fit(llc: Llc) -> Non
         assert history.facts(run) == first
 
 
-def test_so_many_runs_are_shown(llc: Llc) -> None:
-    """`-n` bounds how many are read; how many there are is said."""
+def test_the_number_of_shown_runs_is_bounded(llc: Llc) -> None:
+    """`-n` limits the runs that are read; the total number is shown."""
     for number in range(5):
         past("x", 1000 + number)
     told = json.loads(llc("history", "-n", "2", "--json").stdout)
@@ -159,10 +159,10 @@ def test_so_many_runs_are_shown(llc: Llc) -> None:
     st.none() | st.integers(0, 6),
     st.none() | st.integers(0, 40),
 )
-def test_what_goes_is_beyond_both_bounds(
+def test_a_removed_run_exceeds_both_bounds(
     made: list[tuple[str, int]], keep: int | None, days: int | None
 ) -> None:
-    """A run goes if its loop has `keep` later ones and it began long enough ago; without bounds none does."""
+    """A run is removed if its loop has `keep` later runs and is old enough; no bounds, no removal."""
     now = time.time()
     found = []
     for name, age in sorted(made, key=lambda one: one[1]):
@@ -175,8 +175,8 @@ def test_what_goes_is_beyond_both_bounds(
         assert (run.id in going) == (may_go and (days is None or age >= days))
 
 
-def test_clean_removes_by_the_words_given(llc: Llc) -> None:
-    """--dry-run says what would go; --keep keeps the latest of each loop; a loop can be named."""
+def test_clean_options_select_the_removed_runs(llc: Llc) -> None:
+    """--dry-run lists the runs; --keep keeps the latest of each loop; a loop can be named."""
     ids = [past(name, 1000 + number).id for number in range(3) for name in ("x", "y")]
     done = llc("clean", "--keep", "2", "--dry-run")
     assert [line.split()[0] for line in done.stdout.splitlines()[:2]] == ids[:2]
@@ -187,8 +187,8 @@ def test_clean_removes_by_the_words_given(llc: Llc) -> None:
     assert kept() == []
 
 
-def test_clean_of_an_unknown_name_says_so(llc: Llc) -> None:
-    """A mistyped name is not taken for a loop that has nothing to remove."""
+def test_clean_of_an_unknown_name_is_an_error(llc: Llc) -> None:
+    """A mistyped name is not treated as a loop without runs."""
     llc("run", "flips", "-q")
     done = llc("clean", "filps", "--keep", "0")
     assert (done.returncode, done.stdout) == (2, "")
@@ -198,8 +198,8 @@ def test_clean_of_an_unknown_name_says_so(llc: Llc) -> None:
     assert llc("clean", "flips", "--keep", "0").stdout.startswith("removed 1 run")
 
 
-def test_clean_touches_nothing_that_has_not_ended(llc: Llc, tmp_path: Path) -> None:
-    """A run that was cut off stays, however old; so does what is no run, and what a link leads to."""
+def test_clean_keeps_unfinished_runs(llc: Llc, tmp_path: Path) -> None:
+    """Unfinished runs of any age, other folders and targets of links stay."""
     runs.make_running_folder("")
     cut = RunFolder.create("", "x", 1000)
     Path(cut.journal).write_text("")
@@ -216,8 +216,8 @@ def test_clean_touches_nothing_that_has_not_ended(llc: Llc, tmp_path: Path) -> N
     assert (tmp_path / HISTORY / "notes").is_dir()
 
 
-def test_an_end_of_a_run_applies_the_policy(llc: Llc, tmp_path: Path) -> None:
-    """By default a hundred runs of a loop stay; the project may say otherwise; others' runs stay."""
+def test_the_end_of_a_run_applies_the_retention_policy(llc: Llc, tmp_path: Path) -> None:
+    """The default keeps 100 runs per loop; the project can change this; runs of other loops stay."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: 2}\n")
     old = [past("flips", 1000 + number).id for number in range(3)]
     others = [past("y", 1000 + number).id for number in range(3)]
@@ -228,8 +228,8 @@ def test_an_end_of_a_run_applies_the_policy(llc: Llc, tmp_path: Path) -> None:
     assert set(others) <= set(left)
 
 
-def test_what_piled_up_goes_bit_by_bit(llc: Llc, tmp_path: Path) -> None:
-    """The end of a run removes a few at most, so that it takes no longer than before."""
+def test_a_backlog_of_old_runs_is_removed_gradually(llc: Llc, tmp_path: Path) -> None:
+    """The end of a run removes only a few runs, so it does not become slower."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: 1}\n")
     for number in range(10):
         past("flips", 1000 + number)
@@ -250,10 +250,10 @@ def sized(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("size", "gone"), [("4kB", []), ("3999B", [0]), ("2.5 kB", [0, 1]), ("1.9KB", [0, 1]), ("0B", [0, 1])]
 )
-def test_clean_bounds_the_size_of_what_is_kept(
+def test_clean_bounds_the_size_of_the_history(
     llc: Llc, sized: list[str], size: str, gone: list[int]
 ) -> None:
-    """The oldest go first, but not the last run of a loop, and --dry-run shows the size of each."""
+    """The oldest runs go first, but never the last run of a loop; --dry-run shows the size of each."""
     told = llc("clean", "--size", size, "--dry-run").stdout
     assert told.splitlines()[:-2] == [f"{sized[index]}  1.0 KB" for index in gone]
     assert json.loads(llc("clean", "--size", size, "--json").stdout)["removed"] == [sized[i] for i in gone]
@@ -261,7 +261,7 @@ def test_clean_bounds_the_size_of_what_is_kept(
 
 
 def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized: list[str]) -> None:
-    """At the end of a run the size counts for all loops, the number for its own."""
+    """At the end of a run, the size limit counts all loops, the number limit only its own loop."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: {runs: 50, size: 1.5kB}}\n")
     assert llc("clean", "--dry-run").stdout.splitlines()[-2:] == [
         "kept: the last 50 runs of each loop, of these at most 1.5 KB, but always the last run of each loop",
@@ -274,7 +274,7 @@ def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized: list[str
     assert {name for name in kept() if not name.startswith("flips")} == set(sized[2:])
 
 
-def test_a_size_that_is_none_is_an_error(llc: Llc, tmp_path: Path) -> None:
+def test_an_invalid_size_is_an_error(llc: Llc, tmp_path: Path) -> None:
     """On the command line and in the configuration."""
     done = llc("clean", "--size", "lots")
     assert done.returncode == 2
@@ -285,8 +285,8 @@ def test_a_size_that_is_none_is_an_error(llc: Llc, tmp_path: Path) -> None:
     assert "`size` should be a size such as `2GB`" in done.stderr
 
 
-def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> None:
-    """Links in its folder go, and what is in its folders; what a link leads to stays."""
+def test_targets_of_links_are_not_removed(llc: Llc, tmp_path: Path) -> None:
+    """Links and sub-folders of the run folder are removed; the targets of links stay."""
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").write_text("kept")
     llc("run", "flips", "-q")
@@ -302,8 +302,8 @@ def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> N
     assert (tmp_path / "kept" / "file").read_text() == "kept"
 
 
-def test_a_removal_that_was_cut_off_is_finished(llc: Llc, tmp_path: Path) -> None:
-    """What is left of a run that was being removed is listed nowhere and goes at the next clean."""
+def test_an_interrupted_removal_is_finished(llc: Llc, tmp_path: Path) -> None:
+    """A partly removed run is not listed and is removed by the next clean."""
     run = past("x", 1000)
     gone = tmp_path / HISTORY / f".{run.id}.gone"
     os.rename(run.path, gone)
@@ -327,10 +327,10 @@ def test_a_removal_that_was_cut_off_is_finished(llc: Llc, tmp_path: Path) -> Non
         ("- 1\n", "wrong-type", 1),
     ],
 )
-def test_a_wrong_configuration_is_shown_at_its_place(
+def test_configuration_errors_have_positions(
     llc: Llc, tmp_path: Path, text: str, id: str, column: int
 ) -> None:
-    """Every mistake is a diagnostic; nothing is run, and what runs can still be stopped and looked at."""
+    """Each error is a diagnostic; no run starts, and active runs can still be stopped and inspected."""
     (tmp_path / ".loops" / "config.yaml").write_text(text)
     with pytest.raises(CompileError) as caught:
         configuration.load("")
@@ -343,7 +343,7 @@ def test_a_wrong_configuration_is_shown_at_its_place(
     assert llc("stop", "--all").returncode == 0
 
 
-def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
+def test_the_configuration_is_not_a_loop(llc: Llc, tmp_path: Path) -> None:
     """`config` is not listed and cannot be run; an empty file changes nothing."""
     (tmp_path / ".loops" / "config.yaml").write_text("")
     assert [row["name"] for row in json.loads(llc("list", "--json").stdout)] == ["asks", "flips"]
@@ -356,7 +356,7 @@ def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
     [("30d", 2592000), ("12h", 43200), ("90m", 5400), ("4w", 2419200), ("x", None), ("3", None)],
 )
 def test_an_age_is_a_number_and_a_unit(text: str, seconds: Any) -> None:
-    """m, h, d and w; a bare number could be anything."""
+    """The units are m, h, d and w; a number without a unit is ambiguous."""
     assert settings.age(text) == seconds
 
 
@@ -380,8 +380,8 @@ def test_metrics_are_by_loop_and_state(llc: Llc) -> None:
     assert "give one of them" in refused.stderr
 
 
-def test_labels_of_metrics_may_be_any_text() -> None:
-    """Line breaks, quotes and backslashes cannot add samples; what is no UTF-8 is replaced."""
+def test_metric_labels_can_be_any_text() -> None:
+    """Line breaks, quotes and backslashes cannot add samples; invalid UTF-8 is replaced."""
     hostile = 'a"} 9\nllc_fake 1\\\ud800\r'
     text = gauge("llc_state_entries", "Help.", [({"state": hostile}, 1)])
     assert text.split("\n")[2:] == ['llc_state_entries{state="a\\"} 9\\nllc_fake 1\\\\?\r"} 1', ""]

@@ -110,8 +110,8 @@ def test_status_shows_where_a_run_is(project: Path, llc: Llc) -> None:
     assert [line.strip() for line in lines if "│" in line] == ["│ fixing", "│ part"]
 
 
-def test_status_as_json_has_the_same(project: Path, llc: Llc) -> None:
-    """The JSON form is one object for one run, a list without a name."""
+def test_status_as_json_has_the_same_facts(project: Path, llc: Llc) -> None:
+    """The JSON form is one object for one run, and a list without a name."""
     run = start()
     told = json.loads(llc("status", run.id, "--json").stdout)
     assert (told["status"], told["state"], told["iteration"], told["max_iterations"]) == (
@@ -133,8 +133,8 @@ def test_status_as_json_has_the_same(project: Path, llc: Llc) -> None:
     assert [one["run"] for one in json.loads(llc("status", "--json").stdout)] == [run.id]
 
 
-def test_status_of_a_run_that_ended_says_how(project: Path, llc: Llc) -> None:
-    """A loop's name means its last run once none is unfinished."""
+def test_status_of_a_finished_run_shows_its_outcome(project: Path, llc: Llc) -> None:
+    """The name of a loop selects its last run if none is unfinished."""
     run = start()
     (project / "go").touch()
     wait_for(has_ended)
@@ -144,8 +144,8 @@ def test_status_of_a_run_that_ended_says_how(project: Path, llc: Llc) -> None:
     assert "no run is unfinished" in llc("status").stdout
 
 
-def test_status_tells_a_run_that_was_killed(project: Path, llc: Llc) -> None:
-    """A run whose process is gone is `cut off`, with what to do; its place is that of the journal."""
+def test_status_reports_a_crashed_run(project: Path, llc: Llc) -> None:
+    """A run whose process is gone is shown with the next step; its position is that of the journal."""
     run = start()
     kill_with_keeper(run.about()["pid"])
     wait_for(lambda: not locks.is_live(run))
@@ -158,7 +158,7 @@ def test_status_tells_a_run_that_was_killed(project: Path, llc: Llc) -> None:
 
 
 def test_watch_redraws_in_place_and_ends_with_the_run(project: Path) -> None:
-    """On a terminal the same lines are drawn again; when the run ends, so does the watching."""
+    """On a terminal the same lines are redrawn; the command ends when the run ends."""
     start()
     child = terminals.spawn("status", "talks", "--watch", width=60)
     child.expect("running")
@@ -168,8 +168,8 @@ def test_watch_redraws_in_place_and_ends_with_the_run(project: Path) -> None:
     assert exit_code(child) == 0
 
 
-def test_watch_in_a_pipe_prints_what_changes(project: Path) -> None:
-    """Without a terminal each new place is printed once, without escapes; as JSON, a line each."""
+def test_watch_in_a_pipe_prints_changes(project: Path) -> None:
+    """Each new position is printed once, without escape sequences; as JSON, one line each."""
     start()
     command = [sys.executable, "-m", "llc", "status", "talks", "--watch"]
     plain = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -189,7 +189,7 @@ def test_watch_in_a_pipe_prints_what_changes(project: Path) -> None:
 
 
 def test_a_narrow_terminal_is_not_overflowed() -> None:
-    """No line of a status is wider than it may be, whatever values are shown."""
+    """No line of a status exceeds the width, whatever the values."""
     nothing = (
         "terminated_by",
         "pid",
@@ -230,8 +230,8 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
 # --- the live tail ----------------------------------------------------------------------------
 
 
-def test_the_live_file_is_bounded_and_goes(tmp_path: Path) -> None:
-    """It holds the end of what was written, counts what came before, and is removed at the end."""
+def test_the_live_file_is_bounded_and_removed(tmp_path: Path) -> None:
+    """It contains the end of the output, counts the bytes before it, and is removed at the end."""
     path = str(tmp_path / "x.live")
     display = live_tail.LiveDisplay(Display(), live_tail.LiveFile(path))
     display.effect_start("shell", {})
@@ -247,15 +247,15 @@ def test_the_live_file_is_bounded_and_goes(tmp_path: Path) -> None:
     assert not os.path.exists(path)
 
 
-def test_displays_before_the_display_pass_everything_on() -> None:
-    """Whatever a display can be told, those that stand before it are told and tell it."""
+def test_wrapping_displays_forward_every_call() -> None:
+    """A wrapping display implements every method of a display and forwards the call."""
     told = {name for name in vars(Display) if not name.startswith("_")}
     assert told <= vars(live_tail.LiveDisplay).keys()
     assert told <= vars(redaction.MaskedDisplay).keys()
 
 
-def test_what_is_no_live_file_is_none(tmp_path: Path) -> None:
-    """A torn or foreign file shows nothing and fails nothing."""
+def test_an_invalid_live_file_is_ignored(tmp_path: Path) -> None:
+    """A torn or foreign file shows nothing and causes no error."""
     path = tmp_path / "x.live"
     assert live_tail.read(str(path)) == []
     for text in (b"", b"{", b"[]", b'{"actions": 3}', b'{"actions": [{"seq": "x"}]}', b"\xff"):
@@ -270,8 +270,8 @@ def attached(*words: str) -> Any:
     return terminals.spawn("attach", "talks", *words, width=200, height=24, NO_COLOR="1")
 
 
-def test_attach_shows_a_run_as_the_foreground_would(project: Path) -> None:
-    """The state's line, the output so far, what comes, and how it ended; the exit code is the run's."""
+def test_attach_shows_the_same_as_the_foreground(project: Path) -> None:
+    """The state line, past and new output, and the outcome; the exit code is that of the run."""
     run = start()
     child = attached()
     child.expect_exact(f"Attached to {run.id}")
@@ -286,8 +286,8 @@ def test_attach_shows_a_run_as_the_foreground_would(project: Path) -> None:
     assert exit_code(child) == 0
 
 
-def test_ctrl_c_detaches_and_the_run_goes_on(project: Path) -> None:
-    """Leaving costs the run nothing."""
+def test_ctrl_c_detaches_and_the_run_continues(project: Path) -> None:
+    """Detaching does not affect the run."""
     run = start()
     child = attached()
     child.expect(r"\ds part")
@@ -299,7 +299,7 @@ def test_ctrl_c_detaches_and_the_run_goes_on(project: Path) -> None:
 
 
 def test_with_stop_ctrl_c_stops_the_run(project: Path) -> None:
-    """`--stop` makes Ctrl-C what it is in the foreground: 130, and a run that can be resumed."""
+    """With `--stop`, Ctrl-C acts as in the foreground: exit code 130 and a resumable run."""
     run = start()
     child = attached("--stop")
     child.expect(r"\ds part")
@@ -309,8 +309,8 @@ def test_with_stop_ctrl_c_stops_the_run(project: Path) -> None:
     assert exit_code(child) == 130
 
 
-def test_attach_to_a_run_that_is_killed_says_so(project: Path) -> None:
-    """A run that dies without a word was cut off: exit code 1."""
+def test_attach_reports_a_crash(project: Path) -> None:
+    """The exit code is 1."""
     run = start()
     child = attached()
     child.expect(r"\ds part")
@@ -320,8 +320,8 @@ def test_attach_to_a_run_that_is_killed_says_so(project: Path) -> None:
     (project / "go").touch()
 
 
-def test_only_what_runs_can_be_attached_to(project: Path, llc: Llc) -> None:
-    """A run that has ended points to its log."""
+def test_attach_needs_an_active_run(project: Path, llc: Llc) -> None:
+    """For a finished run the error names its log."""
     run = start()
     (project / "go").touch()
     wait_for(has_ended)
@@ -332,8 +332,8 @@ def test_only_what_runs_can_be_attached_to(project: Path, llc: Llc) -> None:
 # --- logs -------------------------------------------------------------------------------------
 
 
-def test_logs_tell_each_event_in_its_order(project: Path, llc: Llc) -> None:
-    """Readable lines with times: states, commands, their output, verdicts, routes, the end."""
+def test_logs_show_each_event_in_order(project: Path, llc: Llc) -> None:
+    """Readable lines with times: states, commands, output, verdicts, routes and the outcome."""
     (project / "go").touch()
     llc("run", "talks", "-q")
     shown = re.sub(r"exit 0 \(\d+\.\ds\)", "exit 0 (…s)", llc("logs", "talks").stdout)
@@ -353,8 +353,8 @@ def test_logs_tell_each_event_in_its_order(project: Path, llc: Llc) -> None:
     assert lines[-1].startswith("run ends: success (1 iteration,")
 
 
-def test_logs_mark_a_verdict_as_progress_does(project: Path, llc: Llc) -> None:
-    """What people or models say is neither good nor bad: only the loop knows."""
+def test_logs_mark_a_verdict_like_progress(project: Path, llc: Llc) -> None:
+    """Verdicts of people and models are neither good nor bad: only the loop decides."""
     (project / "words.yaml").write_text(
         "name: words\ninitial: a\nstates:\n"
         "  a: {action: 'Go?', action_type: ask, choices: [yes, no], default: yes, timeout: 1,"
@@ -367,7 +367,7 @@ def test_logs_mark_a_verdict_as_progress_does(project: Path, llc: Llc) -> None:
 
 
 def test_logs_as_json_are_the_events(project: Path, llc: Llc) -> None:
-    """One object for each event, as in the journal but for its checksum; `-n` gives the last ones."""
+    """One object per event, as in the journal without the checksum; `-n` selects the last events."""
     (project / "go").touch()
     llc("run", "talks", "-q")
     (run,) = runs.runs_in("", HISTORY)
@@ -379,7 +379,7 @@ def test_logs_as_json_are_the_events(project: Path, llc: Llc) -> None:
 
 
 def test_logs_follow_a_run_to_its_end(project: Path) -> None:
-    """`-f` shows what comes, across the move to the history, and ends with the run."""
+    """`-f` shows new events, follows the run into the history and ends with it."""
     start()
     command = [sys.executable, "-m", "llc", "logs", "talks", "-f"]
     follower = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -396,7 +396,7 @@ def test_logs_follow_a_run_to_its_end(project: Path) -> None:
 
 
 def test_logs_of_a_run_without_a_journal_are_one_error(project: Path, llc: Llc) -> None:
-    """What cannot be read is said, not raised."""
+    """An unreadable journal is an error message, not an exception."""
     (project / "go").touch()
     llc("run", "talks", "-q")
     (run,) = runs.runs_in("", HISTORY)
@@ -406,7 +406,7 @@ def test_logs_of_a_run_without_a_journal_are_one_error(project: Path, llc: Llc) 
 
 
 def test_runs_are_completed(project: Path, llc: Llc) -> None:
-    """The shell completion offers runs and their loops; to `logs` also those that ended."""
+    """Shell completion offers active runs and their loops; for `logs` also finished runs."""
     (project / "go").touch()
     llc("run", "talks", "-q")
     (run,) = runs.runs_in("", HISTORY)
@@ -423,15 +423,15 @@ def test_runs_are_completed(project: Path, llc: Llc) -> None:
         assert completed("llc", verb, "tal") == []
 
 
-def test_every_verb_shows_examples(llc: Llc) -> None:
-    """The help of each verb around runs ends with commands to copy."""
+def test_every_subcommand_shows_examples(llc: Llc) -> None:
+    """The help of each inspection subcommand ends with commands to copy."""
     for verb in ("status", "stop", "attach", "logs", "history", "clean"):
         shown = llc(verb, "--help").stdout
         assert f"Examples:\n    llc {verb}" in shown
 
 
-def test_attach_tells_effects_at_once_apart(project: Path) -> None:
-    """Each line of actions that run side by side says whose it is."""
+def test_attach_names_the_effect_of_each_line(project: Path) -> None:
+    """Each output line of concurrent actions names its action."""
     (project / "par.sexp").write_text(
         '(parallel-map (system:execute_shell_command (command (string-append "echo item-" '
         '(number->string item) "; until [ -e go ]; do sleep 0.1; done"))) (list 1 2))'
@@ -450,8 +450,8 @@ def test_attach_tells_effects_at_once_apart(project: Path) -> None:
     assert sum("item-1;" in line for line in lines) == 1
 
 
-def test_a_long_output_is_told_whole(project: Path, llc: Llc) -> None:
-    """What stands in a file of its own is read from there, wherever the run's folder is by now."""
+def test_a_long_output_is_shown_completely(project: Path, llc: Llc) -> None:
+    """A blob is read from the current location of the run folder."""
     (project / "go").touch()
     (project / ".loops" / "long.yaml").write_text(
         "name: long\ninitial: a\nstates:\n  a: {action: 'seq 20000', next: z}\n  z: {terminal: true}\n"
@@ -483,8 +483,8 @@ events = st.builds(
 
 @given(st.lists(events, max_size=8))
 @example([{"event": "run_end", "evidence": {"": None}, "ts": "2024-01-15T10:00:00.000Z"}])
-def test_whatever_a_journal_holds_can_be_looked_at(found: list[dict[str, Any]]) -> None:
-    """Events that no llc wrote, such as those of a folder that came with a repository, fail nothing."""
+def test_any_journal_content_can_be_inspected(found: list[dict[str, Any]]) -> None:
+    """Events not written by llc, as in a folder from a repository, cause no error."""
     with TemporaryDirectory() as root:
         runs.make_running_folder(root)
         run = RunFolder.create(root, "x")
@@ -506,7 +506,7 @@ def test_whatever_a_journal_holds_can_be_looked_at(found: list[dict[str, Any]]) 
 
 
 def test_a_summary_adds_up_over_a_resume() -> None:
-    """Time between being cut off and resuming is no active time; a state's verdicts and costs add up."""
+    """Time between interruption and resume is not active time; verdicts and costs of a state are added."""
     told = RunHistory()
 
     def event(second: int, event: str, **fields: Any) -> None:
@@ -539,8 +539,8 @@ def test_a_summary_adds_up_over_a_resume() -> None:
 
 @pytest.mark.parametrize("name", ["lock", "odd.events.jsonl", "odd.state.json", "active", "odd.live"])
 @pytest.mark.parametrize("line", ["list --running", "status", "stop --wait 1", "run fix"])
-def test_a_pipe_in_the_folder_of_a_run_blocks_nothing(project: Path, name: str, line: str) -> None:
-    """A named pipe in place of a file of the store is not waited for; other runs are not disturbed."""
+def test_a_pipe_in_a_run_folder_does_not_block(project: Path, name: str, line: str) -> None:
+    """Reading does not wait for a named pipe in place of a store file; other runs are not affected."""
     (project / ".loops").mkdir(exist_ok=True)
     (project / ".loops/fix.yaml").write_text(
         "name: fix\ninitial: a\nstates: {a: {action: 'true', next: b}, b: {terminal: true}}\n"

@@ -66,7 +66,7 @@ def same(a: Any, b: Any) -> bool:
 
 @given(json_values)
 def test_every_value_is_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
-    """pack, seal, unseal and unpack give the value that was written, types and order included."""
+    """pack, seal, unseal and unpack return the written value, with types and order."""
     blobs = Blobs(str(tmp_path_factory.getbasetemp() / "blobs"))
     line = journal.seal({"event": "note", "value": journal.pack(value, blobs.store)})
     event = journal.unseal(line.rstrip(b"\n"))
@@ -76,7 +76,7 @@ def test_every_value_is_read_back_exactly(tmp_path_factory: pytest.TempPathFacto
 
 @given(json_values)
 def test_a_line_is_strict_json_on_one_line(value: Any) -> None:
-    """No bare NaN or Infinity and no newline stands in a line, whatever the value."""
+    """No line contains bare NaN or Infinity or a newline, for any value."""
 
     def refuse(name: str) -> None:
         raise AssertionError(name)
@@ -86,8 +86,8 @@ def test_a_line_is_strict_json_on_one_line(value: Any) -> None:
     json.loads(line, parse_constant=refuse)
 
 
-def test_the_checksum_is_the_crc32_of_the_line_before_it(tmp_path: Path) -> None:
-    """A line ends with `,"crc":"<8 hex digits>"}` over the bytes in front of that."""
+def test_the_checksum_is_the_crc32_of_the_preceding_bytes(tmp_path: Path) -> None:
+    """A line ends with `,"crc":"<8 hex digits>"}`, computed over the bytes before it."""
     line = write_events(tmp_path, {"a": "ä"}).read_bytes().rstrip(b"\n")
     body, tail = line[:-18], line[-18:]
     assert tail == b',"crc":"%08x"}' % zlib.crc32(body)
@@ -95,15 +95,15 @@ def test_the_checksum_is_the_crc32_of_the_line_before_it(tmp_path: Path) -> None
 
 
 @given(st.data())
-def test_any_changed_byte_is_noticed(data: st.DataObject) -> None:
-    """A line with one byte changed is not an event any more."""
+def test_any_changed_byte_is_detected(data: st.DataObject) -> None:
+    """A line with one changed byte is not an event."""
     line = bytearray(journal.seal({"event": "note", "text": "some text", "n": 17})[:-1])
     place = data.draw(st.integers(0, len(line) - 1))
     line[place] ^= data.draw(st.integers(1, 255))
     assert journal.unseal(bytes(line)) is None
 
 
-def test_a_long_string_is_kept_once_beside_the_journal(tmp_path: Path) -> None:
+def test_a_long_string_is_stored_once_as_a_blob(tmp_path: Path) -> None:
     """Two events with the same long output share one file, named by its hash."""
     text = "x" * (BLOB_LIMIT + 1)
     path = write_events(tmp_path, {"output": text}, {"output": text})
@@ -116,8 +116,8 @@ def test_a_long_string_is_kept_once_beside_the_journal(tmp_path: Path) -> None:
     assert journal.unpack(events[0]["output"], blobs.fetch) == text
 
 
-def test_a_kept_string_is_named_by_its_sha_256_however_much_was_kept(tmp_path: Path) -> None:
-    """The hash is another module's after a while, and stays the same."""
+def test_the_name_of_a_blob_is_its_sha_256(tmp_path: Path) -> None:
+    """After a number of blobs another module computes the hash; the result is the same."""
     blobs = Blobs(str(tmp_path))
     texts = [chr(97 + number) * 200_000 for number in range(6)]
     kept = [blobs.store(text) for text in texts]
@@ -126,8 +126,8 @@ def test_a_kept_string_is_named_by_its_sha_256_however_much_was_kept(tmp_path: P
 
 
 @pytest.mark.parametrize("change", ["gone", "changed"])
-def test_a_lost_or_changed_output_file_is_an_error_that_says_so(tmp_path: Path, change: str) -> None:
-    """An output is never read back other than it was written."""
+def test_a_lost_or_changed_output_file_is_an_error(tmp_path: Path, change: str) -> None:
+    """An output is never read back with other content."""
     blobs = Blobs(str(tmp_path))
     kept = blobs.store("y" * 100)
     file = tmp_path / kept["$blob"]
@@ -140,15 +140,15 @@ def test_a_lost_or_changed_output_file_is_an_error_that_says_so(tmp_path: Path, 
 
 
 def test_a_name_in_a_journal_cannot_point_outside_its_folder(tmp_path: Path) -> None:
-    """A hostile journal cannot make us read another file as an output."""
+    """A forged journal cannot make llc read another file as an output."""
     (tmp_path / "outputs").mkdir()
     (tmp_path / "secret").write_text("s")
     with pytest.raises(BlobError):
         Blobs(str(tmp_path / "outputs")).fetch("../secret", 1)
 
 
-def test_a_blob_that_cannot_be_read_now_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is lost is made again, so an error that says nothing of the file is reported instead."""
+def test_a_read_error_does_not_make_a_blob_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost blob is created again, so a temporary read error is reported instead."""
     blobs = Blobs(str(tmp_path))
     reference = blobs.store("x" * 100)
 
@@ -160,8 +160,8 @@ def test_a_blob_that_cannot_be_read_now_is_not_lost(tmp_path: Path, monkeypatch:
         blobs.fetch(reference["$blob"], reference["size"])
 
 
-def test_a_value_nested_deeper_than_python_recurses_is_kept(tmp_path: Path) -> None:
-    """1,200 lists in each other are written and read back."""
+def test_a_value_nested_deeper_than_the_recursion_limit_is_kept(tmp_path: Path) -> None:
+    """1,200 nested lists are written and read back."""
     value: Any = []
     for _ in range(1_200):
         value = [value]
@@ -174,20 +174,20 @@ def test_a_value_nested_deeper_than_python_recurses_is_kept(tmp_path: Path) -> N
 
 
 def test_a_lone_surrogate_is_kept(tmp_path: Path) -> None:
-    """Text that UTF-8 cannot hold comes back as it was."""
+    """Text that UTF-8 cannot represent is read back unchanged."""
     event = events_of(write_events(tmp_path, {"text": "a\ud800b"}))[0]
     assert event is not None
     assert event["text"] == "a\ud800b"
 
 
-def test_a_field_cannot_replace_what_every_event_has(tmp_path: Path) -> None:
-    """A note with fields called `event`, `ts` or `crc` keeps the journal's own."""
+def test_a_note_cannot_replace_the_common_fields(tmp_path: Path) -> None:
+    """A note with the fields `event`, `ts` or `crc` keeps those of the journal."""
     event = events_of(write_events(tmp_path, {"event": "run_end", "ts": "x", "crc": "y", "a": 1}))[0]
     assert event == {"event": "note", "a": 1, "ts": TS}
 
 
 def test_a_torn_last_line_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
-    """A line that was cut off while it was written does not hide those before it."""
+    """A partly written line does not hide the lines before it."""
     path = write_events(tmp_path, {"n": 1}, {"n": 2})
     whole = path.read_bytes()
     for cut in range(1, len(whole) // 2):
@@ -201,7 +201,7 @@ def test_a_torn_last_line_is_reported_and_the_rest_is_read(tmp_path: Path) -> No
 
 
 def test_damage_in_the_middle_is_located_and_the_rest_is_read(tmp_path: Path) -> None:
-    """Damaged lines are named by number; events after them are still given."""
+    """Damaged lines are reported by number; later events are still read."""
     path = write_events(tmp_path, {"n": 1}, {"n": 2}, {"n": 3}, {"n": 4})
     lines = path.read_bytes().splitlines(keepends=True)
     lines[1] = b"\x00" * len(lines[1]) + b"\n"
@@ -217,8 +217,8 @@ def test_damage_in_the_middle_is_located_and_the_rest_is_read(tmp_path: Path) ->
     assert "lines 2 to 3 are damaged" in str(damage)
 
 
-def test_what_follows_the_longest_line_is_not_read(tmp_path: Path) -> None:
-    """A journal that someone has made 10 GB long is damaged at its end; nobody looks there for lines."""
+def test_reading_stops_at_an_overlong_line(tmp_path: Path) -> None:
+    """A journal extended to 10 GB counts as damaged at its end and is not searched for lines."""
     path = write_events(tmp_path, {"n": 1}, {"n": 2})
     whole = path.read_bytes()
     good = len(whole)
@@ -239,13 +239,13 @@ def test_what_follows_the_longest_line_is_not_read(tmp_path: Path) -> None:
 
 
 def test_an_empty_journal_has_no_events(tmp_path: Path) -> None:
-    """An empty file reads as nothing, not as an error."""
+    """An empty file is not an error."""
     path = write_events(tmp_path)
     assert events_of(path) == []
 
 
-def test_what_is_cut_off_is_set_aside_and_not_lost(tmp_path: Path) -> None:
-    """Repair moves the damaged rest to a file beside the journal, a new one each time."""
+def test_repair_sets_the_damaged_end_aside(tmp_path: Path) -> None:
+    """Repair moves the damaged end to a new file next to the journal each time."""
     path = write_events(tmp_path, {"n": 1})
     size = path.stat().st_size
     for number in (1, 2):
@@ -259,14 +259,14 @@ def test_what_is_cut_off_is_set_aside_and_not_lost(tmp_path: Path) -> None:
 
 
 def test_an_existing_journal_is_not_overwritten(tmp_path: Path) -> None:
-    """Creating a journal where there is one is refused."""
+    """Creating a journal is refused if one exists."""
     path = write_events(tmp_path, {"n": 1})
     with pytest.raises(JournalError, match="file exists"):
         Journal.create(str(path), lambda: TS)
 
 
-def test_what_is_flushed_survives_a_kill(tmp_path: Path) -> None:
-    """After flush an event is in the file even when the process is killed at once."""
+def test_flushed_events_survive_a_kill(tmp_path: Path) -> None:
+    """After flush an event is in the file, even if the process is killed at once."""
     path = tmp_path / "x.jsonl"
     script = f"""
         import os, signal
@@ -280,8 +280,8 @@ def test_what_is_flushed_survives_a_kill(tmp_path: Path) -> None:
     assert [event["n"] for event in events_of(path) if event] == [1]
 
 
-def test_a_full_disk_is_an_error_and_leaves_whole_lines(tmp_path: Path) -> None:
-    """Where the system takes only part of a write, the journal says so and keeps no half line."""
+def test_a_full_disk_is_an_error_and_leaves_complete_lines(tmp_path: Path) -> None:
+    """If the system writes only a part, the journal reports it and keeps no partial line."""
     path = tmp_path / "x.jsonl"
     script = f"""
         import resource, signal
@@ -305,7 +305,7 @@ def test_a_full_disk_is_an_error_and_leaves_whole_lines(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:
-    """Events are handed on in bounded portions: 200,000 of them do not stay in memory."""
+    """Events are read in bounded portions: 200,000 events do not stay in memory."""
     book = open_journal(tmp_path)
     for n in range(2_000):
         book.write("note", {"n": n})
@@ -316,8 +316,8 @@ def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:
     book.close()
 
 
-def test_pack_leaves_what_it_is_given_alone() -> None:
-    """Packing copies: the program's value is not changed by being recorded."""
+def test_pack_does_not_change_its_argument() -> None:
+    """Packing copies the value of the program."""
     value = {"a": ["x" * (BLOB_LIMIT + 1), math.inf], "$b": 1}
     before = repr(value)
     journal.pack(value, lambda text: {"$blob": "0" * 64, "size": len(text)})
@@ -360,5 +360,5 @@ _ADD = "add `on_error` to the state or the loop, or `_error` to its route"
 def test_a_headline_begins_with_the_cause(
     verdict: str, details: dict[str, Any], shown: tuple[str, str | None]
 ) -> None:
-    """The record has the message as it was always; what is shown puts the routing into the help."""
+    """The recorded message is unchanged; the displayed error moves the routing to its help."""
     assert headline(unrouted("fix", {"verdict": verdict, "details": details})) == shown

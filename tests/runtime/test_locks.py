@@ -53,14 +53,14 @@ def line(process: subprocess.Popen[str]) -> str:
 
 @given(paths, paths)
 def test_overlap_is_by_component(a: str, b: str) -> None:
-    """Two paths overlap just where one is the other or an ancestor of it."""
+    """Two paths overlap if and only if one is the other or its ancestor."""
     one, two = PurePosixPath(a), PurePosixPath(b)
     assert locks.overlap(a, b) == (one == two or one in two.parents or two in one.parents)
     assert locks.overlap(a, b) == locks.overlap(b, a)
 
 
-def test_names_that_begin_alike_do_not_overlap() -> None:
-    """`src/a` and `src/ab` are apart; `src` holds both."""
+def test_a_common_name_prefix_is_no_overlap() -> None:
+    """`src/a` and `src/ab` are separate; `src` contains both."""
     assert not locks.overlap("/p/src/a", "/p/src/ab")
     assert locks.overlap("/p/src", "/p/src/ab")
 
@@ -75,7 +75,7 @@ def test_a_scope_is_compared_after_following_links(tmp_path: Path) -> None:
 
 
 def test_an_overlapping_run_is_refused_and_the_holder_named(tmp_path: Path) -> None:
-    """The conflict names the run, its pid and the path it works on."""
+    """The conflict names the run, its pid and its path."""
     with other_process(tmp_path, "first", "src/api") as process:
         holder = line(process)
         with pytest.raises(UserError) as caught:
@@ -87,8 +87,8 @@ def test_an_overlapping_run_is_refused_and_the_holder_named(tmp_path: Path) -> N
     assert [run.id for run in runs.runs_in(str(tmp_path))] == [holder]
 
 
-def test_of_several_runs_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`llc stop` of a name that two active runs have refuses, and names them."""
+def test_stop_needs_an_id_if_several_runs_are_active(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`llc stop NAME` with two active runs is refused and lists them."""
     monkeypatch.chdir(tmp_path)
     with other_process(tmp_path, "first", "a") as one, other_process(tmp_path, "first", "b") as two:
         ids = line(one), line(two)
@@ -101,7 +101,7 @@ def test_of_several_runs_one_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_holder_that_cannot_be_found_is_not_signalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run held in another container: its record names a process that is not there, or another one here."""
+    """In another container, the recorded pid is missing or belongs to another process."""
     monkeypatch.setattr(stop, "_TAKE_OVER_SECONDS", 0.0)
     run, lock = locks.start(str(tmp_path), "first", ["."], {"pid": os.getpid(), "start_time": "never"})
     with pytest.raises(UserError) as caught:
@@ -111,8 +111,8 @@ def test_a_holder_that_cannot_be_found_is_not_signalled(
     assert stop.Holder.find(run) is None
 
 
-def test_without_locks_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some network file systems have none; two runs could then change the same files."""
+def test_no_run_starts_without_working_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have no locks; two runs could then change the same files."""
 
     def flock(fd: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -123,7 +123,7 @@ def test_without_locks_nothing_is_started(tmp_path: Path, monkeypatch: pytest.Mo
     assert caught.value.id == "no-locks"
 
 
-def test_runs_apart_start_side_by_side(tmp_path: Path) -> None:
+def test_runs_with_separate_scopes_run_concurrently(tmp_path: Path) -> None:
     """Scopes that do not overlap do not wait for each other."""
     with other_process(tmp_path, "first", "src/a") as process:
         line(process)
@@ -131,8 +131,8 @@ def test_runs_apart_start_side_by_side(tmp_path: Path) -> None:
         lock.close()
 
 
-def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
-    """After kill -9 the paths are free at once, whatever stands in the lock file."""
+def test_a_killed_holder_releases_its_paths(tmp_path: Path) -> None:
+    """After kill -9 the paths are free at once, whatever the lock file contains."""
     with other_process(tmp_path, "first", ".") as process:
         line(process)
         process.kill()
@@ -144,7 +144,7 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
 def test_a_lock_file_that_is_being_written_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two reads a keeper has made the text longer: the first half is the old one's."""
+    """A keeper extends the text between two reads: the first half is then outdated."""
     run, lock = locks.start(str(tmp_path), "first", ["."], {})
     whole = Path(run.lock).read_bytes()
     texts = [whole + b'kept": true}\n', whole[:-10], whole]
@@ -157,8 +157,8 @@ def test_a_lock_file_that_is_being_written_is_read_again(
     lock.close()
 
 
-def test_a_pid_used_again_fools_nobody(tmp_path: Path) -> None:
-    """A lock file that names a living process which is not its holder holds nothing."""
+def test_a_reused_pid_is_not_a_holder(tmp_path: Path) -> None:
+    """A lock file with the pid of a living process that is not its holder locks nothing."""
     run, lock = locks.start(str(tmp_path), "first", ["."], {"pid": 1})
     lock.close()
     assert not locks.is_live(run)
@@ -188,7 +188,7 @@ def test_a_live_run_cannot_be_taken_over(tmp_path: Path) -> None:
 
 
 def test_a_dead_run_can_be_taken_over_once(tmp_path: Path) -> None:
-    """Whoever takes a run over holds it; a second one is refused."""
+    """The first take-over holds the run; a second one is refused."""
     run, lock = locks.start(str(tmp_path), "first", ["."], {})
     lock.close()
     taken = locks.take_over(run, ["."], {"program": "first"})
@@ -198,8 +198,8 @@ def test_a_dead_run_can_be_taken_over_once(tmp_path: Path) -> None:
     taken.close()
 
 
-def test_what_a_killed_holder_was_starting_does_not_keep_its_run(tmp_path: Path) -> None:
-    """A process that still has the files of a dead holder for a moment is outwaited."""
+def test_a_starting_child_of_a_killed_holder_is_waited_for(tmp_path: Path) -> None:
+    """A child process may keep the lock files open for a moment; the take-over waits for it."""
     code = (
         "import os, sys, time; from llc.runtime.runs import locks\n"
         f"run, lock = locks.start({str(tmp_path)!r}, 'first', ['.'], {{}})\n"
@@ -217,7 +217,7 @@ def test_what_a_killed_holder_was_starting_does_not_keep_its_run(tmp_path: Path)
 
 
 def test_taking_over_respects_the_scopes_of_others(tmp_path: Path) -> None:
-    """A dead run cannot go on while another run works on its paths."""
+    """A dead run cannot resume while another run holds its paths."""
     run, lock = locks.start(str(tmp_path), "first", ["src"], {})
     lock.close()
     with other_process(tmp_path, "second", ".") as process:
@@ -227,7 +227,7 @@ def test_taking_over_respects_the_scopes_of_others(tmp_path: Path) -> None:
     assert caught.value.id == "scope-conflict"
 
 
-def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
+def test_only_one_of_several_concurrent_starts_runs(tmp_path: Path) -> None:
     """Six processes start on the same path together: one holds it, five are refused."""
     code = (
         "import sys; from llc.runtime.runs import locks\n"
@@ -256,10 +256,10 @@ def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
     assert answers == ["held"] + ["scope-conflict"] * 5
 
 
-def test_a_run_inside_an_action_shares_its_runs_paths(
+def test_a_nested_run_shares_the_paths_of_its_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A loop may run a loop: what its run holds, or the run that one is part of, is no conflict."""
+    """A loop can run a loop: paths held by an enclosing run are no conflict."""
     outer, first = locks.start(str(tmp_path), "outer", ["."], {})
     monkeypatch.setenv("LLC_RUN_ID", outer.id)
     middle, second = locks.start(str(tmp_path), "middle", ["."], {})
@@ -272,8 +272,8 @@ def test_a_run_inside_an_action_shares_its_runs_paths(
         lock.close()
 
 
-def test_a_loop_with_an_empty_scope_runs_beside_every_other(tmp_path: Path) -> None:
-    """`scope: []` claims nothing."""
+def test_a_loop_with_an_empty_scope_never_conflicts(tmp_path: Path) -> None:
+    """`scope: []` locks nothing."""
     from llc.frontend.compile import compile_text
 
     text = "name: n\nscope: {}\ninitial: a\nstates: {{a: {{action: x, next: b}}, b: {{terminal: true}}}}"
@@ -285,10 +285,10 @@ def test_a_loop_with_an_empty_scope_runs_beside_every_other(tmp_path: Path) -> N
         lock.close()
 
 
-def test_a_start_that_goes_on_record_and_dies_is_not_swept(
+def test_a_run_that_crashes_during_a_sweep_is_not_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another start looks which folders are empty, a run may be recorded, act and be killed."""
+    """While another start looks for empty folders, a run may be recorded, act and be killed."""
     runs.make_running_folder(str(tmp_path))
     run = RunFolder.create(str(tmp_path), "a")
 
@@ -301,10 +301,10 @@ def test_a_start_that_goes_on_record_and_dies_is_not_swept(
     assert Path(run.journal).exists()
 
 
-def test_of_a_start_that_is_removed_the_journal_goes_first(
+def test_removal_deletes_the_journal_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left of it after a loss of power is no run, in particular none without its program."""
+    """After a power failure the rest is not a run, in particular not one without its program."""
     runs.make_running_folder(str(tmp_path))
     run = RunFolder.create(str(tmp_path), "a")
     Path(run.journal).write_bytes(b'{"event":"run_start"}\n')
@@ -318,7 +318,7 @@ def test_of_a_start_that_is_removed_the_journal_goes_first(
 def test_a_folder_of_runs_is_durable_before_it_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where another process has made it, and died before it was."""
+    """Also if another process created it and died before the sync."""
     (tmp_path / ".loops" / ".running").mkdir(parents=True)
     synced: list[str] = []
     monkeypatch.setattr(files, "sync_names", synced.append)
