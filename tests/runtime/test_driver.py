@@ -112,9 +112,7 @@ states:
 """
 
 
-def test_the_start_is_on_disk_before_the_action_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_start_is_on_disk_before_the_action_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The start event of an action is written and synced before the action runs."""
     synced: list[int] = []
     real = os.fdatasync
@@ -174,9 +172,7 @@ states:
 """
 
 
-def test_one_sync_covers_a_result_and_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_sync_covers_a_result_and_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sync of an action's start also covers the result of the previous action."""
     synced = Synced(monkeypatch)
     known: list[list[str]] = []

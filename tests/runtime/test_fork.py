@@ -254,9 +254,7 @@ def test_a_fork_on_locked_paths_is_refused(llc: Llc, project: Path) -> None:
     assert list((project / ".loops" / ".running").glob("work-*")) == []
 
 
-def test_a_fork_killed_during_creation_leaves_no_run(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fork_killed_during_creation_leaves_no_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder without a journal is not a run; the next start removes it."""
     launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
 

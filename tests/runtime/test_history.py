@@ -250,9 +250,7 @@ def sized(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("size", "gone"), [("4kB", []), ("3999B", [0]), ("2.5 kB", [0, 1]), ("1.9KB", [0, 1]), ("0B", [0, 1])]
 )
-def test_clean_bounds_the_size_of_the_history(
-    llc: Llc, sized: list[str], size: str, gone: list[int]
-) -> None:
+def test_clean_bounds_the_size_of_the_history(llc: Llc, sized: list[str], size: str, gone: list[int]) -> None:
     """The oldest runs go first, but never the last run of a loop; --dry-run shows the size of each."""
     told = llc("clean", "--size", size, "--dry-run").stdout
     assert told.splitlines()[:-2] == [f"{sized[index]}  1.0 KB" for index in gone]

@@ -256,9 +256,7 @@ def test_only_one_of_several_concurrent_starts_runs(tmp_path: Path) -> None:
     assert answers == ["held"] + ["scope-conflict"] * 5
 
 
-def test_a_nested_run_shares_the_paths_of_its_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_nested_run_shares_the_paths_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop can run a loop: paths held by an enclosing run are no conflict."""
     outer, first = locks.start(str(tmp_path), "outer", ["."], {})
     monkeypatch.setenv("LLC_RUN_ID", outer.id)
@@ -301,9 +299,7 @@ def test_a_run_that_crashes_during_a_sweep_is_not_removed(
     assert Path(run.journal).exists()
 
 
-def test_removal_deletes_the_journal_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removal_deletes_the_journal_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a power failure the rest is not a run, in particular not one without its program."""
     runs.make_running_folder(str(tmp_path))
     run = RunFolder.create(str(tmp_path), "a")
