@@ -375,7 +375,7 @@ def test_metrics_are_by_loop_and_state(llc: Llc) -> None:
     assert "check" in llc("history", "--metrics").stdout
     refused = llc("history", "--prometheus", "--json")
     assert refused.returncode == 2
-    assert "give one of them" in refused.stderr
+    assert "use one of them" in refused.stderr
 
 
 def test_metric_labels_can_be_any_text() -> None:

@@ -180,7 +180,7 @@ def result(project: Path) -> dict[str, Any]:
 
 
 def test_resume_takes_over_an_action_that_still_runs(project: Path) -> None:
-    """With all its output, and without the policy for unknown outcomes; then the keeper ends."""
+    """With its complete output and without the policy for effects in doubt; then the keeper ends."""
     write(project)
     keeper = cut_off(project)
     wait_for(lambda: (running(project) / "keeper").exists())
@@ -199,7 +199,7 @@ def test_resume_takes_over_an_action_that_still_runs(project: Path) -> None:
 
 
 def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> None:
-    """The keeper puts it in the run's folder and ends; `resume` removes it there."""
+    """The keeper stores the result in the run folder and ends; `resume` removes the file."""
     write(project, WAITS + "; exit 7", "route: {_: after}")
     keeper = cut_off(project)
     (project / "go").touch()
@@ -220,8 +220,8 @@ def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> No
     assert not list(project.glob(".loops/.h*/job-*/kept"))
 
 
-def test_an_action_takes_as_long_as_it_runs(project: Path) -> None:
-    """The time until a driver reads its result does not count; the time without a driver is the run's."""
+def test_the_duration_of_an_action_is_its_running_time(project: Path) -> None:
+    """Waiting for a driver does not count for the action; time without a driver counts for the run."""
     write(project)
     before = time.monotonic()
     keeper = cut_off(project)
@@ -238,7 +238,7 @@ def test_an_action_takes_as_long_as_it_runs(project: Path) -> None:
 
 
 def test_an_action_survives_several_drivers(project: Path) -> None:
-    """A `resume` that is killed too, at any time, gives it back to its keeper."""
+    """A `resume` that is killed at any time returns the action to its keeper."""
     write(project)
     keeper = cut_off(project)
     for moment in (0.0, 0.05, 0.1, 0.2, 0.3, 0.4):
@@ -254,8 +254,8 @@ def test_an_action_survives_several_drivers(project: Path) -> None:
     assert (project / "said").read_text() == "one\nthree"
 
 
-def test_the_scope_stays_locked(project: Path) -> None:
-    """Another loop cannot work on the paths of an action that continues; afterwards it can."""
+def test_the_scope_stays_locked_while_an_action_continues(project: Path) -> None:
+    """Another loop can use the paths of the action only after it ends."""
     write(project)
     other = "name: other\ninitial: a\nstates:\n  a: {action: 'true', next: z}\n  z: {terminal: true}\n"
     (project / ".loops" / "other.yaml").write_text(other)
@@ -272,8 +272,8 @@ def test_the_scope_stays_locked(project: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["", "\n    timeout: 100"])
-def test_status_and_stop_know_of_it(project: Path, limit: str) -> None:
-    """`status` and `list` say what goes on; `stop` ends it, and `resume` begins it again."""
+def test_status_and_stop_include_surviving_actions(project: Path, limit: str) -> None:
+    """`status` and `list` show the action; `stop` ends it, and `resume` starts it again."""
     write(project, options=f"on_unknown: rerun{limit}")
     keeper = cut_off(project)
     wait_for(lambda: (running(project) / "keeper").exists())
@@ -289,7 +289,7 @@ def test_status_and_stop_know_of_it(project: Path, limit: str) -> None:
 
 
 def test_attach_says_that_the_process_has_died(project: Path) -> None:
-    """What the action writes is not shown before a process takes it over."""
+    """Output of the action is shown only after a process takes it over."""
     write(project)
     cut_off(project)
     wait_for(lambda: (running(project) / "keeper").exists())
@@ -303,7 +303,7 @@ def test_attach_says_that_the_process_has_died(project: Path) -> None:
 
 
 def test_stop_ends_the_actions_of_one_run(project: Path) -> None:
-    """Not those of others that the same process drove, and that continue under the same keeper."""
+    """Actions of other runs of the same process continue under the same keeper."""
     loop = "name: {0}\nscope: [{0}]\ninitial: a\nstates:\n  a: {{action: '{1}', next: z}}\n"
     for name in ("one", "two"):
         command = f"echo begun >> {name}.log; until test -e go; do sleep 0.02; done; echo done >> {name}.log"
@@ -324,7 +324,7 @@ def test_stop_ends_the_actions_of_one_run(project: Path) -> None:
 
 
 def test_an_abandoned_action_ends_by_its_time_limit(project: Path) -> None:
-    """The limit counts from the start of the action, whoever watches it."""
+    """The limit counts from the start of the action, with or without a driver."""
     write(project, options="timeout: 2")
     keeper = cut_off(project)
     wait_for(lambda: not is_alive(keeper))
@@ -334,8 +334,8 @@ def test_an_abandoned_action_ends_by_its_time_limit(project: Path) -> None:
     assert (project / "log").read_text() == "begun\n"
 
 
-def test_it_does_not_keep_secrets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it writes is masked like every other file of a run."""
+def test_the_keeper_stores_no_secrets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are masked like every other file of a run."""
     monkeypatch.setenv("SOME_TOKEN", "very-secret-value")
     write(project, 'echo "it is $SOME_TOKEN."; until test -e go; do sleep 0.02; done')
     keeper = cut_off(project)
@@ -383,10 +383,10 @@ states:
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-def test_an_agent_that_survives_is_one_call(
+def test_a_surviving_agent_counts_as_one_call(
     project: Path, has_ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For the budget of the run, the ledgers of the user, and what `status` shows of its work."""
+    """For the budget of the run, the ledgers of the user, and the activity shown by `status`."""
     (project / "bin").mkdir()
     claude = project / "bin" / "claude"
     claude.write_text(f"#!{sys.executable}\n{AGENT}")
@@ -412,8 +412,8 @@ def test_an_agent_that_survives_is_one_call(
     assert "today: 0.2500 USD, 450 tokens, 1 call\n" in llc("budget").stdout
 
 
-def test_several_at_once(project: Path) -> None:
-    """All actions of a program that performs several survive, each with its own result."""
+def test_several_concurrent_actions_survive(project: Path) -> None:
+    """Each action of a concurrent program survives with its own result."""
     (project / "many.sexp").write_text(
         "(parallel-map (lambda (n) (get-field (system:execute_shell_command (string-append "
         '"echo b >> log; sleep 1; echo d >> log; echo " (to-string n))) (quote stdout))) (list 1 2 3 4))\n'
@@ -442,8 +442,8 @@ def test_large_output_survives(project: Path) -> None:
     assert path.read_text().split() == [str(number) for number in expected]
 
 
-def test_what_a_kept_file_cannot_be(project: Path) -> None:
-    """Damaged or hostile files count as an unknown outcome."""
+def test_an_invalid_result_file_means_in_doubt(project: Path) -> None:
+    """Damaged or forged files count as an effect in doubt."""
     write(project, options="on_unknown: rerun")
     for content in (b"", b"{", b"[]", b'{"effect": 3}', b'{"effect": "job/1", "pid": "x"}', b"\xff" * 100):
         keeper = cut_off(project)
@@ -458,8 +458,8 @@ def test_what_a_kept_file_cannot_be(project: Path) -> None:
             subprocess.run(["rm", "-r", path], check=True)
 
 
-def test_an_action_whose_keeper_is_killed_has_no_known_outcome(project: Path) -> None:
-    """The run goes on, and the result is an error; the next action gets a new keeper."""
+def test_an_action_whose_keeper_is_killed_is_in_doubt(project: Path) -> None:
+    """The run continues with an error result; the next action gets a new keeper."""
     write(project, options="on_unknown: fail")
     run = begin("run", "job", "-q", "--json")
     wait_for(lambda: has(project / "log", "begun"))
@@ -472,7 +472,7 @@ def test_an_action_whose_keeper_is_killed_has_no_known_outcome(project: Path) ->
 
 
 def test_a_keeper_killed_while_it_starts_an_action(project: Path) -> None:
-    """The action may have begun, so it is not started a second time, and what runs of it is ended."""
+    """The action may have started, so it is not started again, and its processes are ended."""
     (project / "start.py").write_text(
         "import os, time\n"
         "from llc.runtime.host import keeper_process\n"

@@ -110,7 +110,7 @@ def terminal() -> Iterator[Callable[..., Any]]:
 
 
 def test_an_answer_is_typed(project: Path, terminal: Callable[..., Any]) -> None:
-    """What is not one of the choices is asked again; a number is the choice of that number."""
+    """An answer that is not a choice is asked again; a number selects the choice with that number."""
     child = terminal("run", "confirm")
     child.expect("yes / no / not now: ")
     child.sendline("perhaps")
@@ -148,7 +148,7 @@ def test_a_quiet_run_still_asks(project: Path, terminal: Callable[..., Any]) -> 
 def test_a_question_in_a_terminal_can_be_answered_from_elsewhere(
     project: Path, terminal: Callable[..., Any]
 ) -> None:
-    """`llc answer` wakes it."""
+    """`llc answer` ends the wait."""
     child = terminal("run", "confirm")
     child.expect("not now: ")
     assert llc_("answer", "confirm", "yes").returncode == 0
@@ -156,8 +156,8 @@ def test_a_question_in_a_terminal_can_be_answered_from_elsewhere(
     child.expect("Loop completed")
 
 
-def test_enter_alone_is_the_default(project: Path, terminal: Callable[..., Any]) -> None:
-    """And the input may be closed: others can still answer."""
+def test_an_empty_line_selects_the_default(project: Path, terminal: Callable[..., Any]) -> None:
+    """Standard input may be closed: `llc answer` still works."""
     flow(project, '(list (ask "a?" (default "x")) (ask "b?"))')
     child = terminal("run", "flow", "--json")
     child.expect(r"\[x\]: ")
@@ -169,8 +169,8 @@ def test_enter_alone_is_the_default(project: Path, terminal: Callable[..., Any])
     child.expect('"value": ."x", "y"')
 
 
-def test_a_line_that_the_terminal_cuts_is_no_answer(project: Path, terminal: Callable[..., Any]) -> None:
-    """What stands behind 4,095 bytes of a line never comes here, so it is asked again."""
+def test_a_truncated_line_is_not_an_answer(project: Path, terminal: Callable[..., Any]) -> None:
+    """A terminal truncates a line at 4,095 bytes, so the question is asked again."""
     flow(project, '(ask "well?")')
     child = terminal("run", "flow", "--json")
     child.expect("answer: ")
@@ -183,8 +183,8 @@ def test_a_line_that_the_terminal_cuts_is_no_answer(project: Path, terminal: Cal
     child.expect('"value": "short"')
 
 
-def test_a_question_steers_no_terminal(project: Path, terminal: Callable[..., Any]) -> None:
-    """Neither the question nor its choices, here and in `llc answer`; the answer is what was offered."""
+def test_a_question_cannot_control_the_terminal(project: Path, terminal: Callable[..., Any]) -> None:
+    """Question and choices are escaped, also in `llc answer`; the answer is the original choice."""
     flow(project, r"""(ask "w\u001b]0;title\u0007hich\u001b[2J?\nx" (choices "a\u001b[32mb" "c"))""")
     child = terminal("run", "flow", "--json")
     child.expect("ab / c: ")
@@ -195,10 +195,8 @@ def test_a_question_steers_no_terminal(project: Path, terminal: Callable[..., An
     child.expect_exact(r'"value": "a\u001b[32mb"')
 
 
-def test_questions_that_wait_at_once_have_the_terminal_in_turn(
-    project: Path, terminal: Callable[..., Any]
-) -> None:
-    """Of several one is read, then the next."""
+def test_concurrent_questions_use_the_terminal_in_turn(project: Path, terminal: Callable[..., Any]) -> None:
+    """One question is read at a time."""
     flow(project, """(parallel-map (ask (string-append item "?")) '("a" "b"))""")
     child = terminal("run", "flow", "--json")
     for _ in range(2):
@@ -211,7 +209,7 @@ def test_questions_that_wait_at_once_have_the_terminal_in_turn(
 
 
 def test_a_run_without_a_terminal_waits_for_llc_answer(project: Path) -> None:
-    """What is asked is listed, a wrong answer refused, the right one taken once."""
+    """The question is listed, an invalid answer refused, a valid answer accepted once."""
     run = start("confirm")
     (question,) = asked()
     assert (question["text"], question["choices"]) == ("Deploy?", ["yes", "no", "not now"])
@@ -230,7 +228,7 @@ def test_a_run_without_a_terminal_waits_for_llc_answer(project: Path) -> None:
 
 
 def test_an_answer_given_while_the_run_is_dead_is_found_on_resume(project: Path) -> None:
-    """After kill -9 at a question the run asks again, unless it was answered meanwhile."""
+    """After kill -9 at a question the run asks again unless an answer exists."""
     run = start("confirm")
     asked()
     run.send_signal(signal.SIGKILL)
@@ -246,8 +244,8 @@ def test_an_answer_given_while_the_run_is_dead_is_found_on_resume(project: Path)
     assert (project / "went").read_text() == "yes\n"
 
 
-def test_a_run_that_was_killed_asks_again(project: Path) -> None:
-    """Also where it should fail what it does not know the outcome of: a question changes nothing."""
+def test_a_killed_run_asks_again(project: Path) -> None:
+    """Also with the policy `fail` for effects in doubt: asking again has no side effects."""
     run = start("confirm")
     asked()
     run.kill()
@@ -262,8 +260,8 @@ def test_a_run_that_was_killed_asks_again(project: Path) -> None:
     assert again.wait(20) == 0
 
 
-def test_of_several_questions_one_is_named(project: Path) -> None:
-    """`--question` says which; without it the answer is refused and they are told."""
+def test_one_of_several_questions_must_be_named(project: Path) -> None:
+    """`--question` selects one; without it the answer is refused and the questions are listed."""
     flow(project, """(parallel-map (ask (string-append item "?")) '("a" "b"))""")
     run = start("flow")
     first, second = asked(2)
@@ -275,8 +273,8 @@ def test_of_several_questions_one_is_named(project: Path) -> None:
     assert json.loads(told)["value"] == ["one", "two"]
 
 
-def test_of_two_who_answer_one_is_heard(project: Path) -> None:
-    """The file of an answer is made once, so a run cannot be told two things."""
+def test_only_the_first_answer_counts(project: Path) -> None:
+    """The answer file is created exclusively, so a run gets one answer."""
     run = start("confirm")
     asked()
     question = answering.find_question("confirm", None)
@@ -291,8 +289,8 @@ def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     assert not (project / "went").exists()
 
 
-def test_two_may_answer_at_once(project: Path) -> None:
-    """One is told that it was heard, the other that it was not; the run has what the first said."""
+def test_concurrent_answers(project: Path) -> None:
+    """One process reports success, the other a refusal; the run has the first answer."""
     flow(project, '(ask "well?")')
     run = start("flow")
     asked()
@@ -304,8 +302,8 @@ def test_two_may_answer_at_once(project: Path) -> None:
     assert json.loads(told)["value"] == ("one", "two")[codes.index(0)]
 
 
-def test_many_questions_leave_room_for_work(project: Path) -> None:
-    """People who take their time do not count as jobs."""
+def test_questions_take_no_slot_of_the_pool(project: Path) -> None:
+    """Open questions do not count as jobs."""
     flow(
         project,
         """
@@ -331,22 +329,22 @@ def test_many_questions_leave_room_for_work(project: Path) -> None:
 # --- time ---------------------------------------------------------------------------------------
 
 
-def test_a_question_nobody_answers_in_time_has_its_default(project: Path) -> None:
+def test_a_question_takes_its_default_after_the_timeout(project: Path) -> None:
     """In a run without a terminal."""
     flow(project, '(ask "well?" (choices "a" "b") (default "b") (timeout 0.3))')
     told, _ = start("flow").communicate(timeout=20)
     assert json.loads(told)["value"] == "b"
 
 
-def test_without_a_default_a_late_answer_is_a_fault(project: Path) -> None:
-    """It is called `timeout`."""
+def test_a_question_without_a_default_times_out_with_a_fault(project: Path) -> None:
+    """The fault kind is `timeout`."""
     flow(project, '(try (ask "well?" (timeout 0.1)) (catch e (get e "kind")))')
     told, _ = start("flow").communicate(timeout=20)
     assert json.loads(told)["value"] == "timeout"
 
 
-def test_the_loops_own_time_comes_before_a_default(project: Path) -> None:
-    """The loop ends by its timeout; nobody said what the default says."""
+def test_the_loop_timeout_comes_before_a_default(project: Path) -> None:
+    """The loop ends by its timeout; the default is not used as an answer."""
     text = CONFIRM.replace("    capture: said\n", "    default: yes\n    capture: said\n")
     (project / ".loops" / "confirm.yaml").write_text(text + "timeout: 0.3\n")
     told, _ = start("confirm").communicate(timeout=20)
@@ -354,8 +352,8 @@ def test_the_loops_own_time_comes_before_a_default(project: Path) -> None:
     assert not (project / "went").exists()
 
 
-def test_where_nobody_can_hear_it_a_question_is_a_fault() -> None:
-    """`llc.evaluate` has neither a terminal nor a run; a default is the answer."""
+def test_a_question_without_terminal_and_run_is_a_fault() -> None:
+    """`llc.evaluate` has neither; a default is used as the answer."""
     assert llc.evaluate('(ask "well?" (default "x"))') == "x"
     with pytest.raises(llc.FlowError, match="no person can be asked"):
         llc.evaluate('(ask "well?")')
@@ -363,7 +361,7 @@ def test_where_nobody_can_hear_it_a_question_is_a_fault() -> None:
 
 @pytest.mark.parametrize("words", [("run", "confirm"), ("batch", "confirm")])
 def test_without_input_a_question_is_an_error(project: Path, words: tuple[str, ...]) -> None:
-    """Instead of waiting for ever where nobody is; with a default it has that answer."""
+    """`--no-input` does not wait for ever; a default is used as the answer."""
     done = llc_(*words, "--no-input", timeout=30)
     assert done.returncode == 1
     told = done.stderr if words[0] == "run" else llc_("logs", "confirm").stdout
@@ -375,7 +373,7 @@ def test_without_input_a_question_is_an_error(project: Path, words: tuple[str, .
 
 
 def test_without_input_a_terminal_asks_nothing(project: Path, terminal: Callable[..., Any]) -> None:
-    """The process needs no answer to end."""
+    """The process ends without an answer."""
     assert exit_code(terminal("run", "confirm", "--no-input")) == 1
 
 
@@ -386,8 +384,8 @@ def test_without_input_a_terminal_asks_nothing(project: Path, terminal: Callable
     ("text", "chosen"),
     [("yes", "yes"), (" YES ", "yes"), ("y", "yes"), ("2", "no"), ("n", None), ("4", None), ("", None)],
 )
-def test_what_a_person_types_means_a_choice(text: str, chosen: str | None) -> None:
-    """As it stands, in another case, by number, by its beginning if that is clear."""
+def test_typed_text_selects_a_choice(text: str, chosen: str | None) -> None:
+    """Exactly, in another case, by number, or by an unambiguous prefix."""
     assert pick(text, ["yes", "no", "never"]) == chosen
 
 
@@ -402,22 +400,22 @@ def test_what_a_person_types_means_a_choice(text: str, chosen: str | None) -> No
         ('(ask "a?" (default "x") (default "y"))', "repeated-clause"),
     ],
 )
-def test_a_question_is_checked_when_compiling(text: str, finding: str) -> None:
-    """Before anything runs."""
+def test_a_question_is_checked_at_compile_time(text: str, finding: str) -> None:
+    """Errors are reported before execution."""
     with pytest.raises(CompileError, match=finding):
         llc.evaluate(text)
 
 
-def test_choices_may_be_worked_out() -> None:
-    """An expression may be a text or a list of texts; what is neither is a fault."""
+def test_choices_can_be_computed() -> None:
+    """An expression can give a text or a list of texts; other values are a fault."""
     world = read_world(_source("- {command: which, answer: b}"))
     assert llc.evaluate('(let ((l (list "b" "c"))) (ask "which?" (choices "a" l)))', world=world) == "b"
     with pytest.raises(llc.FlowError, match="a choice is a string"):
         llc.evaluate('(let ((n (+ 1 2))) (ask "which?" (choices "a" n)))')
 
 
-def test_a_script_cannot_answer_what_is_no_choice() -> None:
-    """The rule is named."""
+def test_a_scripted_answer_must_be_a_choice() -> None:
+    """The error names the rule."""
     from llc.runtime.effects.script_reader import read_world
     from llc.runtime.effects.scripted_world import NoRule
 
@@ -444,7 +442,7 @@ def _source(text: str) -> Any:
     ],
 )
 def test_a_state_that_asks_is_checked(change: tuple[str, str], finding: str) -> None:
-    """Its choices are the verdicts."""
+    """The choices of its question are its verdicts."""
     try:
         found = compile_text(CONFIRM.replace(*change)).diagnostics
     except CompileError as error:

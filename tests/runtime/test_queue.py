@@ -79,8 +79,8 @@ def started(project: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_runs_begin_in_the_order_in_which_they_came(project: Path) -> None:
-    """Each waits for those before it whose paths overlap; one that is apart does not wait."""
+def test_runs_start_in_queue_order(project: Path) -> None:
+    """Each run waits for earlier runs with overlapping paths; other runs do not wait."""
     first = begin("run", "one", "-q")
     wait_for((project / "here.one").exists)
     third = begin("run", "three", "-q", "--queue")
@@ -98,8 +98,8 @@ def test_runs_begin_in_the_order_in_which_they_came(project: Path) -> None:
     assert started(project) == ["one", "three", "two"]
 
 
-def test_a_waiting_run_is_listed_with_what_it_waits_for(project: Path) -> None:
-    """`list --running` and `status` say queued; nothing of it was performed."""
+def test_a_queued_run_is_listed_with_its_blocker(project: Path) -> None:
+    """`list --running` and `status` show it as queued; it performs nothing."""
     first = begin("run", "one", "-q")
     wait_for((project / "here.one").exists)
     second = begin("run", "two", "-q", "--queue")
@@ -116,8 +116,8 @@ def test_a_waiting_run_is_listed_with_what_it_waits_for(project: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_whoever_goes_out_of_the_queue_holds_up_nobody(project: Path, number: int) -> None:
-    """Ctrl-C leaves nothing behind; after kill -9 the next ones get their turn all the same."""
+def test_leaving_the_queue_unblocks_later_runs(project: Path, number: int) -> None:
+    """Ctrl-C leaves no files; after kill -9 later runs still start."""
     first = begin("run", "one", "-q")
     wait_for((project / "here.one").exists)
     leaving = begin("run", "three", "-q", "--queue")
@@ -135,8 +135,8 @@ def test_whoever_goes_out_of_the_queue_holds_up_nobody(project: Path, number: in
     assert started(project) == ["one", "two"]
 
 
-def test_who_does_not_queue_does_not_overtake(project: Path) -> None:
-    """A start without `--queue` is refused by name, pid and time, also by a run that only waits."""
+def test_a_start_without_queue_does_not_overtake(project: Path) -> None:
+    """It is refused and names the run, pid and time, even if the other run is only queued."""
     first = begin("run", "one", "-q")
     wait_for((project / "here.one").exists)
     second = begin("run", "three", "-q", "--queue")
@@ -159,8 +159,8 @@ def test_who_does_not_queue_does_not_overtake(project: Path) -> None:
     assert (first.wait(60), second.wait(60)) == (0, 0)
 
 
-def test_a_run_that_was_cut_off_can_queue_to_go_on(project: Path) -> None:
-    """`resume --queue` waits for its turn too, and leaving the queue leaves the run as it was."""
+def test_an_interrupted_run_can_queue_for_its_resume(project: Path) -> None:
+    """`resume --queue` waits for its turn; leaving the queue does not change the run."""
     cut = begin("run", "two", "-q")
     wait_for((project / "here.two").exists)
     kill_with_keeper(cut)
@@ -187,10 +187,8 @@ def run_of(project: Path, name: str) -> Any:
     return find_unfinished(name, str(project))
 
 
-def test_an_action_of_the_holder_does_not_wait_for_those_who_wait_for_it(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A loop that a running loop's action starts is part of that; the queue is behind it."""
+def test_a_nested_run_does_not_wait_in_the_queue(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop started by an action of the holder belongs to the holder, so it precedes the queue."""
     first = begin("run", "one", "-q")
     wait_for((project / "here.one").exists)
     second = begin("run", "three", "-q", "--queue")
@@ -203,8 +201,8 @@ def test_an_action_of_the_holder_does_not_wait_for_those_who_wait_for_it(
     assert (inner.wait(60), first.wait(60), second.wait(60)) == (0, 0, 0)
 
 
-def test_a_run_in_the_background_may_queue(project: Path) -> None:
-    """Its id comes at once; it begins when its turn comes."""
+def test_a_background_run_can_queue(project: Path) -> None:
+    """Its id is printed at once; it starts when its turn comes."""
     first = begin("run", "one", "-q")
     wait_for((project / "here.one").exists)
     done = begin("run", "two", "--background", "--queue", "-q")
@@ -257,8 +255,8 @@ MANY = """
 """
 
 
-def test_of_fifty_at_once_none_that_overlap_run_together(project: Path) -> None:
-    """All come to their turn, in the order of the queue, and none looks again and again."""
+def test_fifty_queued_runs_never_overlap(project: Path) -> None:
+    """All run in queue order, without polling."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(MANY)], capture_output=True, text=True, timeout=100
     )
@@ -287,8 +285,8 @@ def test_of_fifty_at_once_none_that_overlap_run_together(project: Path) -> None:
     )
 
 
-def test_a_loop_that_an_own_action_left_is_not_in_the_way(project: Path) -> None:
-    """A killed run's action is another run, which lives on: resuming ends it, and begins the action again."""
+def test_a_surviving_nested_run_does_not_block_resume(project: Path) -> None:
+    """Resume ends the nested run left by the killed run's action, then starts the action again."""
     (project / ".loops" / "outer.yaml").write_text(
         "name: outer\nscope: [src]\ninitial: a\nstates:\n"
         f"  a: {{action: '{sys.executable} -m llc run two -q', on_success: z}}\n  z: {{terminal: true}}\n"

@@ -117,8 +117,8 @@ def verdicts_and_routes(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_run_cut_off_after_any_event_ends_as_if_it_had_not_been(project: Path) -> None:
-    """For every prefix of a journal: resumed, the run has the same actions, verdicts and routes."""
+def test_a_run_interrupted_after_any_event_ends_as_if_uninterrupted(project: Path) -> None:
+    """For every prefix of a journal, the resumed run has the same actions, verdicts and routes."""
     outcome = run()
     assert (outcome.status, outcome.iterations) == ("success", 3)
     folder = finished(project)
@@ -162,10 +162,8 @@ def cut_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: bytes 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
-def test_whatever_happened_to_a_journal_the_run_ends_well_or_says_why(
-    project: Path, data: st.DataObject
-) -> None:
-    """Bytes changed, cut out or put in anywhere: resumed, the run succeeds or is refused clearly."""
+def test_a_run_with_a_damaged_journal_succeeds_or_is_refused(project: Path, data: st.DataObject) -> None:
+    """Bytes changed, removed or inserted anywhere: the resumed run succeeds or is clearly refused."""
     whole = project / "whole"
     if not whole.exists():
         (project / "world.yaml").write_text(WORLD)
@@ -190,8 +188,8 @@ def before_end_of(seq: int) -> Callable[[dict[str, Any]], bool]:
     return lambda event: not (event["event"] == "action_complete" and event["seq"] == seq)
 
 
-def test_a_torn_last_line_is_dropped_kept_aside_and_told(project: Path) -> None:
-    """A line cut off in the middle is no harm: it is reported and set aside."""
+def test_a_torn_last_line_is_reported_and_set_aside(project: Path) -> None:
+    """A partly written line does not prevent resuming."""
     target = cut_run(project, before_end_of(3), extra=b'{"event":"action_comp')
     answer = resume()
     assert answer["status"] == "success"
@@ -202,8 +200,8 @@ def test_a_torn_last_line_is_dropped_kept_aside_and_told(project: Path) -> None:
     assert all(isinstance(event, Event) for event in reader.read(str(ended / "job.events.jsonl")))
 
 
-def test_damage_to_a_note_costs_nothing(project: Path) -> None:
-    """Where no result is on the damaged line, all results after it are used."""
+def test_damage_to_a_note_loses_no_result(project: Path) -> None:
+    """If the damaged line has no result, all later results are used."""
     target = cut_run(project, before_end_of(4))
     path = target / "job.events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -216,8 +214,8 @@ def test_damage_to_a_note_costs_nothing(project: Path) -> None:
     assert log(project) == LOG
 
 
-def test_damage_to_a_result_says_what_is_lost(project: Path) -> None:
-    """The run goes on before the damaged result, and says which later results cannot be used."""
+def test_damage_to_a_result_reports_the_lost_results(project: Path) -> None:
+    """The run continues before the damaged result and lists later results that cannot be used."""
     target = cut_run(project, before_end_of(5))
     path = target / "job.events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -234,8 +232,8 @@ def test_damage_to_a_result_says_what_is_lost(project: Path) -> None:
     assert b'"seq":4' in (ended / "job.events.jsonl.damaged-1").read_bytes()
 
 
-def test_a_lost_output_file_says_what_is_lost(project: Path) -> None:
-    """Where a large output is gone, its action runs again."""
+def test_a_lost_output_file_is_reported(project: Path) -> None:
+    """The action of a lost large output runs again."""
     big = LOOP.replace("wc -l < log", "wc -l < log; head -c 40000 /dev/zero | tr '\\\\0' ' '")
     (project / ".loops" / "job.yaml").write_text(big)
     target = cut_run(project, before_end_of(3))
@@ -248,7 +246,7 @@ def test_a_lost_output_file_says_what_is_lost(project: Path) -> None:
 
 
 def test_large_outputs_are_read_back(project: Path) -> None:
-    """A captured output that is kept in its own file is there after resuming."""
+    """A captured output in its own file is available after resuming."""
     big = LOOP.replace("wc -l < log", "wc -l < log; head -c 40000 /dev/zero | tr '\\\\0' ' '")
     (project / ".loops" / "job.yaml").write_text(big)
     cut_run(project, before_end_of(3))
@@ -258,8 +256,8 @@ def test_large_outputs_are_read_back(project: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\x00" * 5000, b'{"current_state": 5}'])
-def test_a_damaged_state_file_does_no_harm(project: Path, content: bytes) -> None:
-    """The journal is the only truth: whatever the state file holds, the run goes on."""
+def test_a_damaged_state_file_does_not_prevent_resuming(project: Path, content: bytes) -> None:
+    """Only the journal is authoritative; the content of the state file does not matter."""
     target = cut_run(project, before_end_of(3))
     (target / "job.state.json").write_bytes(content)
     assert resume()["status"] == "success"
@@ -271,7 +269,7 @@ def test_a_damaged_state_file_does_no_harm(project: Path, content: bytes) -> Non
     [("gone", "is missing"), ("emptied", "is empty"), ("headless", "has lost its beginning")],
 )
 def test_a_journal_without_its_beginning_is_refused(project: Path, loss: str, what: str) -> None:
-    """Where it is not known what was done, nothing is done, and it is said."""
+    """Without a record of earlier actions nothing is performed, and the error says so."""
     target = cut_run(project, before_end_of(3))
     before = log(project)
     path = target / "job.events.jsonl"
@@ -289,7 +287,7 @@ def test_a_journal_without_its_beginning_is_refused(project: Path, loss: str, wh
 
 @pytest.mark.parametrize("policy", ["ask", "fail"])
 def test_damage_before_finished_effects_does_not_undo_their_policy(project: Path, policy: str) -> None:
-    """Effects on record behind the damage come again: their state's `on_unknown` decides, at every resume."""
+    """For effects recorded after the damage, `on_unknown` of their state decides at every resume."""
     text = LOOP.replace("    next: measure\n", f"    on_unknown: {policy}\n    next: measure\n")
     (project / ".loops" / "job.yaml").write_text(text)
     target = cut_run(project, before_end_of(3))
@@ -311,7 +309,7 @@ def test_damage_before_finished_effects_does_not_undo_their_policy(project: Path
 
 
 def test_a_torn_lock_file_loses_nothing(project: Path) -> None:
-    """A scripted run whose lock file was emptied stays scripted, and is found by its name twice."""
+    """A scripted run with an empty lock file stays scripted and is found by its name twice."""
     (project / "world.yaml").write_text(WORLD)
     run(script="world.yaml")
     folder = finished(project)
@@ -327,7 +325,7 @@ def test_a_torn_lock_file_loses_nothing(project: Path) -> None:
 
 
 def test_a_real_run_with_a_torn_lock_file_is_found_by_its_path(project: Path) -> None:
-    """What a run is called and where it came from is in its journal."""
+    """The journal contains the name and the source path of the run."""
     target = cut_run(project, before_end_of(3))
     (target / "lock").write_bytes(b"")
     assert find_unfinished(".loops/job.yaml", str(project)).about()["program"] == "job"
@@ -335,8 +333,8 @@ def test_a_real_run_with_a_torn_lock_file_is_found_by_its_path(project: Path) ->
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path, is_recorded: bool) -> None:
-    """After kill -9 of llc and its keeper, the action that was left running is ended, then run again, once.
+def test_an_interrupted_action_is_ended_before_it_runs_again(project: Path, is_recorded: bool) -> None:
+    """After kill -9 of llc and its keeper, the surviving action is ended, then run again once.
 
     Also where llc was killed before it could record the action's process.
     """
@@ -381,8 +379,8 @@ UNKNOWN = LOOP.replace(
 
 
 @pytest.mark.parametrize("policy", ["rerun", "fail"])
-def test_on_unknown_decides_what_becomes_of_a_cut_off_action(project: Path, policy: str) -> None:
-    """rerun: the action runs again. fail: it is an error, which the state's route takes."""
+def test_on_unknown_is_the_policy_for_an_action_in_doubt(project: Path, policy: str) -> None:
+    """rerun: the action runs again. fail: it is an error, which takes the error route of the state."""
     text = LOOP.replace("    next: measure\n", f"    on_unknown: {policy}\n    next: measure\n")
     text = text.replace("initial: measure\n", "initial: measure\non_error: report\n")
     (project / ".loops" / "job.yaml").write_text(text)
@@ -394,8 +392,8 @@ def test_on_unknown_decides_what_becomes_of_a_cut_off_action(project: Path, poli
     assert ("work" in log(project)) == (policy == "rerun")
 
 
-def test_an_effect_that_was_not_started_is_not_unknown(project: Path) -> None:
-    """Cut off before an action's start was on disk, its policy does not matter."""
+def test_an_effect_that_was_not_started_is_not_in_doubt(project: Path) -> None:
+    """The policy does not apply if the start of the action is not on disk."""
     text = LOOP.replace("    next: measure\n", "    on_unknown: fail\n    next: measure\n")
     (project / ".loops" / "job.yaml").write_text(text)
     cut_run(project, lambda event: not (event["event"] == "action_start" and event["seq"] == 2))
@@ -404,7 +402,7 @@ def test_an_effect_that_was_not_started_is_not_unknown(project: Path) -> None:
 
 
 def test_on_unknown_ask_without_a_terminal_says_what_to_do(project: Path) -> None:
-    """Nobody can be asked: the command refuses, changes nothing and names the option."""
+    """Without a terminal the command refuses, changes nothing and names the option."""
     text = LOOP.replace("    next: measure\n", "    on_unknown: ask\n    next: measure\n")
     (project / ".loops" / "job.yaml").write_text(text)
     cut_run(project, before_end_of(2))
@@ -416,8 +414,8 @@ def test_on_unknown_ask_without_a_terminal_says_what_to_do(project: Path) -> Non
     assert log(project) == LOG
 
 
-def test_a_run_that_is_going_on_is_not_resumed(project: Path) -> None:
-    """A live run is refused by its pid and goes on undisturbed."""
+def test_an_active_run_is_not_resumed(project: Path) -> None:
+    """The refusal names its pid; the active run is not affected."""
     (project / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: a\nstates:\n"
         "  a: {action: 'touch here; while [ ! -e go ]; do sleep 0.05; done', next: done}\n"
@@ -433,8 +431,8 @@ def test_a_run_that_is_going_on_is_not_resumed(project: Path) -> None:
     assert answer["exit"] == 1
 
 
-def test_a_run_goes_on_with_the_program_it_began_with(project: Path) -> None:
-    """Editing the loop does not change a run that was cut off: it has its own copy."""
+def test_a_resumed_run_uses_its_recorded_program(project: Path) -> None:
+    """Later edits of the loop do not change an interrupted run, which has its own copy."""
     cut_run(project, before_end_of(3))
     (project / ".loops" / "job.yaml").write_text("name: other\ninitial: x\nstates: {x: {terminal: true}}\n")
     assert resume()["status"] == "success"
@@ -442,7 +440,7 @@ def test_a_run_goes_on_with_the_program_it_began_with(project: Path) -> None:
 
 
 def test_another_program_under_the_same_journal_is_refused(project: Path) -> None:
-    """A program that does not repeat what is on record is refused, and the journal left alone."""
+    """A program that does not reproduce the recorded events is refused; the journal is unchanged."""
     target = cut_run(project, before_end_of(3))
     other = emit(compile_text(LOOP.replace("echo measure", "echo other"), ".loops/job.yaml").program)
     (target / "program.llb").write_bytes(other.to_bytes())
@@ -457,8 +455,8 @@ def test_another_program_under_the_same_journal_is_refused(project: Path) -> Non
     assert (target / "job.events.jsonl").read_bytes() == before
 
 
-def test_a_run_that_had_ended_moves_to_the_history(project: Path) -> None:
-    """Killed between its last event and its tidying up, a run is put away and its end told."""
+def test_a_finished_run_moves_to_the_history(project: Path) -> None:
+    """A run killed between its last event and its clean-up is archived and its outcome shown."""
     outcome = run()
     folder = finished(project)
     for name in ("active", "checkpoint-1"):
@@ -475,8 +473,8 @@ def test_a_run_that_had_ended_moves_to_the_history(project: Path) -> None:
     assert log(project) == LOG
 
 
-def test_a_flow_that_had_ended_answers_with_its_code(project: Path) -> None:
-    """The exit code that a flow asked for is on record."""
+def test_resuming_a_finished_flow_returns_its_exit_code(project: Path) -> None:
+    """The exit code of the flow is in the journal."""
     (project / ".loops" / "leave.sexp").write_text("(exit 5)\n")
     assert run("leave").exit_code == 5
     (folder,) = project.glob(".loops/.history/leave-*")
@@ -484,8 +482,8 @@ def test_a_flow_that_had_ended_answers_with_its_code(project: Path) -> None:
     assert resume("leave")["exit"] == 5
 
 
-def test_a_start_that_was_cut_off_is_no_run(project: Path) -> None:
-    """A folder without a record is not listed, does not hide an older run, and goes at the next start."""
+def test_an_interrupted_start_is_not_a_run(project: Path) -> None:
+    """A folder without a journal is not listed, hides no older run and is removed by the next start."""
     target = cut_run(project, before_end_of(3))
     husk = project / ".loops" / ".running" / "job-20990101-000000-0000"
     husk.mkdir()
@@ -497,8 +495,8 @@ def test_a_start_that_was_cut_off_is_no_run(project: Path) -> None:
     assert not husk.exists()
 
 
-def test_a_run_whose_journal_cannot_be_read_stays(project: Path) -> None:
-    """That it cannot be read now is no reason to remove it: too few handles, an error of the disk."""
+def test_a_run_with_an_unreadable_journal_is_kept(project: Path) -> None:
+    """A read error (too few file handles, a disk error) is no reason to remove the run."""
     target = cut_run(project, before_end_of(3))
     (journal,) = target.glob("*.events.jsonl")
     content = journal.read_bytes()
@@ -518,7 +516,7 @@ def test_a_run_whose_journal_cannot_be_read_stays(project: Path) -> None:
 def test_a_pipe_or_folder_in_place_of_a_file_is_named_or_not_needed(
     project: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    """Resuming waits for no file of the run; one that it cannot do without is named, with what to do."""
+    """Resuming never blocks on a file of the run; the error names a required file and the fix."""
     place = cut_run(project, before_end_of(3)) / name
     if place.is_dir():
         shutil.rmtree(place)
@@ -540,8 +538,8 @@ def test_a_pipe_or_folder_in_place_of_a_file_is_named_or_not_needed(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_at_any_moment_of_a_start_leaves_no_husk(project: Path, number: int) -> None:
-    """From when its folder is there, a run that is stopped exits 130 and can be resumed."""
+def test_a_signal_at_any_time_of_a_start_leaves_a_resumable_run(project: Path, number: int) -> None:
+    """Once its folder exists, a stopped run exits with 130 and can be resumed."""
     (project / ".loops" / "slow.yaml").write_text(
         "name: slow\ninitial: a\nstates:\n  a: {action: 'sleep 600', next: z}\n  z: {terminal: true}\n"
     )
@@ -558,8 +556,8 @@ def test_a_signal_at_any_moment_of_a_start_leaves_no_husk(project: Path, number:
         shutil.rmtree(kept)
 
 
-def test_the_latest_run_is_the_one_that_began_last(project: Path) -> None:
-    """Runs begun within one second are in the order they began."""
+def test_the_latest_run_is_the_last_started_one(project: Path) -> None:
+    """Runs started within one second are ordered by their start."""
     folder = runs.make_running_folder(str(project))
     made = [RunFolder.create(str(project), "job", 1000 + i / 1000).id for i in range(50)]
     assert [run.id for run in runs.runs_in(str(project))] == made[::-1]
@@ -567,7 +565,7 @@ def test_the_latest_run_is_the_one_that_began_last(project: Path) -> None:
 
 
 def test_an_ignored_interrupt_stays_ignored(project: Path) -> None:
-    """A run in the background of a script does not take the Ctrl-C that is meant for the script."""
+    """A run in the background of a script ignores the Ctrl-C that is meant for the script."""
     (project / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: a\nstates:\n"
         "  a: {action: 'touch here; while [ ! -e go ]; do sleep 0.05; done', next: done}\n"
@@ -584,8 +582,8 @@ def test_an_ignored_interrupt_stays_ignored(project: Path) -> None:
     assert process.wait() == 0
 
 
-def test_a_run_that_a_full_disk_stops_says_where(project: Path) -> None:
-    """The answer has the state and the iterations of a run whose journal could not be written."""
+def test_a_run_stopped_by_a_full_disk_reports_its_position(project: Path) -> None:
+    """The JSON answer contains state and iterations although the journal could not be written."""
     (project / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: a\nstates:\n"
         "  a: {action: 'head -c 2000 /dev/zero | tr \"\\\\0\" x', on_success: a, on_failure: done}\n"
@@ -599,8 +597,8 @@ def test_a_run_that_a_full_disk_stops_says_where(project: Path) -> None:
     assert answer["iterations"] > 1
 
 
-def test_time_while_it_was_cut_off_does_not_count(project: Path) -> None:
-    """A loop's timeout bounds the time it was active."""
+def test_time_between_interruption_and_resume_does_not_count(project: Path) -> None:
+    """The timeout of a loop limits its active time."""
     target = cut_run(project, before_end_of(2))
     old = (target / "job.events.jsonl").read_bytes().splitlines()
     lines = []
@@ -614,7 +612,7 @@ def test_time_while_it_was_cut_off_does_not_count(project: Path) -> None:
 
 
 def test_resuming_twice_works(project: Path) -> None:
-    """A run that was cut off, resumed and cut off again goes on once more."""
+    """A run that was interrupted, resumed and interrupted again can be resumed again."""
     cut_run(project, before_end_of(2))
     (project / ".loops" / ".running" / "x").mkdir()
     first = resume()
@@ -631,7 +629,7 @@ def test_resuming_twice_works(project: Path) -> None:
 
 
 def test_a_scripted_run_stays_scripted_when_resumed(project: Path) -> None:
-    """A run that performs nothing performs nothing after it was cut off either."""
+    """A resumed scripted run performs no real effects."""
     (project / "world.yaml").write_text(WORLD)
     outcome = run(script="world.yaml")
     assert outcome.status == "success"
@@ -649,8 +647,8 @@ def test_a_scripted_run_stays_scripted_when_resumed(project: Path) -> None:
     assert not (project / "log").exists()
 
 
-def test_the_next_run_is_told_of_nothing_unless_it_asks(project: Path) -> None:
-    """An unfinished run does not stand in the way of a new one."""
+def test_an_unfinished_run_does_not_block_a_new_run(project: Path) -> None:
+    """The new run does not mention it unless asked."""
     cut_run(project, before_end_of(2))
     assert run().status == "success"
     assert len(list(runs.runs_in(str(project)))) == 1
