@@ -99,8 +99,8 @@ def is_alive(pid: int) -> bool:
 # --- starting ---------------------------------------------------------------------------------
 
 
-def test_the_id_comes_at_once_and_the_run_goes_on(project: Path) -> None:
-    """`--background` prints the run's id alone while the run goes on; the log has its progress."""
+def test_the_id_is_printed_at_once_and_the_run_continues(project: Path) -> None:
+    """`--background` prints only the id of the run; progress goes to the log."""
     done = llc("run", "waits", "--background")
     run = the_run()
     assert (done.returncode, done.stdout) == (0, run.id + "\n")
@@ -114,8 +114,8 @@ def test_the_id_comes_at_once_and_the_run_goes_on(project: Path) -> None:
     assert "\x1b" not in log.read_text()
 
 
-def test_json_tells_run_pid_and_log(project: Path) -> None:
-    """The pid is that of the process which holds the run, and the log is where it writes."""
+def test_json_contains_run_pid_and_log(project: Path) -> None:
+    """The pid is that of the process that owns the run; the log is its output file."""
     told = started()
     run = the_run()
     assert told == {"run": run.id, "pid": run.about()["pid"], "log": run.log}
@@ -123,8 +123,8 @@ def test_json_tells_run_pid_and_log(project: Path) -> None:
     assert "begun" in Path(told["log"]).read_text()
 
 
-def test_the_process_is_on_its_own(project: Path, tmp_path: Path) -> None:
-    """It leads a session without a terminal, reads nothing, and holds no file that its caller had open."""
+def test_the_process_is_detached(project: Path, tmp_path: Path) -> None:
+    """It leads a session without a terminal, reads nothing, and inherits no open file of its caller."""
     mine = open(tmp_path / "mine", "w")  # noqa: SIM115 - closed below
     with mine:
         fcntl.flock(mine, fcntl.LOCK_EX)
@@ -149,8 +149,8 @@ def test_the_process_is_on_its_own(project: Path, tmp_path: Path) -> None:
         (["waits", "--script", "nothing.yaml"], 2, "nothing.yaml"),
     ],
 )
-def test_what_cannot_begin_fails_loudly(project: Path, words: list[str], code: int, says: str) -> None:
-    """What keeps a run from starting has the message and the exit code it has in the foreground."""
+def test_start_errors_are_reported(project: Path, words: list[str], code: int, says: str) -> None:
+    """A start error has the same message and exit code as in the foreground."""
     before = llc("run", *words) if "--dry-run" not in words else None
     done = llc("run", *words, "--background")
     assert (done.returncode, done.stdout) == (code, "")
@@ -160,8 +160,8 @@ def test_what_cannot_begin_fails_loudly(project: Path, words: list[str], code: i
     assert list(runs.runs_in("")) == []
 
 
-def test_a_scope_that_is_taken_fails_loudly(project: Path) -> None:
-    """The second run of a scope is refused, also in JSON; the first goes on."""
+def test_a_locked_scope_is_reported(project: Path) -> None:
+    """The second run of a scope is refused, also in JSON; the first continues."""
     told = started()
     done = llc("run", "waits", "--background", "--json")
     assert done.returncode == 1
@@ -170,16 +170,16 @@ def test_a_scope_that_is_taken_fails_loudly(project: Path) -> None:
     assert locks.is_live(the_run())
 
 
-def test_a_log_that_cannot_be_written_fails_loudly(project: Path) -> None:
-    """A folder that cannot be written is an error of the caller, and no run is left."""
+def test_an_unwritable_log_is_reported(project: Path) -> None:
+    """An unwritable folder is an error of the caller, and no run is left."""
     (project / ".loops" / ".running").write_text("")
     done = llc("run", "waits", "--background")
     assert done.returncode == 1
     assert "error[cannot-write]" in done.stderr
 
 
-def test_a_start_that_is_killed_is_told(project: Path) -> None:
-    """A process that dies before its run is on record leaves no silence."""
+def test_a_killed_start_is_reported(project: Path) -> None:
+    """A process that dies before its run is recorded is reported as an error."""
     (project / "hook").mkdir()
     (project / "hook" / "sitecustomize.py").write_text(
         "import os, signal\n"
@@ -192,8 +192,8 @@ def test_a_start_that_is_killed_is_told(project: Path) -> None:
     assert "SIGKILL ended the process of the run before the run started" in done.stderr
 
 
-def test_a_closed_terminal_does_not_end_it(project: Path) -> None:
-    """The terminal that a run in the background came from may go away."""
+def test_a_closed_terminal_does_not_end_the_run(project: Path) -> None:
+    """The terminal that started a background run may close."""
     child = terminals.spawn("run", "waits", "--background")
     child.expect("running in the background")
     child.close(force=True)
@@ -206,8 +206,8 @@ def test_a_closed_terminal_does_not_end_it(project: Path) -> None:
     assert locks.is_live(run)
 
 
-def test_its_actions_hear_of_a_hangup(project: Path) -> None:
-    """That the run does not end with its terminal is not handed on to what it starts."""
+def test_actions_receive_hangups(project: Path) -> None:
+    """Actions do not inherit that the run ignores SIGHUP."""
     (project / ".loops" / "hup.yaml").write_text(
         WAITS.replace("name: waits", "name: hup").replace("echo begun", "grep SigIgn /proc/self/status")
     )
@@ -217,8 +217,8 @@ def test_its_actions_hear_of_a_hangup(project: Path) -> None:
     assert not int(line.split()[-1], 16) & 1 << (signal.SIGHUP - 1)
 
 
-def test_resume_goes_to_the_background_too(project: Path) -> None:
-    """A run that was stopped goes on in the background, in the same log."""
+def test_resume_in_the_background(project: Path) -> None:
+    """A stopped run continues in the background, with the same log."""
     told = started()
     assert llc("stop", "waits").returncode == 0
     again = json.loads(llc("resume", "waits", "--background", "--json").stdout)
@@ -228,8 +228,8 @@ def test_resume_goes_to_the_background_too(project: Path) -> None:
     wait_for(ended)
 
 
-def test_the_seeds_commands_work(project: Path) -> None:
-    """`ll-loop NAME --background` and the seed's verbs for runs, as it writes them."""
+def test_the_commands_of_the_seed_work(project: Path) -> None:
+    """`ll-loop NAME --background` and the seed's subcommands for runs, as the seed writes them."""
     code = "import sys; from llc.runtime.cli.entry import main_ll_loop; sys.exit(main_ll_loop())"
 
     def ll_loop(*words: str) -> str:
@@ -252,8 +252,8 @@ def test_the_seeds_commands_work(project: Path) -> None:
 # --- stopping ---------------------------------------------------------------------------------
 
 
-def test_stop_leaves_a_run_that_goes_on(project: Path) -> None:
-    """`stop` ends the run and its action; the run can be resumed, and says how."""
+def test_stop_leaves_a_resumable_run(project: Path) -> None:
+    """`stop` ends the run and its action, and prints how to resume it."""
     told = started()
     action = int(Path("pid").read_text())
     done = llc("stop", "waits")
@@ -267,10 +267,8 @@ def test_stop_leaves_a_run_that_goes_on(project: Path) -> None:
     assert llc("resume", told["run"], "-q").returncode == 0
 
 
-def test_stop_insists_on_an_action_that_does_not_listen(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the wait a second request kills the action; the run still leaves its record."""
+def test_stop_kills_an_unresponsive_action(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the wait a second request kills the action; the run still records its state."""
     requests = []
     insist = stop.Holder.insist
 
@@ -288,8 +286,8 @@ def test_stop_insists_on_an_action_that_does_not_listen(
     assert not is_alive(action)
 
 
-def test_stop_kills_what_does_not_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that no request reaches is killed, what it had started is ended, and it can be resumed."""
+def test_stop_kills_an_unresponsive_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its actions are ended as well, and the run is resumable."""
     monkeypatch.setattr(stop, "INSIST_SECONDS", 0.2)
     told = started()
     action = int(Path("pid").read_text())
@@ -302,16 +300,16 @@ def test_stop_kills_what_does_not_answer(project: Path, monkeypatch: pytest.Monk
     assert llc("resume", told["run"], "-q").returncode == 0
 
 
-def test_a_suspended_run_is_woken_to_be_stopped(project: Path) -> None:
-    """A run that was suspended hears the request."""
+def test_stop_wakes_a_suspended_run(project: Path) -> None:
+    """A suspended run receives the stop request."""
     told = started()
     os.kill(told["pid"], signal.SIGSTOP)
     (row,) = json.loads(llc("stop", "waits", "--wait", "20", "--json").stdout)
     assert row["how"] == "stopped"
 
 
-def test_stop_all_stops_all_at_once(project: Path) -> None:
-    """`--all` stops every run; of several runs of a loop one has to be named."""
+def test_stop_all_stops_every_run(project: Path) -> None:
+    """Without `--all`, one of several runs of a loop must be named."""
     for name in ("one", "two"):
         text = WAITS.replace("name: waits", f"name: {name}\nscope: [{name}]")
         (project / ".loops" / f"{name}.yaml").write_text(text)
@@ -324,8 +322,8 @@ def test_stop_all_stops_all_at_once(project: Path) -> None:
     assert llc("stop", "--all").stdout == "nothing is running\n"
 
 
-def test_what_does_not_run_cannot_be_stopped(project: Path) -> None:
-    """A run that was cut off or has ended is named as such, exit code 1; an unknown one is bad usage."""
+def test_only_active_runs_can_be_stopped(project: Path) -> None:
+    """For an interrupted or finished run the exit code is 1; an unknown run is a usage error."""
     told = started()
     llc("stop", "waits")
     done = llc("stop", "waits")
@@ -337,8 +335,8 @@ def test_what_does_not_run_cannot_be_stopped(project: Path) -> None:
     assert llc("stop", "wait").returncode == 2
 
 
-def test_a_pid_that_was_used_again_is_not_signalled(project: Path) -> None:
-    """The holder is known by its start time too: somebody else's process is left alone."""
+def test_a_reused_pid_is_not_signalled(project: Path) -> None:
+    """The holder is identified by pid and start time, so another process is not signalled."""
     run = RunFolder.create("", "x") if os.path.isdir(RUNNING) else None
     runs.make_running_folder("")
     run = run or RunFolder.create("", "x")
@@ -357,8 +355,8 @@ def test_a_pid_that_was_used_again_is_not_signalled(project: Path) -> None:
         bystander.wait()
 
 
-def test_a_run_in_the_queue_is_looked_at_and_leaves_it(project: Path) -> None:
-    """In the background a queued run has its id and status; stopped, nothing of it is left to resume."""
+def test_a_queued_background_run_can_be_inspected_and_stopped(project: Path) -> None:
+    """It has an id and a status; stopped, it leaves nothing to resume."""
     first = started()
     second = json.loads(llc("run", "waits", "--background", "--queue", "--json").stdout)
     told = json.loads(llc("status", second["run"], "--json").stdout)
@@ -368,8 +366,8 @@ def test_a_run_in_the_queue_is_looked_at_and_leaves_it(project: Path) -> None:
     assert [run.id for run in runs.runs_in("")] == [first["run"]]
 
 
-def test_a_run_in_the_queue_begins_when_its_turn_comes(project: Path) -> None:
-    """It goes on by itself, in the background, once the run before it has ended."""
+def test_a_queued_background_run_starts_in_turn(project: Path) -> None:
+    """It starts by itself after the run before it ends."""
     started()
     llc("run", "waits", "--background", "--queue")
     (project / "go").touch()
@@ -377,8 +375,8 @@ def test_a_run_in_the_queue_begins_when_its_turn_comes(project: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
-def test_closed_streams_do_not_matter(project: Path, closed: str) -> None:
-    """Started without standard streams, a run in the background has its log all the same."""
+def test_closed_standard_streams_are_allowed(project: Path, closed: str) -> None:
+    """A background run started without standard streams still has its log."""
     command = f"{sys.executable} -m llc run waits --background {closed}"
     done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     run = find_unfinished(done.stdout.strip())
@@ -394,8 +392,8 @@ def foreground(*words: str) -> Any:
     return child
 
 
-def test_two_interrupts_leave_a_run_that_goes_on(project: Path) -> None:
-    """The second Ctrl-C does not wait for the action, and still the run can be resumed."""
+def test_two_interrupts_leave_a_resumable_run(project: Path) -> None:
+    """The second Ctrl-C does not wait for the action."""
     child = foreground("run", "stubborn")
     child.sendintr()
     time.sleep(0.2)
@@ -406,8 +404,8 @@ def test_two_interrupts_leave_a_run_that_goes_on(project: Path) -> None:
     assert llc("resume", "stubborn", "-q").returncode == 0
 
 
-def test_a_third_interrupt_ends_on_the_spot_and_loses_nothing(project: Path) -> None:
-    """Three signals at once end the process wherever it is; the run can be resumed."""
+def test_a_third_interrupt_exits_at_once(project: Path) -> None:
+    """Three signals end the process at any point; the run is resumable."""
     child = foreground("run", "stubborn")
     pid = the_run().about()["pid"]
     for _ in range(3):
@@ -421,8 +419,8 @@ def test_a_third_interrupt_ends_on_the_spot_and_loses_nothing(project: Path) -> 
     assert llc("resume", "stubborn", "-q").returncode == 0
 
 
-def test_a_suspended_foreground_run_goes_on(project: Path) -> None:
-    """Ctrl-Z and fg cost nothing."""
+def test_a_suspended_foreground_run_continues(project: Path) -> None:
+    """Ctrl-Z and fg do not affect the result."""
     child = foreground("run", "waits")
     os.kill(child.pid, signal.SIGSTOP)
     time.sleep(0.1)

@@ -123,8 +123,8 @@ def holders() -> list[Path]:
 # --- what is run ----------------------------------------------------------------------------------
 
 
-def test_each_run_is_told_when_it_is_over(project: Path) -> None:
-    """A line for each, with its number and loop; all went well, so the exit code is 0; nothing is left."""
+def test_each_finished_run_is_reported(project: Path) -> None:
+    """One line per run with number and loop; all succeed, so the exit code is 0 and no run is left."""
     loop("one", "echo ${context.word} >> log", "a")
     Path("two.sexp").write_text("(+ 1 factor)")
     found = batch(
@@ -139,8 +139,8 @@ def test_each_run_is_told_when_it_is_over(project: Path) -> None:
     assert not holders()
 
 
-def test_one_that_does_not_succeed_makes_the_exit_code_1(project: Path) -> None:
-    """A failure, a fault and a success: each is told, and the others go on."""
+def test_one_unsuccessful_run_makes_the_exit_code_1(project: Path) -> None:
+    """A failure, a fault and a success are each reported; the other runs continue."""
     loop("good", "true", "a")
     loop("bad", "false", "b")
     Path("fault.sexp").write_text('(+ 1 "a")')
@@ -150,8 +150,8 @@ def test_one_that_does_not_succeed_makes_the_exit_code_1(project: Path) -> None:
     assert fault["error"]["kind"] == "type-error"
 
 
-def test_jobs_come_from_standard_input(project: Path) -> None:
-    """`-` reads them there."""
+def test_jobs_are_read_from_standard_input(project: Path) -> None:
+    """The file name `-` selects standard input."""
     loop("one", "true")
     process = begin("batch", "-", "--json", stdin=subprocess.PIPE)
     assert process.stdin is not None
@@ -179,8 +179,8 @@ def test_jobs_come_from_standard_input(project: Path) -> None:
         ('{"loop": "one", "budget": {"pounds": 1}}', "no unit `pounds`"),
     ],
 )
-def test_a_bad_line_is_told_before_anything_begins(project: Path, line: str, says: str) -> None:
-    """With file and line, and what to do; exit code 2, and no run was begun."""
+def test_an_invalid_line_is_reported_before_any_start(project: Path, line: str, says: str) -> None:
+    """The error names file, line and fix; the exit code is 2, and no run starts."""
     loop("one", "touch begun")
     text = LOOP.format(name="broken", action='"true"', scope=".").replace(
         "on_success: done", "on_success: dnoe"
@@ -197,8 +197,8 @@ def test_a_bad_line_is_told_before_anything_begins(project: Path, line: str, say
     assert not unfinished()
 
 
-def test_a_mistake_of_a_loop_is_told_once(project: Path) -> None:
-    """However many jobs run it, with whatever values."""
+def test_an_error_in_a_loop_is_reported_once(project: Path) -> None:
+    """Independent of the number of jobs and their values."""
     loop("one", "true")
     path = Path(".loops/one.yaml")
     path.write_text(path.read_text().replace("on_success: done", "on_success: dnoe"))
@@ -210,8 +210,8 @@ def test_a_mistake_of_a_loop_is_told_once(project: Path) -> None:
     assert errors.count("no state named `dnoe`") == 1
 
 
-def test_a_script_that_is_none_is_told_before_anything_begins(project: Path) -> None:
-    """Once, and at its place, as `llc run` tells it."""
+def test_an_invalid_script_is_reported_before_any_start(project: Path) -> None:
+    """Once, with its position, as by `llc run`."""
     loop("one", "true")
     Path("world.yaml").write_text("rules: [{state: work, exit_code: none}]\n")
     for script, says in (("nowhere.yaml", "no file `nowhere.yaml`"), ("world.yaml", "--> world.yaml:1:")):
@@ -221,8 +221,8 @@ def test_a_script_that_is_none_is_told_before_anything_begins(project: Path) -> 
         assert errors.count(says) == 1
 
 
-def test_quiet_still_tells_errors(project: Path) -> None:
-    """As `llc run --quiet` does; what goes well is not told."""
+def test_quiet_still_shows_errors(project: Path) -> None:
+    """As with `llc run --quiet`; successful runs are not shown."""
     loop("one", "true")
     Path(".loops/bad.sexp").write_text("(car (list))")
     process = begin("batch", "one", "bad", "--quiet")
@@ -233,16 +233,16 @@ def test_quiet_still_tells_errors(project: Path) -> None:
     assert not errors
 
 
-def test_nothing_to_run_is_refused(project: Path) -> None:
-    """Without words it says what it takes."""
+def test_a_batch_without_arguments_is_refused(project: Path) -> None:
+    """The error shows the usage."""
     process = begin("batch")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "no job is named" in errors
 
 
-def test_a_secret_is_not_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In lines of JSON neither."""
+def test_a_secret_is_masked(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in JSON output."""
     monkeypatch.setenv("DEPLOY_PASSWORD", "correct horse")
     Path("say.sexp").write_text('(string-append "it is " (get (run "printenv DEPLOY_PASSWORD") "output"))')
     process = begin("batch", "say.sexp", "--json")
@@ -255,8 +255,8 @@ def test_a_secret_is_not_told(project: Path, monkeypatch: pytest.MonkeyPatch) ->
 WORK = "echo + ${context.word} >> log; sleep 0.05; echo - ${context.word} >> log"
 
 
-def test_runs_on_the_same_paths_go_one_after_another(project: Path) -> None:
-    """In their order; one on other paths does not wait for them."""
+def test_runs_on_the_same_paths_run_sequentially(project: Path) -> None:
+    """In their order; a run on other paths does not wait for them."""
     loop("one", WORK, "src")
     loop("apart", "until [ -e log ]; do sleep 0.01; done; touch went", "docs")
     rows = [
@@ -268,8 +268,8 @@ def test_runs_on_the_same_paths_go_one_after_another(project: Path) -> None:
     assert Path("went").exists()
 
 
-def test_so_many_actions_at_once_as_asked_for(project: Path) -> None:
-    """Over all runs together."""
+def test_concurrent_actions_are_limited(project: Path) -> None:
+    """The limit counts the actions of all runs together."""
     loop("one", WORK)
     assert batch(free("one", 20), "--at-once", "3").statuses() == {"success": 20}
     now = top = 0
@@ -279,8 +279,8 @@ def test_so_many_actions_at_once_as_asked_for(project: Path) -> None:
     assert top == 3
 
 
-def test_what_sleeps_takes_no_place_and_no_thread(project: Path) -> None:
-    """A hundred runs sleep beside an action that has the only place; the process has one thread then."""
+def test_sleeping_runs_take_no_slot_and_no_thread(project: Path) -> None:
+    """A hundred runs sleep while an action has the only slot; the process has one thread."""
     loop("one", "touch went")
     Path("jobs.jsonl").write_text('{"loop": "nap.sexp", "scope": []}\n' * 100)
     Path("nap.sexp").write_text("(sleep 600)")
@@ -293,8 +293,8 @@ def test_what_sleeps_takes_no_place_and_no_thread(project: Path) -> None:
     assert (found.code, found.statuses()) == (130, {"success": 1, "interrupted": 100})
 
 
-def test_a_run_elsewhere_is_waited_for(project: Path) -> None:
-    """The batch queues for paths that another process works on, and is told as queued; then it goes on."""
+def test_a_batch_waits_for_another_process(project: Path) -> None:
+    """A batch that needs paths held by another process is shown as queued, then continues."""
     loop("other", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
     loop("one", "touch went", "src")
     loop("apart", "touch apart", "docs")
@@ -311,7 +311,7 @@ def test_a_run_elsewhere_is_waited_for(project: Path) -> None:
 
 
 def test_a_run_of_a_batch_holds_its_paths(project: Path) -> None:
-    """Whoever starts elsewhere is refused, and told which run it is."""
+    """A conflicting start in another process is refused and names the run."""
     loop("one", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
     loop("other", "true", "src/a")
     process = begin("batch", "one", "--json")
@@ -328,8 +328,8 @@ paths = st.lists(st.sampled_from("ab"), max_size=3).map(lambda parts: "/" + "/".
 
 
 @given(st.lists(paths, max_size=4), st.lists(paths, max_size=4), st.lists(paths, max_size=3))
-def test_claims_overlap_as_scopes_do(held: list[str], gone: list[str], wanted: list[str]) -> None:
-    """What was claimed and is not given back overlaps just where two scopes would."""
+def test_claims_overlap_like_scopes(held: list[str], gone: list[str], wanted: list[str]) -> None:
+    """Active claims overlap if and only if the two scopes would."""
     claims = Claims()
     claims.add(held)
     claims.add(gone)
@@ -355,8 +355,8 @@ states:
     return name
 
 
-def test_after_kill_9_each_goes_on(project: Path) -> None:
-    """Fifty runs lose their process at once; what had finished of each is not done again."""
+def test_each_run_resumes_after_kill_9(project: Path) -> None:
+    """Fifty runs lose their process; finished actions of each are not repeated."""
     two_steps("one")
     process = begin("batch", free("one", 50), "--at-once", "50", "--json")
     wait_for(lambda: len(lines("first")) == 50)
@@ -375,8 +375,8 @@ def test_after_kill_9_each_goes_on(project: Path) -> None:
     assert not holders()
 
 
-def test_one_of_a_batch_is_resumed_by_itself(project: Path) -> None:
-    """`llc resume` takes one up, `llc batch --resume` the rest."""
+def test_one_run_of_a_batch_can_be_resumed_alone(project: Path) -> None:
+    """`llc resume` resumes one run, `llc batch --resume` the others."""
     two_steps("one")
     process = begin("batch", free("one", 3), "--json")
     wait_for(lambda: len(lines("first")) == 3)
@@ -390,8 +390,8 @@ def test_one_of_a_batch_is_resumed_by_itself(project: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_once_all_end_in_good_order(project: Path, number: int) -> None:
-    """Each ends its action and its journal and can be resumed; what had not begun is told as such."""
+def test_one_stop_request_ends_all_runs_cleanly(project: Path, number: int) -> None:
+    """Each run ends its action and its journal and is resumable; jobs that did not start are reported."""
     loop("one", "echo $$ >> pids; exec sleep 600")
     process = begin("batch", free("one", 20), "--at-once", "4", "--json")
     wait_for(lambda: len(lines("pids")) == 4)
@@ -407,8 +407,8 @@ def test_asked_once_all_end_in_good_order(project: Path, number: int) -> None:
     assert {run.id for run in unfinished()} == {run["run"] for run in found.runs}
 
 
-def test_asked_twice_actions_are_killed_at_once(project: Path) -> None:
-    """One that takes no notice of TERM does not keep the batch; the runs can be resumed."""
+def test_a_second_stop_request_kills_actions(project: Path) -> None:
+    """An action that ignores TERM does not delay the batch; the runs are resumable."""
     loop("one", "trap '' TERM; echo $$ >> pids; while :; do sleep 0.05; done")
     process = begin("batch", free("one", 3), "--json")
     wait_for(lambda: len(lines("pids")) == 3)
@@ -420,8 +420,8 @@ def test_asked_twice_actions_are_killed_at_once(project: Path) -> None:
     assert all(events(run["run"], "run_interrupted") for run in found.runs)
 
 
-def test_a_computing_run_lets_others_have_their_turn(project: Path) -> None:
-    """One that never waits does not keep others from ending, nor itself from being stopped."""
+def test_a_computing_run_does_not_block_others(project: Path) -> None:
+    """A run that never waits neither blocks other runs nor its own stop request."""
     Path("spin.sexp").write_text("(define (spin n) (spin (+ n 1))) (spin 0)")
     loop("one", "touch went")
     process = begin("batch", "spin.sexp", "one", "--json")
@@ -434,8 +434,8 @@ def test_a_computing_run_lets_others_have_their_turn(project: Path) -> None:
 # --- one of them ----------------------------------------------------------------------------------
 
 
-def test_stopping_one_leaves_the_others(project: Path) -> None:
-    """`llc stop RUN` ends that run and its action; the others go on to their ends."""
+def test_stopping_one_run_keeps_the_others(project: Path) -> None:
+    """`llc stop RUN` ends that run and its action; the others finish."""
     loop("one", "echo $LLC_RUN_ID $$ >> pids; until [ -e go ]; do sleep 0.05; done")
     process = begin("batch", free("one", 5), "--json")
     wait_for(lambda: len(lines("pids")) == 5)
@@ -451,8 +451,8 @@ def test_stopping_one_leaves_the_others(project: Path) -> None:
     assert [run["run"] for run in found.runs if run["status"] == "interrupted"] == [chosen]
 
 
-def test_one_that_does_not_stop_is_insisted_upon(project: Path) -> None:
-    """Its action is killed, the process and the others are not."""
+def test_stop_kills_the_action_of_an_unresponsive_run(project: Path) -> None:
+    """The process and the other runs are not affected."""
     loop("one", "trap '' TERM; echo $LLC_RUN_ID >> pids; until [ -e go ]; do sleep 0.05; done")
     process = begin("batch", free("one", 2), "--json")
     wait_for(lambda: len(lines("pids")) == 2)
@@ -463,8 +463,8 @@ def test_one_that_does_not_stop_is_insisted_upon(project: Path) -> None:
     assert Answer(process).statuses() == {"success": 1, "interrupted": 1}
 
 
-def test_all_are_stopped_by_all(project: Path) -> None:
-    """`llc stop --all` reaches each; what sleeps too."""
+def test_stop_all_reaches_every_run(project: Path) -> None:
+    """Also sleeping runs."""
     Path("nap.sexp").write_text("(sleep 600)")
     process = begin("batch", free("nap.sexp", 10), "--json")
     wait_for(lambda: len(unfinished()) == 10)
@@ -474,8 +474,8 @@ def test_all_are_stopped_by_all(project: Path) -> None:
     assert Answer(process).statuses() == {"interrupted": 10}
 
 
-def test_a_journal_that_is_lost_ends_its_run_alone(project: Path) -> None:
-    """One run's folder goes away while its action runs; that run ends by an error, the others well."""
+def test_a_lost_journal_ends_only_its_run(project: Path) -> None:
+    """A run folder is removed while its action runs; that run ends with an error, the others succeed."""
     loop("bad", "rm -rf .loops/.running/$LLC_RUN_ID; true")
     loop("good", "sleep 0.2; echo >> log")
     rows = [{"loop": name, "scope": []} for name in ("good", "bad", "good")]
@@ -486,8 +486,8 @@ def test_a_journal_that_is_lost_ends_its_run_alone(project: Path) -> None:
     assert len(lines("log")) == 2
 
 
-def test_each_is_seen_and_answered_from_outside(project: Path) -> None:
-    """Status tells of each of them, and `llc answer` reaches the one that asks."""
+def test_each_run_can_be_inspected_and_answered(project: Path) -> None:
+    """`llc status` shows each run, and `llc answer` reaches the run that asks."""
     Path("ask.sexp").write_text('(ask "which one?")')
     Path("nap.sexp").write_text("(sleep 600)")
     process = begin("batch", "ask.sexp", "nap.sexp", "--json")
@@ -508,8 +508,8 @@ def test_each_is_seen_and_answered_from_outside(project: Path) -> None:
     assert {run["program"]: run["status"] for run in found.runs} == {"ask": "success", "nap": "interrupted"}
 
 
-def test_what_an_action_writes_is_seen_live(project: Path) -> None:
-    """The end of its output is there for whoever looks, as for a run by itself."""
+def test_action_output_is_shown_live(project: Path) -> None:
+    """The end of the output is available for inspection, as for a single run."""
     loop("one", "echo so far; until [ -e go ]; do sleep 0.05; done")
     process = begin("batch", "one", "--json")
     wait_for(lambda: any("so far" in path.read_text() for path in Path().glob(".loops/.running/*/one.live")))
@@ -524,15 +524,15 @@ def limited(soft: int, hard: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_more_runs_than_open_files_take_turns(project: Path) -> None:
-    """Where the system allows few, the rest begins when others have ended."""
+def test_the_open_file_limit_bounds_active_runs(project: Path) -> None:
+    """With a low limit, the remaining runs start when others end."""
     Path("nap.sexp").write_text("(sleep 0.05)")
     found = batch(free("nap.sexp", 120), "--at-once", "1", preexec_fn=limited(100, 100))
     assert (found.code, found.statuses()) == (0, {"success": 120})
 
 
 def test_the_soft_limit_is_raised(project: Path) -> None:
-    """With a low soft limit that may be raised all runs are under way at once."""
+    """With a low soft limit and a higher hard limit all runs are active at once."""
     Path("nap.sexp").write_text("(sleep 600)")
     process = begin("batch", free("nap.sexp", 150), "--json", preexec_fn=limited(128, 4096))
     wait_for(lambda: len(unfinished()) == 150)
@@ -540,8 +540,8 @@ def test_the_soft_limit_is_raised(project: Path) -> None:
     assert Answer(process).statuses() == {"interrupted": 150}
 
 
-def test_too_few_open_files_are_told(project: Path) -> None:
-    """Where not one run fits, it says what to do."""
+def test_too_few_open_files_are_an_error(project: Path) -> None:
+    """If not even one run is possible, the error says what to do."""
     Path("nap.sexp").write_text("(sleep 0.1)")
     found = batch("nap.sexp", "--at-once", "50", preexec_fn=limited(200, 200))
     assert found.code == 1
@@ -552,8 +552,8 @@ def test_too_few_open_files_are_told(project: Path) -> None:
 # --- in Python ------------------------------------------------------------------------------------
 
 
-def test_run_many_gives_an_outcome_for_each(project: Path) -> None:
-    """In the order they were asked for, whatever became of them."""
+def test_run_many_returns_an_outcome_for_each_job(project: Path) -> None:
+    """In the order of the jobs, for every kind of outcome."""
     loop("good", "true", "a")
     loop("bad", "false", "b")
     Path("twice.sexp").write_text("(* 2 x)")
@@ -562,8 +562,8 @@ def test_run_many_gives_an_outcome_for_each(project: Path) -> None:
     assert found[1].value == 42
 
 
-def test_run_many_refuses_a_bad_job(project: Path) -> None:
-    """Before anything begins."""
+def test_run_many_refuses_an_invalid_job(project: Path) -> None:
+    """Before any run starts."""
     loop("good", "touch begun")
     with pytest.raises(llc.UserError, match="job 2: a job has no key `lop`") as refused:
         llc.run_many(["good", {"lop": "good"}])
@@ -586,8 +586,8 @@ class Once:
         return self.what
 
 
-def test_alone_gives_each_wait_what_came_of_it() -> None:
-    """And an exception of a wait to the one that waits, who may go on."""
+def test_alone_returns_the_result_of_each_wait() -> None:
+    """An exception of a wait is raised in the waiting generator, which may continue."""
 
     def steps() -> Any:
         found = [(yield Once(1)), (yield None)]
@@ -600,8 +600,8 @@ def test_alone_gives_each_wait_what_came_of_it() -> None:
     assert alone(steps()) == [1, None, "two", 3]
 
 
-def test_requests_come_as_they_were_made(project: Path) -> None:
-    """By name, one by one; one that nobody takes any more says so."""
+def test_requests_arrive_in_order(project: Path) -> None:
+    """By name, one by one; a request to an ended receiver is refused."""
     table = control_channel.ControlChannel.open()
     assert table is not None
     assert table.requests() == []
@@ -618,8 +618,8 @@ def test_requests_come_as_they_were_made(project: Path) -> None:
     again.close()
 
 
-def test_ctrl_c_ends_run_many_in_good_order(project: Path) -> None:
-    """The runs can be resumed, and the caller hears of it as of any Ctrl-C."""
+def test_ctrl_c_ends_run_many_cleanly(project: Path) -> None:
+    """The runs are resumable, and the caller gets KeyboardInterrupt."""
     loop("one", "echo $$ >> pids; exec sleep 600")
     code = "import llc; llc.run_many([{'loop': 'one', 'scope': []}] * 3)"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
@@ -631,8 +631,8 @@ def test_ctrl_c_ends_run_many_in_good_order(project: Path) -> None:
     assert len(unfinished()) == 3
 
 
-def test_on_a_terminal_the_runs_under_way_are_counted(project: Path) -> None:
-    """A line below counts them, and is gone at the end; each that is over has its line."""
+def test_a_terminal_shows_the_number_of_active_runs(project: Path) -> None:
+    """A status line shows the number and disappears at the end; each finished run has a line."""
     loop("one", "until [ -e go ]; do sleep 0.05; done")
     child = terminals.spawn("batch", free("one", 5), "--at-once", "2", width=100)
     child.expect("0 of 5 finished, [0-9] started, 2 working")
@@ -643,8 +643,8 @@ def test_on_a_terminal_the_runs_under_way_are_counted(project: Path) -> None:
     assert not any("under way" in line for line in left)
 
 
-def test_nothing_to_go_on_with_is_no_error(project: Path) -> None:
-    """Neither is a file without jobs."""
+def test_resuming_an_empty_batch_is_not_an_error(project: Path) -> None:
+    """Nor is a file without jobs."""
     for words, says in ((["--resume"], "no run is unfinished"), ([jobs()], "there are no jobs")):
         process = begin("batch", *words)
         output, _ = process.communicate(timeout=60)

@@ -72,8 +72,8 @@ def test_a_finished_run_is_identical_and_nothing_is_performed(llc: Llc, tmp_path
     assert (tmp_path / "log").read_text() == log
 
 
-def test_a_run_is_meant_by_its_id_its_loop_or_its_folder(llc: Llc, tmp_path: Path) -> None:
-    """All three are the same run; a folder may have been moved elsewhere."""
+def test_a_run_is_selected_by_id_loop_or_folder(llc: Llc, tmp_path: Path) -> None:
+    """All three select the same run; the folder may have been moved."""
     llc("run", "fix")
     folder = history(tmp_path)
     moved = tmp_path / "elsewhere" / "artifact"
@@ -82,15 +82,15 @@ def test_a_run_is_meant_by_its_id_its_loop_or_its_folder(llc: Llc, tmp_path: Pat
         assert answer(llc("replay", target, "--json"))["identical"] is True, target
 
 
-def test_of_a_loop_the_last_run_is_replayed(llc: Llc, tmp_path: Path) -> None:
-    """Two runs, of which the second found the work done."""
+def test_a_loop_name_selects_its_last_run(llc: Llc, tmp_path: Path) -> None:
+    """Of two runs, the second found the work done."""
     llc("run", "fix")
     llc("run", "fix")
     assert answer(llc("replay", "fix", "--json"))["events"] == 7
 
 
-def test_an_unknown_run_is_answered_with_the_nearest(llc: Llc) -> None:
-    """Exit code 2, and what was probably meant."""
+def test_an_unknown_run_gets_a_suggestion(llc: Llc) -> None:
+    """Exit code 2 and the nearest name."""
     llc("run", "fix")
     done = llc("replay", "fxi")
     assert done.returncode == 2
@@ -98,7 +98,7 @@ def test_an_unknown_run_is_answered_with_the_nearest(llc: Llc) -> None:
 
 
 def test_a_flow_is_identical(llc: Llc) -> None:
-    """Its logs, its waits and its value."""
+    """Its logs, waits and value."""
     assert llc("run", "countdown").stdout.strip().endswith('"landed"')
     assert answer(llc("replay", "countdown", "--json")) | {"run": ""} == {
         "run": "",
@@ -113,8 +113,8 @@ def test_a_flow_is_identical(llc: Llc) -> None:
     }
 
 
-def test_ways_to_end_that_are_no_return_are_identical(llc: Llc, tmp_path: Path) -> None:
-    """An exit code, a fault with its place, an effect that a script refuses."""
+def test_abnormal_ends_are_identical(llc: Llc, tmp_path: Path) -> None:
+    """An exit code, a fault with its position, an effect refused by a script."""
     (tmp_path / "none.yaml").write_text("rules: []\n")
     for words in (
         ["run", "-e", "(begin (sleep 0) (exit 7))"],
@@ -127,8 +127,8 @@ def test_ways_to_end_that_are_no_return_are_identical(llc: Llc, tmp_path: Path) 
         assert done.returncode == 0, (words, done.stdout, done.stderr)
 
 
-def test_a_run_that_was_cut_off_is_identical_as_far_as_it_goes(llc: Llc, tmp_path: Path) -> None:
-    """For every prefix of a journal, with a torn line behind it."""
+def test_an_interrupted_run_is_identical_up_to_its_end(llc: Llc, tmp_path: Path) -> None:
+    """For every prefix of a journal, followed by a torn line."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
     whole = journal.read_bytes().splitlines(keepends=True)
@@ -147,8 +147,8 @@ def compared(folder: Path, loop: str | None = None) -> Comparison:
     return diff.compare(files.recording(), image)
 
 
-def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> None:
-    """The first effect that is another one: what was recorded, what came, where it stands in the source."""
+def test_an_edited_loop_shows_its_first_difference(llc: Llc, tmp_path: Path) -> None:
+    """The first different effect: recorded, new, and its position in the source."""
     llc("run", "fix")
     (tmp_path / "edited.yaml").write_text(LOOP.replace("touch fixed;", "touch mended;"))
     done = llc("replay", "fix", "--against", "edited.yaml")
@@ -170,8 +170,8 @@ def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> N
         ("x" * 300, "x" * 301, f"command: `… {'x' * 40}` → `… {'x' * 41}`"),
     ],
 )
-def test_of_long_commands_the_place_is_shown_where_they_differ(then: str, now: str, shown: str) -> None:
-    """The line of several, the part of a long one; the commands themselves in a line each."""
+def test_long_commands_are_shown_at_their_difference(then: str, now: str, shown: str) -> None:
+    """The differing line or part of a long command; each command on one line."""
     recorded, asked = (EffectRequest(1, "shell", {"command": command}) for command in (then, now))
     found = diff.Difference(1, recorded, asked)
     text = diff_text.as_text(Comparison(0, 1, 0, found, True), {})
@@ -201,10 +201,10 @@ def test_of_long_commands_the_place_is_shown_where_they_differ(then: str, now: s
         ),
     ],
 )
-def test_the_first_difference_is_told(
+def test_the_first_difference_is_reported(
     llc: Llc, tmp_path: Path, before: str, after: str, what: str | None, event: int
 ) -> None:
-    """An effect, a verdict, a route or an end: whichever comes first; what says the same differs not."""
+    """An effect, a verdict, a route or the end, whichever is first; equal meaning is no difference."""
     llc("run", "fix")
     assert before in LOOP
     comparison = compared(history(tmp_path), LOOP.replace(before, after))
@@ -212,8 +212,8 @@ def test_the_first_difference_is_told(
     assert (found.what if found else None, found.number if found else 0) == (what, event)
 
 
-def test_a_changed_limit_differs_where_it_strikes(llc: Llc, tmp_path: Path) -> None:
-    """The run went on, where the edited loop ends: both are said."""
+def test_a_changed_limit_differs_where_it_applies(llc: Llc, tmp_path: Path) -> None:
+    """The report shows that the recorded run continued and the edited loop ends."""
     llc("run", "fix")
     found = compared(history(tmp_path), LOOP.replace("max_iterations: 5", "max_iterations: 1")).difference
     assert found is not None
@@ -221,8 +221,8 @@ def test_a_changed_limit_differs_where_it_strikes(llc: Llc, tmp_path: Path) -> N
     assert diff_text.describe(found.recorded) == "enters `check` (iteration 2)"
 
 
-def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> None:
-    """A program that asks for nothing any more is not waited for."""
+def test_a_changed_flow_that_never_ends_is_reported(llc: Llc, tmp_path: Path) -> None:
+    """Replay does not wait for a program that requests no more effects."""
     llc("run", "countdown")
     (tmp_path / "endless.sexp").write_text("(define (f n) (f (+ n 1)))\n(f 1)\n")
     files = find.run_at(str(history(tmp_path)))
@@ -232,8 +232,8 @@ def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> Non
     assert found.endless
 
 
-def test_against_takes_the_options_of_the_run(llc: Llc, tmp_path: Path) -> None:
-    """A loop that was run with --context is compared under the same, whatever it is compiled from."""
+def test_against_uses_the_options_of_the_run(llc: Llc, tmp_path: Path) -> None:
+    """The compared loop gets the --context of the run, whatever its source."""
     (tmp_path / "word.yaml").write_text(
         LOOP.replace("states:", "context: {word: a}\nstates:", 1).replace(
             "echo check", "echo ${context.word}"
@@ -246,10 +246,10 @@ def test_against_takes_the_options_of_the_run(llc: Llc, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "after"), [(8, True), (-1, False)])
-def test_a_damaged_journal_is_told_as_far_as_it_is_sound(
+def test_a_damaged_journal_is_compared_where_intact(
     llc: Llc, tmp_path: Path, number: int, after: bool
 ) -> None:
-    """What happened there is not known: it is left out, and not all is identical then."""
+    """Damaged parts are left out, and the result is then not "identical"."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -270,8 +270,8 @@ def test_a_damaged_journal_is_told_as_far_as_it_is_sound(
     assert note in llc("fork", "fix", "--at", "1").stderr
 
 
-def test_a_journal_that_cannot_be_read_is_no_record(llc: Llc, tmp_path: Path) -> None:
-    """What tells of a run says why, and that nothing was to be written."""
+def test_an_unreadable_journal_is_an_error(llc: Llc, tmp_path: Path) -> None:
+    """The commands print the reason on stderr and nothing on stdout."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
     journal.unlink()
@@ -283,8 +283,8 @@ def test_a_journal_that_cannot_be_read_is_no_record(llc: Llc, tmp_path: Path) ->
         assert "is not a regular file" in done.stderr
 
 
-def test_a_run_that_lost_its_end_is_not_to_be_resumed(llc: Llc, tmp_path: Path) -> None:
-    """It stands in the history, so it has ended; who asks for it is sent to what there is of it."""
+def test_an_archived_run_without_its_end_is_not_resumable(llc: Llc, tmp_path: Path) -> None:
+    """A run in the history has ended; no command suggests `llc resume`."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
     journal.write_bytes(journal.read_bytes()[:-9])
@@ -295,8 +295,8 @@ def test_a_run_that_lost_its_end_is_not_to_be_resumed(llc: Llc, tmp_path: Path) 
         assert "llc resume" not in (done.stdout + done.stderr), verb
 
 
-def test_long_outputs_are_compared_and_their_loss_is_said(llc: Llc, tmp_path: Path) -> None:
-    """What is kept beside the journal is read where the program needs it."""
+def test_long_outputs_are_compared_and_their_loss_is_reported(llc: Llc, tmp_path: Path) -> None:
+    """A blob is read when the program needs it."""
     (tmp_path / "long.yaml").write_text(
         "name: long\ninitial: a\nstates:\n"
         "  a: {action: 'seq 20000', capture: x, next: b}\n"
@@ -313,8 +313,8 @@ def test_long_outputs_are_compared_and_their_loss_is_said(llc: Llc, tmp_path: Pa
     assert "the result of effect 1 is lost" in done.stderr
 
 
-def test_effects_of_calls_side_by_side_go_by_their_number() -> None:
-    """Whatever order they began in, what is compared is what each asks for; answers come as recorded."""
+def test_concurrent_effects_are_compared_by_number() -> None:
+    """Requests are compared independent of their start order; results come in recorded order."""
     text = """program side entry main
 meta {"kind": "flow", "paradigm": null, "scope": [], "maintain": false, "limits": {}}
 function main() locals(found)
@@ -356,8 +356,8 @@ function work(n) locals(r)
 
 
 @pytest.mark.parametrize("verb", ["logs", "profile"])
-def test_who_passes_over_damaged_lines_says_so(llc: Llc, tmp_path: Path, verb: str) -> None:
-    """They tell the rest, and on stderr how much is missing; a last line that was cut off is no damage."""
+def test_skipped_damaged_lines_are_reported(llc: Llc, tmp_path: Path, verb: str) -> None:
+    """The commands show the rest, and on stderr what is missing; a torn last line is no damage."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -396,7 +396,7 @@ def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
 
 @pytest.mark.parametrize("source", ['(begin (sleep 0) (log-message \'at "$1") (exit 3))', FLOW])
 def test_lockstep_and_the_comparison_agree(place: Path, source: str) -> None:
-    """A run that is plainly as recorded is found so from its lines alone, whatever its end."""
+    """An identical run is recognised from its lines alone, whatever its outcome."""
     (place / "some.sexp").write_text(source)
     launch_run.outcome(options.Values("some.sexp", quiet=True))
     files = find.find_run("some")
@@ -409,7 +409,7 @@ def test_lockstep_and_the_comparison_agree(place: Path, source: str) -> None:
 
 
 def test_replay_reads_each_line_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run where one thing follows the other is compared while its journal is read, without an index."""
+    """A sequential run is compared while its journal is read, without an index."""
     (place / "some.sexp").write_text(FLOW)
     launch_run.outcome(options.Values("some.sexp", quiet=True))
     monkeypatch.setattr(find.RunFiles, "recording", None)
@@ -429,10 +429,10 @@ def test_replay_reads_each_line_once(place: Path, monkeypatch: pytest.MonkeyPatc
         lambda lines: [line.replace(b'"ts":', b'"loop":"x","ts":') for line in lines],
     ],
 )
-def test_lockstep_accepts_nothing_but_the_record(
+def test_lockstep_accepts_only_the_exact_record(
     place: Path, edit: Callable[[list[bytes]], list[bytes]]
 ) -> None:
-    """Each change of a journal is left to the comparison, also where every line has its checksum."""
+    """Every changed journal is left to the comparison, even with valid checksums."""
     (place / "some.sexp").write_text(FLOW)
     launch_run.outcome(options.Values("some.sexp", quiet=True))
     files = find.find_run("some")
