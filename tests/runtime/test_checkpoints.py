@@ -75,8 +75,8 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
-    """A run that was killed when `world` had performed what it performs."""
+def interrupted_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
+    """A run that was killed when `world` had performed all its actions."""
     image = emit(compile_text(text.replace("LIMIT", str(limit)), ".loops/count.yaml").program)
     run, lock = locks.start("", image.name, ["."], {"program": image.name})
     journal.write_file(run.image, image.to_bytes())
@@ -141,9 +141,9 @@ def forge(path: Path, change: dict[str, Any]) -> None:
     path.write_bytes(zlib.compress(journal.seal({**event, **change})))
 
 
-def test_what_a_checkpoint_speaks_for_is_not_replayed(project: Path) -> None:
-    """Of a run of 400 steps only the last few are read and run again."""
-    run = cut_run(Told(STEPS))
+def test_events_before_a_checkpoint_are_not_replayed(project: Path) -> None:
+    """Of a run of 400 steps only the last few are read and executed again."""
+    run = interrupted_run(Told(STEPS))
     found = resumption.Resumption(run, pytest.fail)
     image = load_image(run.image)
     position = found.replay(image, Told(0))
@@ -159,11 +159,11 @@ def test_what_a_checkpoint_speaks_for_is_not_replayed(project: Path) -> None:
 @pytest.mark.parametrize(
     "first", ["kept", "gone", "emptied", "torn", "flipped", "foreign", "newer", "forged"]
 )
-def test_whatever_became_of_the_checkpoints_the_run_ends_the_same(
+def test_damaged_checkpoints_do_not_change_the_outcome(
     project: Path, first: str, second: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The newest intact one serves, the one before it, or the whole journal; counters are exact."""
-    run = cut_run(Told(STEPS))
+    """The newest intact checkpoint, an earlier one or the whole journal is used; counters are exact."""
+    run = interrupted_run(Told(STEPS))
     newest, older = (checkpoint.turn + 1 for checkpoint in checkpoint_reader.load(run)[0])
     for number, how in ((newest, first), (older, second)):
         spoil(Path(run.path) / f"checkpoint-{number}", how)
@@ -174,9 +174,9 @@ def test_whatever_became_of_the_checkpoints_the_run_ends_the_same(
 
 @pytest.mark.usefixtures("counting")
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
-def test_a_checkpoint_of_more_than_there_is_of_the_journal_is_left_aside(project: Path, keep: float) -> None:
-    """After a power cut the journal may be shorter than a checkpoint says."""
-    run = cut_run(Told(STEPS))
+def test_a_checkpoint_beyond_the_journal_is_ignored(project: Path, keep: float) -> None:
+    """After a power failure the journal may be shorter than a checkpoint expects."""
+    run = interrupted_run(Told(STEPS))
     path = Path(run.journal)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: int(len(lines) * keep)]))
@@ -184,9 +184,9 @@ def test_a_checkpoint_of_more_than_there_is_of_the_journal_is_left_aside(project
 
 
 @pytest.mark.usefixtures("counting")
-def test_a_checkpoint_whose_output_file_is_lost_is_left_aside(project: Path) -> None:
-    """What a checkpoint refers to may be gone; then the journal says what is lost."""
-    run = cut_run(Told(STEPS, pad=40_000), limit=STEPS + 5)
+def test_a_checkpoint_with_a_lost_output_file_is_ignored(project: Path) -> None:
+    """The journal then determines which results are lost."""
+    run = interrupted_run(Told(STEPS, pad=40_000), limit=STEPS + 5)
     shutil.rmtree(run.outputs)
     found = []
     resumed = resumption.Resumption(run, found.append)
@@ -196,22 +196,22 @@ def test_a_checkpoint_whose_output_file_is_lost_is_left_aside(project: Path) -> 
     assert any("the result of effect 1 is lost" in sentence for sentence in position.lost)
 
 
-def test_a_checkpoint_is_its_owners(project: Path) -> None:
-    """What a run has captured is nobody else's to read."""
-    run = cut_run(Told(STEPS))
+def test_a_checkpoint_is_readable_only_by_its_owner(project: Path) -> None:
+    """It contains the captures of the run."""
+    run = interrupted_run(Told(STEPS))
     assert {path.stat().st_mode & 0o777 for path in Path(run.path).glob("checkpoint-*")} == {0o600}
 
 
-def test_a_run_that_ends_leaves_no_checkpoint(project: Path) -> None:
-    """They are for going on; the history keeps the journal."""
-    run = cut_run(Told(STEPS))
+def test_a_finished_run_leaves_no_checkpoint(project: Path) -> None:
+    """Checkpoints serve only resuming; the history keeps the journal."""
+    run = interrupted_run(Told(STEPS))
     assert checkpoint_reader.load(run)[0]
     launch_resume.resume(options.Values(run.id, quiet=True))
     assert not list(project.glob(".loops/.history/*/checkpoint-*"))
 
 
 def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
-    """At each pause, however short the run is."""
+    """At each pause, also of a short run."""
     image = emit(compile_text(LOOP.replace("LIMIT", "9"), ".loops/count.yaml").program)
     runs.make_running_folder("")
     run = RunFolder.create("", "count")
@@ -249,8 +249,8 @@ class Growing(Told):
         return {**result, "output": self.portion(self.left)}
 
 
-def test_a_growing_state_does_not_grow_what_is_kept_more_than_it_grows(project: Path) -> None:
-    """1,000 steps, 1 KB more captured by every other one: journal, outputs and checkpoints within 2 MB."""
+def test_stored_bytes_grow_linearly_with_the_state(project: Path) -> None:
+    """1,000 steps, 1 KB more captured by every second one: journal, outputs and checkpoints within 2 MB."""
     count = 500
     names = "".join(
         f"  s{n}: {{action: 'echo 0', capture: c{n}, next: p{n}}}\n"
@@ -259,17 +259,17 @@ def test_a_growing_state_does_not_grow_what_is_kept_more_than_it_grows(project: 
     )
     text = f"name: grow\ninitial: s0\nmax_iterations: 10\nstates:\n{names}  done: {{terminal: true}}\n"
     world = Growing(2 * count - 1, lambda left: "" if left % 2 else f"{left:04}" * 256)
-    run = cut_run(world, text=text)
+    run = interrupted_run(world, text=text)
     kept = sum(path.stat().st_size for path in Path(run.path).rglob("*") if path.name != "program.llb")
     assert kept <= 2_000_000
     found = resumption.Resumption(run, pytest.fail)
     assert len(found.history.effects) < count
 
 
-def test_a_scripted_run_goes_on_with_its_script_where_it_was(
+def test_a_scripted_run_resumes_at_its_script_position(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rules that were used up stay used up, and the script's clock goes on."""
+    """Used rules stay used, and the clock of the script continues."""
     from llc.runtime.effects.script_reader import load_world
 
     (project / "world.yaml").write_text(
@@ -291,7 +291,7 @@ def test_a_scripted_run_goes_on_with_its_script_where_it_was(
 def test_the_history_in_each_checkpoint_is_that_of_the_journal(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it was folded from the file or from the events as they were written."""
+    """The fold of the file and the fold of the written events are equal."""
     fold = Checkpoints._fold
     found: list[int] = []
 
@@ -304,7 +304,7 @@ def test_the_history_in_each_checkpoint_is_that_of_the_journal(
 
     monkeypatch.setattr(Checkpoints, "_fold", checked)
     monkeypatch.setattr(checkpoints, "SPACE", 2048)
-    run = cut_run(Told(STEPS))
+    run = interrupted_run(Told(STEPS))
     before = len(found)
     assert before > 2
     assert resume(run) == EXPECTED
@@ -316,7 +316,7 @@ def test_the_history_in_each_checkpoint_is_that_of_the_journal(
 
 
 def test_the_journal_is_on_disk_before_a_checkpoint(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk may lose an earlier write and keep a later one, and what is before a checkpoint is not read."""
+    """A disk may lose an earlier write and keep a later one, and events before a checkpoint are not read."""
     write, seen = RunFolder.write, []
 
     def look(run: RunFolder, name: str, data: bytes, durable: bool = True) -> None:
@@ -333,7 +333,7 @@ def test_the_journal_is_on_disk_before_a_checkpoint(project: Path, monkeypatch: 
 
     monkeypatch.setattr(RunFolder, "write", look)
     monkeypatch.setattr(Journal, "create", remember)
-    cut_run(Told(STEPS))
+    interrupted_run(Told(STEPS))
     assert seen
     assert all(seen)
 
@@ -341,8 +341,8 @@ def test_the_journal_is_on_disk_before_a_checkpoint(project: Path, monkeypatch: 
 def test_a_resume_makes_the_names_of_long_outputs_durable(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process before may have died, or its disk may have failed, before it did."""
-    run = cut_run(Told(3))
+    """The earlier process may have died, or its disk may have failed, before the sync."""
+    run = interrupted_run(Told(3))
     run.blobs.store("x" * 100_000)
     sync_names, synced = files.sync_names, []
     monkeypatch.setattr(files, "sync_names", lambda path: (synced.append(path), sync_names(path)))
@@ -352,8 +352,8 @@ def test_a_resume_makes_the_names_of_long_outputs_durable(
 
 @pytest.mark.usefixtures("counting")
 def test_a_resume_reads_only_the_end_of_the_journal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither its beginning is read, but for the first line, nor all of it for what its program linked."""
-    run = cut_run(Told(STEPS))
+    """It reads the first line and the end; it does not search the whole journal for linked code."""
+    run = interrupted_run(Told(STEPS))
     size = Path(run.journal).stat().st_size
     read = 0
 
@@ -379,10 +379,10 @@ def test_a_resume_reads_only_the_end_of_the_journal(project: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("block", [1, 100, 300, 1 << 20])
-def test_changes_of_a_program_are_found_wherever_they_are(
+def test_program_changes_are_found_anywhere_in_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    """Their lines are searched for block by block; a damaged or too long one is none."""
+    """Lines are searched block by block; a damaged or overlong line is not a change."""
     monkeypatch.setattr(run_programs, "_BLOCK_BYTES", block)
     path = tmp_path / "x.events.jsonl"
     links = [["a.yaml", "s", str(number)] for number in range(3)]

@@ -104,10 +104,10 @@ def test_run_shows_progress_and_exits_0(llc: Llc) -> None:
         ("exit 7", 1, "error", "error"),
     ],
 )
-def test_the_exit_code_and_the_answer_say_how_it_ended(
+def test_the_exit_code_and_the_answer_report_the_outcome(
     llc: Llc, tmp_path: Path, action: str, code: int, status: str, terminated_by: str
 ) -> None:
-    """0 success, 1 a failure terminal or an error; `--json` says which."""
+    """0 for success, 1 for a failure terminal or an error; `--json` tells them apart."""
     path = tmp_path / "x.yaml"
     path.write_text(GOOD.replace("echo ${context.word}", action).replace("context: {word: hello}\n", ""))
     done = llc("run", "x.yaml", "--json")
@@ -122,7 +122,7 @@ def test_the_exit_code_and_the_answer_say_how_it_ended(
 
 
 def test_a_limit_exits_3(llc: Llc, tmp_path: Path) -> None:
-    """Ended by max_iterations, from the file or from the command line."""
+    """max_iterations, from the file or from the command line."""
     (tmp_path / "spins.yaml").write_text(SPINS)
     done = llc("run", "spins.yaml", "--json", "--max-iterations", "2")
     assert done.returncode == 3
@@ -130,8 +130,8 @@ def test_a_limit_exits_3(llc: Llc, tmp_path: Path) -> None:
     assert (found["status"], found["terminated_by"], found["iterations"]) == ("limit", "max_iterations", 2)
 
 
-def test_an_invalid_loop_exits_2_and_still_answers(llc: Llc) -> None:
-    """With --json the diagnostics are in the one object; people read them on stderr."""
+def test_an_invalid_loop_exits_2_with_a_json_answer(llc: Llc) -> None:
+    """With --json the diagnostics are in the one object; otherwise they are on stderr."""
     done = llc("run", "bad", "--json")
     assert done.returncode == 2
     found = answer(done)
@@ -142,7 +142,7 @@ def test_an_invalid_loop_exits_2_and_still_answers(llc: Llc) -> None:
 
 
 def test_an_unknown_loop_gets_a_suggestion(llc: Llc) -> None:
-    """A misspelt name exits 2 and says what was probably meant."""
+    """A misspelt name exits with 2 and suggests the nearest name."""
     done = llc("run", "goood")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
@@ -152,7 +152,7 @@ def test_an_unknown_loop_gets_a_suggestion(llc: Llc) -> None:
 
 
 def test_context_is_set_from_the_command_line(llc: Llc) -> None:
-    """--context K=V may be repeated and replaces what the loop says."""
+    """--context K=V can be repeated and overrides the loop."""
     done = llc("run", "good", "--context", "word=a", "--context=word=b c", "--json")
     assert done.returncode == 0
     assert "→ echo b c" in done.stderr
@@ -180,13 +180,13 @@ def test_bad_usage_exits_2_with_one_message(llc: Llc, words: list[str]) -> None:
 
 
 def test_quiet_shows_nothing(llc: Llc) -> None:
-    """--quiet: the exit code says it all."""
+    """With --quiet only the exit code reports the outcome."""
     done = llc("run", "good", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_dry_run_shows_the_plan_and_runs_nothing(llc: Llc) -> None:
-    """States, their actions, evaluators, routes, limits and scope; no run is begun."""
+    """States, their actions, evaluators, routes, limits and scope; no run starts."""
     done = llc("run", "good", "--dry-run")
     assert done.returncode == 0
     for part in (
@@ -213,7 +213,7 @@ def test_a_scripted_run_performs_nothing(llc: Llc, tmp_path: Path) -> None:
 
 
 def test_an_image_runs_like_its_loop(llc: Llc) -> None:
-    """compile -o x.llb, then run x.llb; overrides need the sources in it."""
+    """compile -o x.llb, then run x.llb; overrides need the sources in the image."""
     assert llc("compile", "good", "-o", "x.llb").returncode == 0
     assert "│ hello" in llc("run", "x.llb").stdout
     assert "│ bye" in llc("run", "x.llb", "--context", "word=bye").stdout
@@ -240,8 +240,8 @@ def test_an_image_is_verified_once(llc: Llc, tmp_path: Path) -> None:
     assert "llc.vm.code.verify" in imported_by("run", "z.llb", "-q")[1]
 
 
-def test_a_run_s_own_program_is_known(llc: Llc) -> None:
-    """What was compiled here for a run is not verified when that is looked at or gone on with."""
+def test_the_program_of_a_local_run_is_not_verified_again(llc: Llc) -> None:
+    """Inspecting and resuming a run do not verify the program that was compiled here."""
     llc("run", "good", "-q")
     code, modules = imported_by("replay", "good", "--json")
     assert code == 0
@@ -256,8 +256,8 @@ def test_a_loop_without_an_agent_loads_no_schema_of_agents(llc: Llc) -> None:
     assert "llc.runtime.project.agent_schema" not in modules
 
 
-def test_an_image_that_is_unsound_is_never_taken(llc: Llc, tmp_path: Path) -> None:
-    """Not the second time either: only what was found sound is remembered."""
+def test_an_unsound_image_is_never_accepted(llc: Llc, tmp_path: Path) -> None:
+    """Nor at the second attempt: only successful verifications are remembered."""
     from llc.vm.code.image import Image
 
     round = {"action": "false", "on_success": "b", "on_failure": "a"}
@@ -276,7 +276,7 @@ def test_an_image_that_is_unsound_is_never_taken(llc: Llc, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "empty"])
 def test_a_damaged_image_is_refused(llc: Llc, tmp_path: Path, damage: str) -> None:
-    """Whatever is wrong with an image: one clear error, exit code 2."""
+    """Any damage gives one clear error and exit code 2."""
     llc("compile", "good", "-o", "x.llb")
     path = tmp_path / "x.llb"
     data = bytearray(path.read_bytes())
@@ -289,8 +289,8 @@ def test_a_damaged_image_is_refused(llc: Llc, tmp_path: Path, damage: str) -> No
     assert "error[bad-image]: x.llb: " in done.stderr
 
 
-def test_a_directory_that_cannot_be_written_is_one_error(llc: Llc, tmp_path: Path) -> None:
-    """Where no run folder can be made nothing is run, and the reason is given."""
+def test_an_unwritable_directory_is_one_error(llc: Llc, tmp_path: Path) -> None:
+    """If no run folder can be created nothing runs, and the error has the reason."""
     (tmp_path / ".loops" / ".running").write_text("")
     done = llc("run", "good")
     assert done.returncode == 1
@@ -299,7 +299,7 @@ def test_a_directory_that_cannot_be_written_is_one_error(llc: Llc, tmp_path: Pat
 
 
 def test_a_run_works_with_its_streams_closed(llc: Llc) -> None:
-    """`llc run … >&- 2>&-` does its work."""
+    """`llc run … >&- 2>&-` performs the run."""
     done = subprocess.run(f"{sys.executable} -m llc run good >&- 2>&-", shell=True, check=False)
     assert done.returncode == 0
     assert list(Path(".loops/.history").glob("good-*"))
@@ -369,8 +369,8 @@ def test_an_unchanged_loop_is_compiled_once(llc: Llc, tmp_path: Path) -> None:
     assert [path.stat().st_mtime_ns for path in cached(tmp_path)] == [made]
 
 
-def test_verbs_that_only_look_import_little(llc: Llc) -> None:
-    """What is asked for again and again starts as quickly as a run."""
+def test_inspection_subcommands_import_little(llc: Llc) -> None:
+    """Frequent inspection starts as quickly as a run."""
     llc("run", "good", "-q")
     for verb in ("status", "history", "logs good", "clean --dry-run"):
         code, modules = imported_by(*verb.split())
@@ -390,8 +390,8 @@ def unused(modules: set[str]) -> list[str]:
     return [name for name in modules if name.startswith(prefixes)]
 
 
-def test_verbs_that_compile_import_the_compiler_alone(llc: Llc) -> None:
-    """What needs the compiler does not wait for the command-line library, nor for what other loops need."""
+def test_compiling_subcommands_import_only_the_compiler(llc: Llc) -> None:
+    """They load neither Typer nor modules that only other loops need."""
     for verb in (
         "validate good",
         "compile good -o good.llb",
@@ -404,8 +404,8 @@ def test_verbs_that_compile_import_the_compiler_alone(llc: Llc) -> None:
         assert not unused(modules), verb
 
 
-def test_a_first_run_imports_the_compiler_and_what_runs(llc: Llc) -> None:
-    """A loop that is in no cache costs what must be, and a bounded number of modules of ours."""
+def test_a_first_run_imports_only_compiler_and_runtime(llc: Llc) -> None:
+    """A loop that is not in the cache imports a bounded number of our modules."""
     code, modules = imported_by("run", "good", "-q")
     assert code == 0
     assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}
@@ -417,8 +417,8 @@ def test_a_first_run_imports_the_compiler_and_what_runs(llc: Llc) -> None:
 @pytest.mark.parametrize(
     "words", [["--help"], ["run", "--help"], ["task", "-h"], ["create", "x", "--help"], ["--version"], []]
 )
-def test_help_waits_for_nothing(llc: Llc, words: list[str]) -> None:
-    """Neither for the command-line library nor for what the verb does."""
+def test_help_imports_little(llc: Llc, words: list[str]) -> None:
+    """Neither Typer nor the implementation of the subcommand."""
     code, modules = imported_by(*words)
     assert code == (0 if words else 2)
     assert not (HEAVY | {"typing", "llc.runtime.cli.typer_app"}) & modules
@@ -426,8 +426,8 @@ def test_help_waits_for_nothing(llc: Llc, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("line", ["llc ", "llc run ", "llc run --max", "llc status ", "llc create -p "])
-def test_completion_waits_for_nothing(llc: Llc, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As help."""
+def test_completion_imports_little(llc: Llc, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like help."""
     monkeypatch.setenv("_LLC_COMPLETE", "complete_zsh")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
     code, modules = imported_by()
@@ -436,8 +436,8 @@ def test_completion_waits_for_nothing(llc: Llc, line: str, monkeypatch: pytest.M
     assert not [name for name in modules if name.startswith(("llc.frontend", "llc.vm"))]
 
 
-def test_plain_words_do_not_wait_for_the_command_line_library(llc: Llc) -> None:
-    """Whatever the verb."""
+def test_plain_command_lines_do_not_import_typer(llc: Llc) -> None:
+    """For every subcommand."""
     llc("run", "good", "-q")
     for verb in (
         *("list", "stop --all", "answer", "profile good", "replay good", "trace good --json", "tools"),
@@ -457,7 +457,7 @@ def test_plain_words_do_not_wait_for_the_command_line_library(llc: Llc) -> None:
 
 
 def test_a_changed_loop_is_compiled_again(llc: Llc, tmp_path: Path) -> None:
-    """Another text, another override or another model is another entry."""
+    """Another text, override or model has another cache entry."""
     llc("run", "good", "-q")
     (tmp_path / ".loops" / "good.yaml").write_text(GOOD.replace("hello", "bye"))
     assert "│ bye" in llc("run", "good").stdout
@@ -467,7 +467,7 @@ def test_a_changed_loop_is_compiled_again(llc: Llc, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 500, None])
 def test_a_damaged_cache_is_ignored(llc: Llc, tmp_path: Path, damage: bytes | None) -> None:
-    """A damaged entry, or a folder that is gone, is no error."""
+    """A damaged entry or a missing folder is not an error."""
     llc("run", "good", "-q")
     (entry,) = cached(tmp_path)
     entry.write_bytes(damage if damage is not None else entry.read_bytes()[:-5])
@@ -475,7 +475,7 @@ def test_a_damaged_cache_is_ignored(llc: Llc, tmp_path: Path, damage: bytes | No
 
 
 def test_a_cache_that_came_with_a_repository_is_not_trusted(llc: Llc, tmp_path: Path) -> None:
-    """An entry made under another user's key does not stand in for the loop."""
+    """An entry made under another user's key is not used."""
     llc("run", "good", "-q")
     (entry,) = cached(tmp_path)
     (tmp_path / ".loops" / "good.yaml").write_text(GOOD.replace("hello", "evil"))
@@ -490,7 +490,7 @@ def test_a_cache_that_came_with_a_repository_is_not_trusted(llc: Llc, tmp_path: 
 
 
 def test_warnings_are_shown_every_time(llc: Llc, tmp_path: Path) -> None:
-    """A loop with warnings is not kept, so that its warnings are not lost."""
+    """A loop with warnings is not cached, so each run shows its warnings."""
     for _ in range(2):
         assert "warning[" in llc("run", "warns", "-q").stderr
     assert cached(tmp_path) == []
@@ -508,8 +508,8 @@ def test_validate_checks_all_loops_and_fails_for_one(llc: Llc) -> None:
     assert llc("validate", "good", "warns", "--strict").returncode == 2
 
 
-def test_validate_names_the_files_in_folders_that_it_did_not_check(llc: Llc, tmp_path: Path) -> None:
-    """A loop in a folder of .loops/ is checked where another one calls it, else its path is needed."""
+def test_validate_lists_unchecked_files_in_subfolders(llc: Llc, tmp_path: Path) -> None:
+    """A loop in a sub-folder of .loops/ is checked if another loop calls it; otherwise its path is needed."""
     folder = tmp_path / ".loops" / "parts"
     folder.mkdir()
     good = (tmp_path / ".loops" / "good.yaml").read_text()
@@ -545,7 +545,7 @@ def test_validate_as_json_names_files_and_places(llc: Llc) -> None:
 @pytest.mark.parametrize(
     ("form", "begins"), [("fsm", 'name: "good"'), ("ir", "program good entry main"), ("bytecode", "")]
 )
-def test_compile_prints_what_emit_asks_for(llc: Llc, form: str, begins: str) -> None:
+def test_emit_selects_the_output_of_compile(llc: Llc, form: str, begins: str) -> None:
     """--emit fsm, ir (the default) or bytecode."""
     done = llc("compile", "good", "--emit", form)
     assert done.returncode == 0
@@ -555,8 +555,8 @@ def test_compile_prints_what_emit_asks_for(llc: Llc, form: str, begins: str) -> 
         assert llc("compile", "good").stdout == done.stdout
 
 
-def test_compile_writes_by_the_files_name(llc: Llc, tmp_path: Path) -> None:
-    """-o x.fsm.yaml the FSM, x.ir the IR, x.llb an image; nothing is printed."""
+def test_compile_selects_the_format_by_file_name(llc: Llc, tmp_path: Path) -> None:
+    """-o x.fsm.yaml is the FSM, x.ir the IR, x.llb an image; nothing is printed."""
     for name in ("x.fsm.yaml", "x.ir", "x.llb"):
         done = llc("compile", "good", "-o", name)
         assert (done.returncode, done.stdout) == (0, "")
@@ -577,8 +577,8 @@ def test_compile_writes_by_the_files_name(llc: Llc, tmp_path: Path) -> None:
         (["good", "-o", ".loops/.cache.yaml/"], "cannot tell the form"),
     ],
 )
-def test_compile_refuses_what_cannot_be_meant(llc: Llc, words: list[str], message: str) -> None:
-    """Contradictory or impossible outputs exit 2 and leave the loop alone."""
+def test_compile_refuses_contradictory_outputs(llc: Llc, words: list[str], message: str) -> None:
+    """The exit code is 2 and the loop is unchanged."""
     done = llc("compile", *words)
     assert done.returncode == 2
     assert message in done.stderr
@@ -602,8 +602,8 @@ def test_schema_is_json_schema(llc: Llc, tmp_path: Path) -> None:
     assert (tmp_path / "schema.json").read_text() == printed
 
 
-def test_there_are_other_schemas(llc: Llc) -> None:
-    """Of results, by their names."""
+def test_other_schemas_are_selected_by_name(llc: Llc) -> None:
+    """Schemas of results."""
     assert "parsedContent" in json.loads(llc("schema", "TaskResult").stdout)["properties"]
     refused = llc("schema", "TaskReslt")
     assert (refused.returncode, "did you mean `TaskResult`?" in refused.stderr) == (2, True)
@@ -618,7 +618,7 @@ def test_a_loop_is_run_by_its_name_alone(llc: Llc) -> None:
 
 
 def test_list_shows_the_loops(llc: Llc) -> None:
-    """Name, paradigm and description; one that cannot be read is marked."""
+    """Name, paradigm and description; an unreadable loop is marked."""
     rows = {row["name"]: row for row in json.loads(llc("list", "--json").stdout)}
     assert rows["good"]["description"] == "Checks, then is done."
     assert rows["good"]["paradigm"] == "fsm"
@@ -631,8 +631,8 @@ def test_list_shows_the_loops(llc: Llc) -> None:
     assert good.split()[2] == "success"
 
 
-def test_list_knows_the_tools_of_the_project(llc: Llc, tmp_path: Path) -> None:
-    """A flow that calls one is valid, as `llc validate` says."""
+def test_list_uses_the_tools_of_the_project(llc: Llc, tmp_path: Path) -> None:
+    """A flow that calls a tool is valid, as in `llc validate`."""
     loops = tmp_path / ".loops"
     (loops / "tools.yaml").write_text(
         "tools:\n  - {name: say, parameters: [what], command: [echo, '${what}']}\n"
@@ -643,8 +643,8 @@ def test_list_knows_the_tools_of_the_project(llc: Llc, tmp_path: Path) -> None:
     assert row["valid"]
 
 
-def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
-    """A run that has not ended is listed with its state."""
+def test_list_running_shows_interrupted_runs(llc: Llc, tmp_path: Path) -> None:
+    """An unfinished run is listed with its state."""
     assert llc("list", "--running").stdout == "no run is unfinished; start one with: llc run LOOP\n"
     (tmp_path / ".loops" / "stuck.yaml").write_text(
         GOOD.replace("echo ${context.word}", KILL).replace("good", "stuck")
@@ -654,8 +654,8 @@ def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
     assert (row["program"], row["status"]) == ("stuck", "crashed")
 
 
-def test_run_tells_of_the_run_that_was_cut_off(llc: Llc, tmp_path: Path) -> None:
-    """In one line, where its own loop has one that nobody runs; unless it is to be quiet."""
+def test_run_mentions_an_interrupted_run_of_its_loop(llc: Llc, tmp_path: Path) -> None:
+    """One line, if no process owns that run; not with --quiet."""
     loop = tmp_path / ".loops" / "stuck.yaml"
     loop.write_text(GOOD.replace("echo ${context.word}", KILL).replace("good", "stuck"))
     process("run", "stuck", "-q")
@@ -682,8 +682,8 @@ def test_version_is_shown(llc: Llc) -> None:
     assert re.search(r"^default model +other$", other, re.M)
 
 
-def test_llc_with_a_loops_name_runs_it(llc: Llc) -> None:
-    """`llc NAME` runs a loop unless a subcommand has that name; a misspelt one gets a suggestion."""
+def test_a_subcommand_precedes_a_loop_name(llc: Llc) -> None:
+    """`llc NAME` runs a loop unless a subcommand has that name; a misspelt name gets a suggestion."""
     done = llc("good")
     assert done.returncode == 0
     assert "Loop completed: done" in done.stdout
@@ -691,7 +691,7 @@ def test_llc_with_a_loops_name_runs_it(llc: Llc) -> None:
 
 
 def test_ll_loop_runs_a_name(llc: Llc) -> None:
-    """`ll-loop NAME flags` is `llc run NAME flags`; its verbs are llc's."""
+    """`ll-loop NAME OPTIONS` is `llc run NAME OPTIONS`; its subcommands are those of llc."""
     assert llc("good", "--max-iterations", "5", "--quiet", program="ll-loop").returncode == 0
     assert llc("--quiet", "good", program="ll-loop").returncode == 0
     assert "│ hello" in llc("run", ".loops/good.yaml", program="ll-loop").stdout
@@ -699,8 +699,8 @@ def test_ll_loop_runs_a_name(llc: Llc) -> None:
     assert llc("goood", program="ll-loop").returncode == 2
 
 
-def test_help_lists_every_verb(llc: Llc) -> None:
-    """llc --help names each verb; each verb has a help of its own."""
+def test_help_lists_every_subcommand(llc: Llc) -> None:
+    """Each subcommand also has its own help."""
     shown = llc("--help").stdout
     assert all(verb in shown for verb in SUBCOMMANDS)
     assert "--max-iterations" in llc("run", "--help").stdout
@@ -708,13 +708,13 @@ def test_help_lists_every_verb(llc: Llc) -> None:
 
 
 @pytest.mark.parametrize("words", [["disasm", "good"], ["--help"], ["schema"]])
-def test_a_reader_that_goes_away_is_quiet(llc: Llc, words: list[str]) -> None:
-    """`llc … | head -0` ends without a word on stderr."""
+def test_a_closed_pipe_is_not_an_error(llc: Llc, words: list[str]) -> None:
+    """`llc … | head -0` ends without a message on stderr."""
     assert into_closed_pipe(*words).stderr == ""
 
 
-def test_a_run_goes_on_when_its_reader_goes_away(llc: Llc) -> None:
-    """`llc run … | head -0` does its work; only nobody sees it."""
+def test_a_run_continues_when_its_reader_closes(llc: Llc) -> None:
+    """`llc run … | head -0` performs the run."""
     done = into_closed_pipe("run", "good")
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -728,8 +728,8 @@ def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
         os.close(write)
 
 
-def test_an_error_of_ours_leaves_its_traceback_in_a_file(llc: Llc, tmp_path: Path) -> None:
-    """The last resort: one line, a file to report, exit code 70."""
+def test_an_internal_error_writes_a_crash_report(llc: Llc, tmp_path: Path) -> None:
+    """One line, a file to report, exit code 70."""
     code = (
         "import sys\nfrom llc.runtime.cli import entry\n"
         "def broken(): raise ZeroDivisionError('by zero')\n"
@@ -747,8 +747,8 @@ def test_an_error_of_ours_leaves_its_traceback_in_a_file(llc: Llc, tmp_path: Pat
     assert "Traceback" in report.read_text()
 
 
-def test_an_error_of_ours_in_one_file_does_not_hide_the_others(llc: Llc, tmp_path: Path) -> None:
-    """`validate` and `list` treat the other files as usual; the exit code says that it was no finding."""
+def test_an_internal_error_in_one_file_does_not_hide_the_others(llc: Llc, tmp_path: Path) -> None:
+    """`validate` and `list` check the other files; the exit code is that of an internal error."""
     code = (
         "import sys\nfrom llc.frontend.loop import reader\n"
         "real = reader.read_tree\n"
@@ -781,7 +781,7 @@ def test_an_error_of_ours_in_one_file_does_not_hide_the_others(llc: Llc, tmp_pat
 
 
 def test_loop_names_are_completed(llc: Llc) -> None:
-    """The shell completion offers the loops here."""
+    """Shell completion offers the loops of the project."""
     env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": "llc run g", "COMP_CWORD": "2"}
     assert process(env={**os.environ, **env}).stdout.split() == ["good"]
 
@@ -802,8 +802,8 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("stream", "why"), [(">/dev/full", "no space left on device"), (">&-", "standard output is closed")]
 )
-def test_an_answer_that_cannot_be_written_is_one_error(llc: Llc, command: str, stream: str, why: str) -> None:
-    """A full disk or a closed standard output under an answer: one line, exit code 1."""
+def test_an_unwritable_answer_is_one_error(llc: Llc, command: str, stream: str, why: str) -> None:
+    """A full disk or a closed standard output: one line, exit code 1."""
     done = shell(f"{command} {stream}")
     assert done.returncode == 1
     assert done.stderr.startswith("error[cannot-write]: ")
@@ -811,14 +811,14 @@ def test_an_answer_that_cannot_be_written_is_one_error(llc: Llc, command: str, s
     assert done.stderr.count("\n") == 1
 
 
-def test_help_that_cannot_be_written_is_one_error(llc: Llc) -> None:
-    """Help on a full disk is no crash."""
+def test_unwritable_help_is_one_error(llc: Llc) -> None:
+    """Help on a full disk does not crash."""
     done = shell("llc run --help >/dev/full")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
-def test_a_reader_that_went_away_before_the_answer_is_no_error(llc: Llc) -> None:
-    """A run whose JSON nobody reads any more says nothing and keeps its exit code."""
+def test_a_reader_closed_before_the_answer_is_not_an_error(llc: Llc) -> None:
+    """A run whose JSON has no reader prints nothing else and keeps its exit code."""
     done = shell("(sleep 1; exec llc run good --json -q; echo) | exec true; exit ${PIPESTATUS[0]}")
     assert done.stderr == ""
 
@@ -833,8 +833,8 @@ def test_a_reader_that_went_away_before_the_answer_is_no_error(llc: Llc) -> None
         ["resume", "--json"],
     ],
 )
-def test_bad_usage_has_its_json_answer(llc: Llc, words: list[str]) -> None:
-    """With --json exactly one object goes to stdout, also where the words cannot be read."""
+def test_a_usage_error_has_a_json_answer(llc: Llc, words: list[str]) -> None:
+    """With --json exactly one object goes to stdout, even for an unreadable command line."""
     done = llc(*words)
     assert done.returncode == 2
     found = answer(done)
