@@ -53,7 +53,7 @@ def findings(head: str, state: str = "", project: Project | None = None) -> Sequ
         return error.diagnostics
 
 
-def test_an_agent_that_is_not_there_is_an_error() -> None:
+def test_a_missing_agent_is_an_error() -> None:
     """Where it stands, with what was meant."""
     (found,) = findings("agent: codx")
     assert (found.id, found.severity, found.help) == ("unknown-agent", "error", "did you mean `codex`?")
@@ -62,7 +62,7 @@ def test_an_agent_that_is_not_there_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("head", ["agent: codex", "agent: claude", "agent: {program: anything}", ""])
-def test_other_agents_are_fine(head: str) -> None:
+def test_known_agents_are_accepted(head: str) -> None:
     """Those of the project, that of llc, a program by itself."""
     assert not findings(head)
 
@@ -96,7 +96,7 @@ def test_an_unknown_agent_of_a_state_is_an_error() -> None:
     assert (found.id, found.help) == ("unknown-agent", "did you mean `codex`?")
 
 
-def test_a_project_that_cannot_be_read_finds_nothing() -> None:
+def test_an_unreadable_project_gives_no_diagnostics() -> None:
     """What is wrong with it is told elsewhere."""
     assert not findings("agent: codx", project=Unread())
     assert not compile_text(LOOP.format(head="agent: codx", state=""), "l.yaml").diagnostics
@@ -106,7 +106,7 @@ def test_a_project_that_cannot_be_read_finds_nothing() -> None:
     ("head", "state"),
     [("budget: {usd: 5}", ""), ("", "budget: {usd: 1},"), ("budget: {usd: 5}\nllm: {model: strange}", "")],
 )
-def test_a_model_without_a_price_is_warned_of(head: str, state: str) -> None:
+def test_a_model_without_a_price_is_a_warning(head: str, state: str) -> None:
     """Where a budget bounds what it costs."""
     (found,) = findings(head, state)
     assert (found.id, found.severity) == ("unpriced-model", "warning")
@@ -121,6 +121,6 @@ def test_a_model_without_a_price_is_warned_of(head: str, state: str) -> None:
         ("", ""),
     ],
 )
-def test_otherwise_nothing_is(head: str, state: str) -> None:
-    """Other units, a price that is known, no model that judges, no budget."""
+def test_other_loops_give_no_price_warning(head: str, state: str) -> None:
+    """Other units, a known price, no judging model, or no budget."""
     assert "unpriced-model" not in [found.id for found in findings(head, state)]

@@ -18,7 +18,7 @@ def errors(text: str) -> list[tuple[int, str]]:
     return [(item.span.line, item.id) for item in found if item.span is not None]
 
 
-def test_a_bad_word_hides_nothing_outside_its_form() -> None:
+def test_an_invalid_token_hides_only_its_form() -> None:
     """Other forms are expanded and checked; in the form itself only the word is told."""
     text = "(define (f x) (* nobody 12abc))\n(if (f 1) 2)\n(f 1 2)\n(g nobody)"
     assert errors(text) == [
@@ -26,18 +26,18 @@ def test_a_bad_word_hides_nothing_outside_its_form() -> None:
     ]  # fmt: skip
 
 
-def test_where_brackets_are_in_doubt_names_are_not_told() -> None:
+def test_unbalanced_brackets_suppress_name_errors() -> None:
     """A missing bracket may swallow a definition; what is wrong with whole forms is told all the same."""
     text = "(define (f x) (* x 2)\n(define (g x)\n  (if (> x 1) (f x)))\n(g nobody)\n(h (g 1 2))"
     assert errors(text) == [(1, "unclosed-form"), (3, "missing-else"), (5, "wrong-arity")]
 
 
 @pytest.mark.parametrize("text", ['(if 1 2)\n(f "a', "(if 1 2)\n#| a", "(if 1 2)\n" + "(" * 5000])
-def test_what_was_read_to_no_end_is_not_expanded(text: str) -> None:
+def test_an_unclosed_form_is_not_expanded(text: str) -> None:
     """After a string or a comment without an end, or in too deep a text, nobody knows what was meant."""
     assert "missing-else" not in [id for _, id in errors(text)]
 
 
-def test_warnings_wait() -> None:
-    """Beside errors of the reader they would only distract."""
+def test_warnings_are_omitted_after_reader_errors() -> None:
+    """They would only distract from the errors of the reader."""
     assert errors("(define (f x) (let ((y 1)) x))\n(f 1a)") == [(2, "bad-number")]

@@ -11,7 +11,7 @@ from llc.ir.python_internals import CollectorRests
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_the_collector_is_as_it_was(collects: bool) -> None:
+def test_the_collector_state_is_restored(collects: bool) -> None:
     """Whether it ran before or not, and after an error too."""
     was = gc.isenabled()
     (gc.enable if collects else gc.disable)()

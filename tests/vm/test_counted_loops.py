@@ -106,7 +106,7 @@ FEW = st.sampled_from([0, 0, 2, 16])
 
 @LAWS
 @given(programs(), st.integers(1, 12), st.integers(0, 1 << 24), FEW)
-def test_loops_that_count_run_alike(text: str, quantum: int, turns: int, few: int) -> None:
+def test_counted_loops_behave_the_same(text: str, quantum: int, turns: int, few: int) -> None:
     """Whatever the bound, the step and the round, and wherever the run goes from one tier to the other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counted_loop, "FEW", few)
@@ -115,7 +115,7 @@ def test_loops_that_count_run_alike(text: str, quantum: int, turns: int, few: in
 
 @LAWS
 @given(programs(), FEW)
-def test_loops_that_count_stop_at_any_tick(text: str, few: int) -> None:
+def test_counted_loops_stop_at_any_tick(text: str, few: int) -> None:
     """Portions end where fuel does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counted_loop, "FEW", few)
@@ -143,7 +143,7 @@ def test_long_loops_stop_at_any_tick(text: str) -> None:
 
 @pytest.mark.parametrize("text", LONG)
 @pytest.mark.parametrize("quantum", [1, 7, 40, 1000])
-def test_long_loops_go_from_tier_to_tier(text: str, quantum: int) -> None:
+def test_long_loops_switch_tiers(text: str, quantum: int) -> None:
     """What one has begun the other ends."""
     assert_alike(machine_of(text).image, quantum, [], 0b011010011)
 

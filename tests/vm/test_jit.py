@@ -47,14 +47,14 @@ def image_of_core(node: Any) -> Image:
 
 @LAWS
 @given(PROGRAMS, st.integers(1, 9), st.integers(0, 1 << 24))
-def test_programs_of_any_shape_run_alike(program: Program, quantum: int, turns: int) -> None:
+def test_programs_of_any_shape_behave_the_same(program: Program, quantum: int, turns: int) -> None:
     """Outcomes, notes, ticks, faults with places and backtraces, and byte for byte the same snapshots."""
     assert_alike(emit(program), quantum, [1], turns)
 
 
 @LAWS
 @given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24))
-def test_generated_flows_run_alike(node: Any, quantum: int, turns: int) -> None:
+def test_generated_flows_behave_the_same(node: Any, quantum: int, turns: int) -> None:
     """Closures, boxes, `try`, loops, recursion and calls at once."""
     assert_alike(image_of_core(node), quantum, [], turns)
 
@@ -68,7 +68,7 @@ def test_values_of_other_kinds_are_alike(seed: int, quantum: int, turns: int) ->
 
 @settings(LAWS, max_examples=COUNT // 3)
 @given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24), st.integers(1, 4))
-def test_where_translation_fails_the_interpreter_goes_on(
+def test_the_interpreter_continues_where_translation_fails(
     node: Any, quantum: int, turns: int, part: int
 ) -> None:
     """Whichever functions cannot be had, and wherever in the run that is found."""
@@ -133,7 +133,7 @@ def run(text: str, tier: str) -> tuple[Any, int]:
         ' (try (json-parse (f 18)) (catch e (get e "message")))',
     ],
 )
-def test_long_runs_are_alike(text: str) -> None:
+def test_long_runs_behave_the_same(text: str) -> None:
     """Depth, tail calls, loops, big numbers, faults far down, what cannot leave."""
     assert run(text, "direct") == run(text, "interpreter")
 
@@ -183,7 +183,7 @@ function f(n, seen) locals(caught)
         ("(begin (loop ((i 0)) (if (< i 1) (begin ", " (recur (+ i 1))) i)) (loop 2 (log-message x)))"),
     ],
 )
-def test_loops_inside_one_another_are_alike(begin: str, end: str, depth: int) -> None:
+def test_nested_loops_behave_the_same(begin: str, end: str, depth: int) -> None:
     """However deep they are: Python's own bound for nested blocks is not met."""
     text = f"(define (f x) {begin * depth}(/ 1 x){end * depth}) (f 0)"
     assert run(text, "direct") == run(text, "interpreter")

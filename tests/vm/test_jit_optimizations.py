@@ -90,7 +90,7 @@ def texts(pattern: str) -> st.SearchStrategy[str]:
 
 @LAWS
 @given(texts(ROUND), st.integers(1, 12), st.integers(0, 1 << 24))
-def test_rounds_run_alike(text: str, quantum: int, turns: int) -> None:
+def test_iterations_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """Whoever holds the list or the map, wherever the run stops and whichever tier goes on."""
     assert_alike(machine_of(text).image, quantum, [], turns)
 
@@ -124,7 +124,7 @@ INNER = """
     st.integers(1, 12),
     st.integers(0, 1 << 24),
 )
-def test_inner_rounds_run_alike(text: str, quantum: int, turns: int) -> None:
+def test_inner_iterations_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """A list that grows in a loop within another, wherever the run stops and whichever tier goes on."""
     assert_alike(machine_of(text).image, quantum, [], turns)
 
@@ -207,7 +207,7 @@ LOOPS = st.builds(
 
 @LAWS
 @given(LOOPS, st.integers(1, 12), st.integers(0, 1 << 24))
-def test_loops_run_alike(text: str, quantum: int, turns: int) -> None:
+def test_loops_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """The same where a loop is no function."""
     assert_alike(machine_of(text).image, quantum, [], turns)
 
@@ -235,12 +235,12 @@ TURNS = """
 
 @LAWS
 @given(texts(TURNS), st.integers(1, 12), st.integers(0, 1 << 24))
-def test_functions_that_call_one_another_last_run_alike(text: str, quantum: int, turns: int) -> None:
+def test_mutual_tail_calls_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """Each is a frame of its own wherever the run stops, and none stays behind."""
     assert_alike(machine_of(text).image, quantum, [], turns)
 
 
-def test_functions_that_call_one_another_last_leave_no_frames() -> None:
+def test_mutual_tail_calls_leave_no_frames() -> None:
     """They are one loop in Python."""
     text = """
     (define (ping n sum) (if (= n 0) (error "done" sum) (pong (- n 1) (+ sum 1))))
@@ -293,7 +293,7 @@ BOXES = st.builds(
 
 @LAWS
 @given(BOXES, st.integers(1, 12), st.integers(0, 1 << 24))
-def test_maps_in_boxes_run_alike(text: str, quantum: int, turns: int) -> None:
+def test_maps_in_boxes_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """A variable of the whole program that is set again and again."""
     assert_alike(machine_of(text).image, quantum, [], turns)
 
@@ -319,7 +319,7 @@ SUMS = st.builds(
 
 @LAWS
 @given(SUMS, st.integers(1, 9), st.integers(0, 1 << 24))
-def test_items_by_their_index_are_alike(text: str, quantum: int, turns: int) -> None:
+def test_indexed_items_are_the_same(text: str, quantum: int, turns: int) -> None:
     """Within the list and beyond both of its ends."""
     assert_alike(machine_of(text).image, quantum, [], turns)
 

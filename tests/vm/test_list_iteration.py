@@ -78,13 +78,13 @@ def programs(draw: st.DrawFn) -> str:
 
 @LAWS
 @given(programs(), st.integers(1, 12), st.integers(0, 1 << 24))
-def test_walks_run_alike(text: str, quantum: int, turns: int) -> None:
+def test_iteration_behaves_the_same(text: str, quantum: int, turns: int) -> None:
     """Integers that meet other values, pairs that meet arrays and null, wherever the run is stopped."""
     assert_alike(machine_of(text).image, quantum, [], turns)
 
 
 @LAWS
 @given(programs())
-def test_walks_stop_at_any_tick(text: str) -> None:
+def test_iteration_stops_at_any_tick(text: str) -> None:
     """The same state and slots wherever fuel ends."""
     assert_alike_at_any_tick(machine_of(text).image, [], 60)

@@ -22,7 +22,7 @@ def image_of(text: str) -> Image:
 
 @LAWS
 @given(st.integers(0, 1 << 48), QUANTA, TURNS)
-def test_rich_flows_run_alike(seed: int, quantum: int, turns: int) -> None:
+def test_library_flows_behave_the_same(seed: int, quantum: int, turns: int) -> None:
     """Lists, maps and strings made, changed and handed on in every way there is."""
     assert_flow_alike(image_of, RichGenerator(seed).program(), quantum, turns)
 
@@ -65,8 +65,8 @@ HELD = st.builds(
 
 @LAWS
 @given(HELD, QUANTA, TURNS)
-def test_maps_that_somebody_holds_run_alike(text: str, quantum: int, turns: int) -> None:
-    """Each way to hold a map against each way to change it."""
+def test_shared_maps_behave_the_same(text: str, quantum: int, turns: int) -> None:
+    """Each way to share a map with each way to change it."""
     assert_flow_alike(image_of, text, quantum, turns)
 
 
@@ -77,8 +77,8 @@ def test_maps_that_somebody_holds_run_alike(text: str, quantum: int, turns: int)
         "(define (f1 n a) (if <= (f1 (f1 n a) sort) (reduce n a)))\n((f1 false list))",
     ],
 )
-def test_what_was_found_so_runs_alike(text: str) -> None:
-    """Flows that did not, or took for ever."""
+def test_earlier_counterexamples_behave_the_same(text: str) -> None:
+    """Flows that once behaved differently or did not end."""
     for quantum in (1, 3, 7, 200):
         assert_flow_alike(image_of, text, quantum, 0b0110100110)
 
@@ -158,8 +158,8 @@ OPERATIONS = (
 
 @pytest.mark.parametrize("text", [*TAIL_CALLS, *OPERATIONS, *HANDLERS])
 @pytest.mark.parametrize("quantum", [1, 4, 60])
-def test_calls_in_place_run_alike(text: str, quantum: int) -> None:
-    """Wherever fuel ends, a snapshot has the frames that are left, and in them the same slots."""
+def test_inlined_calls_behave_the_same(text: str, quantum: int) -> None:
+    """A snapshot has the remaining frames with the same slots, wherever fuel ends."""
     assert_flow_alike(image_of, text, quantum, 0b0110100110)
     if quantum == 1:
         assert_alike_at_any_tick(image_of(text), [], 400)
@@ -186,7 +186,7 @@ FLOATS = (
     st.sampled_from(FLOATS),
     QUANTA,
 )
-def test_floats_run_alike(name: str, operands: list[str], a: str, b: str, quantum: int) -> None:
+def test_floats_behave_the_same(name: str, operands: list[str], a: str, b: str, quantum: int) -> None:
     """Each operation on floats, integers of any size and others, in a loop where they change their kind."""
     text = f"""(define (f a b) ({name} {" ".join(operands)}))
     (define (g i a b kept)
@@ -195,8 +195,8 @@ def test_floats_run_alike(name: str, operands: list[str], a: str, b: str, quantu
     assert_flow_alike(image_of, text, quantum, 0b0110)
 
 
-def test_what_goes_wrong_is_told_in_short() -> None:
-    """All that does not take part in it is left out."""
+def test_a_failing_program_is_shrunk() -> None:
+    """Parts that do not contribute to the failure are removed."""
     text = '(define (f n) (list n "a b" (g 1)))\n(let ((x (f 3))) (begin (f x) (g (car nil))))'
     assert smallest(text, lambda less: "(car" in less) == "(car)"
     assert smallest(text, lambda less: '"a b"' in less and "f" in less) == '(f "a b")'
