@@ -1,4 +1,4 @@
-"""`spec/language.md`: its blocks are programs, run and compared; its table is that of the forms."""
+"""`spec/language.md`: its blocks are run and compared; its table lists all forms."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ EXPANSIONS = take("language.md", "sexp expands")
 
 
 @pytest.mark.parametrize("block", parameters(BLOCKS))
-def test_a_block_does_what_it_says(block: Block) -> None:
-    """Each value, fault, error and warning is on the line that shows it, and there are no others."""
+def test_a_block_has_the_shown_outcomes(block: Block) -> None:
+    """Each shown value, fault, error and warning occurs on its line, and there are no other diagnostics."""
     expected = marks(block.text)
-    found = [
+    reported = [
         (item.span.line, item.severity, item.id) for item in findings(block.text) if item.span is not None
     ]
-    told = [(mark.line, mark.kind, mark.text) for mark in expected if mark.kind in ("error", "warning")]
-    assert sorted(found) == sorted(told)
+    shown = [(mark.line, mark.kind, mark.text) for mark in expected if mark.kind in ("error", "warning")]
+    assert sorted(reported) == sorted(shown)
     for mark in expected:
         if mark.kind in ("=>", "fault"):
             text = mark.text if mark.kind == "=>" else f"fault: {mark.text}"
@@ -35,7 +35,7 @@ def test_a_block_does_what_it_says(block: Block) -> None:
 
 
 def _complete(block: Block, line: int) -> str:
-    """The program up to a line: forms that fault on the way are left out, definitions after it stay."""
+    """The program up to a line, without earlier forms that fault, but with later definitions."""
     lines = block.text.split("\n")
     faults = {mark.line for mark in marks(block.text) if mark.kind == "fault"} - {line}
     data, _ = read(text_source(block.text, "block"))
@@ -53,20 +53,20 @@ def _complete(block: Block, line: int) -> str:
 
 
 @pytest.mark.parametrize("block", parameters(EXPANSIONS))
-def test_a_form_comes_to_what_is_said(block: Block) -> None:
-    """Left of the sign a program, right of it the core it expands to."""
+def test_a_form_expands_to_the_shown_core(block: Block) -> None:
+    """The left side of a line is a program, the right side its expansion to core."""
     for line in block.text.strip().split("\n"):
         text, expected = re.split(r"\s{1,}= (?=\()", line, maxsplit=1)
         assert expanded_text(expansion(text).program).strip() == expected
 
 
 def test_every_name_of_a_form_has_a_handler() -> None:
-    """A name in `FORM_NAMES` without one would be reserved and mean nothing."""
+    """A name in `FORM_NAMES` without a handler would be reserved without a meaning."""
     assert FORM_NAMES - FORMS.keys() == set()
 
 
 def test_the_table_has_every_form() -> None:
-    """The rows are those of `frontend.forms`, in order of their names."""
+    """The table has the rows of `FORMS`, ordered by name."""
     rows = [
         f"| `{row.name}` | `` {row.usage} `` | {row.doc} |"
         for row in sorted(FORMS.values(), key=lambda row: row.name)
