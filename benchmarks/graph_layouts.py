@@ -67,12 +67,12 @@ def _facts(graph: Any) -> tuple[int, int, int, bool]:
 
     found = layout.lay_out(graph)
     boxes = list(found.boxes.values())
-    lines = [list(_pieces(course.points)) for course in found.courses]
+    lines = [list(_pieces(path.points)) for path in found.paths]
     crossings = sum(_cross(one, other) for at, one in enumerate(lines) for other in lines[:at])
     labels = [
-        (course.label, columns(edge.label) * layout.LABEL_SIZE * 0.6)
-        for edge, course in zip(graph.edges, found.courses, strict=True)
-        if course.label is not None
+        (path.label, columns(edge.label) * layout.LABEL_SIZE * 0.6)
+        for edge, path in zip(graph.edges, found.paths, strict=True)
+        if path.label is not None
     ]
     covered = sum(
         abs(box.x - x) < (box.width + width) / 2 - 1 and abs(box.y - y) < box.height / 2
