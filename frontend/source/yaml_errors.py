@@ -20,6 +20,10 @@ def report_syntax(document: Document, error: Any) -> None:
         )
         return
     problem = error.problem or "this is not YAML"
+    if "maximum nesting depth" in problem:
+        # libyaml 0.2.6 has a limit of its own and finds opening brackets before it reports their events.
+        document.fail("too-deep", "nested more than 1000 deep", span)
+        return
     if (cause := _cause(document, error, problem)) is not None:
         document.fail("yaml-syntax", *cause)
         return
