@@ -442,5 +442,5 @@ def test_an_action_has_no_value(project: Path, variable: str) -> None:
         l__yaml="name: l\ninitial: a\nstates:\n  a: {action: ls, capture: x, next: b}\n"
         f"  b: {{action: 'echo {variable}', next: c}}\n  c: {{terminal: true}}\n",
     )
-    with pytest.raises(CompileError, match="after a call only"):
+    with pytest.raises(CompileError, match="exists only after a call"):
         compile_file(".loops/l.yaml")
