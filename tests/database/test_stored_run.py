@@ -457,7 +457,8 @@ def test_a_lost_connection_is_opened_again_with_short_attempts(monkeypatch: pyte
             raise connection.DatabaseUnavailable(address, "it stops")
 
     monkeypatch.setattr(connection, "connect", connect)
-    monkeypatch.setattr(connection, "_PAUSES", (0, 0))
+    monkeypatch.setattr(connection, "_MAX_BACKOFF_S", 0)
+    monkeypatch.setattr(connection, "_MIN_BACKOFF_S", 0)
     monkeypatch.setattr(connection.clock, "monotonic", lambda: now[0])
     Session(Address.parse("postgresql://db.example/llc")).do(lambda opened: None)
     assert patience == [10, 2, 2, 2, 4, 8, 10, 10]

@@ -151,7 +151,7 @@ MISTAKES = {
         3,
         "such as `{name: tests",
     ),
-    "a key that is missing": ("paradigm: goal\ngoal: g\n", 1, "`tools`: The first checks"),
+    "a key that is missing": ("paradigm: goal\ngoal: g\n", 1, "`tools`: The first tool checks"),
 }
 
 

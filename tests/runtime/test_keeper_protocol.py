@@ -337,7 +337,7 @@ def test_two_processes_resume_at_once(folder: Path) -> None:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait long for a keeper that is suspended for good."""
     monkeypatch.setattr(keeper, "_ANSWER_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(locks, "_DEAD", 0.2)
+    monkeypatch.setattr(locks, "_KEEPER_TIMEOUT_S", 0.2)
 
 
 @pytest.mark.usefixtures("impatient")

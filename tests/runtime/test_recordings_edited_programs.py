@@ -81,7 +81,7 @@ def test_a_case_is_of_one_program(llc: Llc, tmp_path: Path) -> None:
     done = llc("record", "work")
     assert done.returncode == 1
     assert "error[several-programs]" in done.stderr
-    assert "a case is of one" in done.stderr
+    assert "cannot become a case: its program was changed" in done.stderr
     done = llc("fork", "work", "--at", "2", "--max-iterations", "3")
     assert done.returncode == 1
     assert "nothing can be changed in its past" in done.stderr

@@ -170,7 +170,7 @@ def test_a_loops_own_budget_is_used_up_by_what_nobody_knows(
     told = json.loads(done.stdout)
     assert (done.returncode, told["terminated_by"], told["iterations"]) == (3, "budget", 2), done.stderr
     shown = llc("run", "fixing")
-    assert "does not state what it used counts as all that is left" in shown.stdout + shown.stderr
+    assert "does not report its usage counts as the whole remaining budget" in shown.stdout + shown.stderr
 
 
 def test_status_and_history_tell_of_it(llc: Llc) -> None:
