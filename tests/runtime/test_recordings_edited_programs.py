@@ -84,7 +84,7 @@ def test_a_case_is_of_one_program(llc: Llc, tmp_path: Path) -> None:
     assert "cannot become a case: its program was changed" in done.stderr
     done = llc("fork", "work", "--at", "2", "--max-iterations", "3")
     assert done.returncode == 1
-    assert "nothing can be changed in its past" in done.stderr
+    assert "so a fork cannot change it again" in done.stderr
     (tmp_path / "original.yaml").write_text(LOOP)
     done = llc("replay", "work", "--against", "original.yaml")
     assert done.returncode == 1
