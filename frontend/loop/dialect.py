@@ -125,7 +125,7 @@ def _translate_state(loop: Loop, state: StateSpec) -> StateSpec:
         edits = ("edit",) if "edit" in state.routes else ()
         changes |= {"action_type": "ask", "choices": state.choices or ("yes", "no", *edits)}
         changes["capture"] = state.capture or state.name
-        # `on_timeout` applies if nobody answers, which is an error of `ask`.
+        # `on_timeout` applies without an answer, which is an error of `ask`.
         changes["on_error"] = state.on_error or state.routes.get("timeout") or state.routes.get("failure")
         changes["route"] = {key: to for key, to in (state.route or {}).items() if key != "timeout"} or None
     if state.learning is not None and state.action is None:

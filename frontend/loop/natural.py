@@ -2,7 +2,7 @@
 
 Owns the lock file: the key of a description, the loop of a pin, the writing of pins. The compiler never
 calls a model: a description without a pin is an error whose help names the command that pins it
-(`runtime/authoring/pinning.py` calls the model). `spec/create.md` has the file's format.
+(`runtime/authoring/pins.py` calls the model). `spec/create.md` has the file's format.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def _note(context: LoopContext, name: str, policy: str) -> Note:
 
 
 def _default_answer(context: LoopContext, state: StateSpec, needs: Needs) -> Expr | None:
-    """The answer to use if nobody answers a question in time; None without one."""
+    """The answer to a question that is not answered in time; None without one."""
     if not state.asks or state.default is None:
         return None
     template = context.templates[state.name, "default"]

@@ -77,10 +77,10 @@ def seal_plain(kind: str, fields: dict[str, Any], ts: str) -> bytes | None:
     body = _plain_json(kind, fields)
     if body is None:
         return None
-    if ts != _stamp[0]:
-        _stamp = ts, b',"ts":%b' % to_json(ts)
-    stamp = _stamp[1]
-    return b'%b%b,"crc":"%08x"}\n' % (body, stamp, zlib.crc32(stamp, zlib.crc32(body)))
+    last = _stamp  # read once: runs in other threads replace it
+    if ts != last[0]:
+        last = _stamp = ts, b',"ts":%b' % to_json(ts)
+    return b'%b%b,"crc":"%08x"}\n' % (body, last[1], zlib.crc32(last[1], zlib.crc32(body)))
 
 
 # Cache of the latest timestamp and its encoded field: most events of a step have the same millisecond.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Written = tuple[str, dict[str, Any], str, int]
     E = TypeVar("E", bound="Event")
 else:
+    Written = tuple
 
     def dataclass_transform(**_):
         return lambda cls: cls

@@ -26,7 +26,7 @@ from .codec import (
     unseal,
     whole_event,
 )
-from .events import Event
+from .events import Event, Written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Self
 
     from ...ir.diagnostics import DiagnosticId
-    from .events import Written
 
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...vm.code.image import Image
 from ...vm.machine.migration import MigrationError, migrate
-from ...vm.machine.outcomes import NO_ANSWER, Done, Effect
+from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
 from ...vm.tiered import Machine
 from ...vm.values.faults import Fault
 from ..host.effect_context import exit_code
@@ -63,7 +63,11 @@ class ReExecution:
                 yield outcome
             elif isinstance(outcome, Done | Fault):
                 self.stop = outcome
-            elif self._max_ticks is not None and machine.ticks > self._max_ticks:
+            elif (
+                isinstance(outcome, OutOfFuel)
+                and self._max_ticks is not None
+                and machine.ticks > self._max_ticks
+            ):
                 raise Endless
             if not machine.is_ready:
                 yield from self._change()

@@ -289,6 +289,23 @@ def test_machines_share_what_was_translated() -> None:
     assert len(translator.made) == more >= made
 
 
+def test_a_return_that_uses_the_last_tick_stops_the_machine() -> None:
+    """The interpreter does not continue a loop of calls whose jump back has used the last tick."""
+    text = """program again entry main
+function main() locals(z)
+  state start
+    call closure f()() -> z then start
+function f() locals(b)
+  state start
+    b = box(0)
+    return b
+"""
+    image = emit(parse_program(text, "again.ir"))
+    interpreted = history(image, [], 1, lambda _: "interpreter")
+    for tier in ("direct", "auto", "auto"):  # a machine with a shared translation warms up early
+        assert history(image, [], 1, lambda _, tier=tier: tier) == interpreted
+
+
 def test_a_machine_too_large_to_translate_stays_as_it_is() -> None:
     """It runs in the interpreter, and says so."""
     states = "\n".join(f"state s{n}\n goto s{n + 1}" for n in range(MOST_STATES + 1))

@@ -174,7 +174,7 @@ class Machine(Control):
                     direct.settle_all()
                     outcome = self._interpret(min(self.limit, self.ticks + SLICE))
                 elif outcome is COLD:
-                    outcome = self._interpret(self.ticks + 1)
+                    outcome = self._interpret(min(self.limit, self.ticks + 1))
             if outcome is not None:
                 return outcome
         return OutOfFuel()

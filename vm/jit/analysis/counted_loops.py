@@ -5,7 +5,7 @@ exit inside can suspend, then the number of remaining iterations is known. Batch
 range`;
 fuel is charged once per batch, and unused fuel is returned if the loop is left early or a fault occurs.
 
-Must not contain: code generation (`codegen/states.py`), tick accounting (`runtime/fuel.py`).
+Must not contain: code generation (`codegen/states.py`), tick accounting (`jit/runtime/fuel.py`).
 """
 
 from __future__ import annotations
