@@ -1,4 +1,4 @@
-"""Clean homes for real agent programs, in which they know only a model server on the loopback device."""
+"""New home folders for real agent programs, configured for a model server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def environment_of(home: Path, program: Path, url: str) -> dict[str, str]:
-    """Write the settings into a new `home`; the environment in which an agent uses them.
+    """Write the settings into a new `home`; return the environment variables that make an agent use them.
 
-    program: the folder that the agent is in. url: of the model server (`model_server`).
+    program: folder of the agent program. url: address of the model server (`model_server`).
     """
     (home / ".gemini").mkdir(parents=True)
     (home / ".codex").mkdir()
@@ -60,8 +60,8 @@ def environment_of(home: Path, program: Path, url: str) -> dict[str, str]:
         "GEMINI_MODEL": "gemini-2.5-flash",
         "GOOGLE_GEMINI_BASE_URL": url,
         "OPENCODE_CONFIG": str(home / "opencode.json"),
-        **{f"OPENCODE_DISABLE_{what}": "1" for what in switched_off},
-        # What calls home is refused at once.
+        **{f"OPENCODE_DISABLE_{feature}": "1" for feature in switched_off},
+        # Requests to the vendors' servers are refused at once.
         "HTTPS_PROXY": url,
         "NO_PROXY": "127.0.0.1",
     }

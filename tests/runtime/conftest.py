@@ -26,14 +26,14 @@ PACKAGES = {
     "codex": ("codex-0.169.0", "@openai/codex@0.169.0"),
     "opencode": ("opencode-1.18.33", "opencode-ai@1.18.33"),
     "gemini": ("gemini-cli-0.61.0", "@google/gemini-cli@0.61.0"),
-    # A gigabyte together, so only for `make agents`. The first one needs Node 22.
+    # One gigabyte together, so only for `make agents`. The first one needs Node 22.
     "claude-agent-acp": ("claude-agent-acp-0.101.0", "@agentclientprotocol/claude-agent-acp@0.101.0 node@22"),
     "codex-acp": ("codex-acp-2.6.0", "@agentclientprotocol/codex-acp@2.6.0"),
 }
 
 
 class Effect:
-    """An effect as a machine gives it: a kind and arguments."""
+    """An effect as a machine requests it: a kind and arguments."""
 
     def __init__(self, kind: str, **args: Any) -> None:
         self.kind = kind
@@ -42,7 +42,7 @@ class Effect:
 
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
-    """A command that is done in this process leaves its signals as they were."""
+    """Restore the signal handlers that a command in this process has changed."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -53,13 +53,13 @@ def _signals() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _data(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ledgers and circuit breakers are those of one test, and in no project."""
+    """Give each test its own folder of user data (ledger, circuit breakers), outside any project."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project, which we are in; nothing around it changes what is shown."""
+def project_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project as the working directory; colour settings of the environment do not apply."""
     (tmp_path / ".loops").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -69,8 +69,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def llc(place: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs llc there, in this process."""
+def llc(project_dir: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs llc in the empty project, in this process."""
     return run_llc
 
 
@@ -88,12 +88,12 @@ def interrupt() -> Iterator[Interrupt]:
 
 @pytest.fixture
 def context(interrupt: Interrupt) -> Callable[..., Context]:
-    """Makes a context; keyword arguments replace the defaults."""
+    """Factory of effect contexts; keyword arguments replace the defaults."""
 
-    def make(**given: Any) -> Context:
+    def make(**fields: Any) -> Context:
         defaults: dict[str, Any] = {
             "run_id": "lint-1",
-            # Of this process alone: what carries the id of an effect that is stopped is ended with it.
+            # Unique to this process: stopping an effect ends every process that carries its id.
             "effect_id": f"lint-{os.getpid()}/7",
             "loop": "lint",
             "state": "check",
@@ -101,7 +101,7 @@ def context(interrupt: Interrupt) -> Callable[..., Context]:
             "elapsed_ms": lambda: 0,
             "interrupt": interrupt,
         }
-        return Context(**{**defaults, **given})
+        return Context(**{**defaults, **fields})
 
     return make
 
@@ -125,13 +125,13 @@ def perform(world: World, context: Callable[..., Context]) -> Callable[..., dict
 
 @pytest.fixture(scope="session")
 def answers() -> ModuleType:
-    """The module `messages_server`, whose functions make the answers of the server."""
+    """The module `messages_server`, whose functions build the replies of the server."""
     return _module("messages_server")
 
 
 @pytest.fixture(scope="session")
 def chat(answers: ModuleType) -> ModuleType:
-    """The module `openai_server`, likewise."""
+    """The module `openai_server`, whose functions build the replies of the server."""
     return _module("openai_server")
 
 
@@ -148,7 +148,7 @@ def _module(file: str) -> ModuleType:
 
 @pytest.fixture
 def messages_server(answers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A Messages API on the loopback device, and an environment that points to it."""
+    """A Messages API on the loopback interface, and environment variables that select it."""
     with answers.MessagesServer() as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
@@ -159,7 +159,7 @@ def messages_server(answers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture(scope="session")
 def installed() -> Callable[[str], Path]:
-    """The folder of an installed program."""
+    """Installs a program and returns the folder of its executable."""
 
     def install(name: str) -> Path:
         missing = [program for program in ("node", "npm") if shutil.which(program) is None]
@@ -168,11 +168,11 @@ def installed() -> Callable[[str], Path]:
             if os.environ.get("CI"):
                 pytest.fail(reason)
             pytest.skip(reason)
-        place, package = PACKAGES[name]
-        folder = CACHE / place / "node_modules" / ".bin"
+        version, package = PACKAGES[name]
+        folder = CACHE / version / "node_modules" / ".bin"
         if not (folder / name).exists():
-            (CACHE / place).mkdir(parents=True, exist_ok=True)
-            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE / place)]
+            (CACHE / version).mkdir(parents=True, exist_ok=True)
+            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(CACHE / version)]
             words += package.split()
             subprocess.run(words, check=True, timeout=600, capture_output=True, text=True)
         return folder

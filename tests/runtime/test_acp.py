@@ -77,7 +77,7 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def play(place: Path, perform: Perform) -> Callable[..., dict[str, Any]]:
+def play(project_dir: Path, perform: Perform) -> Callable[..., dict[str, Any]]:
     """Performs a prompt with an agent that does this.
 
     each: what it does with each message. entry: more keys of its entry.
@@ -88,8 +88,8 @@ def play(place: Path, perform: Perform) -> Callable[..., dict[str, Any]]:
     ) -> dict[str, Any]:
         text = AGENT.replace("SETTINGS", settings).replace("PROMPT", prompt.replace("\n", "\n        "))
         text = text.replace("EACH", each)
-        (place / "agent.py").write_text(text)
-        (place / ".loops" / "config.yaml").write_text(
+        (project_dir / "agent.py").write_text(text)
+        (project_dir / ".loops" / "config.yaml").write_text(
             f"agents:\n  played: {{protocol: acp, argv: [{sys.executable}, agent.py], {entry}}}\n"
         )
         return perform("agent", **{"agent": "played", "command": "Do it.", "timeout_s": 120, **args})
@@ -153,7 +153,7 @@ def test_permissions(play: Play, permissions: str, kind: str, path: str | None, 
         assert "error" not in result
 
 
-def test_the_mode_of_a_session_is_set_before_the_prompt(play: Play, place: Path) -> None:
+def test_the_mode_of_a_session_is_set_before_the_prompt(play: Play, project_dir: Path) -> None:
     """For agents that ask for nothing in their own mode; one without modes is an error that names it."""
     noted = "open('log', 'a').write(str(method) + ' ' + str(message['params'].get('modeId')) + chr(10))"
     refuse = "if 'mode' in method: send(id=message['id'], error={'code': 1, 'message': 'no modes'}); continue"
@@ -306,8 +306,8 @@ def test_a_turn_without_any_work_is_an_error(play: Play) -> None:
 # --- files of the project ---------------------------------------------------------------------
 
 
-def test_files_of_the_project(play: Play, place: Path) -> None:
-    (place / "old.txt").write_text("one\ntwo\nthree\n")
+def test_files_of_the_project(play: Play, project_dir: Path) -> None:
+    (project_dir / "old.txt").write_text("one\ntwo\nthree\n")
     result = play(
         "say(file('read_text_file', path=os.path.abspath('old.txt'), line=2, limit=1))\n"
         "say(file('write_text_file', path=os.path.abspath('a/b/new.txt'), content='fresh'))\n"
@@ -315,7 +315,10 @@ def test_files_of_the_project(play: Play, place: Path) -> None:
     )
     assert "error" not in result, result
     assert result["output"] == "two\nwrittenwritten"
-    assert ((place / "a/b/new.txt").read_text(), (place / "old.txt").read_text()) == ("fresh", "less")
+    assert ((project_dir / "a/b/new.txt").read_text(), (project_dir / "old.txt").read_text()) == (
+        "fresh",
+        "less",
+    )
 
 
 @pytest.mark.parametrize(
@@ -323,14 +326,14 @@ def test_files_of_the_project(play: Play, place: Path) -> None:
 )
 @pytest.mark.parametrize("method", ["read_text_file", "write_text_file"])
 def test_other_files_are_refused(
-    play: Play, place: Path, tmp_path_factory: Any, method: str, path: str
+    play: Play, project_dir: Path, tmp_path_factory: Any, method: str, path: str
 ) -> None:
     """By `..`, by an absolute path, and through links of folders and of files."""
     outside = tmp_path_factory.mktemp("outside")
     (outside / "x").write_text("secret")
-    (place / "away").symlink_to(outside)
-    (place / "link.txt").symlink_to(outside / "x")
-    (place / "deep").mkdir()
+    (project_dir / "away").symlink_to(outside)
+    (project_dir / "link.txt").symlink_to(outside / "x")
+    (project_dir / "deep").mkdir()
     result = play(f"say(file({method!r}, path='{path}', content='changed'))")
     assert "secret" not in result["output"]
     assert "written" not in result["output"]
@@ -340,18 +343,18 @@ def test_other_files_are_refused(
     assert [file.name for file in outside.iterdir()] == ["x"]
 
 
-def test_a_special_file_is_neither_read_nor_written(play: Play, place: Path) -> None:
-    os.mkfifo(place / "pipe")
+def test_a_special_file_is_neither_read_nor_written(play: Play, project_dir: Path) -> None:
+    os.mkfifo(project_dir / "pipe")
     result = play(
         "say(file('read_text_file', path='pipe')); say(file('write_text_file', path='pipe', content='x'))"
     )
     assert result["output"].count("pipe: ") == 2, result
 
 
-def test_plan_writes_no_file(play: Play, place: Path) -> None:
+def test_plan_writes_no_file(play: Play, project_dir: Path) -> None:
     result = play("say(file('write_text_file', path='new.txt', content='x'))", permissions="plan")
     assert result["error"]["kind"] == "refused", result
-    assert not (place / "new.txt").exists()
+    assert not (project_dir / "new.txt").exists()
 
 
 # --- costs ------------------------------------------------------------------------------------
@@ -393,7 +396,7 @@ states:
 """
 
 
-def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> None:
+def test_a_run_that_is_killed_continues_the_session(play: Play, project_dir: Path) -> None:
     """kill -9 of llc in the middle of a tool: the tool is ended and named, and the session is loaded."""
     play(
         "open('told', 'a').write(json.dumps(message) + '\\n')\n"
@@ -408,14 +411,14 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> 
         "open('begun', 'w').close()",
     )
     for name in ("told", "begun"):
-        (place / name).unlink()
-    script = place / "agent.py"
+        (project_dir / name).unlink()
+    script = project_dir / "agent.py"
     script.write_text(script.read_text().replace("\nopen('begun', 'w').close()\n", "\n", 1))
-    (place / ".loops" / "job.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     run = subprocess.Popen([*LLC, "run", "job", "-q"], stdout=subprocess.DEVNULL)
 
     def has_recorded_tool() -> bool:
-        paths = place.glob(".loops/.running/job-*/*.events.jsonl")
+        paths = project_dir.glob(".loops/.running/job-*/*.events.jsonl")
         return any('"sleep 600"' in path.read_text() for path in paths)
 
     end = time.monotonic() + 60
@@ -427,12 +430,12 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> 
     run.wait()
     resumed = subprocess.run([*LLC, "resume", "job"], capture_output=True, text=True, check=False, timeout=60)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    first, second = [json.loads(line)["params"] for line in (place / "told").read_text().splitlines()]
+    first, second = [json.loads(line)["params"] for line in (project_dir / "told").read_text().splitlines()]
     assert (first["sessionId"], second["sessionId"]) == ("s", "s")
     assert first["prompt"][0]["text"] == "Do the steps"
     assert "interrupted" in second["prompt"][0]["text"]
     assert "execute sleep 600" in second["prompt"][0]["text"]
-    assert not processes_with(int((place / "child").read_text()))
+    assert not processes_with(int((project_dir / "child").read_text()))
 
 
 # --- a person is asked --------------------------------------------------------------------------
@@ -440,11 +443,11 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, place: Path) -> 
 ASKING = "say(str(ask('execute')) + str(ask('edit', 'new.txt')))"
 
 
-def test_a_person_is_asked(play: Play, place: Path) -> None:
+def test_a_person_is_asked(play: Play, project_dir: Path) -> None:
     """`permissions: ask`: one request after the other, by `llc answer`; waiting is no silence."""
     play(ASKING)
     loop = LOOP.replace("fix: {", "fix: {idle_timeout: 6, permissions: ask, capture: fixed, ")
-    (place / ".loops" / "job.yaml").write_text(loop)
+    (project_dir / ".loops" / "job.yaml").write_text(loop)
     run = subprocess.Popen([*LLC, "run", "job", "-q"], stdout=subprocess.DEVNULL)
     texts = []
     for said in ("allow", "reject"):
@@ -467,9 +470,9 @@ def test_a_person_is_asked(play: Play, place: Path) -> None:
     assert "was refused edit(new.txt)" in logged
 
 
-def test_without_input_no_person_is_asked(play: Play, place: Path) -> None:
+def test_without_input_no_person_is_asked(play: Play, project_dir: Path) -> None:
     play(ASKING)
-    (place / ".loops" / "job.yaml").write_text(LOOP.replace("fix: {", "fix: {permissions: ask, "))
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP.replace("fix: {", "fix: {permissions: ask, "))
     done = subprocess.run([*LLC, "run", "job", "-q", "--no-input"], check=False, timeout=60)
     assert done.returncode == 1
     assert "was refused execute(a title), edit(new.txt)" in llc_output("logs", "job", "-v")
@@ -504,8 +507,8 @@ def test_what_it_does_is_told(play: Play, perform: Perform) -> None:
 @pytest.mark.parametrize(
     "entry", ["{protocol: acp}", "{protocol: acp, extends: claude}", "{protocol: x, argv: [a]}"]
 )
-def test_an_agent_needs_a_command_of_its_own(place: Path, perform: Perform, entry: str) -> None:
-    (place / ".loops" / "config.yaml").write_text(f"agents: {{played: {entry}}}\n")
+def test_an_agent_needs_a_command_of_its_own(project_dir: Path, perform: Perform, entry: str) -> None:
+    (project_dir / ".loops" / "config.yaml").write_text(f"agents: {{played: {entry}}}\n")
     result = perform("agent", agent="played", command="Do it.")
     assert result["error"]["kind"] == "bad-configuration", result
     assert "protocol" in result["error"]["message"]

@@ -73,12 +73,12 @@ def test_the_file_counts_where_it_is_ahead_of_the_journal(tmp_path: Path, line: 
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    (place / ".loops" / "job.yaml").write_text(
+def project(project_dir: Path) -> Path:
+    (project_dir / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: a\ntimeout: 4\nstates:\n"
         "  a: {action: 'echo x >> log; exec sleep 600', next: z}\n  z: {terminal: true}\n"
     )
-    return place
+    return project_dir
 
 
 def kill_when_active_for(ms: int, folder: Path, *words: str) -> None:

@@ -26,19 +26,19 @@ states:
 """
 
 
-def agent(place: Path, *steps: dict[str, Any] | str) -> None:
+def agent(project_dir: Path, *steps: dict[str, Any] | str) -> None:
     """Write the loop and its agent, which prints these events; a text is a line of shell."""
-    (place / ".loops/l.yaml").write_text(LOOP)
-    (place / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"]}}')
+    (project_dir / ".loops/l.yaml").write_text(LOOP)
+    (project_dir / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"]}}')
     lines = ["#!/bin/sh"]
     for number, step in enumerate(steps):
         if isinstance(step, str):
             lines.append(step)
         else:
-            (place / f".loops/event-{number}").write_text(json.dumps(step) + "\n")
+            (project_dir / f".loops/event-{number}").write_text(json.dumps(step) + "\n")
             lines.append(f"cat .loops/event-{number}")
-    (place / "stub").write_text("\n".join(lines) + "\n")
-    (place / "stub").chmod(0o755)
+    (project_dir / "stub").write_text("\n".join(lines) + "\n")
+    (project_dir / "stub").chmod(0o755)
 
 
 def says(*blocks: dict[str, Any]) -> dict[str, Any]:
@@ -66,24 +66,24 @@ ENDED = {
 }
 
 
-def journal(place: Path) -> list[dict[str, Any]]:
-    (path,) = place.glob(".loops/.*/l-*/*.events.jsonl")
+def journal(project_dir: Path) -> list[dict[str, Any]]:
+    (path,) = project_dir.glob(".loops/.*/l-*/*.events.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def activities(place: Path) -> list[dict[str, Any]]:
+def activities(project_dir: Path) -> list[dict[str, Any]]:
     """The agent's events without the fields of every line."""
     common = ("event", "seq", "ts", "crc")
     return [
         {name: value for name, value in event.items() if name not in common}
-        for event in journal(place)
+        for event in journal(project_dir)
         if event["event"] == "agent"
     ]
 
 
-def test_every_activity_is_an_event(llc: Run, place: Path) -> None:
+def test_every_activity_is_an_event(llc: Run, project_dir: Path) -> None:
     agent(
-        place,
+        project_dir,
         INIT,
         says(text("I look.\nThen I fix."), uses("t1", "Edit", file_path="a.py")),
         {**ENDED, "tool_use_result": {"filePath": "a.py"}},
@@ -91,7 +91,7 @@ def test_every_activity_is_an_event(llc: Run, place: Path) -> None:
         result("Fixed.", permission_denials=[{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}]),
     )
     llc("run", "l")
-    assert [event for event in activities(place) if event["what"] != "usage"] == [
+    assert [event for event in activities(project_dir) if event["what"] != "usage"] == [
         {"what": "session", "id": "s-1"},
         {"what": "model", "name": "m-1"},
         {"what": "text", "text": "I look.\nThen I fix."},
@@ -117,12 +117,12 @@ def test_every_activity_is_an_event(llc: Run, place: Path) -> None:
     assert llc("replay", "l").returncode == 0
 
 
-def test_hostile_texts_are_harmless(llc: Run, place: Path) -> None:
+def test_hostile_texts_are_harmless(llc: Run, project_dir: Path) -> None:
     """Escape sequences in names, targets and texts do not reach the terminal, in no view."""
     bad = "\x1b]0;title\x07\x1b[2Jx\x9b31m\u202ey\r"
-    agent(place, INIT, says(text(bad), uses("t1", bad, file_path=f"{bad}\nz")), result(bad))
+    agent(project_dir, INIT, says(text(bad), uses("t1", bad, file_path=f"{bad}\nz")), result(bad))
     llc("run", "l")
-    targets = [event["target"] for event in activities(place) if "target" in event]
+    targets = [event["target"] for event in activities(project_dir) if "target" in event]
     assert targets[0] == f"{bad.strip()} z"
     for words in ("logs l", "logs l -v", "trace l", "status l"):
         done = llc(*words.split())
@@ -130,57 +130,61 @@ def test_hostile_texts_are_harmless(llc: Run, place: Path) -> None:
         assert not set(done.stdout) & set("\x1b\x07\x9b\u202e\r"), words
 
 
-def test_an_agent_that_floods_is_bounded(llc: Run, place: Path) -> None:
+def test_an_agent_that_floods_is_bounded(llc: Run, project_dir: Path) -> None:
     agent(
-        place,
+        project_dir,
         INIT,
         "i=0; while [ $i -lt 120 ]; do cat .loops/many; i=$((i+1)); done",
         result("Done."),
     )
     line = json.dumps(says(text("word"))) + "\n"
-    (place / ".loops/many").write_text(line * 100)
+    (project_dir / ".loops/many").write_text(line * 100)
     assert llc("run", "l", "-q").returncode == 0
-    found = activities(place)
+    found = activities(project_dir)
     assert len(found) == 10_001
     assert found[-1] == {"what": "bound"}
-    assert [event["result"]["output"] for event in journal(place) if event["event"] == "action_complete"] == [
-        "Done."
-    ]
+    assert [
+        event["result"]["output"] for event in journal(project_dir) if event["event"] == "action_complete"
+    ] == ["Done."]
 
 
-def test_long_texts_are_kept_by_their_content(llc: Run, place: Path) -> None:
+def test_long_texts_are_kept_by_their_content(llc: Run, project_dir: Path) -> None:
     words = "many words " * 10_000
-    agent(place, INIT, says(text(words)), says(text(words)), result("Done."))
+    agent(project_dir, INIT, says(text(words)), says(text(words)), result("Done."))
     llc("run", "l", "-q")
-    kept = [event["text"] for event in activities(place) if event["what"] == "text"]
+    kept = [event["text"] for event in activities(project_dir) if event["what"] == "text"]
     assert kept[0] == kept[1]
     assert kept[0]["size"] == len(words)
     assert words.strip() in llc("logs", "l", "-v").stdout
 
 
-def test_secrets_are_masked(llc: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_masked(llc: Run, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
-    agent(place, INIT, says(text("I use hunter2-hunter2"), uses("t1", "Bash", command="x hunter2-hunter2")))
+    agent(
+        project_dir,
+        INIT,
+        says(text("I use hunter2-hunter2"), uses("t1", "Bash", command="x hunter2-hunter2")),
+    )
     llc("run", "l")
-    (path,) = place.glob(".loops/.*/l-*/*.events.jsonl")
+    (path,) = project_dir.glob(".loops/.*/l-*/*.events.jsonl")
     assert "hunter2-hunter2" not in path.read_text()
     shown = llc("logs", "l").stdout
     assert "  I use ***\n" in shown
     assert "  [Bash x ***]\n" in shown
 
 
-def test_what_was_shown_survives_kill_9(place: Path) -> None:
+def test_what_was_shown_survives_kill_9(project_dir: Path) -> None:
     """Of llc and of its agent; the session, the tool in flight and the tree before are on record."""
-    subprocess.run(["git", "init", "-q", "."], cwd=place, check=True)
+    subprocess.run(["git", "init", "-q", "."], cwd=project_dir, check=True)
     agent(
-        place,
+        project_dir,
         INIT,
         says(text("I look."), uses("t1", "Bash", command="sleep 60")),
         "echo x > new",
         "exec sleep 60",
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "llc", "run", "l"], stdout=subprocess.PIPE, text=True, cwd=place
+        [sys.executable, "-m", "llc", "run", "l"], stdout=subprocess.PIPE, text=True, cwd=project_dir
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -188,7 +192,7 @@ def test_what_was_shown_survives_kill_9(place: Path) -> None:
             break
     process.kill()
     process.communicate()
-    found = journal(place)
+    found = journal(project_dir)
     (child,) = [event["pid"] for event in found if event["event"] == "process"]
     os.killpg(child, signal.SIGKILL)
     whats = [event["what"] for event in found if event["event"] == "agent" and event["what"] != "usage"]
@@ -197,7 +201,7 @@ def test_what_was_shown_survives_kill_9(place: Path) -> None:
 
     def llc(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, cwd=place
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, cwd=project_dir
         )
 
     status = json.loads(llc("status", "l", "--json").stdout)
@@ -207,20 +211,20 @@ def test_what_was_shown_survives_kill_9(place: Path) -> None:
     so_far = llc("diff", "l", "fix", "--name-only")
     assert so_far.stdout == "new\n"
     assert so_far.stderr == "note: a step has not ended; the comparison uses the current files\n"
-    assert not list(place.glob(".loops/.running/l-*/trees/now-*"))
-    agent(place, INIT, "echo y > other", result("Done."))
+    assert not list(project_dir.glob(".loops/.running/l-*/trees/now-*"))
+    agent(project_dir, INIT, "echo y > other", result("Done."))
     assert llc("resume", "l").returncode == 0
     assert llc("diff", "--name-only").stdout.splitlines()[-2:] == ["other", "stub"]
     assert "new" in llc("diff", "--name-only").stdout.splitlines()
 
 
-def test_attach_shows_tools_and_the_final_answer(llc: Run, place: Path) -> None:
+def test_attach_shows_tools_and_the_final_answer(llc: Run, project_dir: Path) -> None:
     waits = "while [ ! -e go ]; do sleep 0.1; done"
-    agent(place, INIT, says(uses("t1", "Edit", file_path="a.py")), waits, result("All is fixed."))
+    agent(project_dir, INIT, says(uses("t1", "Edit", file_path="a.py")), waits, result("All is fixed."))
     # The fixture runs llc in this process, which a background run would leave.
     subprocess.run([sys.executable, "-m", "llc", "run", "l", "--background"], check=True)
     deadline = time.monotonic() + 60
-    while not any(event["what"] == "tool" for event in activities(place)):
+    while not any(event["what"] == "tool" for event in activities(project_dir)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     live = json.loads(llc("status", "l", "--json").stdout)
@@ -232,17 +236,17 @@ def test_attach_shows_tools_and_the_final_answer(llc: Run, place: Path) -> None:
     assert attached.stderr.readline().startswith("Attached to")
     # What it shows of an action that runs, it reads once it is attached.
     assert any("[Edit a.py]" in line for line in attached.stdout)
-    (place / "go").touch()
+    (project_dir / "go").touch()
     shown, _ = attached.communicate(timeout=60)
     assert "All is fixed." in shown
     # The last line has the cost, as in the foreground.
     assert shown.rstrip().endswith(", 0.2500 USD, 9 tokens)")
 
 
-def test_status_and_trace_show_what_the_agent_did(llc: Run, place: Path) -> None:
-    (place / "kept.py").write_text("x")
+def test_status_and_trace_show_what_the_agent_did(llc: Run, project_dir: Path) -> None:
+    (project_dir / "kept.py").write_text("x")
     agent(
-        place,
+        project_dir,
         INIT,
         says(uses("t1", "Edit", file_path="a.py")),
         ENDED,
@@ -262,13 +266,13 @@ def test_status_and_trace_show_what_the_agent_did(llc: Run, place: Path) -> None
     assert "All is fixed." in trace
 
 
-def test_usage_without_figures_is_no_line(llc: Run, place: Path) -> None:
+def test_usage_without_figures_is_no_line(llc: Run, project_dir: Path) -> None:
     """Of an agent that states neither tokens nor cost, no log, trace or report has an empty line."""
     told = result("all done")
     del told["total_cost_usd"], told["usage"]
-    agent(place, INIT, says(text("looking")), told)
+    agent(project_dir, INIT, says(text("looking")), told)
     assert llc("run", "l", "--quiet").returncode == 0
-    assert any(event["what"] == "usage" for event in activities(place))
+    assert any(event["what"] == "usage" for event in activities(project_dir))
     for command in (("logs", "l", "--verbose"), ("trace", "l")):
         shown = llc(*command)
         assert shown.returncode == 0
@@ -278,17 +282,17 @@ def test_usage_without_figures_is_no_line(llc: Run, place: Path) -> None:
     assert '["usage", ' not in json.dumps(report)
 
 
-def test_a_fork_shares_what_the_agent_did(llc: Run, place: Path) -> None:
+def test_a_fork_shares_what_the_agent_did(llc: Run, project_dir: Path) -> None:
     """With the long texts, which are stored apart."""
     words = "many words " * 10_000
-    agent(place, INIT, says(text(words), uses("t1", "Edit", file_path="a.py")), result("Done."))
+    agent(project_dir, INIT, says(text(words), uses("t1", "Edit", file_path="a.py")), result("Done."))
     loop = LOOP.replace("next: done", "next: two").replace(
         "  done:", '  two: {action: "true", next: done}\n  done:'
     )
-    (place / ".loops/l.yaml").write_text(loop)
+    (project_dir / ".loops/l.yaml").write_text(loop)
     llc("run", "l", "-q")
     assert llc("fork", "l", "--at", "2", "-q").returncode == 0
-    found = [path.parent.name for path in place.glob(".loops/.history/l-*/*.jsonl")]
+    found = [path.parent.name for path in project_dir.glob(".loops/.history/l-*/*.jsonl")]
     forked = max(found)
     shown = llc("logs", forked, "-v").stdout
     assert "is forked from" in shown

@@ -262,13 +262,13 @@ echo '{"type": "turn.completed", "usage": {"input_tokens": '$(wc -l < calls)'000
 """
 
 
-def test_a_state_continues_the_last_session_of_its_agent(llc: Callable[..., Any], place: Path) -> None:
+def test_a_state_continues_the_last_session_of_its_agent(llc: Callable[..., Any], project_dir: Path) -> None:
     """Not that of another agent; its tokens are counted from there on."""
     for name in ("mine", "theirs"):
-        (place / name).write_text(AGENT)
-        (place / name).chmod(0o755)
+        (project_dir / name).write_text(AGENT)
+        (project_dir / name).chmod(0o755)
     configure(
-        place,
+        project_dir,
         "agents:\n"
         + "".join(
             f"  {name}: {{extends: codex, argv: [./{name}, {name}, '{{prompt}}'], options: [],\n"
@@ -276,23 +276,23 @@ def test_a_state_continues_the_last_session_of_its_agent(llc: Callable[..., Any]
             for name in ("mine", "theirs")
         ),
     )
-    (place / ".loops" / "work.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "work.yaml").write_text(LOOP)
     done = llc("run", "work", "--json")
     assert done.returncode == 0, done.stderr
-    assert (place / "calls").read_text().splitlines() == [
+    assert (project_dir / "calls").read_text().splitlines() == [
         *("mine first", "theirs aside", "mine --resume mine-1 second", "mine third"),
     ]
-    (place / "calls").unlink()
+    (project_dir / "calls").unlink()
     # 1,000 and 2,000; 3,000 of which 1,000 were counted before; 4,000 of a new session.
     assert "9,000 tokens" in llc("run", "work").stdout
 
 
-def test_a_fork_leaves_the_last_session_as_it_is(llc: Callable[..., Any], place: Path) -> None:
+def test_a_fork_leaves_the_last_session_as_it_is(llc: Callable[..., Any], project_dir: Path) -> None:
     """A later `continue` is of the session that was copied; a fork without a session begins one."""
-    (place / "mine").write_text(AGENT)
-    (place / "mine").chmod(0o755)
+    (project_dir / "mine").write_text(AGENT)
+    (project_dir / "mine").chmod(0o755)
     configure(
-        place,
+        project_dir,
         "agents:\n  mine: {extends: codex, argv: [./mine, mine, '{prompt}'], options: [],\n"
         "    resume: [./mine, mine, --resume, '{session}', '{prompt}'],\n"
         "    fork: [./mine, copy, --fork, '{session}', '{prompt}']}\n",
@@ -301,10 +301,10 @@ def test_a_fork_leaves_the_last_session_as_it_is(llc: Callable[..., Any], place:
     states = states.replace("action_type", "session: fork, action_type", 1)
     again = '  again: {action: "again", action_type: prompt, next: other}\n  other:'
     states = states.replace("next: other", "next: again").replace("  other:", again)
-    (place / ".loops" / "work.yaml").write_text(states)
+    (project_dir / ".loops" / "work.yaml").write_text(states)
     done = llc("run", "work", "--json")
     assert done.returncode == 0, done.stderr
-    assert (place / "calls").read_text().splitlines() == [
+    assert (project_dir / "calls").read_text().splitlines() == [
         *("mine first", "mine again", "copy --fork mine-1 aside"),
         *("mine --resume mine-1 second", "mine third"),
     ]

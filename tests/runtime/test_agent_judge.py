@@ -41,27 +41,27 @@ emit(**end, **answer) if "is_error" not in answer else emit(**{**end, **answer})
 
 
 @pytest.fixture
-def judge(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+def judge(llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Runs the loop with an agent that answers like this; the outcome and what the agent was asked."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_AGENT"):
         monkeypatch.delenv(name, raising=False)
-    (place / "agent.py").write_text(AGENT)
+    (project_dir / "agent.py").write_text(AGENT)
     config = {"agents": {"mine": {"extends": "claude", "argv": [sys.executable, "agent.py", "{options}"]}}}
-    (place / ".loops" / "config.yaml").write_text(json.dumps(config))
+    (project_dir / ".loops" / "config.yaml").write_text(json.dumps(config))
 
     def judge(answer: dict[str, Any], llm: str = "", route: str = "", **config_of: Any) -> dict[str, Any]:
         if config_of:
             mine = {**config["agents"]["mine"], **config_of}
-            (place / ".loops" / "config.yaml").write_text(json.dumps({"agents": {"mine": mine}}))
-        (place / "answer.json").write_text(json.dumps(answer))
+            (project_dir / ".loops" / "config.yaml").write_text(json.dumps({"agents": {"mine": mine}}))
+        (project_dir / "answer.json").write_text(json.dumps(answer))
         text = LOOP.replace("LLM", f"llm: {{{llm}}}\n" if llm else "")
         text = text.replace("ROUTE", route or "{success: done, _: lost}")
-        (place / ".loops" / "judged.yaml").write_text(text)
+        (project_dir / ".loops" / "judged.yaml").write_text(text)
         done = llc("run", "judged", "--json")
         outcome: dict[str, Any] = json.loads(done.stdout)
-        if (place / "asked.json").exists():
-            outcome["asked"] = json.loads((place / "asked.json").read_text())
-            (place / "asked.json").unlink()
+        if (project_dir / "asked.json").exists():
+            outcome["asked"] = json.loads((project_dir / "asked.json").read_text())
+            (project_dir / "asked.json").unlink()
         return outcome
 
     return judge

@@ -47,8 +47,8 @@ states:
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    return place
+def project(project_dir: Path) -> Path:
+    return project_dir
 
 
 def loop(name: str, action: str, scope: str = ".") -> str:

@@ -41,9 +41,9 @@ max_iterations: 5
 
 
 @pytest.fixture
-def llc(place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in a project with a loop."""
-    (place / ".loops" / "fix.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "fix.yaml").write_text(LOOP)
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)
 

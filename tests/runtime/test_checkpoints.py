@@ -68,11 +68,11 @@ class Told(World):
 
 
 @pytest.fixture
-def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Hundreds of steps: what is on disk when is tested with the journal.
     monkeypatch.setattr(files, "fdatasync", lambda fd: None)
     monkeypatch.setattr(checkpoints, "SHARE", 0)
-    return place
+    return project_dir
 
 
 def interrupted_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:

@@ -120,7 +120,7 @@ def test_a_change_in_any_module_makes_entries_old(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("value", ["007", "true", "", "0x10", "1e3", 7, 1.5, True, None, [1, "2"], {"a": 1}])
-def test_context_values_keep_their_types(value: Any, place: Path) -> None:
+def test_context_values_keep_their_types(value: Any, project_dir: Path) -> None:
     """From Python to the compiler, directly and through the options and the journal of a run."""
     typed = package.compile(CONTEXT, context={"v": value})
     assert typed.program_hash != package.compile(CONTEXT, context={"v": "other"}).program_hash
@@ -131,12 +131,12 @@ def test_context_values_keep_their_types(value: Any, place: Path) -> None:
     assert (type(again), again) == (type(value), value)
 
 
-def test_a_text_from_python_is_no_number(place: Path) -> None:
+def test_a_text_from_python_is_no_number(project_dir: Path) -> None:
     """`"007"` is printed as it is; `--context v=007` is the number 7."""
-    (place / ".loops" / "l.yaml").write_text(CONTEXT)
+    (project_dir / ".loops" / "l.yaml").write_text(CONTEXT)
     images = [package.compile(CONTEXT, context={"v": value}) for value in ("007", 7)]
     assert images[0].program_hash != images[1].program_hash
     assert compile_options(Values("l", context=(("v", "007"),))).context == {"v": 7}
     assert package.run("l", context={"v": "007"}).status == "success"
-    (journal,) = (place / ".loops").rglob("*.jsonl")
+    (journal,) = (project_dir / ".loops").rglob("*.jsonl")
     assert '"output":"007' in journal.read_text()

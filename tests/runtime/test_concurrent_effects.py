@@ -64,8 +64,8 @@ def program(commands: list[str], more: str = "") -> bytes:
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    return place
+def project(project_dir: Path) -> Path:
+    return project_dir
 
 
 def begin(*words: str) -> subprocess.Popen[str]:

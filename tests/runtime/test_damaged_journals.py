@@ -82,7 +82,7 @@ class Counting(World):
 
 
 @pytest.fixture
-def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("llc.runtime.launch.command.World", Counting)
     monkeypatch.setattr(files, "fdatasync", lambda fd: None)
     monkeypatch.setattr(files, "fsync", lambda fd: None)
@@ -90,7 +90,7 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         run_programs, "load_image", lambda path, root: Image.from_bytes(Path(path).read_bytes())
     )
-    return place
+    return project_dir
 
 
 def cut_run(text: str, count: int) -> Path:
@@ -150,9 +150,11 @@ def test_a_run_with_a_journal_damaged_at_any_byte_ends(project: Path, text: str,
         shutil.rmtree(ended)
 
 
-def damage(whole: bytes, place: int) -> bytes:
+def damage(whole: bytes, project_dir: int) -> bytes:
     """One bit of a byte changed, each time another."""
-    return whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
+    return (
+        whole[:project_dir] + bytes([whole[project_dir] ^ (1 << project_dir % 8)]) + whole[project_dir + 1 :]
+    )
 
 
 GATE = """
@@ -165,16 +167,16 @@ states:
 
 
 @pytest.fixture
-def cut(place: Path) -> Iterator[Path]:
+def cut(project_dir: Path) -> Iterator[Path]:
     """A project with a run that was killed in its action, which ends with the test."""
-    (place / ".loops" / "job.yaml").write_text(GATE)
+    (project_dir / ".loops" / "job.yaml").write_text(GATE)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
-    wait_for((place / "here").exists)
+    wait_for((project_dir / "here").exists)
     kill_with_keeper(process)
     process.wait()
-    (place / "here").unlink()
-    yield place
-    (place / "go").touch()
+    (project_dir / "here").unlink()
+    yield project_dir
+    (project_dir / "go").touch()
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -28,9 +28,9 @@ STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    (place / ".loops" / "job.yaml").write_text(LOOP)
-    return place
+def project(project_dir: Path) -> Path:
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP)
+    return project_dir
 
 
 # A process that gets the signal when it imports the module that is named, which is before it has begun.

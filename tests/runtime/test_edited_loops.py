@@ -40,16 +40,16 @@ states:
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
+def project(project_dir: Path) -> Path:
     """A project with a run that was cut off in `second`."""
-    (place / ".loops" / "job.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
-    wait_for((place / "here").exists)
+    wait_for((project_dir / "here").exists)
     kill_with_keeper(process)
     process.wait()
-    (place / "here").unlink()
-    (place / "go").touch()
-    return place
+    (project_dir / "here").unlink()
+    (project_dir / "go").touch()
+    return project_dir
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -46,12 +46,12 @@ else:
 
 
 @pytest.fixture
-def judged(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+def judged(llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Runs the loop, whose agent does this work; the outcome, with what the judge was asked as `asked`."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_AGENT"):
         monkeypatch.delenv(name, raising=False)
-    (place / "agent.py").write_text(AGENT)
-    (place / "sum.txt").write_text("1 - 1\n")
+    (project_dir / "agent.py").write_text(AGENT)
+    (project_dir / "sum.txt").write_text("1 - 1\n")
 
     def judged(
         work: str,
@@ -63,14 +63,14 @@ def judged(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     ) -> dict[str, Any]:
         worker = {"extends": "claude", "argv": [sys.executable, "agent.py", "{options}"]}
         config = {"agents": {"worker": worker}, "record_files": record_files}
-        (place / ".loops" / "config.yaml").write_text(json.dumps(config))
-        (place / "work.py").write_text(work)
+        (project_dir / ".loops" / "config.yaml").write_text(json.dumps(config))
+        (project_dir / "work.py").write_text(work)
         loop = LOOP.replace("INITIAL", initial).replace("LLM", f"llm: {{{llm}}}" if llm else "")
         loop = loop.replace("Repair the sum.", action).replace("type: prompt", f"type: {kind}")
-        (place / ".loops" / "judged.yaml").write_text(loop)
+        (project_dir / ".loops" / "judged.yaml").write_text(loop)
         done = llc("run", "judged", "--json")
         outcome: dict[str, Any] = json.loads(done.stdout)
-        asked = place / "asked.txt"
+        asked = project_dir / "asked.txt"
         outcome["asked"] = asked.read_text() if asked.exists() else None
         return outcome
 
@@ -82,11 +82,11 @@ WORK = 'open("sum.txt", "w").write("1 + 1\\n")\n'
 
 @pytest.mark.parametrize("is_repository", [True, False])
 def test_the_judge_sees_what_changed_and_no_claims(
-    judged: Callable[..., Any], place: Path, is_repository: bool
+    judged: Callable[..., Any], project_dir: Path, is_repository: bool
 ) -> None:
     """The task, the patch of the step, the check; in a repository and elsewhere."""
     if is_repository:
-        subprocess.run(["git", "init", "-q"], cwd=place, check=True)
+        subprocess.run(["git", "init", "-q"], cwd=project_dir, check=True)
     outcome = judged(WORK, "test")
     assert outcome["final_state"] == "done"
     asked = outcome["asked"]
@@ -113,7 +113,9 @@ def test_without_evidence_nobody_is_asked(judged: Callable[..., Any]) -> None:
     assert "test_sum" in with_check["asked"]
 
 
-def test_a_slash_command_that_changed_nothing_may_be_a_check(judged: Callable[..., Any], place: Path) -> None:
+def test_a_slash_command_that_changed_nothing_may_be_a_check(
+    judged: Callable[..., Any], project_dir: Path
+) -> None:
     """Its answer is shown, marked; not that of one that changed files, nor with `sees: evidence`."""
     answer = "nothing verifies what it says of its own work:\n| I CLAIM that all is repaired."
     slash = {"action": "/repair", "kind": "slash"}
@@ -149,13 +151,13 @@ def test_a_result_names_its_evidence(judged: Callable[..., Any], llc: Llc) -> No
     assert "sum.txt" in llc("diff", "judged", str(step)).stdout
 
 
-def test_the_evidence_of_a_repair_is_the_check_after_it(llc: Llc, place: Path) -> None:
+def test_the_evidence_of_a_repair_is_the_check_after_it(llc: Llc, project_dir: Path) -> None:
     """Not the agent's step; and what a later state changes makes it stale."""
-    (place / "fix.sh").write_text("touch fixed; echo done")
-    (place / ".loops" / "config.yaml").write_text(
+    (project_dir / "fix.sh").write_text("touch fixed; echo done")
+    (project_dir / ".loops" / "config.yaml").write_text(
         json.dumps({"agents": {"mine": {"argv": ["sh", "fix.sh", "{prompt}"], "output": "text"}}})
     )
-    (place / ".loops" / "repair.yaml").write_text(
+    (project_dir / ".loops" / "repair.yaml").write_text(
         "name: repair\ninitial: check\nagent: mine\nstates:\n"
         "  check: {action: test -e fixed, on_success: note, on_failure: fix}\n"
         "  fix: {action: Fix it., action_type: prompt, next: check}\n"
@@ -169,9 +171,9 @@ def test_the_evidence_of_a_repair_is_the_check_after_it(llc: Llc, place: Path) -
         0,
         True,
     )
-    loop = place / ".loops" / "repair.yaml"
+    loop = project_dir / ".loops" / "repair.yaml"
     loop.write_text(loop.read_text().replace("action: echo,", "action: touch later,"))
-    (place / "fixed").unlink()
+    (project_dir / "fixed").unlink()
     assert json.loads(llc("run", "repair", "--json").stdout)["evidence"]["is_current"] is False
     assert "files have changed since" in llc("status", "repair").stdout
 

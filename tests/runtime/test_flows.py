@@ -34,10 +34,10 @@ WORLD = "clock: 2030-01-01T00:00:00Z\nenv: {NAME: Ada}\nrules: []\n"
 
 
 @pytest.fixture
-def llc(llc: Llc, place: Path) -> Llc:
+def llc(llc: Llc, project_dir: Path) -> Llc:
     """Run llc in a project with a flow."""
-    (place / ".loops" / "countdown.sexp").write_text(COUNT)
-    (place / "world.yaml").write_text(WORLD)
+    (project_dir / ".loops" / "countdown.sexp").write_text(COUNT)
+    (project_dir / "world.yaml").write_text(WORLD)
     return llc
 
 
@@ -62,19 +62,21 @@ def test_numbers_that_json_does_not_have(llc: Llc) -> None:
     assert found["value"] == [30001, "Infinity"], done.stderr
 
 
-def test_what_shows_a_run_as_json_has_no_infinite_number(llc: Llc, place: Path) -> None:
+def test_what_shows_a_run_as_json_has_no_infinite_number(llc: Llc, project_dir: Path) -> None:
     """The journal keeps them as numbers; logs, trace and reports hold JSON that every reader takes."""
-    (place / "big.sexp").write_text("(define r (* 1e308 10))\n(log-message r)\n(list r (- r) (- r r))\n")
+    (project_dir / "big.sexp").write_text(
+        "(define r (* 1e308 10))\n(log-message r)\n(list r (- r) (- r r))\n"
+    )
     assert llc("run", "big.sexp").returncode == 0
     shown = (
         llc("logs", "big", "--json").stdout.splitlines() + llc("trace", "big", "--json").stdout.splitlines()
     )
     for form in ("json", "perfetto"):
         assert llc("report", "big", "--format", form, "-o", f"{form}.json").returncode == 0
-        shown.append((place / f"{form}.json").read_text())
+        shown.append((project_dir / f"{form}.json").read_text())
     assert llc("report", "big", "-o", "big.html").returncode == 0
     pieces = re.findall(
-        '<script type="application/json"[^>]*>(.*?)</script>', (place / "big.html").read_text(), re.S
+        '<script type="application/json"[^>]*>(.*?)</script>', (project_dir / "big.html").read_text(), re.S
     )
     assert pieces
     values = [json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in [*shown, *pieces]]
@@ -145,9 +147,9 @@ def test_a_whole_float_is_an_exit_code(llc: Llc) -> None:
     assert [llc("run", "-e", f"(exit {code})").returncode for code in ("0.0", "3.0")] == [0, 3]
 
 
-def test_a_loop_form_that_runs_out_is_reported(llc: Llc, place: Path) -> None:
+def test_a_loop_form_that_runs_out_is_reported(llc: Llc, project_dir: Path) -> None:
     """The result, `history` and `status` say so; the flow has its value and succeeds."""
-    (place / ".loops" / "tries.sexp").write_text("""(iterative-loop
+    (project_dir / ".loops" / "tries.sexp").write_text("""(iterative-loop
       (max-iterations limit) (initial-input 1) (test-command "true")
       (executor (lambda (input n) n)) (validator (lambda (command n) null))
       (controller (lambda (result seen input n) (list (if (= n 2) 'stop 'continue) result))))""")
@@ -159,15 +161,15 @@ def test_a_loop_form_that_runs_out_is_reported(llc: Llc, place: Path) -> None:
     assert answer(llc("run", "tries", "--arg", "limit=3", "--json"))["terminated_by"] == "return"
 
 
-def test_history_distinguishes_inner_and_outer_loop_forms(llc: Llc, place: Path) -> None:
+def test_history_distinguishes_inner_and_outer_loop_forms(llc: Llc, project_dir: Path) -> None:
     """Each phase of a loop that runs within another, also in a function that a YAML loop calls."""
     inner = """(iterative-loop (max-iterations 2) (initial-input 1) (test-command "true")
       (executor (lambda (input n) n)) (validator (lambda (command n) null))
       (controller (lambda (result seen input n) (list (if (= n 2) 'stop 'continue) result))))"""
-    (place / ".loops" / "fix.sexp").write_text(f"(define (fix) {inner})")
+    (project_dir / ".loops" / "fix.sexp").write_text(f"(define (fix) {inner})")
     flow = inner.replace("(executor (lambda (input n) n))", "(executor (lambda (input n) (fix)))")
-    (place / ".loops" / "outer.sexp").write_text(f'(import "fix.sexp") {flow}')
-    (place / ".loops" / "calls.yaml").write_text(
+    (project_dir / ".loops" / "outer.sexp").write_text(f'(import "fix.sexp") {flow}')
+    (project_dir / ".loops" / "calls.yaml").write_text(
         "name: calls\ninitial: a\nstates:\n"
         "  a: {call: 'fix.sexp#fix', on_success: done, on_failure: done}\n  done: {terminal: true}\n"
     )

@@ -50,10 +50,10 @@ WORLD = """
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    (place / ".loops" / "work.yaml").write_text(LOOP)
-    (place / "world.yaml").write_text(WORLD)
-    return place
+def project(project_dir: Path) -> Path:
+    (project_dir / ".loops" / "work.yaml").write_text(LOOP)
+    (project_dir / "world.yaml").write_text(WORLD)
+    return project_dir
 
 
 def folder(project: Path, run: str) -> Path:

@@ -28,41 +28,43 @@ states:
 """
 
 
-def project(place: Path, agent: str, on: str = "revert", is_repository: bool = True) -> None:
-    (place / ".loops/l.yaml").write_text(LOOP.replace("ON", on))
-    (place / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"], output: text}}')
-    (place / "stub").write_text(f"#!/bin/sh\n{agent}\n")
-    (place / "stub").chmod(0o755)
-    (place / "tests/deep").mkdir(parents=True)
-    (place / "tests/test_a.py").write_text("assert a\n")
-    (place / "tests/deep/test_b.py").write_text("assert b\n")
-    (place / "tests/run").write_text("#!/bin/sh\n")
-    (place / "tests/run").chmod(0o755)
-    os.symlink("test_a.py", place / "tests/link")
-    (place / "a.py").write_text("a = 0\n")
+def project(project_dir: Path, agent: str, on: str = "revert", is_repository: bool = True) -> None:
+    (project_dir / ".loops/l.yaml").write_text(LOOP.replace("ON", on))
+    (project_dir / ".loops/config.yaml").write_text(
+        'agents: {stub: {argv: [./stub, "{prompt}"], output: text}}'
+    )
+    (project_dir / "stub").write_text(f"#!/bin/sh\n{agent}\n")
+    (project_dir / "stub").chmod(0o755)
+    (project_dir / "tests/deep").mkdir(parents=True)
+    (project_dir / "tests/test_a.py").write_text("assert a\n")
+    (project_dir / "tests/deep/test_b.py").write_text("assert b\n")
+    (project_dir / "tests/run").write_text("#!/bin/sh\n")
+    (project_dir / "tests/run").chmod(0o755)
+    os.symlink("test_a.py", project_dir / "tests/link")
+    (project_dir / "a.py").write_text("a = 0\n")
     if is_repository:
-        subprocess.run(["git", "init", "-q"], cwd=place, check=True)
-        subprocess.run(["git", "add", "."], cwd=place, check=True)
+        subprocess.run(["git", "init", "-q"], cwd=project_dir, check=True)
+        subprocess.run(["git", "add", "."], cwd=project_dir, check=True)
         who = ("-c", "user.name=t", "-c", "user.email=t@t")
-        subprocess.run(["git", *who, "commit", "-qm", "x"], cwd=place, check=True)
+        subprocess.run(["git", *who, "commit", "-qm", "x"], cwd=project_dir, check=True)
     # The user's own changes, not committed.
-    (place / "tests/test_a.py").write_text("assert a == 1\n")
-    (place / "tests/own.py").write_text("mine\n")
+    (project_dir / "tests/test_a.py").write_text("assert a == 1\n")
+    (project_dir / "tests/own.py").write_text("mine\n")
 
 
-def state(place: Path) -> dict[str, tuple[str, int]]:
+def state(project_dir: Path) -> dict[str, tuple[str, int]]:
     """The files below `tests`: content or target, and mode."""
     found = {}
-    for path in sorted((place / "tests").rglob("*")):
+    for path in sorted((project_dir / "tests").rglob("*")):
         if path.is_symlink():
-            found[str(path.relative_to(place))] = os.readlink(path), 0
+            found[str(path.relative_to(project_dir))] = os.readlink(path), 0
         elif path.is_file():
-            found[str(path.relative_to(place))] = path.read_text(), path.stat().st_mode
+            found[str(path.relative_to(project_dir))] = path.read_text(), path.stat().st_mode
     return found
 
 
-def guarded(place: Path) -> list[list[str]]:
-    (path,) = place.glob(".loops/.*/l-*/*.events.jsonl")
+def guarded(project_dir: Path) -> list[list[str]]:
+    (path,) = project_dir.glob(".loops/.*/l-*/*.events.jsonl")
     events = [json.loads(line) for line in path.read_text().splitlines()]
     return [change for event in events if event["event"] == "guard" for change in event["changes"]]
 
@@ -87,63 +89,65 @@ ATTACKS = {
 
 @pytest.mark.parametrize("is_repository", [True, False], ids=["git", "manifest"])
 @pytest.mark.parametrize("name", ATTACKS)
-def test_changes_are_undone(llc: Run, place: Path, name: str, is_repository: bool) -> None:
+def test_changes_are_undone(llc: Run, project_dir: Path, name: str, is_repository: bool) -> None:
     """Those of the agent; what it does elsewhere, and the user's own changes, stay."""
     attack, changes = ATTACKS[name]
-    project(place, f"echo 'a = 1' > a.py\n{attack}", is_repository=is_repository)
-    before = state(place)
+    project(project_dir, f"echo 'a = 1' > a.py\n{attack}", is_repository=is_repository)
+    before = state(project_dir)
     done = llc("run", "l")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert state(place) == before
-    assert (place / "a.py").read_text() == "a = 1\n"
-    assert guarded(place) == changes
+    assert state(project_dir) == before
+    assert (project_dir / "a.py").read_text() == "a = 1\n"
+    assert guarded(project_dir) == changes
     assert "guarded paths reverted: " in llc("logs", "l").stdout
 
 
-def test_a_folder_that_became_a_link_is_not_followed(llc: Run, place: Path, tmp_path_factory: object) -> None:
+def test_a_folder_that_became_a_link_is_not_followed(
+    llc: Run, project_dir: Path, tmp_path_factory: object
+) -> None:
     """Nothing is written outside of the project."""
-    outside = place.parent / f"{place.name}-outside"
+    outside = project_dir.parent / f"{project_dir.name}-outside"
     outside.mkdir()
-    project(place, f"rm -r tests; ln -s {outside} tests; echo x > tests/test_a.py")
-    before = state(place)
+    project(project_dir, f"rm -r tests; ln -s {outside} tests; echo x > tests/test_a.py")
+    before = state(project_dir)
     assert llc("run", "l").returncode == 0
-    assert state(place) == before
-    assert not (place / "tests").is_symlink()
+    assert state(project_dir) == before
+    assert not (project_dir / "tests").is_symlink()
     assert sorted(path.name for path in outside.iterdir()) == ["test_a.py"]
     assert (outside / "test_a.py").read_text() == "x\n"
 
 
-def test_the_step_fails(llc: Run, place: Path) -> None:
+def test_the_step_fails(llc: Run, project_dir: Path) -> None:
     """`on: fail` leaves the files, and the error names them."""
-    project(place, "echo x > tests/test_a.py", on="fail")
+    project(project_dir, "echo x > tests/test_a.py", on="fail")
     done = llc("run", "l")
     assert done.returncode == 1
     assert "the agent changed guarded paths: tests/test_a.py" in done.stdout + done.stderr
-    assert (place / "tests/test_a.py").read_text() == "x\n"
+    assert (project_dir / "tests/test_a.py").read_text() == "x\n"
 
 
-def test_an_agent_that_keeps_to_the_rules(llc: Run, place: Path) -> None:
+def test_an_agent_that_keeps_to_the_rules(llc: Run, project_dir: Path) -> None:
     """Nothing is noted, and the run replays."""
-    project(place, "echo 'a = 1' > a.py")
+    project(project_dir, "echo 'a = 1' > a.py")
     assert llc("run", "l").returncode == 0
-    assert guarded(place) == []
+    assert guarded(project_dir) == []
     assert llc("replay", "l").returncode == 0
 
 
-def test_a_run_that_was_killed_knows_how_the_files_were(place: Path) -> None:
+def test_a_run_that_was_killed_knows_how_the_files_were(project_dir: Path) -> None:
     """The paths are compared with the tree before the first start of the step."""
-    project(place, "[ -e tests/new.py ] && exit 0; echo 1 > tests/new.py; sleep 30")
-    before = state(place)
+    project(project_dir, "[ -e tests/new.py ] && exit 0; echo 1 > tests/new.py; sleep 30")
+    before = state(project_dir)
     run = subprocess.Popen([sys.executable, "-m", "llc", "run", "l", "-q"], stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
-    while not (place / "tests/new.py").exists():
+    while not (project_dir / "tests/new.py").exists():
         assert time.monotonic() < end
         time.sleep(0.02)
     kill_with_keeper(run)
     run.wait()
     done = subprocess.run([sys.executable, "-m", "llc", "resume", "l", "-q"], check=False, timeout=60)
     assert done.returncode == 0
-    assert state(place) == before
+    assert state(project_dir) == before
 
 
 @pytest.mark.parametrize(

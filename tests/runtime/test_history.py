@@ -51,11 +51,11 @@ rules:
 
 
 @pytest.fixture
-def llc(place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in a project with a few loops, with files as its streams."""
-    (place / ".loops" / "flips.yaml").write_text(FLIPS)
-    (place / ".loops" / "asks.yaml").write_text(ASKS)
-    (place / "world.yaml").write_text(ASKS_WORLD)
+    (project_dir / ".loops" / "flips.yaml").write_text(FLIPS)
+    (project_dir / ".loops" / "asks.yaml").write_text(ASKS)
+    (project_dir / "world.yaml").write_text(ASKS_WORLD)
 
     return run_llc
 

@@ -42,11 +42,11 @@ def loop(action: str = "exit 0", more: str = "", hooks: str = HOOKS) -> str:
     return text.replace("MORE", f", {more}" if more else "")
 
 
-def run(place: Path, text: str) -> tuple[llc.RunResult, list[str]]:
-    (place / "x.yaml").write_text(text)
+def run(project_dir: Path, text: str) -> tuple[llc.RunResult, list[str]]:
+    (project_dir / "x.yaml").write_text(text)
     assert not list(verify(compile_text(text, "x.yaml").program))
     result = llc.run("x.yaml")
-    log = place / "log"
+    log = project_dir / "log"
     return result, log.read_text().splitlines() if log.exists() else []
 
 
@@ -62,9 +62,9 @@ def run(place: Path, text: str) -> tuple[llc.RunResult, list[str]]:
         ("exit 9", "error", "in check, error , after"),
     ],
 )
-def test_hooks_run_in_order(action: str, end: str, log: str, place: Path) -> None:
+def test_hooks_run_in_order(action: str, end: str, log: str, project_dir: Path) -> None:
     """Each hook runs where it belongs, whatever ends the loop."""
-    result, seen = run(place, loop(action))
+    result, seen = run(project_dir, loop(action))
     assert result.status == end
     assert seen == ["before", *log.split(", ")]
 
@@ -79,10 +79,10 @@ PARADIGMS = {
 
 
 @pytest.mark.parametrize("paradigm", PARADIGMS)
-def test_every_paradigm_has_hooks(paradigm: str, place: Path) -> None:
+def test_every_paradigm_has_hooks(paradigm: str, project_dir: Path) -> None:
     """The states that a paradigm becomes have the hooks, and its terminals none."""
-    (place / "n").write_text("3\n")
-    result, seen = run(place, f"paradigm: {paradigm}\nname: x\n{PARADIGMS[paradigm]}{HOOKS}")
+    (project_dir / "n").write_text("3\n")
+    result, seen = run(project_dir, f"paradigm: {paradigm}\nname: x\n{PARADIGMS[paradigm]}{HOOKS}")
     assert result.status == "success"
     assert (seen[0], seen[-1]) == ("before", "after")
     entered, left = ([line for line in seen if line.startswith(word)] for word in ("in ", "out "))
@@ -90,17 +90,17 @@ def test_every_paradigm_has_hooks(paradigm: str, place: Path) -> None:
     assert "in done" not in entered
 
 
-def test_hooks_of_a_state_are_inside_those_of_the_loop(place: Path) -> None:
+def test_hooks_of_a_state_are_inside_those_of_the_loop(project_dir: Path) -> None:
     own = "hooks: {before: 'echo own in >>log', after: 'echo own out >>log'}"
-    _, seen = run(place, loop(more=own))
+    _, seen = run(project_dir, loop(more=own))
     assert seen == ["before", "in check", "own in", "own out", "out check", "after"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_failing_hook_is_an_error_of_its_state(when: str, place: Path) -> None:
+def test_a_failing_hook_is_an_error_of_its_state(when: str, project_dir: Path) -> None:
     """Its error takes the state's route; no hook of the state runs again."""
     own = f"hooks: {{{when}: {{run: exit 4, on_failure: fail}}}}, on_error: done"
-    result, seen = run(place, loop("echo act >>log", own))
+    result, seen = run(project_dir, loop("echo act >>log", own))
     assert (result.status, result.final_state) == ("success", "done")
     act = ["act"] if when == "after" else []
     assert seen == [
@@ -112,8 +112,8 @@ def test_a_failing_hook_is_an_error_of_its_state(when: str, place: Path) -> None
     ]
 
 
-def test_a_failing_hook_without_a_route_ends_the_run(place: Path) -> None:
-    result, seen = run(place, loop(more="hooks: {before: exit 4}"))
+def test_a_failing_hook_without_a_route_ends_the_run(project_dir: Path) -> None:
+    result, seen = run(project_dir, loop(more="hooks: {before: exit 4}"))
     assert result.status == "error"
     assert result.error is not None
     assert result.error["message"] == "hook `before` of `check` failed: exit code 4"
@@ -123,20 +123,20 @@ def test_a_failing_hook_without_a_route_ends_the_run(place: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "log"), [("before", ["error ", "after"]), ("after", ["in check", "out check"])]
 )
-def test_a_failing_hook_of_the_loop_ends_the_run(key: str, log: list[str], place: Path) -> None:
+def test_a_failing_hook_of_the_loop_ends_the_run(key: str, log: list[str], project_dir: Path) -> None:
     """The run ends with an error; a failing `after` does not run again."""
     line = next(line for line in HOOKS.splitlines() if line.startswith(f"  {key}:"))
     hooks = HOOKS.replace(line, f"  {key}: {{run: echo {key} >>log; exit 2, on_failure: fail}}")
-    result, seen = run(place, loop(hooks=hooks))
+    result, seen = run(project_dir, loop(hooks=hooks))
     assert result.status == "error"
     expected = ["before", *log] if key == "before" else ["before", *log, "after"]
     assert seen == expected
 
 
 def test_an_ignored_failure_is_noted(
-    place: Path, llc: Callable[..., subprocess.CompletedProcess[str]]
+    project_dir: Path, llc: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    (place / "x.yaml").write_text(loop(hooks="hooks: {after: exit 3}"))
+    (project_dir / "x.yaml").write_text(loop(hooks="hooks: {after: exit 3}"))
     done = llc("run", "x.yaml")
     assert done.returncode == 0
     assert "hook `after` failed: exit code 3; ignored" in done.stderr + done.stdout
@@ -144,17 +144,17 @@ def test_an_ignored_failure_is_noted(
     assert "hook after" in shown.stdout
 
 
-def test_hooks_at_the_end_run_after_the_time_of_the_loop(place: Path) -> None:
+def test_hooks_at_the_end_run_after_the_time_of_the_loop(project_dir: Path) -> None:
     """The loop's time does not bound them, their own does."""
     hooks = (
         "timeout: 1\nhooks: {on_limit: 'sleep 0.2; echo limit >>log', after: {run: sleep 600, timeout: 0.2}}"
     )
-    result, seen = run(place, loop("sleep 600", hooks=hooks))
+    result, seen = run(project_dir, loop("sleep 600", hooks=hooks))
     assert (result.status, result.terminated_by) == ("limit", "timeout")
     assert seen == ["limit"]
 
 
-def test_a_hook_that_was_cut_off_runs_again(place: Path) -> None:
+def test_a_hook_that_was_cut_off_runs_again(project_dir: Path) -> None:
     """A run killed in its last hook runs that hook when it is resumed, and nothing else again."""
     hooks = f"""hooks:
   before: echo before >>log
@@ -162,17 +162,19 @@ def test_a_hook_that_was_cut_off_runs_again(place: Path) -> None:
     echo after >>log
     test -e once || {{ touch once; {KILL}; sleep 60; }}
 """
-    (place / "x.yaml").write_text(loop("echo act >>log", hooks=hooks))
+    (project_dir / "x.yaml").write_text(loop("echo act >>log", hooks=hooks))
     command = [sys.executable, "-m", "llc"]
-    first = subprocess.run([*command, "run", "-q", "x.yaml"], cwd=place, timeout=120, check=False)
+    first = subprocess.run([*command, "run", "-q", "x.yaml"], cwd=project_dir, timeout=120, check=False)
     assert first.returncode == -signal.SIGKILL
-    again = subprocess.run([*command, "resume", "-q", "x"], cwd=place, timeout=120, check=False)
+    again = subprocess.run([*command, "resume", "-q", "x"], cwd=project_dir, timeout=120, check=False)
     assert again.returncode == 0
-    assert (place / "log").read_text().split() == ["before", "act", "after", "after"]
+    assert (project_dir / "log").read_text().split() == ["before", "act", "after", "after"]
 
 
-def test_what_the_graph_shows(place: Path, llc: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    (place / "x.yaml").write_text(loop(more="hooks: {before: echo own}"))
+def test_what_the_graph_shows(
+    project_dir: Path, llc: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (project_dir / "x.yaml").write_text(loop(more="hooks: {before: echo own}"))
     shown = llc("graph", "x.yaml").stdout
     assert "before: echo own" in shown
     assert "hook on_limit: echo limit >>log" in shown

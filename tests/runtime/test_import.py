@@ -175,52 +175,52 @@ states:
 """
 
 
-def test_a_parent_is_imported_with_what_inherits_from_it(place: Path, llc: Llc) -> None:
+def test_a_parent_is_imported_with_what_inherits_from_it(project_dir: Path, llc: Llc) -> None:
     """It is no loop by itself; what inherits from it means the same, and its comments are kept."""
-    (place / "loops").mkdir()
-    (place / "loops" / "base.yaml").write_text(PARENT)
-    (place / "loops" / "x.yaml").write_text("from: base\nname: x\ninitial: check\n")
+    (project_dir / "loops").mkdir()
+    (project_dir / "loops" / "base.yaml").write_text(PARENT)
+    (project_dir / "loops" / "x.yaml").write_text("from: base\nname: x\ninitial: check\n")
     assert llc("import", "loops", "-o", "new/loops").returncode == 0
-    text = (place / "new" / "loops" / "base.yaml").read_text()
+    text = (project_dir / "new" / "loops" / "base.yaml").read_text()
     assert "# what all of them end with" in text
     assert "initial" not in text
-    old = compile_file(str(place / "loops" / "x.yaml"), DIALECT).program
-    new = compile_file(str(place / "new" / "loops" / "x.yaml")).program
+    old = compile_file(str(project_dir / "loops" / "x.yaml"), DIALECT).program
+    new = compile_file(str(project_dir / "new" / "loops" / "x.yaml")).program
     assert attrs.evolve(old, sources=()) == attrs.evolve(new, sources=())
 
 
 # --- the command ----------------------------------------------------------------------------------
 
 
-def test_one_file_goes_to_standard_output(place: Path, llc: Llc) -> None:
-    (place / "x.yaml").write_text(LOOP)
+def test_one_file_goes_to_standard_output(project_dir: Path, llc: Llc) -> None:
+    (project_dir / "x.yaml").write_text(LOOP)
     done = llc("import", "x.yaml")
     assert done.returncode == 0
     assert done.stdout == import_loop(text_source(LOOP)).text
     assert "a loop has no key `weird`" in done.stderr
-    assert (place / "x.yaml").read_text() == LOOP
+    assert (project_dir / "x.yaml").read_text() == LOOP
 
 
-def test_files_in_place_and_in_a_folder(place: Path, llc: Llc) -> None:
+def test_files_in_place_and_in_a_folder(project_dir: Path, llc: Llc) -> None:
     """A folder keeps its structure; what is there already is not overwritten; a second time is no change."""
-    (place / "in" / "lib").mkdir(parents=True)
-    (place / "in" / "x.yaml").write_text(LOOP)
-    (place / "in" / "lib" / "common.yaml").write_text("fragments: {f: {action: ls, on_yes: done}}\n")
+    (project_dir / "in" / "lib").mkdir(parents=True)
+    (project_dir / "in" / "x.yaml").write_text(LOOP)
+    (project_dir / "in" / "lib" / "common.yaml").write_text("fragments: {f: {action: ls, on_yes: done}}\n")
     assert llc("import", "in", "-o", "out").returncode == 0
     assert (
-        place / "out" / "lib" / "common.yaml"
+        project_dir / "out" / "lib" / "common.yaml"
     ).read_text() == "fragments: {f: {action: ls, on_success: done}}\n"
     again = llc("import", "in", "-o", "out")
     assert (again.returncode, "exists" in again.stderr) == (2, True)
     assert llc("import", "in", "--check").returncode == 1
     assert llc("import", "in", "--in-place").returncode == 0
-    assert (place / "in" / "x.yaml").read_text() == (place / "out" / "x.yaml").read_text()
+    assert (project_dir / "in" / "x.yaml").read_text() == (project_dir / "out" / "x.yaml").read_text()
     assert llc("import", "in", "--check").returncode == 0
     assert llc("validate", "out/x.yaml").returncode == 0
 
 
-def test_the_changes_as_a_difference_and_as_data(place: Path, llc: Llc) -> None:
-    (place / "x.yaml").write_text(LOOP)
+def test_the_changes_as_a_difference_and_as_data(project_dir: Path, llc: Llc) -> None:
+    (project_dir / "x.yaml").write_text(LOOP)
     difference = llc("import", "--diff", "x.yaml").stdout
     assert "+    on_success: judge" in difference
     (file,) = json.loads(llc("import", "--json", "x.yaml").stdout)["files"]
@@ -241,20 +241,20 @@ def test_the_changes_as_a_difference_and_as_data(place: Path, llc: Llc) -> None:
         (["bad.yaml", "--in-place"], "1 refused"),
     ],
 )
-def test_wrong_use(words: list[str], message: str, place: Path, llc: Llc) -> None:
+def test_wrong_use(words: list[str], message: str, project_dir: Path, llc: Llc) -> None:
     """One message, exit code 2, and nothing is written."""
-    (place / "sub").mkdir()
-    (place / "empty").mkdir()
+    (project_dir / "sub").mkdir()
+    (project_dir / "empty").mkdir()
     for name in ("x.yaml", "y.yaml", "sub/x.yaml"):
-        (place / name).write_text(LOOP)
-    (place / "bad.yaml").write_text("a: [")
-    (place / "file").write_text("")
+        (project_dir / name).write_text(LOOP)
+    (project_dir / "bad.yaml").write_text("a: [")
+    (project_dir / "file").write_text("")
     done = llc("import", *words)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
-    assert (place / "x.yaml").read_text() == LOOP
-    assert not (place / "o").exists()
+    assert (project_dir / "x.yaml").read_text() == LOOP
+    assert not (project_dir / "o").exists()
 
 
 @needs_little_loops

@@ -57,9 +57,9 @@ max_iterations: 20
 
 
 @pytest.fixture
-def project(place: Path) -> Iterator[Path]:
-    (place / ".loops" / "talks.yaml").write_text(TALKS)
-    yield place
+def project(project_dir: Path) -> Iterator[Path]:
+    (project_dir / ".loops" / "talks.yaml").write_text(TALKS)
+    yield project_dir
     stop.stop(stop.live_runs(None), 0.5)
 
 

@@ -35,10 +35,10 @@ HEAD = "program p entry main\nfunction main()\n  state start\n"
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    (place / ".loops" / "fix.yaml").write_text(LOOP)
-    (place / ".loops" / "flow.sexp").write_text(FLOW)
-    return place
+def project(project_dir: Path) -> Path:
+    (project_dir / ".loops" / "fix.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "flow.sexp").write_text(FLOW)
+    return project_dir
 
 
 # What differs between two runs of one program.
@@ -83,7 +83,7 @@ def test_ir_text_is_compiled_and_disassembled(llc: Llc, project: Path) -> None:
     assert "x.ir is IR text, which has no form `fsm`" in refused.stderr
 
 
-def test_ir_text_without_sources_is_its_own_source(llc: Llc, place: Path) -> None:
+def test_ir_text_without_sources_is_its_own_source(llc: Llc, project_dir: Path) -> None:
     """A fault in a text that was written by hand is shown at its place there."""
     Path("x.ir").write_text(HEAD + '    return div(1, "a")\n')
     done = llc("run", "x.ir")
@@ -144,7 +144,9 @@ def test_an_edited_ir_text_is_another_program(llc: Llc, project: Path) -> None:
         ),
     ],
 )
-def test_a_bad_text_is_shown_with_its_place(llc: Llc, place: Path, text: str, at: str, message: str) -> None:
+def test_a_bad_text_is_shown_with_its_place(
+    llc: Llc, project_dir: Path, text: str, at: str, message: str
+) -> None:
     """An error with line and column, exit code 2, no traceback."""
     Path("x.ir").write_text(text)
     done = llc("validate", "x.ir")
@@ -153,7 +155,7 @@ def test_a_bad_text_is_shown_with_its_place(llc: Llc, place: Path, text: str, at
     assert message in done.stderr
 
 
-def test_each_command_refuses_a_bad_text(llc: Llc, place: Path) -> None:
+def test_each_command_refuses_a_bad_text(llc: Llc, project_dir: Path) -> None:
     """`run`, `compile` and `disasm` show what `validate` shows, and nothing is run."""
     Path("x.ir").write_text(HEAD + "    goto strat\n")
     for verb in ("run", "compile", "disasm"):
@@ -187,7 +189,7 @@ def test_no_damage_leads_to_an_internal_error(seed: int) -> None:
     assert wrong == []
 
 
-def test_a_huge_text_is_refused(llc: Llc, place: Path) -> None:
+def test_a_huge_text_is_refused(llc: Llc, project_dir: Path) -> None:
     """A text beyond the limit of a source is not parsed."""
     Path("x.ir").write_text(HEAD + " " * (16 << 20) + "return 1\n")
     done = llc("validate", "x.ir")
@@ -197,7 +199,7 @@ def test_a_huge_text_is_refused(llc: Llc, place: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["run", "validate"])
 @pytest.mark.parametrize("suffix", [".ir", ".llb"])
-def test_an_entry_with_parameters_is_refused(llc: Llc, place: Path, verb: str, suffix: str) -> None:
+def test_an_entry_with_parameters_is_refused(llc: Llc, project_dir: Path, verb: str, suffix: str) -> None:
     """A program is run without arguments; the machine itself takes some."""
     text = "program p entry f\nfunction f(a)\n  state s\n    return a\n"
     Path("x.ir").write_text(text)
@@ -224,7 +226,7 @@ def test_disasm_shows_one_function(llc: Llc, project: Path) -> None:
     assert "did you mean `half`?" in done.stderr
 
 
-def test_disasm_takes_what_a_flow_needs(llc: Llc, place: Path) -> None:
+def test_disasm_takes_what_a_flow_needs(llc: Llc, project_dir: Path) -> None:
     """`--arg` and `--declare` make a flow known that cannot be compiled without them."""
     Path("need.sexp").write_text("(fetch-page target)\n")
     assert llc("disasm", "need.sexp").returncode == 2

@@ -52,13 +52,13 @@ states:
 
 
 @pytest.fixture
-def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (place / ".loops" / "leaks.yaml").write_text(LEAKS)
-    (place / ".loops" / "config.yaml").write_text("secrets: [COLOUR]\n")
+def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (project_dir / ".loops" / "leaks.yaml").write_text(LEAKS)
+    (project_dir / ".loops" / "config.yaml").write_text("secrets: [COLOUR]\n")
     monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
     monkeypatch.setenv("PLAIN_TOKEN", "sk-plain-1234")
     monkeypatch.setenv("COLOUR", NAMED)
-    yield place
+    yield project_dir
     stop.stop(stop.live_runs(None), 0.5)
     masking.begin()
 

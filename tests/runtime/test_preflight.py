@@ -25,15 +25,15 @@ states:
 
 
 @pytest.fixture
-def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose PATH has no agents, and a clean home."""
-    (place / "bin").mkdir()
-    (place / "home").mkdir()
-    monkeypatch.setenv("PATH", f"{place / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setenv("HOME", str(place / "home"))
+    (project_dir / "bin").mkdir()
+    (project_dir / "home").mkdir()
+    monkeypatch.setenv("PATH", f"{project_dir / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(project_dir / "home"))
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "LLC_AGENT"):
         monkeypatch.delenv(name, raising=False)
-    return place
+    return project_dir
 
 
 def loop(project: Path, action: str, more: str = "") -> None:

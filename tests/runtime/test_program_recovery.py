@@ -31,9 +31,9 @@ states:
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    (place / ".loops" / "job.yaml").write_text(LOOP)
-    return place
+def project(project_dir: Path) -> Path:
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP)
+    return project_dir
 
 
 def cut(project: Path, *words: str) -> Path:

@@ -30,9 +30,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def llc(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def llc(project_dir: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "llc", *words], cwd=place, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "llc", *words], cwd=project_dir, capture_output=True, text=True, check=False
     )
 
 

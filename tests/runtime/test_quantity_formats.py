@@ -67,7 +67,9 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_commands_show_local_time_and_data_has_utc(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_show_local_time_and_data_has_utc(
+    project_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """history, logs and the refusal of a locked path; with --json and in files the same moments in UTC."""
     monkeypatch.setenv("TZ", ZONE)
     Path(".loops/one.yaml").write_text(LOOP.replace("sleep 30", "true"))
@@ -83,7 +85,9 @@ def test_commands_show_local_time_and_data_has_utc(place: Path, monkeypatch: pyt
     assert json.loads(run("logs", "one", "--json").stdout.splitlines()[0])["ts"] == row["started_at"]
 
 
-def test_a_locked_path_is_refused_with_the_local_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_path_is_refused_with_the_local_time(
+    project_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lock has the time in UTC, the message in local time."""
     monkeypatch.setenv("TZ", ZONE)
     Path(".loops/one.yaml").write_text(LOOP)
@@ -92,7 +96,9 @@ def test_a_locked_path_is_refused_with_the_local_time(place: Path, monkeypatch: 
         end = time.monotonic() + 60
         found: list[Any] = []
         while not found and time.monotonic() < end:
-            found = [path for path in place.glob(".loops/.running/*/lock") if "since" in path.read_text()]
+            found = [
+                path for path in project_dir.glob(".loops/.running/*/lock") if "since" in path.read_text()
+            ]
             time.sleep(0.05)
         since = datetime.fromisoformat(json.loads(found[0].read_text())["since"])
         assert since.utcoffset() == timedelta(0)
@@ -104,7 +110,7 @@ def test_a_locked_path_is_refused_with_the_local_time(place: Path, monkeypatch: 
         first.wait(30)
 
 
-def test_every_view_writes_money_alike(place: Path) -> None:
+def test_every_view_writes_money_alike(project_dir: Path) -> None:
     """The last line of a run, its status, the logs, the history; and the line of a task."""
     Path(".loops/one.yaml").write_text(LOOP.replace("sleep 30", "/fix"))
     Path("world.yaml").write_text("- {state: a, exit_code: 0, usage: {usd: 0.02, tokens: 1980}}\n")

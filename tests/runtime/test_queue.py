@@ -27,13 +27,13 @@ GATE = (
 
 
 @pytest.fixture
-def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, scope in (("one", "src"), ("two", "src/a"), ("three", "."), ("apart", "docs")):
-        (place / ".loops" / f"{name}.yaml").write_text(
+        (project_dir / ".loops" / f"{name}.yaml").write_text(
             GATE.replace("NAME", name).replace("SCOPE", f'"{scope}"')
         )
     monkeypatch.delenv("LLC_RUN_ID", raising=False)
-    yield place
+    yield project_dir
     for process in _begun:
         process.kill()
         process.communicate()

@@ -41,13 +41,13 @@ def models() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def use(
-    installed: Callable[[str], Path], place: Path, monkeypatch: pytest.MonkeyPatch, models: ModelServer
+    installed: Callable[[str], Path], project_dir: Path, monkeypatch: pytest.MonkeyPatch, models: ModelServer
 ) -> Callable[[str], None]:
     """Puts a program on PATH, with a clean home that knows only the model server."""
 
     def use(name: str) -> None:
         program = installed(BRIDGES.get(name, name.removesuffix("-acp")))
-        for variable, value in environment_of(place / "home", program, models.url).items():
+        for variable, value in environment_of(project_dir / "home", program, models.url).items():
             monkeypatch.setenv(variable, value)
         # Its bridge takes any value for a sandbox, Claude Code only 1.
         for variable in ("LLC_AGENT", "IS_SANDBOX"):
@@ -363,15 +363,15 @@ constraints:
 
 @each("claude", "codex", "opencode")
 def test_one_line_changes_the_agent_of_a_loop(
-    name: str, use: Callable[[str], None], models: ModelServer, place: Path
+    name: str, use: Callable[[str], None], models: ModelServer, project_dir: Path
 ) -> None:
     """The same loop repairs a failing test with each.
 
     The repaired file has another size: Python takes a file of one size and one second for unchanged.
     """
     use(name)
-    (place / ".loops" / "green.yaml").write_text(LOOP.format(agent=name))
-    (place / "test_sum.py").write_text(
+    (project_dir / ".loops" / "green.yaml").write_text(LOOP.format(agent=name))
+    (project_dir / "test_sum.py").write_text(
         "import unittest\n\nclass Sum(unittest.TestCase):\n"
         "    def test_sum(self):\n        self.assertEqual(1 - 1, 2)\n"
     )
@@ -384,11 +384,11 @@ def test_one_line_changes_the_agent_of_a_loop(
 
 
 def test_a_loop_names_the_command_of_an_agent_with_the_protocol(
-    use: Callable[[str], None], models: ModelServer, place: Path
+    use: Callable[[str], None], models: ModelServer, project_dir: Path
 ) -> None:
     """`agent: {acp: [...]}` needs no file of an agent."""
     use("gemini-acp")
-    (place / ".loops" / "job.yaml").write_text(
+    (project_dir / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: fix\nagent: {acp: [gemini, --acp, --skip-trust]}\nstates:\n"
         "  fix: {action: Do it, action_type: prompt, next: done, on_error: bad}\n"
         "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
@@ -400,14 +400,16 @@ def test_a_loop_names_the_command_of_an_agent_with_the_protocol(
     assert Path("shell.txt").read_text() == "ran\n"
 
 
-def test_a_person_answers_an_agent(use: Callable[[str], None], models: ModelServer, place: Path) -> None:
+def test_a_person_answers_an_agent(
+    use: Callable[[str], None], models: ModelServer, project_dir: Path
+) -> None:
     """`permissions: ask` by the protocol: the shell is allowed and the file is not, with `llc answer`."""
     use("opencode-acp")
     # Its own settings allow everything unless they say otherwise.
     config = Path(os.environ["OPENCODE_CONFIG"])
     asking = {"permission": {"bash": "ask", "edit": "ask"}}
     config.write_text(json.dumps(json.loads(config.read_text()) | asking))
-    (place / ".loops" / "job.yaml").write_text(
+    (project_dir / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: fix\nagent: opencode-acp\npermissions: ask\nstates:\n"
         "  fix: {action: Do it, action_type: prompt, next: done, on_error: bad}\n"
         "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"

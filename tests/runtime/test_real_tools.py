@@ -30,11 +30,11 @@ def example(chapter: str, name: str) -> str:
     return re.sub(r'"/ll:[^"]*"', json.dumps(REPAIR), text)
 
 
-def run(place: Path, text: str, source: str = BAD) -> dict[str, Any]:
+def run(project_dir: Path, text: str, source: str = BAD) -> dict[str, Any]:
     """What `llc run --json` answers for a loop in a project with one module."""
-    (place / ".loops" / "job.yaml").write_text(text)
-    (place / "src").mkdir()
-    (place / "src" / "a.py").write_text(source)
+    (project_dir / ".loops" / "job.yaml").write_text(text)
+    (project_dir / "src").mkdir()
+    (project_dir / "src" / "a.py").write_text(source)
     environment = {**os.environ, "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}"}
     command = [sys.executable, "-m", "llc", "run", "job", "--json", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
@@ -47,25 +47,27 @@ def run(place: Path, text: str, source: str = BAD) -> dict[str, Any]:
     ("chapter", "name"),
     [("loops.md", "count-errors"), ("loops.md", "reduce-lint-errors"), ("interpolation.md", "fix-errors")],
 )
-def test_an_example_of_the_spec_reaches_its_goal(place: Path, chapter: str, name: str, source: str) -> None:
+def test_an_example_of_the_spec_reaches_its_goal(
+    project_dir: Path, chapter: str, name: str, source: str
+) -> None:
     """With errors to repair, and where there is none from the start."""
-    ended = run(place, example(chapter, name), source)
+    ended = run(project_dir, example(chapter, name), source)
     assert (ended["status"], ended["final_state"]) == ("success", "done"), ended["shown"]
-    assert (place / "src" / "a.py").read_text() == GOOD
+    assert (project_dir / "src" / "a.py").read_text() == GOOD
 
 
-def test_the_command_of_the_seed_that_prints_zero_twice_is_a_number(place: Path) -> None:
+def test_the_command_of_the_seed_that_prints_zero_twice_is_a_number(project_dir: Path) -> None:
     """`grep -c` prints 0 and fails, so that `echo 0` prints another one."""
     text = example("loops.md", "count-errors").replace("grep -c error: || true", "grep -c error || echo 0")
     assert "|| echo 0" in text
-    ended = run(place, text)
+    ended = run(project_dir, text)
     assert (ended["status"], ended["final_state"]) == ("success", "done"), ended["shown"]
 
 
-def test_the_command_of_the_seed_that_reads_a_field_of_a_list_says_so(place: Path) -> None:
+def test_the_command_of_the_seed_that_reads_a_field_of_a_list_says_so(project_dir: Path) -> None:
     """The error has the message of jq, not only that there is no number."""
     text = example("loops.md", "reduce-lint-errors").replace("jq length", "jq '.count'")
-    ended = run(place, text)
+    ended = run(project_dir, text)
     assert ended["status"] == "error"
     assert "the output is not a number" in ended["error"]["message"]
     assert "Cannot index array with string" in ended["error"]["message"]

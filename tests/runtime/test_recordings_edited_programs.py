@@ -33,8 +33,8 @@ EDITED = LOOP.replace("echo act >> log", "echo edited >> log").replace("echo rep
 
 
 @pytest.fixture
-def llc(llc: Llc, place: Path) -> Llc:
-    (place / ".loops" / "work.yaml").write_text(LOOP)
+def llc(llc: Llc, project_dir: Path) -> Llc:
+    (project_dir / ".loops" / "work.yaml").write_text(LOOP)
     return llc
 
 

@@ -44,10 +44,10 @@ FLOW = """(define (count n) (if (= n 0) "landed" (begin (log-message "at" n) (sl
 
 
 @pytest.fixture
-def llc(llc: Llc, place: Path) -> Llc:
+def llc(llc: Llc, project_dir: Path) -> Llc:
     """Run llc in a project with a loop and a flow."""
-    (place / ".loops" / "fix.yaml").write_text(LOOP)
-    (place / ".loops" / "countdown.sexp").write_text(FLOW)
+    (project_dir / ".loops" / "fix.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "countdown.sexp").write_text(FLOW)
     return llc
 
 
@@ -373,10 +373,10 @@ def test_skipped_damaged_lines_are_reported(llc: Llc, tmp_path: Path, verb: str)
 
 
 def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    project_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A comparison takes linear time, and a recording holds the offsets of its events, not the events."""
-    (place / "many.sexp").write_text("(map (lambda (n) (sleep 0)) (range 0 300))\n")
+    (project_dir / "many.sexp").write_text("(map (lambda (n) (sleep 0)) (range 0 300))\n")
     launch_run.outcome(options.Values("many.sexp", quiet=True))
     recording = find.find_run("many").recording()
     assert isinstance(recording.events, StoredEvents)
@@ -395,9 +395,9 @@ def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
 
 
 @pytest.mark.parametrize("source", ['(begin (sleep 0) (log-message \'at "$1") (exit 3))', FLOW])
-def test_lockstep_and_the_comparison_agree(place: Path, source: str) -> None:
+def test_lockstep_and_the_comparison_agree(project_dir: Path, source: str) -> None:
     """An identical run is recognised from its lines alone, whatever its outcome."""
-    (place / "some.sexp").write_text(source)
+    (project_dir / "some.sexp").write_text(source)
     launch_run.outcome(options.Values("some.sexp", quiet=True))
     files = find.find_run("some")
     image = files.load_image()
@@ -408,9 +408,9 @@ def test_lockstep_and_the_comparison_agree(place: Path, source: str) -> None:
     assert (found.results, found.end) == (len(recording.answers), recording.end)
 
 
-def test_replay_reads_each_line_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_reads_each_line_once(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sequential run is compared while its journal is read, without an index."""
-    (place / "some.sexp").write_text(FLOW)
+    (project_dir / "some.sexp").write_text(FLOW)
     launch_run.outcome(options.Values("some.sexp", quiet=True))
     monkeypatch.setattr(find.RunFiles, "recording", None)
     assert replay_command.replay("some").is_identical
@@ -430,10 +430,10 @@ def test_replay_reads_each_line_once(place: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_lockstep_accepts_only_the_exact_record(
-    place: Path, edit: Callable[[list[bytes]], list[bytes]]
+    project_dir: Path, edit: Callable[[list[bytes]], list[bytes]]
 ) -> None:
     """Every changed journal is left to the comparison, even with valid checksums."""
-    (place / "some.sexp").write_text(FLOW)
+    (project_dir / "some.sexp").write_text(FLOW)
     launch_run.outcome(options.Values("some.sexp", quiet=True))
     files = find.find_run("some")
     journal = Path(files.journal)

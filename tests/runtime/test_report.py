@@ -48,8 +48,8 @@ CALLS = """
 """
 
 
-def run(llc: Llc, place: Path, text: str, name: str = "steps", suffix: str = "yaml") -> str:
-    (place / ".loops" / f"{name}.{suffix}").write_text(text)
+def run(llc: Llc, project_dir: Path, text: str, name: str = "steps", suffix: str = "yaml") -> str:
+    (project_dir / ".loops" / f"{name}.{suffix}").write_text(text)
     result = llc("run", name, "--json")
     found: str = json.loads(result.stdout)["run"]
     return found
@@ -80,9 +80,9 @@ def apply(data: dict[str, Any], position: int) -> list[tuple[str, str, dict[str,
 
 
 @pytest.mark.parametrize(("text", "suffix"), [(STEPS, "yaml"), (CALLS, "sexp")])
-def test_every_position_is_the_machine_s(llc: Llc, place: Path, text: str, suffix: str) -> None:
+def test_every_position_is_the_machine_s(llc: Llc, project_dir: Path, text: str, suffix: str) -> None:
     """The deltas give at each position the slots that `llc trace` shows there."""
-    name = run(llc, place, text, suffix=suffix)
+    name = run(llc, project_dir, text, suffix=suffix)
     data = data_of(name)
     files = find_run(name)
     recording = files.recording()
@@ -104,10 +104,10 @@ def lanes_of(data: dict[str, Any]) -> list[tuple[str, str]]:
     return [(data["lanes"][step.get("lane", 0)], step["kind"]) for step in done]
 
 
-def test_agents_and_inner_loops_have_lanes(llc: Llc, place: Path) -> None:
+def test_agents_and_inner_loops_have_lanes(llc: Llc, project_dir: Path) -> None:
     """Effects of an agent are in the lane of that agent, others in that of the loop that asks for them."""
-    (place / ".loops" / "config.yaml").write_text("agents: {helper: {argv: [cat]}}\n")
-    (place / ".loops" / "inner.yaml").write_text(
+    (project_dir / ".loops" / "config.yaml").write_text("agents: {helper: {argv: [cat]}}\n")
+    (project_dir / ".loops" / "inner.yaml").write_text(
         "name: inner\ninitial: one\nstates:\n  one: {action: 'true', next: done}\n  done: {terminal: true}\n"
     )
     text = (
@@ -117,10 +117,10 @@ def test_agents_and_inner_loops_have_lanes(llc: Llc, place: Path) -> None:
         "  judge: {action_type: prompt, action: Look., next: done}\n"
         "  done: {terminal: true}\n  failed: {terminal: true, status: failure}\n"
     )
-    (place / ".loops" / "outer.yaml").write_text(text)
+    (project_dir / ".loops" / "outer.yaml").write_text(text)
     usage = "usage: {usd: 0.5, tokens: 1200}, duration_ms: 250"
     rules = f"rules:\n- {{kind: shell, output: ok}}\n- {{kind: agent, output: ok, {usage}}}\n"
-    (place / "world.yaml").write_text(rules)
+    (project_dir / "world.yaml").write_text(rules)
     result = llc("run", "outer", "--script", "world.yaml", "--quiet")
     assert result.returncode == 0, result.stderr
     data = data_of("outer")
@@ -135,10 +135,10 @@ def test_agents_and_inner_loops_have_lanes(llc: Llc, place: Path) -> None:
     assert used == [[0.5, 1200, 1, 0.25]] * 2
 
 
-def test_a_strand_stays_in_its_lane(llc: Llc, place: Path) -> None:
+def test_a_strand_stays_in_its_lane(llc: Llc, project_dir: Path) -> None:
     """Of calls side by side each has a lane, also while the run is read line by line."""
     calls = CALLS.replace("(list 1 5)", "(list 1 5 9)")
-    whole = data_of(run(llc, place, calls, suffix="sexp"))
+    whole = data_of(run(llc, project_dir, calls, suffix="sexp"))
     assert whole["lanes"] == ["program", "strand 2", "strand 3"]
     lanes: dict[str, set[int]] = {}
     for step in whole["steps"][:-1]:
@@ -159,9 +159,9 @@ def test_a_strand_stays_in_its_lane(llc: Llc, place: Path) -> None:
     assert lanes_of({"steps": steps, "lanes": update["lanes"]}) == lanes_of(whole)
 
 
-def test_steps_have_output_verdict_and_route(llc: Llc, place: Path) -> None:
+def test_steps_have_output_verdict_and_route(llc: Llc, project_dir: Path) -> None:
     """What an effect gave and what followed is on its step."""
-    data = data_of(run(llc, place, STEPS))
+    data = data_of(run(llc, project_dir, STEPS))
     first = data["steps"][0]
     assert data["values"][first["result"]]["output"] == "\x1b[31mattempt 1\x1b[0m"
     assert (first["verdict"], first["tone"], first["route"]) == ("failure", "bad", "mend")
@@ -178,9 +178,9 @@ def test_steps_have_output_verdict_and_route(llc: Llc, place: Path) -> None:
     assert [nodes[step["node"]] for step in data["steps"]] == [step["state"] for step in data["steps"]]
 
 
-def test_a_live_run_is_given_in_parts(llc: Llc, place: Path) -> None:
+def test_a_live_run_is_given_in_parts(llc: Llc, project_dir: Path) -> None:
     """Updates after any number of lines of the journal amount to the whole."""
-    name = run(llc, place, STEPS)
+    name = run(llc, project_dir, STEPS)
     whole = data_of(name)
     files = find_run(name)
     lines = Path(files.journal).read_bytes().splitlines(keepends=True)
@@ -203,30 +203,30 @@ def test_a_live_run_is_given_in_parts(llc: Llc, place: Path) -> None:
         assert apply(parts, number) == apply(whole, number)
 
 
-def test_the_command_writes_one_file(llc: Llc, place: Path) -> None:
+def test_the_command_writes_one_file(llc: Llc, project_dir: Path) -> None:
     """The page is named after the run and loads nothing."""
-    name = run(llc, place, STEPS)
+    name = run(llc, project_dir, STEPS)
     result = llc("report", "steps")
     assert (result.returncode, result.stdout) == (0, f"{name}.html\n")
-    page = (place / f"{name}.html").read_text()
+    page = (project_dir / f"{name}.html").read_text()
     assert "default-src 'none'" in page
     assert not re.search(r"(src|href)=\"(?!#)", page)
 
 
 def test_the_page_is_written_where_the_command_is_given(
-    llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch
+    llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder of a project, too; and `--open` says where it is if no browser can be started."""
-    name = run(llc, place, STEPS)
-    (place / "sub").mkdir()
-    monkeypatch.chdir(place / "sub")
+    name = run(llc, project_dir, STEPS)
+    (project_dir / "sub").mkdir()
+    monkeypatch.chdir(project_dir / "sub")
     assert llc("report", "steps").stdout == f"{name}.html\n"
-    monkeypatch.chdir(place / "sub")
-    result = llc("report", "steps", "-o", "x.html", "--open", BROWSER=str(place / "none"))
+    monkeypatch.chdir(project_dir / "sub")
+    result = llc("report", "steps", "-o", "x.html", "--open", BROWSER=str(project_dir / "none"))
     assert (result.returncode, result.stdout) == (1, "x.html\n")
     assert "cannot-open" in result.stderr
-    assert str(place / "sub" / "x.html") in result.stderr
-    assert {path.name for path in (place / "sub").iterdir()} == {f"{name}.html", "x.html"}
+    assert str(project_dir / "sub" / "x.html") in result.stderr
+    assert {path.name for path in (project_dir / "sub").iterdir()} == {f"{name}.html", "x.html"}
 
 
 # --- all that was ever recorded -------------------------------------------------------------------
@@ -235,7 +235,7 @@ JOURNALS = sorted((Path(__file__).parents[1] / "journals").glob("*.*/*/*/*-*"))
 
 
 @pytest.mark.parametrize("folder", JOURNALS, ids=[f"{path.parts[-3]}/{path.name}" for path in JOURNALS])
-def test_every_recorded_run_has_a_report(llc: Llc, place: Path, folder: Path) -> None:
+def test_every_recorded_run_has_a_report(llc: Llc, project_dir: Path, folder: Path) -> None:
     """Crashed, damaged, resumed, forked, of agents: every effect is there, in the order of the results."""
     result = llc("report", str(folder), "--format", "json", RECORD_API_KEY="sesame-0123456789")
     assert result.returncode == 0, result.stderr
@@ -253,10 +253,10 @@ def test_every_recorded_run_has_a_report(llc: Llc, place: Path, folder: Path) ->
         apply(data, number)
 
 
-def test_damage_and_lost_programs_are_said(llc: Llc, place: Path) -> None:
+def test_damage_and_lost_programs_are_said(llc: Llc, project_dir: Path) -> None:
     """What is sound is shown; without the program there are no slots."""
-    name = run(llc, place, STEPS)
-    journal = place / ".loops" / ".history" / name / "steps.events.jsonl"
+    name = run(llc, project_dir, STEPS)
+    journal = project_dir / ".loops" / ".history" / name / "steps.events.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if b'"action_complete"' in line and b'"seq":3' in line)
     journal.write_bytes(b"".join([*lines[:at], b"garbage\n", *lines[at + 1 :]]))
@@ -267,7 +267,7 @@ def test_damage_and_lost_programs_are_said(llc: Llc, place: Path) -> None:
     apply(data, 2)
     journal.write_bytes(b"".join(lines))
     (journal.parent / "program.llb").unlink()
-    (place / ".loops" / "steps.yaml").unlink()
+    (project_dir / ".loops" / "steps.yaml").unlink()
     data = data_of(name)
     assert "slots are not shown" in data["run"]["notes"][0]
     assert [step["seq"] for step in data["steps"] if "result" in step] == [1, 2, 3, 4, 5]
@@ -275,9 +275,9 @@ def test_damage_and_lost_programs_are_said(llc: Llc, place: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"x", b'{"event":"run_start"}\n', b"\xff\xfe\0\n" * 3])
-def test_a_journal_that_is_none(llc: Llc, place: Path, end: bytes) -> None:
+def test_a_journal_that_is_none(llc: Llc, project_dir: Path, end: bytes) -> None:
     """No traceback, whatever the file holds."""
-    folder = place / ".loops" / ".history" / "odd-20240115-103000-0000"
+    folder = project_dir / ".loops" / ".history" / "odd-20240115-103000-0000"
     folder.mkdir(parents=True)
     (folder / "odd.events.jsonl").write_bytes(end)
     result = llc("report", str(folder), "-o", "x.html")
@@ -285,16 +285,16 @@ def test_a_journal_that_is_none(llc: Llc, place: Path, end: bytes) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
+def test_a_run_that_is_active(llc: Llc, project_dir: Path) -> None:
     """It is running, with the effect that is not finished; killed, it crashed and can be resumed."""
-    (place / ".loops" / "wait.yaml").write_text(
+    (project_dir / ".loops" / "wait.yaml").write_text(
         "name: wait\ninitial: first\nstates:\n  first: {action: 'echo one', next: second}\n"
         "  second: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: done}\n"
         "  done: {terminal: true}\n"
     )
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "wait", "-q"])
     try:
-        wait_for((place / "here").exists)
+        wait_for((project_dir / "here").exists)
         wait_for(lambda: data_of("wait")["pending"])
         data = data_of("wait")
         assert (data["run"]["status"], data["run"]["sentence"]) == (
@@ -311,7 +311,7 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    (place / "go").touch()
+    (project_dir / "go").touch()
     # The keeper of its action has its lock until the action has ended.
     wait_for(lambda: data_of("wait")["run"]["sentence"].endswith("it can be resumed."))
     assert llc("resume", "wait").returncode == 0
@@ -320,16 +320,16 @@ def test_a_run_that_is_active(llc: Llc, place: Path) -> None:
     assert [mark["kind"] for mark in data["run"]["marks"]] == ["resumed", "end"]
 
 
-def test_time_that_passes_is_an_update(llc: Llc, place: Path) -> None:
+def test_time_that_passes_is_an_update(llc: Llc, project_dir: Path) -> None:
     """Without an event only the header and the axis are sent, not steps that are as before."""
-    (place / ".loops" / "wait.yaml").write_text(
+    (project_dir / ".loops" / "wait.yaml").write_text(
         "name: wait\ninitial: first\nstates:\n  first: {action: 'true', next: second}\n"
         "  second: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: done}\n"
         "  done: {terminal: true}\n"
     )
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "wait", "-q"])
     try:
-        wait_for((place / "here").exists)
+        wait_for((project_dir / "here").exists)
         with RunModel(find_run("wait")) as model:
             begun = model.update()["axis"][-1][1]
 
@@ -340,24 +340,24 @@ def test_time_that_passes_is_an_update(llc: Llc, place: Path) -> None:
 
             wait_for(is_only_later)
     finally:
-        (place / "go").touch()
+        (project_dir / "go").touch()
         assert process.wait(120) == 0
 
 
-def test_updates_follow_a_run_to_its_end(llc: Llc, place: Path) -> None:
+def test_updates_follow_a_run_to_its_end(llc: Llc, project_dir: Path) -> None:
     """Its folder moves to the history; large outputs are found there."""
-    (place / ".loops" / "grow.yaml").write_text(
+    (project_dir / ".loops" / "grow.yaml").write_text(
         "name: grow\ninitial: first\nstates:\n"
         "  first: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: second}\n"
         "  second: {action: 'seq 1 20000', next: done}\n  done: {terminal: true}\n"
     )
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "grow", "-q"])
     try:
-        wait_for((place / "here").exists)
+        wait_for((project_dir / "here").exists)
         with RunModel(find_run("grow")) as model:
             first = as_data(model.update())
             assert first["from"] == 0
-            (place / "go").touch()
+            (project_dir / "go").touch()
             assert process.wait(120) == 0
             more = as_data(model.update())
     finally:
@@ -378,11 +378,11 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_changes_of_files_are_on_their_step(llc: Llc, place: Path) -> None:
+def test_changes_of_files_are_on_their_step(llc: Llc, project_dir: Path) -> None:
     """The difference that `llc diff` shows of the step; it stays masked, and goes with `--no-outputs`."""
     subprocess.run(["git", "init", "-q"], check=True)
-    (place / ".loops" / "config.yaml").write_text("record_files: all\n")
-    name = run(llc, place, STEPS.replace("touch half;", "touch half; echo precious > kept;"))
+    (project_dir / ".loops" / "config.yaml").write_text("record_files: all\n")
+    name = run(llc, project_dir, STEPS.replace("touch half;", "touch half; echo precious > kept;"))
     data = data_of(name)
     diffs = [data["values"][step["diff"]] for step in data["steps"] if "diff" in step]
     assert "+precious" in diffs[0]
@@ -428,10 +428,10 @@ def changed(chance: random.Random, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_journals_with_other_values(llc: Llc, place: Path, seed: int) -> None:
+def test_journals_with_other_values(llc: Llc, project_dir: Path, seed: int) -> None:
     """A journal may have been written by anyone: its lines are sound, what they say is not."""
     chance = random.Random(seed)
-    folder = place / "run-20240115-103000-0000"
+    folder = project_dir / "run-20240115-103000-0000"
     shutil.copytree(chance.choice(JOURNALS), folder)
     (journal,) = folder.glob("*.events.jsonl")
     lines = journal.read_bytes().splitlines()
@@ -452,11 +452,11 @@ def test_journals_with_other_values(llc: Llc, place: Path, seed: int) -> None:
 # --- contents -------------------------------------------------------------------------------------
 
 
-def test_secrets_and_left_out_contents(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_and_left_out_contents(llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No form has a secret; with `--no-outputs` none has what commands wrote."""
     monkeypatch.setenv("DEPLOY_TOKEN", "hush-hush-0123456789")
     text = STEPS.replace("test -e fixed", "echo $DEPLOY_TOKEN; printf 'prec%s' ious; test -e fixed")
-    name = run(llc, place, text)
+    name = run(llc, project_dir, text)
     for form in ("html", "json", "perfetto"):
         shown = llc("report", name, "--format", form, "-o", "-", DEPLOY_TOKEN="hush-hush-0123456789").stdout
         assert "hush-hush" not in shown
@@ -509,12 +509,12 @@ def test_values_that_json_and_javascript_do_not_have() -> None:
 
 
 @pytest.mark.parametrize(("text", "suffix"), [(STEPS, "yaml"), (CALLS, "sexp")])
-def test_trace_events_are_well_formed(llc: Llc, place: Path, text: str, suffix: str) -> None:
+def test_trace_events_are_well_formed(llc: Llc, project_dir: Path, text: str, suffix: str) -> None:
     """The fields that the format requires of each phase; events of a thread do not overlap."""
-    run(llc, place, text, suffix=suffix)
+    run(llc, project_dir, text, suffix=suffix)
     result = llc("report", "steps", "--format", "perfetto", "-o", "trace.json")
     assert (result.returncode, result.stdout) == (0, "trace.json\n")
-    events = json.loads((place / "trace.json").read_text())["traceEvents"]
+    events = json.loads((project_dir / "trace.json").read_text())["traceEvents"]
     assert {event["ph"] for event in events} >= {"M", "X", "i"}
     ends: dict[int, float] = {}
     for event in events:
@@ -537,18 +537,18 @@ def test_trace_events_are_well_formed(llc: Llc, place: Path, text: str, suffix: 
     assert "bad-option" in llc("report", "steps", "--format", "pdf").stderr
 
 
-def test_two_runs_are_aligned(llc: Llc, place: Path) -> None:
+def test_two_runs_are_aligned(llc: Llc, project_dir: Path) -> None:
     """Equal runs have no difference; a step more, another command and another output are named."""
-    first = run(llc, place, STEPS)
+    first = run(llc, project_dir, STEPS)
     for name in ("fixed", "half"):
-        (place / name).unlink()
-    again = run(llc, place, STEPS)
+        (project_dir / name).unlink()
+    again = run(llc, project_dir, STEPS)
     a, b = (json_model(name) for name in (first, again))
     assert [row[2] for row in comparison.align(a, b)] == [None] * 6
     for name in ("fixed", "half"):
-        (place / name).unlink()
-    (place / "half").touch()
-    short = json_model(run(llc, place, STEPS.replace("attempt", "try")))
+        (project_dir / name).unlink()
+    (project_dir / "half").touch()
+    short = json_model(run(llc, project_dir, STEPS.replace("attempt", "try")))
     rows = comparison.align(a, short)
     assert "-\x1b[31mattempt 1\x1b[0m\n+\x1b[31mtry 1\x1b[0m" in rows[0][3]
     assert [row[:2] for row in rows] == [[0, 0], [1, 1], [2, 2], [3, None], [4, None], [5, 3]]

@@ -62,9 +62,9 @@ LOG = ["measure", "work", "measure", "work", "measure", "report 5 5"]
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    (place / ".loops" / "job.yaml").write_text(LOOP)
-    return place
+def project(project_dir: Path) -> Path:
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP)
+    return project_dir
 
 
 def run(target: str = "job", **given: Any) -> Any:

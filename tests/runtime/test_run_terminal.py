@@ -33,10 +33,10 @@ STUBBORN = SLOW.replace("echo first line", "trap '' TERM; echo first line")
 
 
 @pytest.fixture
-def spawn(place: Path) -> Spawn:
+def spawn(project_dir: Path) -> Spawn:
     """Start llc on a terminal of a given width, in a project with one slow loop."""
-    (place / ".loops" / "slow.yaml").write_text(SLOW)
-    (place / ".loops" / "stubborn.yaml").write_text(STUBBORN.replace("name: slow", "name: stubborn"))
+    (project_dir / ".loops" / "slow.yaml").write_text(SLOW)
+    (project_dir / ".loops" / "stubborn.yaml").write_text(STUBBORN.replace("name: slow", "name: stubborn"))
 
     def on_terminal(*words: str, width: int = 60, **env: str) -> Any:
         return terminals.spawn(*words, width=width, height=24, **env)

@@ -15,25 +15,27 @@ from llc.runtime.effects.stalls import normalised
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def project(place: Path, agent: str, check: str = "cat wrong; exit 1", more: str = "") -> None:
+def project(project_dir: Path, agent: str, check: str = "cat wrong; exit 1", more: str = "") -> None:
     """A loop of the paradigm `invariants`, in a repository, with an agent that is these lines of shell."""
-    (place / ".loops/l.yaml").write_text(
+    (project_dir / ".loops/l.yaml").write_text(
         f"paradigm: invariants\nname: l\nmax_iterations: 8\nagent: stub\n{more}\nconstraints:\n"
         f"  - {{name: tests, check: {json.dumps(check)}, fix: {{prompt: Repair it}}}}\n"
     )
-    (place / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"], output: text}}')
-    (place / "stub").write_text(f"#!/bin/sh\n{agent}\n")
-    (place / "stub").chmod(0o755)
-    (place / "wrong").write_text("1 failed\n")
-    git(place, "init", "-q")
-    (place / ".gitignore").write_text("n\nfound\n.loops/.*\n")
-    git(place, "add", ".")
-    git(place, "commit", "-qm", "begin")
+    (project_dir / ".loops/config.yaml").write_text(
+        'agents: {stub: {argv: [./stub, "{prompt}"], output: text}}'
+    )
+    (project_dir / "stub").write_text(f"#!/bin/sh\n{agent}\n")
+    (project_dir / "stub").chmod(0o755)
+    (project_dir / "wrong").write_text("1 failed\n")
+    git(project_dir, "init", "-q")
+    (project_dir / ".gitignore").write_text("n\nfound\n.loops/.*\n")
+    git(project_dir, "add", ".")
+    git(project_dir, "commit", "-qm", "begin")
 
 
-def git(place: Path, *words: str) -> None:
+def git(project_dir: Path, *words: str) -> None:
     name = ("-c", "user.name=t", "-c", "user.email=t@t")
-    subprocess.run(["git", *name, *words], cwd=place, check=True, capture_output=True)
+    subprocess.run(["git", *name, *words], cwd=project_dir, check=True, capture_output=True)
 
 
 def ends(llc: Run, *words: str) -> tuple[int, str, int]:
@@ -49,21 +51,21 @@ def ends(llc: Run, *words: str) -> tuple[int, str, int]:
 LIMIT = 3
 
 
-def test_an_agent_that_changes_nothing(llc: Run, place: Path) -> None:
+def test_an_agent_that_changes_nothing(llc: Run, project_dir: Path) -> None:
     """After three rounds without any change the run ends as by a limit, with the reason."""
-    project(place, "echo I repaired it")
+    project(project_dir, "echo I repaired it")
     assert ends(llc) == (LIMIT, "stall", 3)
     shown = llc("logs", "l").stdout
     assert "stall" in shown
 
 
-def test_noise_does_not_hide_a_stall(llc: Run, place: Path) -> None:
+def test_noise_does_not_hide_a_stall(llc: Run, project_dir: Path) -> None:
     """Times, durations, paths of temporary files, hashes, addresses and colours differ in each round."""
     noise = (
         'd=$(mktemp -d); printf "\\033[31mFAILED\\033[0m %s at %s 0x%x in 0.%ds %s\\n" $d "$(date +%T.%N)" '
         "$$ $$ $(date +%N | sha1sum | cut -c1-12); exit 1"
     )
-    project(place, "echo done", noise)
+    project(project_dir, "echo done", noise)
     assert ends(llc) == (LIMIT, "stall", 3)
 
 
@@ -76,15 +78,15 @@ def test_noise_does_not_hide_a_stall(llc: Run, place: Path) -> None:
     ],
     ids=["commits", "progress", "other-reason"],
 )
-def test_no_false_alarm(llc: Run, place: Path, agent: str) -> None:
+def test_no_false_alarm(llc: Run, project_dir: Path, agent: str) -> None:
     """An empty commit, a changed file, and another failure are changes; words are not looked at."""
-    project(place, agent, "cat found 2>/dev/null; exit 1")
+    project(project_dir, agent, "cat found 2>/dev/null; exit 1")
     assert ends(llc) == (LIMIT, "max_iterations", 8)
 
 
-def test_rounds_begin_again_after_a_change(llc: Run, place: Path) -> None:
+def test_rounds_begin_again_after_a_change(llc: Run, project_dir: Path) -> None:
     """Two rounds without a change, one with, then three without."""
-    project(place, "echo >> n; if [ $(wc -l < n) = 3 ]; then echo more > new.txt; fi")
+    project(project_dir, "echo >> n; if [ $(wc -l < n) = 3 ]; then echo more > new.txt; fi")
     assert ends(llc) == (LIMIT, "stall", 6)
 
 
@@ -96,9 +98,9 @@ def test_rounds_begin_again_after_a_change(llc: Run, place: Path) -> None:
         ("stall: {rounds: 5}", ("stall", 5)),
     ],
 )
-def test_the_loop_decides(llc: Run, place: Path, more: str, expected: tuple[str, int]) -> None:
+def test_the_loop_decides(llc: Run, project_dir: Path, more: str, expected: tuple[str, int]) -> None:
     """`stall: false` turns it off, a number is that of the rounds."""
-    project(place, "true", more=more)
+    project(project_dir, "true", more=more)
     assert ends(llc) == (LIMIT, *expected)
 
 
@@ -117,27 +119,27 @@ states:
 """
 
 
-def test_a_stall_is_routed(llc: Run, place: Path) -> None:
+def test_a_stall_is_routed(llc: Run, project_dir: Path) -> None:
     """`on_stall` names the state; the run's own end follows, and a replay is the same."""
-    project(place, "true")
-    (place / ".loops/l.yaml").write_text(FSM)
+    project(project_dir, "true")
+    (project_dir / ".loops/l.yaml").write_text(FSM)
     assert ends(llc) == (1, "terminal", 3)
     assert "given up" in llc("logs", "l").stdout
     assert llc("replay", "l").returncode == 0
 
 
-def test_without_the_key_a_loop_of_states_does_not_stall(llc: Run, place: Path) -> None:
+def test_without_the_key_a_loop_of_states_does_not_stall(llc: Run, project_dir: Path) -> None:
     """It is the author's own flow."""
-    project(place, "true")
-    (place / ".loops/l.yaml").write_text(
+    project(project_dir, "true")
+    (project_dir / ".loops/l.yaml").write_text(
         FSM.replace("stall: 2\non_stall: gave_up\n", "max_iterations: 6\non_error: gave_up\n")
     )
     assert ends(llc)[1] == "max_iterations"
 
 
-def test_a_stalled_run_replays(llc: Run, place: Path) -> None:
+def test_a_stalled_run_replays(llc: Run, project_dir: Path) -> None:
     """The end that the host decided is on record."""
-    project(place, "true")
+    project(project_dir, "true")
     assert ends(llc)[1] == "stall"
     done = llc("replay", "l")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -181,11 +183,11 @@ def test_hostile_output_is_compared_in_time() -> None:
         normalised(text)
 
 
-def test_facts_of_a_round(place: Path, llc: Run) -> None:
+def test_facts_of_a_round(project_dir: Path, llc: Run) -> None:
     """They are in the agent's result."""
-    project(place, "true", more="stall: 1")
+    project(project_dir, "true", more="stall: 1")
     ends(llc)
-    (path,) = place.glob(".loops/.history/l-*/*.events.jsonl")
+    (path,) = project_dir.glob(".loops/.history/l-*/*.events.jsonl")
     rounds: list[dict[str, Any]] = [
         event["result"]["round"]
         for event in map(json.loads, path.read_text().splitlines())

@@ -24,7 +24,7 @@ SUMMARISE = """
 
 
 @pytest.fixture
-def llc(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in a project."""
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)

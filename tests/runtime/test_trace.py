@@ -47,11 +47,11 @@ SIDE = '(parallel-map (lambda (n) (begin (sleep n) (log-message "slept" n) (slee
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    (place / ".loops" / "fix.yaml").write_text(LOOP)
-    (place / "world.yaml").write_text(WORLD)
-    (place / "side.sexp").write_text(SIDE)
-    return place
+def project(project_dir: Path) -> Path:
+    (project_dir / ".loops" / "fix.yaml").write_text(LOOP)
+    (project_dir / "world.yaml").write_text(WORLD)
+    (project_dir / "side.sexp").write_text(SIDE)
+    return project_dir
 
 
 def run(target: str = "fix") -> None:

@@ -27,18 +27,18 @@ states:
 
 
 @pytest.fixture
-def killed(place: Path) -> Path:
+def killed(project_dir: Path) -> Path:
     """The journal of a run that was killed in its third action, without that action."""
-    (place / ".loops" / "job.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     end = time.monotonic() + 60
-    log = place / "log"
+    log = project_dir / "log"
     while not log.exists() or "c" not in log.read_text():
         assert time.monotonic() < end
         time.sleep(0.02)
     kill_with_keeper(process)
     process.wait()
-    (path,) = place.glob(".loops/.running/*/job.events.jsonl")
+    (path,) = project_dir.glob(".loops/.running/*/job.events.jsonl")
     return path
 
 
@@ -66,7 +66,7 @@ def test_the_file_knows_what_is_on_disk(killed: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["action_start", "action_complete", "state_enter"])
-def test_a_shorter_journal_is_not_taken_for_the_whole(killed: Path, place: Path, kind: str) -> None:
+def test_a_shorter_journal_is_not_taken_for_the_whole(killed: Path, project_dir: Path, kind: str) -> None:
     """Nothing is performed, and the user is told where it ends and what can be done."""
     left = cut(killed, kind)
     before = killed.read_bytes()
@@ -76,28 +76,28 @@ def test_a_shorter_journal_is_not_taken_for_the_whole(killed: Path, place: Path,
     assert f"lines {left + 1} to " in done.stderr
     assert "--accept-loss" in done.stderr
     assert "Traceback" not in done.stderr
-    assert (place / "log").read_text() == "a\nb\nc\n"
+    assert (project_dir / "log").read_text() == "a\nb\nc\n"
     assert killed.read_bytes() == before
     assert resume().returncode == 1, "it asks each time"
 
 
-def test_the_loss_can_be_accepted(killed: Path, place: Path) -> None:
+def test_the_loss_can_be_accepted(killed: Path, project_dir: Path) -> None:
     """Then actions after the end are in doubt, and it is asked once."""
     cut(killed, "action_complete")
     done = resume("--accept-loss", "--on-unknown", "fail", "-q")
     assert "missing" in done.stderr
     assert done.returncode == 0, done.stderr
     # The first action is in doubt and fails, as do those that may have followed: as many as the lines allow.
-    assert (place / "log").read_text() == "a\nb\nc\n"
+    assert (project_dir / "log").read_text() == "a\nb\nc\n"
 
 
-def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, place: Path) -> None:
+def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, project_dir: Path) -> None:
     """A kill soon after that is a kill as any other."""
     cut(killed, "action_complete")
     command = [sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-loss"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
-    while (place / "log").read_text().count("a") < 2:
+    while (project_dir / "log").read_text().count("a") < 2:
         assert time.monotonic() < end
         time.sleep(0.002)
     kill_with_keeper(process)
@@ -107,7 +107,7 @@ def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, place: 
     assert again.returncode == 0
 
 
-def test_a_kill_at_once_after_the_loss_was_accepted(killed: Path, place: Path) -> None:
+def test_a_kill_at_once_after_the_loss_was_accepted(killed: Path, project_dir: Path) -> None:
     """Before the new length is written, the old one is not believed: it is asked once."""
     cut(killed, "action_complete")
     ends = (
@@ -118,39 +118,39 @@ def test_a_kill_at_once_after_the_loss_was_accepted(killed: Path, place: Path) -
     assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 9
     again = resume("--on-unknown", "fail", "-q")
     assert again.returncode == 0, again.stderr
-    assert (place / "log").read_text() == "a\nb\nc\n"
+    assert (project_dir / "log").read_text() == "a\nb\nc\n"
 
 
-def test_a_lost_file_changes_nothing(killed: Path, place: Path) -> None:
+def test_a_lost_file_changes_nothing(killed: Path, project_dir: Path) -> None:
     """Without it the journal alone serves, as it always did."""
     (killed.parent / "active").unlink()
     done = resume("--on-unknown", "fail", "-q")
     assert done.returncode == 0, done.stderr
-    assert (place / "log").read_text() == "a\nb\nc\nd\n"
+    assert (project_dir / "log").read_text() == "a\nb\nc\nd\n"
 
 
 @pytest.fixture
-def stopped(place: Path) -> Path:
+def stopped(project_dir: Path) -> Path:
     """The journal of a run that was stopped in order in its third action."""
-    (place / ".loops" / "job.yaml").write_text(LOOP)
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
-    log = place / "log"
+    log = project_dir / "log"
     end = time.monotonic() + 60
     while not log.exists() or "c" not in log.read_text():
         assert time.monotonic() < end
         time.sleep(0.02)
     process.terminate()
     process.wait()
-    (path,) = place.glob(".loops/.running/*/job.events.jsonl")
+    (path,) = project_dir.glob(".loops/.running/*/job.events.jsonl")
     return path
 
 
 @pytest.fixture
-def finished(place: Path) -> Path:
+def finished(project_dir: Path) -> Path:
     """The journal of a run that ended."""
-    (place / ".loops" / "job.yaml").write_text(LOOP.replace("; exec sleep 600", ""))
+    (project_dir / ".loops" / "job.yaml").write_text(LOOP.replace("; exec sleep 600", ""))
     assert run_llc("run", "job", "-q").returncode == 0
-    (path,) = place.glob(".loops/.history/*/job.events.jsonl")
+    (path,) = project_dir.glob(".loops/.history/*/job.events.jsonl")
     return path
 
 
@@ -161,20 +161,22 @@ def without_checkpoints(journal: Path) -> None:
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_stopped_run_is_checked_too(stopped: Path, place: Path, count: int, has_checkpoint: bool) -> None:
+def test_a_stopped_run_is_checked_too(
+    stopped: Path, project_dir: Path, count: int, has_checkpoint: bool
+) -> None:
     """One whose journal lost its last lines in a copy, the event of its stop among them."""
     if not has_checkpoint:
         without_checkpoints(stopped)
     stopped.write_bytes(b"".join(stopped.read_bytes().splitlines(keepends=True)[:-count]))
     done = resume()
     assert (done.returncode, "error[truncated-journal]" in done.stderr) == (1, True)
-    assert (place / "log").read_text() == "a\nb\nc\n"
+    assert (project_dir / "log").read_text() == "a\nb\nc\n"
 
 
 @pytest.mark.parametrize("state", ["killed", "stopped", "finished"])
 @pytest.mark.parametrize("is_short", [True, False])
 def test_each_command_says_that_the_journal_is_truncated(
-    state: str, is_short: bool, place: Path, request: pytest.FixtureRequest
+    state: str, is_short: bool, project_dir: Path, request: pytest.FixtureRequest
 ) -> None:
     """In each state of a run; and says nothing about one that is whole."""
     journal: Path = request.getfixturevalue(state)

@@ -97,9 +97,9 @@ def until(condition: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture
-def server(place: Path) -> Iterator[Server]:
-    (place / ".loops" / "asks.yaml").write_text(LOOP)
-    (place / "text").write_text(HOSTILE + "\n")
+def server(project_dir: Path) -> Iterator[Server]:
+    (project_dir / ".loops" / "asks.yaml").write_text(LOOP)
+    (project_dir / "text").write_text(HOSTILE + "\n")
     found = Server()
     yield found
     run_llc("stop", "--all")
@@ -117,27 +117,30 @@ def run(server: Server) -> str:
     return name
 
 
-def test_the_page_is_opened_without_its_token_in_the_words_of_a_command(place: Path) -> None:
+def test_the_page_is_opened_without_its_token_in_the_words_of_a_command(project_dir: Path) -> None:
     """`--open` gives a browser a private file that leads to the address, and removes it at the end."""
-    browser = place / "browser"
+    browser = project_dir / "browser"
     browser.write_text(
-        f'#!/bin/sh\nstat -c %a "$1" > {place}/mode\ncp "$1" {place}/entrance\necho "$1" > {place}/asked\n'
+        f'#!/bin/sh\nstat -c %a "$1" > {project_dir}/mode\n'
+        f'cp "$1" {project_dir}/entrance\necho "$1" > {project_dir}/asked\n'
     )
     browser.chmod(0o755)
     found = Server("--open", BROWSER=str(browser))
     try:
-        asked = until(lambda: (place / "asked").exists() and (place / "asked").read_text().strip())
+        asked = until(
+            lambda: (project_dir / "asked").exists() and (project_dir / "asked").read_text().strip()
+        )
         assert found.token not in asked
-        assert (place / "mode").read_text() == "600\n"
-        assert found.address in (place / "entrance").read_text()
+        assert (project_dir / "mode").read_text() == "600\n"
+        assert found.address in (project_dir / "entrance").read_text()
     finally:
         found.process.send_signal(signal.SIGINT)
         found.process.communicate()
     assert not Path(asked).exists()
 
 
-def test_without_a_browser_the_page_is_served_all_the_same(place: Path) -> None:
-    found = Server("--open", BROWSER=str(place / "none"))
+def test_without_a_browser_the_page_is_served_all_the_same(project_dir: Path) -> None:
+    found = Server("--open", BROWSER=str(project_dir / "none"))
     try:
         assert found.ask("GET", "/api/runs")[0] == 200
     finally:

@@ -25,18 +25,18 @@ MEET = (
 )
 
 
-def test_an_expression_performs_several_effects_at_once(place: Path) -> None:
+def test_an_expression_performs_several_effects_at_once(project_dir: Path) -> None:
     """Their results are in the order of the items."""
     assert llc.evaluate(MEET) == ["a\n", "b\n", "c\n"]
 
 
-def test_a_run_of_the_api_performs_several_effects_at_once(place: Path) -> None:
+def test_a_run_of_the_api_performs_several_effects_at_once(project_dir: Path) -> None:
     """As `llc run` does."""
-    (place / "meet.sexp").write_text(MEET)
+    (project_dir / "meet.sexp").write_text(MEET)
     assert llc.run("meet.sexp").value == ["a\n", "b\n", "c\n"]
 
 
-def test_a_session_performs_several_effects_at_once(place: Path) -> None:
+def test_a_session_performs_several_effects_at_once(project_dir: Path) -> None:
     """The result is shown as the value of the input."""
     command = [sys.executable, "-m", "llc", "repl"]
     done = subprocess.run(command, input=MEET, capture_output=True, text=True, timeout=30, check=False)
@@ -44,7 +44,7 @@ def test_a_session_performs_several_effects_at_once(place: Path) -> None:
     assert done.stdout == '("a\\n" "b\\n" "c\\n")\n'
 
 
-def test_more_effects_than_places_wait_for_their_turn(place: Path) -> None:
+def test_more_effects_than_places_wait_for_their_turn(project_dir: Path) -> None:
     """Twenty commands and twenty sleeps, of which at most eight commands run."""
     text = (
         "(parallel-map (lambda (n) (begin (sleep 0.01) (get (system:execute_shell_command"
@@ -53,7 +53,7 @@ def test_more_effects_than_places_wait_for_their_turn(place: Path) -> None:
     assert llc.evaluate(text) == [f"{number}\n" for number in range(20)]
 
 
-def test_a_program_that_ends_early_leaves_nothing_behind(place: Path) -> None:
+def test_a_program_that_ends_early_leaves_nothing_behind(project_dir: Path) -> None:
     """`exit`, a fault and the end of the fuel stop what is still performed."""
     begin = '(system:execute_shell_command "sleep 600 & echo $! >> pids; wait")'
     wait = '(system:execute_shell_command "until [ -s pids ]; do sleep 0.01; done")'
@@ -63,15 +63,15 @@ def test_a_program_that_ends_early_leaves_nothing_behind(place: Path) -> None:
             text = f"(parallel-map (lambda (n) (if (= n 0) {begin} (begin {wait} (loop () (recur))))) '(0 1))"
         with pytest.raises(error):
             llc.evaluate(text, fuel=100_000)
-        pids = [int(word) for word in (place / "pids").read_text().split()]
+        pids = [int(word) for word in (project_dir / "pids").read_text().split()]
         deadline = time.monotonic() + 60
         while any(Path(f"/proc/{pid}").exists() for pid in pids):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        (place / "pids").unlink()
+        (project_dir / "pids").unlink()
 
 
-def test_ctrl_c_in_a_session_stops_all_of_them(place: Path) -> None:
+def test_ctrl_c_in_a_session_stops_all_of_them(project_dir: Path) -> None:
     """And the session goes on."""
     text = '(parallel-map (lambda (n) (system:execute_shell_command "touch go; exec sleep 600")) \'(1 2))\n'
     process = subprocess.Popen(
@@ -82,7 +82,7 @@ def test_ctrl_c_in_a_session_stops_all_of_them(place: Path) -> None:
     process.stdin.write(text + "(+ 1 2)\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60
-    while not (place / "go").exists():
+    while not (project_dir / "go").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGINT)
@@ -91,7 +91,7 @@ def test_ctrl_c_in_a_session_stops_all_of_them(place: Path) -> None:
     assert "Traceback" not in out
 
 
-def test_a_world_of_ones_own_performs_one_effect_at_a_time(place: Path) -> None:
+def test_a_world_of_ones_own_performs_one_effect_at_a_time(project_dir: Path) -> None:
     """In the order in which they are asked for; it need not be safe for threads."""
 
     class Counting(World):
@@ -112,7 +112,7 @@ def test_a_world_of_ones_own_performs_one_effect_at_a_time(place: Path) -> None:
     assert world.seen == [1, 2, 3]
 
 
-def test_tasks_at_once_share_a_model_client(place: Path, messages_server: Any, answers: Any) -> None:
+def test_tasks_at_once_share_a_model_client(project_dir: Path, messages_server: Any, answers: Any) -> None:
     """Eight instant tasks take no longer than one after another: one client is started, not eight."""
     text = answers.message([{"type": "text", "text": "hi"}], stop_reason="end_turn")
     messages_server.answers[:] = [text]

@@ -40,14 +40,14 @@ WORLD = """
 
 
 @pytest.fixture(autouse=True)
-def _often(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _often(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints and waypoints every few steps."""
     for name, value in {"SPACE": 2_000, "SHARE": 0, "WAYPOINT_SPACE": 6_000, "WAYPOINT_SHARE": 0}.items():
         monkeypatch.setattr(checkpoints, name, value)
     monkeypatch.setattr(files, "fdatasync", lambda fd: None)
-    (place / ".loops" / "many.yaml").write_text(LOOP)
-    (place / "beside.sexp").write_text(BESIDE)
-    (place / "world.yaml").write_text(WORLD)
+    (project_dir / ".loops" / "many.yaml").write_text(LOOP)
+    (project_dir / "beside.sexp").write_text(BESIDE)
+    (project_dir / "world.yaml").write_text(WORLD)
 
 
 def recorded(name: str) -> find.RunFiles:
