@@ -39,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def wait_for(condition: Callable[[], Any]) -> None:
     end = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)
 
 
@@ -48,8 +48,8 @@ def llc(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def begin(name: str) -> subprocess.Popen[bytes]:
-    """A run whose action goes on for long."""
+def start_run(name: str) -> subprocess.Popen[bytes]:
+    """Start a run whose action does not end by itself."""
     pid = Path(f"{name}.pid")
     pid.unlink(missing_ok=True)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", name, "-q"])
@@ -57,70 +57,69 @@ def begin(name: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def cut(name: str) -> tuple[str, int, str]:
-    """The id of a run that was killed, and its action, which still runs."""
-    process = begin(name)
+def kill_run(name: str) -> tuple[str, int, str]:
+    """Kill a run; return its id and the process id and start time of its action, which still runs."""
+    process = start_run(name)
     kill_with_keeper(process)
     process.wait()
     action = int(Path(f"{name}.pid").read_text())
     return max(os.listdir(".loops/.running")), action, str(start_time(action))
 
 
-def running() -> list[str]:
+def running_runs() -> list[str]:
     return [row["run"] for row in json.loads(llc("list", "--running", "--json").stdout)]
 
 
-def test_an_interrupted_run_is_abandoned_with_its_processes() -> None:
-    """Its action is ended and its folder removed; finished and active runs stay."""
-    run, action, begun = cut("one")
-    living = begin("two")
+def test_clean_unfinished_removes_the_run_and_ends_its_processes() -> None:
+    run, action, started_at = kill_run("one")
+    active = start_run("two")
     assert llc("run", "-e", "1", "-q").returncode == 0
-    assert is_alive(action, begun)
-    dry = json.loads(llc("clean", "--unfinished", "--dry-run", "--json").stdout)
-    assert (dry["removed"], is_alive(action, begun), run in running()) == ([run], True, True)
-    told = json.loads(llc("clean", "--unfinished", "--json").stdout)
-    assert (told["removed"], told["problems"]) == ([run], [])
-    assert told["bytes"] > 0
-    wait_for(lambda: not is_alive(action, begun))
+    assert is_alive(action, started_at)
+    preview = json.loads(llc("clean", "--unfinished", "--dry-run", "--json").stdout)
+    assert (preview["removed"], is_alive(action, started_at), run in running_runs()) == ([run], True, True)
+    removed = json.loads(llc("clean", "--unfinished", "--json").stdout)
+    assert (removed["removed"], removed["problems"]) == ([run], [])
+    assert removed["bytes"] > 0
+    wait_for(lambda: not is_alive(action, started_at))
     assert run not in os.listdir(".loops/.running")
-    assert len(running()) == 1
+    assert len(running_runs()) == 1
     assert len(json.loads(llc("history", "--json").stdout)["runs"]) == 1
-    living.terminate()
-    assert living.wait(timeout=60) == 130
+    active.terminate()
+    assert active.wait(timeout=60) == 130
     assert llc("clean", "two", "--unfinished").stdout.startswith("removed 1 run (")
     assert llc("clean", "--unfinished").stdout == "nothing to remove\n"
 
 
-def test_active_and_finished_runs_are_not_abandoned() -> None:
-    """Naming such a run by its id is an error that says what to do instead."""
-    living = begin("one")
-    (run,) = running()
-    done = llc("clean", run, "--unfinished")
-    assert done.returncode == 1
-    assert f"error[run-is-live]: {run} is still running" in done.stderr
+def test_clean_unfinished_keeps_active_and_finished_runs() -> None:
+    """Naming such a run by its id is an error that states the alternative."""
+    active = start_run("one")
+    (run,) = running_runs()
+    completed = llc("clean", run, "--unfinished")
+    assert completed.returncode == 1
+    assert f"error[run-is-live]: {run} is still running" in completed.stderr
     assert llc("clean", "one", "--unfinished").stdout == "nothing to remove\n"
-    living.terminate()
-    living.wait(timeout=60)
+    active.terminate()
+    active.wait(timeout=60)
     assert llc("run", "-e", "1", "-q").returncode == 0
-    (ended,) = (name for name in os.listdir(".loops/.history") if not name.startswith("."))
-    done = llc("clean", ended, "--unfinished")
-    assert done.returncode == 2
-    assert f"{ended} has ended" in done.stderr
+    (finished,) = (name for name in os.listdir(".loops/.history") if not name.startswith("."))
+    completed = llc("clean", finished, "--unfinished")
+    assert completed.returncode == 2
+    assert f"{finished} has ended" in completed.stderr
     assert llc("clean", "three", "--unfinished").returncode == 2
 
 
-def test_retention_bounds_apply_to_abandoned_runs() -> None:
-    """The latest runs and the young runs are kept."""
-    runs = [cut("one")[0] for _ in range(3)]
+def test_retention_limits_apply_to_unfinished_runs() -> None:
+    """`--keep` and `--older-than` keep the latest and the recent runs."""
+    runs = [kill_run("one")[0] for _ in range(3)]
     assert llc("clean", "--unfinished", "--older-than", "1h").stdout == "nothing to remove\n"
     assert json.loads(llc("clean", "--unfinished", "--keep", "1", "--json").stdout)["removed"] == runs[:2]
-    assert running() == runs[2:]
+    assert running_runs() == runs[2:]
     llc("clean", "--unfinished")
 
 
-def test_a_run_without_its_record_can_be_abandoned() -> None:
-    """It cannot continue; the error says how to remove it."""
-    run, _, _ = cut("one")
+def test_run_with_a_lost_journal_can_be_removed() -> None:
+    """Such a run cannot be resumed; the error states how to remove it."""
+    run, _, _ = kill_run("one")
     Path(f".loops/.running/{run}/one.events.jsonl").write_bytes(b"")
     assert f"to abandon it: llc clean {run} --unfinished" in llc("resume", run).stderr
     shown = llc("status", run).stdout
@@ -128,4 +127,4 @@ def test_a_run_without_its_record_can_be_abandoned() -> None:
     assert f"Remove it with: llc clean {run} --unfinished" in shown
     assert "Resume with" not in shown
     assert llc("clean", run, "--unfinished").returncode == 0
-    assert running() == []
+    assert running_runs() == []

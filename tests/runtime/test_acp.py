@@ -1,4 +1,6 @@
-"""Agents that speak the Agent Client Protocol, against a stub agent; real agents: `test_real_agents`."""
+"""Agents that speak the Agent Client Protocol, tested with a stub agent; `test_real_agents` tests real
+ones.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from llc.runtime.host.effect_context import Interrupt, Interrupted
 from llc.runtime.journal.agent_activity import AgentActivity
 
 Perform = Callable[..., dict[str, Any]]
-# Answers every request of the client; PROMPT is what it does with the prompt.
+# Stub agent that answers every request of the client; PROMPT is replaced by the code that handles a prompt.
 AGENT = """\
 import json, os, sys, time
 
@@ -78,9 +80,10 @@ for line in sys.stdin:
 
 @pytest.fixture
 def play(project_dir: Path, perform: Perform) -> Callable[..., dict[str, Any]]:
-    """Performs a prompt with an agent that does this.
+    """Performs a prompt with the stub agent.
 
-    each: what it does with each message. entry: more keys of its entry.
+    prompt: code that handles the prompt. settings: code at the start of the agent. each: code that handles
+    every message. entry: further keys of the agent's configuration.
     """
 
     def play(
@@ -100,19 +103,19 @@ def play(project_dir: Path, perform: Perform) -> Callable[..., dict[str, Any]]:
 Play = Callable[..., dict[str, Any]]
 
 
-def test_a_turn(play: Play) -> None:
+def test_turn_returns_output_and_session(play: Play) -> None:
     result = play("say('do'); say('ne')")
     assert "error" not in result, result
     assert (result["output"].rstrip(), result["session"]) == ("done", "s")
 
 
-def test_a_loaded_session_does_not_repeat_what_was_said(play: Play) -> None:
+def test_output_excludes_the_history_of_a_loaded_session(play: Play) -> None:
     result = play(session="s")
     assert result["output"].rstrip() == "done", result
 
 
-def test_what_is_repeated_after_the_session_is_loaded_does_not_count(play: Play) -> None:
-    """As Gemini CLI does it; otherwise an agent that does nothing would seem to work."""
+def test_history_sent_late_is_not_work(play: Play) -> None:
+    """Gemini CLI repeats a session late; without this rule, an agent that does nothing would seem to work."""
     result = play(
         "pass",
         "before = send\n"
@@ -125,7 +128,7 @@ def test_what_is_repeated_after_the_session_is_loaded_does_not_count(play: Play)
     assert result["output"] == ""
 
 
-def test_an_agent_that_cannot_continue_says_so(play: Play) -> None:
+def test_agent_without_load_session_cannot_continue(play: Play) -> None:
     result = play(settings="CAPABLE = {}", session="s")
     assert result["error"]["kind"] == "no-session", result
 
@@ -142,7 +145,9 @@ def test_an_agent_that_cannot_continue_says_so(play: Play) -> None:
         ("ask", "edit", "new.txt", "o-reject_once"),
     ],
 )
-def test_permissions(play: Play, permissions: str, kind: str, path: str | None, expected: str) -> None:
+def test_permission_requests_are_answered_by_the_permission_mode(
+    play: Play, permissions: str, kind: str, path: str | None, expected: str
+) -> None:
     result = play(f"say(str(ask({kind!r}, {path!r})))", permissions=permissions)
     assert result["output"].rstrip() == expected, result
     if "reject" in expected:
@@ -154,33 +159,36 @@ def test_permissions(play: Play, permissions: str, kind: str, path: str | None, 
 
 
 def test_the_mode_of_a_session_is_set_before_the_prompt(play: Play, project_dir: Path) -> None:
-    """For agents that ask for nothing in their own mode; one without modes is an error that names it."""
-    noted = "open('log', 'a').write(str(method) + ' ' + str(message['params'].get('modeId')) + chr(10))"
+    """`session_mode` is for agents that ask for no permission in their default mode.
+
+    An agent that refuses the mode is an error with the agent's message.
+    """
+    log_message = "open('log', 'a').write(str(method) + ' ' + str(message['params'].get('modeId')) + chr(10))"
     refuse = "if 'mode' in method: send(id=message['id'], error={'code': 1, 'message': 'no modes'}); continue"
     modes = "permissions: {plan: {session_mode: careful}}"
-    result = play(entry=modes, each=noted, permissions="plan")
+    result = play(entry=modes, each=log_message, permissions="plan")
     assert "error" not in result, result
-    seen = Path("log").read_text().splitlines()
-    assert seen[1:] == ["session/new None", "session/set_mode careful", "session/prompt None"]
+    calls = Path("log").read_text().splitlines()
+    assert calls[1:] == ["session/new None", "session/set_mode careful", "session/prompt None"]
     Path("log").unlink()
-    assert "error" not in play(entry=modes, each=noted)
+    assert "error" not in play(entry=modes, each=log_message)
     assert "set_mode" not in Path("log").read_text()
-    told = play(entry=modes, each=refuse, permissions="plan")["error"]["message"]
-    assert "`session/set_mode`: no modes" in told
+    message = play(entry=modes, each=refuse, permissions="plan")["error"]["message"]
+    assert "`session/set_mode`: no modes" in message
 
 
-def test_without_a_fitting_option_the_request_is_cancelled(play: Play) -> None:
+def test_permission_request_without_a_usable_option_is_cancelled(play: Play) -> None:
     result = play("say(str(ask('execute', None, ['other'])))")
     assert (result["output"].rstrip(), result["error"]["kind"]) == ("None", "refused")
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "message"),
     [("refusal", "refuses the task"), ("cancelled", "cancelled the turn"), ("max_tokens", "limit of tokens")],
 )
-def test_other_ends_of_a_turn_are_errors(play: Play, reason: str, told: str) -> None:
+def test_other_stop_reasons_are_errors(play: Play, reason: str, message: str) -> None:
     result = play(f"say('half')\nEND = {{'stopReason': {reason!r}}}")
-    assert told in result["error"]["message"], result
+    assert message in result["error"]["message"], result
 
 
 @pytest.mark.parametrize(
@@ -200,14 +208,14 @@ def test_other_ends_of_a_turn_are_errors(play: Play, reason: str, told: str) -> 
         "print('x' * (50 << 20)); say('done')",
     ],
 )
-def test_malformed_messages_do_no_harm(play: Play, prompt: str) -> None:
+def test_malformed_messages_are_ignored(play: Play, prompt: str) -> None:
     result = play(prompt)
     assert "error" not in result, result
     assert result["output"].rstrip() == "done"
 
 
 @pytest.mark.parametrize(
-    ("prompt", "settings", "told"),
+    ("prompt", "settings", "message"),
     [
         ("sys.exit(3)", "", "ended with exit code 3 before it answered `session/prompt`"),
         ("", "sys.exit(0)", "before it answered `initialize`"),
@@ -221,15 +229,17 @@ def test_malformed_messages_do_no_harm(play: Play, prompt: str) -> None:
         ("message['id'] = None", "", "answered the request null, which llc did not send"),
     ],
 )
-def test_broken_conversations_are_errors(play: Play, prompt: str, settings: str, told: str) -> None:
+def test_protocol_violations_are_errors(play: Play, prompt: str, settings: str, message: str) -> None:
     result = play(prompt, settings)
-    assert told in result["error"]["message"], result
+    assert message in result["error"]["message"], result
     assert "Traceback" not in result["stderr"]
 
 
 @pytest.mark.parametrize("limits", [{"idle_timeout_s": 6}, {"timeout_s": 6}])
-def test_a_turn_that_is_stopped_is_cancelled_first(play: Play, limits: dict[str, Any]) -> None:
-    """So that the session has what was interrupted. With the limit, nothing of it is left."""
+def test_timeout_cancels_the_turn_first(play: Play, limits: dict[str, Any]) -> None:
+    """The cancelled session keeps the interrupted turn. After the time limit no process of the agent is
+    left.
+    """
     result = play(
         "open('pid', 'w').write(str(os.getpid()))\nopen('got', 'w').write(receive()['method'])", **limits
     )
@@ -238,31 +248,33 @@ def test_a_turn_that_is_stopped_is_cancelled_first(play: Play, limits: dict[str,
     else:
         assert result["timed_out"] == "action", result
     assert Path("got").read_text() == "session/cancel"
-    assert not processes_with(int(Path("pid").read_text()))
+    assert not is_running(int(Path("pid").read_text()))
 
 
-def test_an_interrupt_cancels_the_turn(play: Play, interrupt: Interrupt) -> None:
+def test_interrupt_cancels_the_turn(play: Play, interrupt: Interrupt) -> None:
     def stop() -> None:
-        while not Path("begun").exists():
+        while not Path("started").exists():
             time.sleep(0.02)
         interrupt.set()
 
     threading.Thread(target=stop, daemon=True).start()
     with pytest.raises(Interrupted):
-        play("open('begun', 'w').close()\nopen('got', 'w').write(receive()['method'])")
+        play("open('started', 'w').close()\nopen('got', 'w').write(receive()['method'])")
     assert Path("got").read_text() == "session/cancel"
 
 
-def test_an_agent_that_ignores_everything_is_killed(play: Play) -> None:
-    """Its input is closed, then TERM, then KILL."""
-    ignore = "import signal\n[signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM)]"
+def test_agent_that_ignores_signals_is_killed(play: Play) -> None:
+    """llc closes the agent's input, then sends SIGTERM, then SIGKILL."""
+    ignore = (
+        "import signal\n[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)]"
+    )
     result = play("open('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)", ignore, idle_timeout_s=6)
     assert result["error"]["kind"] == "idle-timeout", result
-    assert not processes_with(int(Path("pid").read_text()))
+    assert not is_running(int(Path("pid").read_text()))
 
 
-def processes_with(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -272,7 +284,7 @@ def processes_with(pid: int) -> bool:
 # --- tools ------------------------------------------------------------------------------------
 
 
-def test_a_tool_whose_end_comes_late_is_waited_for(play: Play) -> None:
+def test_late_end_of_a_tool_is_awaited(play: Play) -> None:
     result = play(
         "tool('in_progress', 'late'); say('done')\nsend(id=message['id'], result=END)\n"
         "time.sleep(0.5); tool('completed', 'late'); continue"
@@ -282,31 +294,31 @@ def test_a_tool_whose_end_comes_late_is_waited_for(play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "told"),
+    ("prompt", "message"),
     [
         ("tool('in_progress'); say('done')", "without reporting the end of `execute(a title)`"),
         ("tool('in_progress', '1'); tool('completed', '1'); tool('failed')", "`execute(a title)` had failed"),
     ],
 )
-def test_a_turn_with_an_open_or_failed_tool_is_no_success(play: Play, prompt: str, told: str) -> None:
-    """Only what the agent says after a failure shows that it has noticed it."""
+def test_turn_with_an_open_or_failed_tool_is_an_error(play: Play, prompt: str, message: str) -> None:
+    """Only text that the agent sends after a failure shows that the agent has noticed it."""
     result = play(prompt)
-    assert told in result["error"]["message"], result
+    assert message in result["error"]["message"], result
 
 
-def test_a_failed_tool_that_the_agent_answers_is_no_failure(play: Play) -> None:
+def test_failed_tool_followed_by_text_is_no_error(play: Play) -> None:
     result = play("tool('failed'); say('done otherwise')")
     assert "error" not in result, result
 
 
-def test_a_turn_without_any_work_is_an_error(play: Play) -> None:
+def test_turn_without_work_is_an_error(play: Play) -> None:
     assert play("pass")["error"]["kind"] == "no-work"
 
 
 # --- files of the project ---------------------------------------------------------------------
 
 
-def test_files_of_the_project(play: Play, project_dir: Path) -> None:
+def test_agent_reads_and_writes_project_files(play: Play, project_dir: Path) -> None:
     (project_dir / "old.txt").write_text("one\ntwo\nthree\n")
     result = play(
         "say(file('read_text_file', path=os.path.abspath('old.txt'), line=2, limit=1))\n"
@@ -325,10 +337,10 @@ def test_files_of_the_project(play: Play, project_dir: Path) -> None:
     "path", ["../outside.txt", "/etc/passwd", "away/x", "deep/../../x", "link.txt", "", "a\\0b", "."]
 )
 @pytest.mark.parametrize("method", ["read_text_file", "write_text_file"])
-def test_other_files_are_refused(
+def test_files_outside_the_project_are_refused(
     play: Play, project_dir: Path, tmp_path_factory: Any, method: str, path: str
 ) -> None:
-    """By `..`, by an absolute path, and through links of folders and of files."""
+    """The paths leave the project by `..`, as absolute paths, and through symbolic links."""
     outside = tmp_path_factory.mktemp("outside")
     (outside / "x").write_text("secret")
     (project_dir / "away").symlink_to(outside)
@@ -351,7 +363,7 @@ def test_a_special_file_is_neither_read_nor_written(play: Play, project_dir: Pat
     assert result["output"].count("pipe: ") == 2, result
 
 
-def test_plan_writes_no_file(play: Play, project_dir: Path) -> None:
+def test_permission_mode_plan_refuses_writes(play: Play, project_dir: Path) -> None:
     result = play("say(file('write_text_file', path='new.txt', content='x'))", permissions="plan")
     assert result["error"]["kind"] == "refused", result
     assert not (project_dir / "new.txt").exists()
@@ -364,8 +376,8 @@ def test_plan_writes_no_file(play: Play, project_dir: Path) -> None:
     ("amounts", "expected"),
     [("[1, 3, 2]", 3.0), ("[float('nan'), -1, '2', True, None, 1e300, 10**400]", None), ("[0.5, -9]", 0.5)],
 )
-def test_false_costs_do_not_count(play: Play, amounts: str, expected: float | None) -> None:
-    """The cost of a session never falls, and is a number of US dollars."""
+def test_invalid_costs_are_ignored(play: Play, amounts: str, expected: float | None) -> None:
+    """The cost of a session is a number of US dollars that never falls; other values are ignored."""
     result = play(
         f"for usd in {amounts}:\n"
         "    update(sessionUpdate='usage_update', cost={'amount': usd, 'currency': 'USD'})\n"
@@ -374,8 +386,10 @@ def test_false_costs_do_not_count(play: Play, amounts: str, expected: float | No
     assert result["usage"]["usd"] == expected, result
 
 
-def test_only_what_a_continued_session_adds_counts(play: Play) -> None:
-    """The agent states what the session has cost; after a crash all of it is new."""
+def test_continued_session_counts_only_new_cost(play: Play) -> None:
+    """The agent reports the total cost of the session; after a crash without a recorded total, all of it
+    is new.
+    """
     prompt = "update(sessionUpdate='usage_update', cost={'amount': 5, 'currency': 'USD'}); say('done')"
     assert play(prompt)["thread"] == {"usd": 5}
     assert play(prompt, session="s", thread={"usd": 2})["usage"]["usd"] == 3.0
@@ -396,24 +410,26 @@ states:
 """
 
 
-def test_a_run_that_is_killed_continues_the_session(play: Play, project_dir: Path) -> None:
-    """kill -9 of llc in the middle of a tool: the tool is ended and named, and the session is loaded."""
+def test_killed_run_continues_the_session(play: Play, project_dir: Path) -> None:
+    """After kill -9 of llc during a tool call, `resume` ends the tool, names it in the prompt and loads the
+    session.
+    """
     play(
-        "open('told', 'a').write(json.dumps(message) + '\\n')\n"
-        "if not os.path.exists('begun'):\n"
+        "open('prompts', 'a').write(json.dumps(message) + '\\n')\n"
+        "if not os.path.exists('started'):\n"
         "    import subprocess\n"
         "    child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
         "    open('child', 'w').write(str(child.pid))\n"
         "    tool('in_progress', rawInput={'command': 'sleep 600'})\n"
-        "    open('begun', 'w').close()\n"
+        "    open('started', 'w').close()\n"
         "    time.sleep(600)\n"
         "say('done')",
-        "open('begun', 'w').close()",
+        "open('started', 'w').close()",
     )
-    for name in ("told", "begun"):
+    for name in ("prompts", "started"):
         (project_dir / name).unlink()
     script = project_dir / "agent.py"
-    script.write_text(script.read_text().replace("\nopen('begun', 'w').close()\n", "\n", 1))
+    script.write_text(script.read_text().replace("\nopen('started', 'w').close()\n", "\n", 1))
     (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     run = subprocess.Popen([*LLC, "run", "job", "-q"], stdout=subprocess.DEVNULL)
 
@@ -430,35 +446,39 @@ def test_a_run_that_is_killed_continues_the_session(play: Play, project_dir: Pat
     run.wait()
     resumed = subprocess.run([*LLC, "resume", "job"], capture_output=True, text=True, check=False, timeout=60)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    first, second = [json.loads(line)["params"] for line in (project_dir / "told").read_text().splitlines()]
+    first, second = [
+        json.loads(line)["params"] for line in (project_dir / "prompts").read_text().splitlines()
+    ]
     assert (first["sessionId"], second["sessionId"]) == ("s", "s")
     assert first["prompt"][0]["text"] == "Do the steps"
     assert "interrupted" in second["prompt"][0]["text"]
     assert "execute sleep 600" in second["prompt"][0]["text"]
-    assert not processes_with(int((project_dir / "child").read_text()))
+    assert not is_running(int((project_dir / "child").read_text()))
 
 
-# --- a person is asked --------------------------------------------------------------------------
+# --- questions to a person --------------------------------------------------------------------------
 
-ASKING = "say(str(ask('execute')) + str(ask('edit', 'new.txt')))"
+REQUESTS = "say(str(ask('execute')) + str(ask('edit', 'new.txt')))"
 
 
-def test_a_person_is_asked(play: Play, project_dir: Path) -> None:
-    """`permissions: ask`: one request after the other, by `llc answer`; waiting is no silence."""
-    play(ASKING)
+def test_permission_requests_go_to_a_person(play: Play, project_dir: Path) -> None:
+    """With `permissions: ask`, `llc answer` answers one request after the other; the waiting time is not idle
+    time.
+    """
+    play(REQUESTS)
     loop = LOOP.replace("fix: {", "fix: {idle_timeout: 6, permissions: ask, capture: fixed, ")
     (project_dir / ".loops" / "job.yaml").write_text(loop)
     run = subprocess.Popen([*LLC, "run", "job", "-q"], stdout=subprocess.DEVNULL)
     texts = []
-    for said in ("allow", "reject"):
+    for choice in ("allow", "reject"):
         end = time.monotonic() + 60
-        while not (found := json.loads(llc_output("answer", "--json"))):
+        while not (questions := json.loads(llc_output("answer", "--json"))):
             assert run.poll() is None
             assert time.monotonic() < end
-        texts.append((found[0]["text"], found[0]["choices"]))
+        texts.append((questions[0]["text"], questions[0]["choices"]))
         if not texts[1:]:
-            time.sleep(7)  # longer than the time-out
-        llc_output("answer", "job", said)
+            time.sleep(7)  # longer than idle_timeout
+        llc_output("answer", "job", choice)
     assert run.wait(60) == 1
     choices = ["allow", "reject"]
     assert texts == [
@@ -470,8 +490,8 @@ def test_a_person_is_asked(play: Play, project_dir: Path) -> None:
     assert "was refused edit(new.txt)" in logged
 
 
-def test_without_input_no_person_is_asked(play: Play, project_dir: Path) -> None:
-    play(ASKING)
+def test_no_input_refuses_permission_requests(play: Play, project_dir: Path) -> None:
+    play(REQUESTS)
     (project_dir / ".loops" / "job.yaml").write_text(LOOP.replace("fix: {", "fix: {permissions: ask, "))
     done = subprocess.run([*LLC, "run", "job", "-q", "--no-input"], check=False, timeout=60)
     assert done.returncode == 1
@@ -483,12 +503,12 @@ def llc_output(*words: str) -> str:
     return done.stdout
 
 
-# --- what is recorded, and configurations -------------------------------------------------------
+# --- activity and configuration -------------------------------------------------------
 
 
-def test_what_it_does_is_told(play: Play, perform: Perform) -> None:
+def test_activity_is_reported(play: Play, perform: Perform) -> None:
     play()
-    seen: list[AgentActivity] = []
+    activities: list[AgentActivity] = []
     Path("agent.py").write_text(
         Path("agent.py")
         .read_text()
@@ -499,15 +519,23 @@ def test_what_it_does_is_told(play: Play, perform: Perform) -> None:
             "[{'type': 'diff', 'path': 'x.txt', 'newText': ''}]); say('done')",
         )
     )
-    perform("agent", {"on_agent": seen.append}, agent="played", command="Do it.")
-    assert [one.kind for one in seen] == ["session", "tool", "tool-end", "files", "text", "usage", "final"]
-    assert (seen[1].name, seen[1].target, seen[3].files) == ("edit", "x.txt", ("x.txt",))
+    perform("agent", {"on_agent": activities.append}, agent="played", command="Do it.")
+    assert [activity.kind for activity in activities] == [
+        "session",
+        "tool",
+        "tool-end",
+        "files",
+        "text",
+        "usage",
+        "final",
+    ]
+    assert (activities[1].name, activities[1].target, activities[3].files) == ("edit", "x.txt", ("x.txt",))
 
 
 @pytest.mark.parametrize(
     "entry", ["{protocol: acp}", "{protocol: acp, extends: claude}", "{protocol: x, argv: [a]}"]
 )
-def test_an_agent_needs_a_command_of_its_own(project_dir: Path, perform: Perform, entry: str) -> None:
+def test_acp_agent_needs_its_own_command(project_dir: Path, perform: Perform, entry: str) -> None:
     (project_dir / ".loops" / "config.yaml").write_text(f"agents: {{played: {entry}}}\n")
     result = perform("agent", agent="played", command="Do it.")
     assert result["error"]["kind"] == "bad-configuration", result

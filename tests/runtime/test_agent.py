@@ -37,15 +37,15 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
     return write
 
 
-ARGUMENTS = 'for a in "$@"; do echo "<$a>"; done'
+PRINT_ARGUMENTS = 'for a in "$@"; do echo "<$a>"; done'
 
 
-def test_a_prompt_goes_to_claude_through_standard_input(
+def test_claude_reads_the_prompt_from_standard_input(
     stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever stands in it, and however long it is."""
+    """Independent of its characters and its length."""
     monkeypatch.setenv("IS_SANDBOX", "1")
-    stub(f"{ARGUMENTS}; cat")
+    stub(f"{PRINT_ARGUMENTS}; cat")
     prompt = '/ll:fix it\'s $HOME; `x` "q"\n' + "more " * 200_000
     result = perform("agent", command=prompt)
     words, _, rest = result["output"].partition("<-p>\n")
@@ -59,7 +59,7 @@ def test_a_prompt_goes_to_claude_through_standard_input(
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("options", "expected"),
     [
         ({"permissions": "edit"}, ["--permission-mode", "acceptEdits"]),
         ({"permissions": "plan", "model": "opus"}, ["--permission-mode", "plan", "--model", "opus"]),
@@ -69,18 +69,18 @@ def test_a_prompt_goes_to_claude_through_standard_input(
         ),
     ],
 )
-def test_a_loop_says_what_an_agent_may_do(
-    stub: Stub, perform: Perform, asked: dict[str, Any], words: list[str]
+def test_loop_sets_permissions_model_and_tools(
+    stub: Stub, perform: Perform, options: dict[str, Any], expected: list[str]
 ) -> None:
-    """In place of every permission; the model and more tools as well."""
-    stub(ARGUMENTS)
-    given = perform("agent", command="Do it", **asked)["output"].split()
-    assert given[: len(" ".join(words).split())] == " ".join(f"<{word}>" for word in words).split()
-    assert "<--dangerously-skip-permissions>" not in given
+    """The model and the allowed tools are passed too; the default permissions are not."""
+    stub(PRINT_ARGUMENTS)
+    arguments = perform("agent", command="Do it", **options)["output"].split()
+    assert arguments[: len(" ".join(expected).split())] == " ".join(f"<{word}>" for word in expected).split()
+    assert "<--dangerously-skip-permissions>" not in arguments
 
 
-def test_an_agent_that_cannot_be_told_its_permissions_is_an_error(stub: Stub, perform: Perform) -> None:
-    """Nothing that a loop asks is left out in silence."""
+def test_options_that_an_agent_lacks_are_an_error(stub: Stub, perform: Perform) -> None:
+    """No option that a loop requests is silently ignored."""
     stub("echo ran", "other")
     result = perform("agent", command="Do it", argv=["other"], permissions="plan", model="x")
     assert result["error"]["kind"] == "unknown-option"
@@ -88,31 +88,31 @@ def test_an_agent_that_cannot_be_told_its_permissions_is_an_error(stub: Stub, pe
     assert "ran" not in result["output"]
 
 
-def test_root_gets_edits_and_a_list_of_tools(
+def test_claude_as_root_gets_edits_and_a_list_of_tools(
     stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As claude refuses every permission to root; a note says so."""
+    """claude refuses `--dangerously-skip-permissions` as root; a note states the replacement."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     monkeypatch.delenv("IS_SANDBOX", raising=False)
-    stub(ARGUMENTS)
-    seen: list[tuple[str, str]] = []
-    result = perform("agent", {"on_output": lambda *part: seen.append(part)}, command="Do it")
+    stub(PRINT_ARGUMENTS)
+    shown: list[tuple[str, str]] = []
+    result = perform("agent", {"on_output": lambda *part: shown.append(part)}, command="Do it")
     assert result["output"].startswith(
         "<--permission-mode>\n<acceptEdits>\n<--allowedTools>\n<Bash,Edit,Write,"
     )
     assert "dangerously" not in result["output"]
-    assert "as root" in seen[0][1]
+    assert "as root" in shown[0][1]
 
 
 def report(**fields: Any) -> str:
-    """A stub that reports these."""
-    told = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "Done."}
-    return f"cat <<'E'\n{json.dumps({**told, **fields})}\nE"
+    """Stub script that prints a report with these fields."""
+    success = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "Done."}
+    return f"cat <<'E'\n{json.dumps({**success, **fields})}\nE"
 
 
 @pytest.mark.parametrize(
-    ("script", "kind", "said"),
+    ("script", "kind", "message"),
     [
         (report(num_turns=0, result="What?"), "no-work", "What?"),
         (report(num_turns=0, result="Unknown command: /fix"), "unknown-command", "Unknown command: /fix"),
@@ -134,70 +134,66 @@ def report(**fields: Any) -> str:
         ('printf \'{"type": "assi\'', "no-result", "its output is incomplete"),
     ],
 )
-def test_an_agent_that_did_no_work_is_an_error_with_its_text(
-    stub: Stub, perform: Perform, script: str, kind: str, said: str
+def test_failed_agent_is_an_error_with_its_text(
+    stub: Stub, perform: Perform, script: str, kind: str, message: str
 ) -> None:
-    """Exit code 0 proves nothing."""
+    """Exit code 0 alone is no success."""
     stub(script)
     error = perform("agent", command="/fix")["error"]
     assert error["kind"] == kind
-    assert said in error["message"]
+    assert message in error["message"]
 
 
-def test_an_agent_that_ran_out_of_turns_did_some_work(stub: Stub, perform: Perform) -> None:
-    """It shows in the exit code, and the loop continues with its check."""
+def test_reached_turn_limit_is_no_error(stub: Stub, perform: Perform) -> None:
+    """The exit code shows it, and the loop continues with its check."""
     stub(report(subtype="error_max_turns", is_error=True, num_turns=3) + "\nexit 1")
     result = perform("agent", command="Do it")
     assert (result["exit_code"], "error" in result) == (1, False)
 
 
-def test_the_program_and_its_arguments_can_be_configured(stub: Stub, perform: Perform) -> None:
-    """The loop's `agent:` arrives as `argv`."""
-    stub(ARGUMENTS, "aider")
+def test_program_and_arguments_can_be_configured(stub: Stub, perform: Perform) -> None:
+    """The key `agent` of a loop arrives as `argv`."""
+    stub(PRINT_ARGUMENTS, "aider")
     assert (
         perform("agent", command="/fix", argv=["aider", "--yes", "-m"])["output"] == "<--yes>\n<-m>\n</fix>\n"
     )
 
 
-def test_the_environment_can_name_the_program(
+def test_environment_can_name_the_program(
     stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`LLC_AGENT` is read as a shell reads words."""
-    path = stub(ARGUMENTS, "my agent")
+    """`LLC_AGENT` is split into words as by a shell."""
+    path = stub(PRINT_ARGUMENTS, "my agent")
     monkeypatch.setenv("LLC_AGENT", f"'{path}' --flag 'two words'")
     assert perform("agent", command="/fix")["output"] == "<--flag>\n<two words>\n</fix>\n"
 
 
-def test_the_loop_comes_before_the_environment(
+def test_loop_takes_precedence_over_the_environment(
     stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the loop's file says is part of the program."""
+    """The loop file is part of the program."""
     stub("echo loop", "one")
     monkeypatch.setenv("LLC_AGENT", "two")
     assert perform("agent", command="/fix", argv=["one"])["output"] == "loop\n"
 
 
-def test_an_empty_variable_means_the_default(
+def test_empty_llc_agent_means_the_default(
     stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`LLC_AGENT=` names nothing."""
     stub("echo default")
     monkeypatch.setenv("LLC_AGENT", " ")
     assert perform("agent", command="/fix")["output"] == "default\n"
 
 
-def test_a_variable_with_an_open_quote_is_an_error(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That names the variable."""
+def test_llc_agent_with_an_open_quote_is_an_error(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLC_AGENT", "claude 'x")
     result = perform("agent", command="/fix")
     assert (result["exit_code"], result["error"]["kind"]) == (126, "failed-to-start")
     assert "LLC_AGENT" in result["error"]["message"]
 
 
-def test_a_missing_program_is_an_error_that_names_it(
-    perform: Perform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And says how to name another."""
+def test_missing_program_is_an_error_with_its_name(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message states how to select another program."""
     monkeypatch.setenv("LLC_AGENT", "no-such-agent --flag")
     result = perform("agent", command="/fix")
     assert result["exit_code"] == 127
@@ -205,8 +201,10 @@ def test_a_missing_program_is_an_error_that_names_it(
     assert result["error"] == {"kind": "not-found", "message": f"`no-such-agent` is not on PATH; {help}"}
 
 
-def test_a_program_that_is_no_program_is_an_error_that_names_it(perform: Perform, tmp_path: Path) -> None:
-    """A file without execute permission, a path that does not exist, a program the system cannot run."""
+def test_program_that_cannot_be_executed_is_an_error(perform: Perform, tmp_path: Path) -> None:
+    """A file without execute permission, a path that does not exist, and a file that the system cannot
+    execute.
+    """
     plain = tmp_path / "plain"
     plain.write_text("text")
     result = perform("agent", command="/fix", argv=[str(plain)])
@@ -219,29 +217,25 @@ def test_a_program_that_is_no_program_is_an_error_that_names_it(perform: Perform
     assert "Exec format error" in result["error"]["message"]
 
 
-def test_an_agent_finds_its_keys_in_its_environment(stub: Stub, perform: Perform) -> None:
-    """As a shell action does."""
+def test_agent_has_the_effect_id_and_state_in_its_environment(stub: Stub, perform: Perform) -> None:
     stub('echo "$LLC_EFFECT_ID $LLC_STATE"')
     assert perform("agent", command="/fix")["output"] == f"lint-{os.getpid()}/7 check\n"
 
 
-def test_an_agents_output_is_shown_while_it_works(stub: Stub, perform: Perform) -> None:
-    """Both streams."""
+def test_both_output_streams_are_shown_while_the_agent_works(stub: Stub, perform: Perform) -> None:
     stub("echo working; echo hmm >&2; exit 5")
-    seen: list[tuple[str, str]] = []
-    result = perform("agent", {"on_output": lambda *part: seen.append(part)}, command="/fix")
-    assert sorted(seen) == [("output", "working\n"), ("stderr", "hmm\n")]
+    shown: list[tuple[str, str]] = []
+    result = perform("agent", {"on_output": lambda *part: shown.append(part)}, command="/fix")
+    assert sorted(shown) == [("output", "working\n"), ("stderr", "hmm\n")]
     assert (result["output"], result["stderr"], result["exit_code"]) == ("working\n", "hmm\n", 5)
 
 
-def test_an_agent_is_bounded_in_time(stub: Stub, perform: Perform) -> None:
-    """A time-out ends it with everything it started."""
+def test_timeout_ends_the_agent_and_its_children(stub: Stub, perform: Perform) -> None:
     stub("sleep 60 & sleep 60")
     assert perform("agent", command="/fix", timeout_s=0.2)["timed_out"] == "action"
 
 
-def test_an_interrupt_ends_an_agent(stub: Stub, perform: Perform, interrupt: Interrupt) -> None:
-    """At once."""
+def test_interrupt_ends_the_agent_at_once(stub: Stub, perform: Perform, interrupt: Interrupt) -> None:
     stub("exec sleep 60")
     threading.Timer(0.2, interrupt.set).start()
     with pytest.raises(Interrupted):
@@ -263,8 +257,8 @@ REPORT = {
 }
 
 
-def test_claudes_json_report_becomes_output_and_usage(stub: Stub, perform: Perform) -> None:
-    """`--output-format json`: the text is the output, tokens and money are what a budget counts."""
+def test_json_report_of_claude_becomes_output_and_usage(stub: Stub, perform: Perform) -> None:
+    """With `--output-format json`, the text is the output; budgets use tokens and cost."""
     stub(f"cat <<'E'\n{json.dumps(REPORT)}\nE")
     result = perform("agent", command="/fix")
     assert result["output"] == "Fixed 3 files."
@@ -283,17 +277,19 @@ UNKNOWN = {"usd": None, "tokens": None}
         ({"usage": {"output_tokens": "many", "input_tokens": True}, "total_cost_usd": 1e999}, UNKNOWN),
     ],
 )  # fmt: skip
-def test_a_report_with_gaps_or_nonsense_counts_as_what_it_tells(
+def test_invalid_fields_of_a_report_are_ignored(
     stub: Stub, perform: Perform, report: dict[str, Any], usage: dict[str, Any]
 ) -> None:
-    """A number that is none is not known; it never fails the step."""
+    """An invalid number counts as unknown; it never fails the step."""
     stub(f"cat <<'E'\n{json.dumps({'type': 'result', **report})}\nE")
     assert perform("agent", command="/fix")["usage"] == usage
 
 
 @pytest.mark.parametrize("output", ['{"type": "other"}', "{}", "[1]", "{broken", "plain", "", "{" * 50000])
-def test_other_output_is_taken_as_it_is(stub: Stub, perform: Perform, output: str, tmp_path: Path) -> None:
-    """Only an object of type "result" is a report; what was used is not known then."""
+def test_output_without_a_report_is_unchanged(
+    stub: Stub, perform: Perform, output: str, tmp_path: Path
+) -> None:
+    """Only an object of type "result" is a report; otherwise the usage is unknown."""
     (tmp_path / "output").write_text(output)
     stub(f"cat {tmp_path / 'output'}", "other")
     result = perform("agent", command="/fix", argv=["other"])
@@ -306,8 +302,8 @@ def test_other_output_is_taken_as_it_is(stub: Stub, perform: Perform, output: st
 
 
 @pytest.mark.parametrize("name", agents.known_names())
-def test_a_known_agent_is_in_the_chapter(name: str) -> None:
-    """With the words it is called with."""
+def test_known_agent_is_in_the_chapter(name: str) -> None:
+    """The chapter has the name and the command line of every known agent."""
     chapter = (Path(llc.__file__).parent / "spec" / "agents.md").read_text("utf-8")
     words = agents.Command(agents.known(name), {"command": "PROMPT"}, False, {}).argv
     assert f"`{' '.join(words)}`" in chapter

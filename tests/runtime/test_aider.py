@@ -1,4 +1,4 @@
-"""aider as a tool, with a stub on PATH; the terminal is handed over and taken back."""
+"""aider as a tool, with a stub on PATH; interactive aider owns the terminal until it exits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import terminals
 
 import llc
 
-SHOWS = 'for a in "$@"; do echo "<$a>"; done'
+PRINT_ARGUMENTS = 'for a in "$@"; do echo "<$a>"; done'
 
 
 @pytest.fixture
 def aider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes `aider` a script."""
+    """Writes the script that is called as `aider`."""
     (tmp_path / "bin").mkdir()
     (tmp_path / ".loops").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
@@ -33,9 +33,9 @@ def aider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     return write
 
 
-def test_aider_is_given_the_prompt_and_the_files(aider: Callable[[str], None]) -> None:
-    """Each as one argument, whatever is in it."""
-    aider(SHOWS)
+def test_prompt_and_files_are_arguments(aider: Callable[[str], None]) -> None:
+    """Each is one argument, whatever characters it contains."""
+    aider(PRINT_ARGUMENTS)
     text = (
         """(aider:automatic (prompt "-fix it's $HOME") (file_context (list "a b.py" "-c.py")) (model "m"))"""
     )
@@ -47,8 +47,8 @@ def test_aider_is_given_the_prompt_and_the_files(aider: Callable[[str], None]) -
     assert "<--yes-always>" in words
 
 
-def test_an_aider_that_fails_is_a_failed_task(aider: Callable[[str], None]) -> None:
-    """With its exit code and what it said; so is one that takes too long."""
+def test_failed_aider_is_a_failed_task(aider: Callable[[str], None]) -> None:
+    """The error has the exit code and the output; exceeding the time limit is also a failure."""
     aider("echo no key >&2; exit 3")
     result = llc.evaluate('(aider_automatic (prompt "x"))')
     assert (result["status"], result["notes"]["error"]["reason"]) == ("FAILED", "subtask_failure")
@@ -58,18 +58,17 @@ def test_an_aider_that_fails_is_a_failed_task(aider: Callable[[str], None]) -> N
     assert result["notes"]["error"]["reason"] == "execution_timeout"
 
 
-def test_without_aider_there_is_a_fault_that_says_so(
+def test_missing_aider_is_a_fault_that_can_be_caught(
     aider: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It can be caught."""
     monkeypatch.setenv("PATH", "/nonexistent")
     assert llc.evaluate('(try (aider:automatic (prompt "x")) (catch e (get e "kind")))') == "not-found"
     with pytest.raises(llc.FlowError, match="not on PATH"):
         llc.evaluate('(aider:interactive (query "x"))')
 
 
-def test_without_a_terminal_nothing_can_be_handed_over(aider: Callable[[str], None]) -> None:
-    """A fault, before it is started."""
+def test_interactive_aider_needs_a_terminal(aider: Callable[[str], None]) -> None:
+    """The fault is raised before aider starts."""
     aider("touch started")
     with pytest.raises(llc.FlowError, match="needs a terminal"):
         llc.evaluate('(aider:interactive (query "x"))')
@@ -83,8 +82,10 @@ def spawn() -> Any:
     return terminals.spawn("run", "flow", "--json")
 
 
-def test_aider_has_the_terminal_until_it_is_left(aider: Callable[[str], None]) -> None:
-    """It reads what is typed, Ctrl-C is its own, Ctrl-Z leads nowhere; then the run has it again."""
+def test_aider_owns_the_terminal_until_it_exits(aider: Callable[[str], None]) -> None:
+    """aider reads the typed lines and handles Ctrl-C, Ctrl-Z has no effect; then the run reads from the
+    terminal.
+    """
     aider(
         "trap 'echo caught' INT; stty -echo; echo ready; read line; echo \"got $line\"; read line; echo bye"
     )
@@ -107,7 +108,7 @@ def test_aider_has_the_terminal_until_it_is_left(aider: Callable[[str], None]) -
     assert child.exitstatus == 0
 
 
-def test_a_run_that_is_stopped_takes_the_terminal_back(aider: Callable[[str], None]) -> None:
+def test_stopped_run_takes_the_terminal_back(aider: Callable[[str], None]) -> None:
     """SIGTERM ends aider, and the run can be resumed."""
     aider("echo ready; read line")
     child = spawn()

@@ -1,4 +1,4 @@
-"""A closed terminal: actions continue, and `llc resume` takes them over; with real terminals."""
+"""A closed terminal: running actions continue, and `llc resume` takes them over. Uses real terminals."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import terminals
 
 from llc.runtime.host.errors import EXIT_HANGUP
 
-# An action and an agent: each says something before and after the terminal is closed.
-WAITS = (
-    "echo $$ >> begun; echo one; echo two >&2; until test -e go; do sleep 0.02; done; "
+# A shell action and an agent; each writes output before and after the terminal is closed.
+ACTION = (
+    "echo $$ >> started; echo one; echo two >&2; until test -e go; do sleep 0.02; done; "
     "echo three; echo four >&2"
 )
 AGENT = (
-    'echo \'{"type":"system","session_id":"s"}\'; echo $$ >> begun; until test -e go; do sleep 0.02; done; '
+    'echo \'{"type":"system","session_id":"s"}\'; echo $$ >> started; until test -e go; do sleep 0.02; done; '
     'echo \'{"type":"result","subtype":"success","is_error":false,"result":"all is done","session_id":"s"}\''
 )
 LOOP = """\
@@ -35,10 +35,10 @@ initial: work
 states:
   work:
     action: ACTION
-    capture: said
+    capture: output
     ROUTES
     on_error: failed
-  after: {action: 'printf %s ${captured.said.output} > said-NAME', on_success: done, on_failure: failed}
+  after: {action: 'printf %s ${captured.output.output} > output-NAME', on_success: done, on_failure: failed}
   done: {terminal: true}
   failed: {terminal: true, status: failure}
 """
@@ -55,7 +55,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     llc("stop", "--all", "--wait", "0")
 
 
-def write(project: Path, name: str = "job", action: str = f"'{WAITS}'", routes: str = "") -> None:
+def write_loop(project: Path, name: str = "job", action: str = f"'{ACTION}'", routes: str = "") -> None:
     routes = routes or "on_success: after\n    on_failure: failed"
     text = LOOP.replace("NAME", name).replace("ACTION", action).replace("ROUTES", routes)
     (project / ".loops" / f"{name}.yaml").write_text(text)
@@ -67,11 +67,11 @@ def llc(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen"
+    deadline = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
-    return found
+    return value
 
 
 def is_alive(pid: int) -> bool:
@@ -81,9 +81,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def begun(project: Path) -> list[int]:
-    """The pids of the actions that have begun."""
-    path = project / "begun"
+def started_actions(project: Path) -> list[int]:
+    """Process ids of the started actions."""
+    path = project / "started"
     return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -92,50 +92,52 @@ def journals(project: Path) -> list[list[dict[str, Any]]]:
     return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
 
 
-def count(project: Path, kind: str) -> int:
+def count_events(project: Path, kind: str) -> int:
     return sum(event["event"] == kind for events in journals(project) for event in events)
 
 
 def close_terminal(project: Path, *words: str, actions: int = 1, resumed: int = 0) -> None:
-    """Start llc on a terminal and close that when so many actions are on record and have begun."""
+    """Start llc on a terminal; close the terminal when `actions` actions are recorded and have started."""
     child = terminals.spawn(*words)
-    wait_for(lambda: len(begun(project)) == actions)
-    wait_for(lambda: count(project, "process") >= actions and count(project, "run_resume") == resumed)
+    wait_for(lambda: len(started_actions(project)) == actions)
+    wait_for(
+        lambda: count_events(project, "process") >= actions and count_events(project, "run_resume") == resumed
+    )
     os.close(child.child_fd)
     _, status = os.waitpid(child.pid, 0)
     child.closed = True
     assert os.waitstatus_to_exitcode(status) == EXIT_HANGUP
-    assert all(is_alive(pid) for pid in begun(project))
+    assert all(is_alive(pid) for pid in started_actions(project))
 
 
-def results(project: Path) -> list[Any]:
-    """What the first actions gave, but for times."""
-    found = []
+def first_results(project: Path) -> list[Any]:
+    """Result of the first action of each run, without times."""
+    collected = []
     for events in journals(project):
         result = next(event["result"] for event in events if event["event"] == "action_complete")
-        found.append({name: value for name, value in result.items() if not name.endswith("_ms")})
-    return found
+        collected.append({name: value for name, value in result.items() if not name.endswith("_ms")})
+    return collected
 
 
-def expected(project: Path) -> list[Any]:
-    """The same of runs without an accident, whose records are removed."""
+def results_without_hangup(project: Path) -> list[Any]:
+    """The same results from runs without a hangup; deletes the records of these runs."""
     (project / "go").touch()
     names = [path.stem for path in sorted((project / ".loops").glob("*.yaml"))]
     for name in names:
         answer = llc("run", name, "-q")
         assert answer.returncode == 0, answer.stderr
-    found = results(project)
+    collected = first_results(project)
     shutil.rmtree(project / ".loops" / ".history")
     (project / "go").unlink()
-    (project / "begun").unlink()
-    return found
+    (project / "started").unlink()
+    return collected
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_shell_action_continues(project: Path, times: int) -> None:
-    """`resume` takes it over; so does another one, if the terminal of the first one is closed too."""
-    write(project)
-    without = expected(project)
+def test_shell_action_continues(project: Path, times: int) -> None:
+    """`resume` takes the action over, also after a second hangup during a first `resume`."""
+    write_loop(project)
+    expected = results_without_hangup(project)
     close_terminal(project, "run", "job")
     (events,) = journals(project)
     assert (events[-1]["event"], events[-1]["reason"]) == ("run_interrupted", "hangup")
@@ -145,47 +147,47 @@ def test_a_shell_action_continues(project: Path, times: int) -> None:
     answer = llc("resume", "job")
     assert answer.returncode == 0, answer.stderr
     assert "its result is used" in answer.stderr
-    assert len(begun(project)) == 1
-    assert results(project) == without
-    assert (project / "said-job").read_text() == "one\nthree"
+    assert len(started_actions(project)) == 1
+    assert first_results(project) == expected
+    assert (project / "output-job").read_text() == "one\nthree"
 
 
-def test_an_agent_continues(project: Path) -> None:
-    """Its session is not begun again."""
+def test_agent_continues(project: Path) -> None:
+    """The agent is not started again."""
     agent = project / "bin" / "claude"
     agent.write_text(f'#!/bin/sh\n[ "$LLC_EFFECT_ID" ] || exit 0\n{AGENT}\n')
     agent.chmod(0o700)
-    write(project, action="Do it\n    action_type: prompt\n    agent: claude", routes="next: after")
-    without = expected(project)
+    write_loop(project, action="Do it\n    action_type: prompt\n    agent: claude", routes="next: after")
+    expected = results_without_hangup(project)
     close_terminal(project, "run", "job", "--no-preflight")
     (project / "go").touch()
     answer = llc("resume", "job", "-q")
     assert answer.returncode == 0, answer.stderr
-    assert len(begun(project)) == 1
-    assert results(project) == without
-    assert (project / "said-job").read_text() == "all is done"
+    assert len(started_actions(project)) == 1
+    assert first_results(project) == expected
+    assert (project / "output-job").read_text() == "all is done"
 
 
-def test_the_actions_of_a_batch_continue(project: Path) -> None:
-    """Those of all its runs."""
+def test_actions_of_all_runs_of_a_batch_continue(project: Path) -> None:
     for name in ("job", "other"):
-        write(project, name)
-    without = expected(project)
+        write_loop(project, name)
+    expected = results_without_hangup(project)
     close_terminal(project, "batch", "job", "other", actions=2)
     (project / "go").touch()
     answer = llc("batch", "--resume")
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert len(begun(project)) == 2
-    assert results(project) == without
+    assert len(started_actions(project)) == 2
+    assert first_results(project) == expected
 
 
-def test_several_hangups_are_one(project: Path) -> None:
-    """A terminal may tell its end to the session and to the process in front, so a second SIGHUP insists on
-    nothing; where standard error is another file, it has the one line that says how to resume."""
-    write(project)
+def test_repeated_hangup_is_ignored(project: Path) -> None:
+    """A closed terminal may send SIGHUP to both the session and the foreground process; the second one
+    does not force an exit. If standard error is another file, it gets exactly one line: how to resume.
+    """
+    write_loop(project)
     command = [sys.executable, "-m", "llc", "run", "job", "-q"]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    (action,) = wait_for(lambda: begun(project))
+    (action,) = wait_for(lambda: started_actions(project))
     wait_for(lambda: any(event["event"] == "process" for event in journals(project)[0]))
     for _ in range(5):
         run.send_signal(signal.SIGHUP)
@@ -199,11 +201,11 @@ def test_several_hangups_are_one(project: Path) -> None:
     assert llc("status", "job").stdout.splitlines()[0].endswith(": interrupted (by hangup)")
 
 
-def test_actions_that_a_resume_has_not_come_to(project: Path) -> None:
-    """They stay what they were for the next one: taken over, not performed again."""
+def test_actions_not_reached_by_an_interrupted_resume_continue(project: Path) -> None:
+    """The next `resume` takes them over and does not perform them again."""
     (project / "many.sexp").write_text(
         "(parallel-map (lambda (n) (get-field (system:execute_shell_command (string-append "
-        '"echo $$ >> begun; until test -e go; do sleep 0.02; done; echo " (to-string n))) (quote stdout))) '
+        '"echo $$ >> started; until test -e go; do sleep 0.02; done; echo " (to-string n))) (quote stdout))) '
         "(list 1 2 3))\n"
     )
     close_terminal(project, "run", "many.sexp", actions=3)
@@ -212,4 +214,4 @@ def test_actions_that_a_resume_has_not_come_to(project: Path) -> None:
     answer = llc("resume", "many", "--json", "-q")
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["value"] == ["1\n", "2\n", "3\n"]
-    assert len(begun(project)) == 3
+    assert len(started_actions(project)) == 3
