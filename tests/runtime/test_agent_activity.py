@@ -26,8 +26,11 @@ states:
 """
 
 
-def agent(project_dir: Path, *steps: dict[str, Any] | str) -> None:
-    """Write the loop and its agent, which prints these events; a text is a line of shell."""
+def write_agent(project_dir: Path, *steps: dict[str, Any] | str) -> None:
+    """Write the loop and its stub agent.
+
+    steps: a dict is an event that the agent prints, a string is a line of shell.
+    """
     (project_dir / ".loops/l.yaml").write_text(LOOP)
     (project_dir / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"]}}')
     lines = ["#!/bin/sh"]
@@ -41,13 +44,13 @@ def agent(project_dir: Path, *steps: dict[str, Any] | str) -> None:
     (project_dir / "stub").chmod(0o755)
 
 
-def says(*blocks: dict[str, Any]) -> dict[str, Any]:
-    """A message of the agent with these parts."""
+def message(*blocks: dict[str, Any]) -> dict[str, Any]:
+    """A message of the agent with these content blocks."""
     return {"type": "assistant", "session_id": "s-1", "message": {"id": "m", "content": list(blocks)}}
 
 
-def uses(id: str, name: str, **given: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": id, "name": name, "input": given}
+def tool_use(id: str, name: str, **input: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -55,12 +58,12 @@ def text(words: str) -> dict[str, Any]:
 
 
 def result(words: str, **more: Any) -> dict[str, Any]:
-    told = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 2, "session_id": "s-1"}
-    return {**told, "result": words, "total_cost_usd": 0.25, "usage": {"input_tokens": 9}, **more}
+    report = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 2, "session_id": "s-1"}
+    return {**report, "result": words, "total_cost_usd": 0.25, "usage": {"input_tokens": 9}, **more}
 
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s-1", "model": "m-1"}
-ENDED = {
+TOOL_RESULT = {
     "type": "user",
     "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]},
 }
@@ -72,7 +75,7 @@ def journal(project_dir: Path) -> list[dict[str, Any]]:
 
 
 def activities(project_dir: Path) -> list[dict[str, Any]]:
-    """The agent's events without the fields of every line."""
+    """The agent's events, without the fields that every journal line has."""
     common = ("event", "seq", "ts", "crc")
     return [
         {name: value for name, value in event.items() if name not in common}
@@ -81,12 +84,12 @@ def activities(project_dir: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_every_activity_is_an_event(llc: Run, project_dir: Path) -> None:
-    agent(
+def test_every_activity_is_a_journal_event(llc: Run, project_dir: Path) -> None:
+    write_agent(
         project_dir,
         INIT,
-        says(text("I look.\nThen I fix."), uses("t1", "Edit", file_path="a.py")),
-        {**ENDED, "tool_use_result": {"filePath": "a.py"}},
+        message(text("I look.\nThen I fix."), tool_use("t1", "Edit", file_path="a.py")),
+        {**TOOL_RESULT, "tool_use_result": {"filePath": "a.py"}},
         {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 2_000_000_000}},
         result("Fixed.", permission_denials=[{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}]),
     )
@@ -109,61 +112,68 @@ def test_every_activity_is_an_event(llc: Run, project_dir: Path) -> None:
     assert "  refused: Bash rm -rf /\n" in shown
     assert "│ Fixed.\n" in shown
     assert "0.2500 USD" in shown
-    whole = llc("logs", "l", "-v").stdout
-    assert re.search(r"  I look\.\n +Then I fix\.\n", whole)
-    assert "  [Edit a.py] ended: ok\n" in whole
-    told = [json.loads(line) for line in llc("logs", "l", "--json").stdout.splitlines()]
-    assert [event["what"] for event in told if event["event"] == "agent"][:2] == ["session", "model"]
+    verbose = llc("logs", "l", "-v").stdout
+    assert re.search(r"  I look\.\n +Then I fix\.\n", verbose)
+    assert "  [Edit a.py] ended: ok\n" in verbose
+    logged = [json.loads(line) for line in llc("logs", "l", "--json").stdout.splitlines()]
+    assert [event["what"] for event in logged if event["event"] == "agent"][:2] == ["session", "model"]
     assert llc("replay", "l").returncode == 0
 
 
-def test_hostile_texts_are_harmless(llc: Run, project_dir: Path) -> None:
-    """Escape sequences in names, targets and texts do not reach the terminal, in no view."""
-    bad = "\x1b]0;title\x07\x1b[2Jx\x9b31m\u202ey\r"
-    agent(project_dir, INIT, says(text(bad), uses("t1", bad, file_path=f"{bad}\nz")), result(bad))
+def test_control_characters_of_an_agent_are_not_shown(llc: Run, project_dir: Path) -> None:
+    """Escape sequences in names, targets and texts do not reach the terminal in any view."""
+    hostile = "\x1b]0;title\x07\x1b[2Jx\x9b31m\u202ey\r"
+    write_agent(
+        project_dir,
+        INIT,
+        message(text(hostile), tool_use("t1", hostile, file_path=f"{hostile}\nz")),
+        result(hostile),
+    )
     llc("run", "l")
     targets = [event["target"] for event in activities(project_dir) if "target" in event]
-    assert targets[0] == f"{bad.strip()} z"
+    assert targets[0] == f"{hostile.strip()} z"
     for words in ("logs l", "logs l -v", "trace l", "status l"):
-        done = llc(*words.split())
-        assert done.returncode == 0, done.stderr
-        assert not set(done.stdout) & set("\x1b\x07\x9b\u202e\r"), words
+        completed = llc(*words.split())
+        assert completed.returncode == 0, completed.stderr
+        assert not set(completed.stdout) & set("\x1b\x07\x9b\u202e\r"), words
 
 
-def test_an_agent_that_floods_is_bounded(llc: Run, project_dir: Path) -> None:
-    agent(
+def test_number_of_recorded_activities_is_limited(llc: Run, project_dir: Path) -> None:
+    write_agent(
         project_dir,
         INIT,
         "i=0; while [ $i -lt 120 ]; do cat .loops/many; i=$((i+1)); done",
         result("Done."),
     )
-    line = json.dumps(says(text("word"))) + "\n"
+    line = json.dumps(message(text("word"))) + "\n"
     (project_dir / ".loops/many").write_text(line * 100)
     assert llc("run", "l", "-q").returncode == 0
-    found = activities(project_dir)
-    assert len(found) == 10_001
-    assert found[-1] == {"what": "bound"}
+    recorded = activities(project_dir)
+    assert len(recorded) == 10_001
+    assert recorded[-1] == {"what": "bound"}
     assert [
         event["result"]["output"] for event in journal(project_dir) if event["event"] == "action_complete"
     ] == ["Done."]
 
 
-def test_long_texts_are_kept_by_their_content(llc: Run, project_dir: Path) -> None:
+def test_long_texts_are_stored_once_by_digest(llc: Run, project_dir: Path) -> None:
     words = "many words " * 10_000
-    agent(project_dir, INIT, says(text(words)), says(text(words)), result("Done."))
+    write_agent(project_dir, INIT, message(text(words)), message(text(words)), result("Done."))
     llc("run", "l", "-q")
-    kept = [event["text"] for event in activities(project_dir) if event["what"] == "text"]
-    assert kept[0] == kept[1]
-    assert kept[0]["size"] == len(words)
+    recorded = [event["text"] for event in activities(project_dir) if event["what"] == "text"]
+    assert recorded[0] == recorded[1]
+    assert recorded[0]["size"] == len(words)
     assert words.strip() in llc("logs", "l", "-v").stdout
 
 
-def test_secrets_are_masked(llc: Run, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_activities_are_masked(
+    llc: Run, project_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
-    agent(
+    write_agent(
         project_dir,
         INIT,
-        says(text("I use hunter2-hunter2"), uses("t1", "Bash", command="x hunter2-hunter2")),
+        message(text("I use hunter2-hunter2"), tool_use("t1", "Bash", command="x hunter2-hunter2")),
     )
     llc("run", "l")
     (path,) = project_dir.glob(".loops/.*/l-*/*.events.jsonl")
@@ -173,13 +183,13 @@ def test_secrets_are_masked(llc: Run, project_dir: Path, monkeypatch: pytest.Mon
     assert "  [Bash x ***]\n" in shown
 
 
-def test_what_was_shown_survives_kill_9(project_dir: Path) -> None:
-    """Of llc and of its agent; the session, the tool in flight and the tree before are on record."""
+def test_recorded_activities_survive_kill_9(project_dir: Path) -> None:
+    """After kill -9 of llc and the agent, session, running tool and tree before the step are recorded."""
     subprocess.run(["git", "init", "-q", "."], cwd=project_dir, check=True)
-    agent(
+    write_agent(
         project_dir,
         INIT,
-        says(text("I look."), uses("t1", "Bash", command="sleep 60")),
+        message(text("I look."), tool_use("t1", "Bash", command="sleep 60")),
         "echo x > new",
         "exec sleep 60",
     )
@@ -192,12 +202,14 @@ def test_what_was_shown_survives_kill_9(project_dir: Path) -> None:
             break
     process.kill()
     process.communicate()
-    found = journal(project_dir)
-    (child,) = [event["pid"] for event in found if event["event"] == "process"]
+    recorded = journal(project_dir)
+    (child,) = [event["pid"] for event in recorded if event["event"] == "process"]
     os.killpg(child, signal.SIGKILL)
-    whats = [event["what"] for event in found if event["event"] == "agent" and event["what"] != "usage"]
-    assert whats == ["session", "model", "text", "tool"]
-    assert [event["when"] for event in found if event["event"] == "tree"] == ["before"]
+    activity_kinds = [
+        event["what"] for event in recorded if event["event"] == "agent" and event["what"] != "usage"
+    ]
+    assert activity_kinds == ["session", "model", "text", "tool"]
+    assert [event["when"] for event in recorded if event["event"] == "tree"] == ["before"]
 
     def llc(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -208,49 +220,55 @@ def test_what_was_shown_survives_kill_9(project_dir: Path) -> None:
     assert status["status"] == "crashed"
     assert status["agent"]["session"] == "s-1"
     assert status["agent"]["running"] == ["Bash sleep 60"]
-    so_far = llc("diff", "l", "fix", "--name-only")
-    assert so_far.stdout == "new\n"
-    assert so_far.stderr == "note: a step has not ended; the comparison uses the current files\n"
+    diff = llc("diff", "l", "fix", "--name-only")
+    assert diff.stdout == "new\n"
+    assert diff.stderr == "note: a step has not ended; the comparison uses the current files\n"
     assert not list(project_dir.glob(".loops/.running/l-*/trees/now-*"))
-    agent(project_dir, INIT, "echo y > other", result("Done."))
+    write_agent(project_dir, INIT, "echo y > other", result("Done."))
     assert llc("resume", "l").returncode == 0
     assert llc("diff", "--name-only").stdout.splitlines()[-2:] == ["other", "stub"]
     assert "new" in llc("diff", "--name-only").stdout.splitlines()
 
 
 def test_attach_shows_tools_and_the_final_answer(llc: Run, project_dir: Path) -> None:
-    waits = "while [ ! -e go ]; do sleep 0.1; done"
-    agent(project_dir, INIT, says(uses("t1", "Edit", file_path="a.py")), waits, result("All is fixed."))
-    # The fixture runs llc in this process, which a background run would leave.
+    wait_for_go = "while [ ! -e go ]; do sleep 0.1; done"
+    write_agent(
+        project_dir,
+        INIT,
+        message(tool_use("t1", "Edit", file_path="a.py")),
+        wait_for_go,
+        result("All is fixed."),
+    )
+    # The fixture runs llc in this process; a background run needs its own.
     subprocess.run([sys.executable, "-m", "llc", "run", "l", "--background"], check=True)
     deadline = time.monotonic() + 60
     while not any(event["what"] == "tool" for event in activities(project_dir)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    live = json.loads(llc("status", "l", "--json").stdout)
-    assert live["agent"]["running"] == ["Edit a.py"]
+    status = json.loads(llc("status", "l", "--json").stdout)
+    assert status["agent"]["running"] == ["Edit a.py"]
     command = [sys.executable, "-m", "llc", "attach", "l"]
     attached = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert attached.stderr is not None
     assert attached.stdout is not None
     assert attached.stderr.readline().startswith("Attached to")
-    # What it shows of an action that runs, it reads once it is attached.
+    # `attach` reads output of a running action only after it has attached.
     assert any("[Edit a.py]" in line for line in attached.stdout)
     (project_dir / "go").touch()
     shown, _ = attached.communicate(timeout=60)
     assert "All is fixed." in shown
-    # The last line has the cost, as in the foreground.
+    # The last line states the cost, as in the foreground.
     assert shown.rstrip().endswith(", 0.2500 USD, 9 tokens)")
 
 
-def test_status_and_trace_show_what_the_agent_did(llc: Run, project_dir: Path) -> None:
+def test_status_and_trace_show_agent_activity(llc: Run, project_dir: Path) -> None:
     (project_dir / "kept.py").write_text("x")
-    agent(
+    write_agent(
         project_dir,
         INIT,
-        says(uses("t1", "Edit", file_path="a.py")),
-        ENDED,
-        says(uses("t2", "Bash", command="pytest")),
+        message(tool_use("t1", "Edit", file_path="a.py")),
+        TOOL_RESULT,
+        message(tool_use("t2", "Bash", command="pytest")),
         "echo x > a.py",
         result("All is fixed."),
     )
@@ -258,19 +276,19 @@ def test_status_and_trace_show_what_the_agent_did(llc: Run, project_dir: Path) -
     status = llc("status", "l").stdout
     assert re.search(r"  agent +session s-1, model m-1, 2 tools", status)
     assert re.search(r"  answer +All is fixed\.", status)
-    told = json.loads(llc("status", "l", "--json").stdout)["agent"]
-    assert (told["tools"], told["answer"]) == (2, "All is fixed.")
+    activity = json.loads(llc("status", "l", "--json").stdout)["agent"]
+    assert (activity["tools"], activity["answer"]) == (2, "All is fixed.")
     trace = llc("trace", "l", "--at", "1").stdout
     assert "  [Edit a.py]\n" in trace
     assert "  [Bash pytest]\n" in trace
     assert "All is fixed." in trace
 
 
-def test_usage_without_figures_is_no_line(llc: Run, project_dir: Path) -> None:
-    """Of an agent that states neither tokens nor cost, no log, trace or report has an empty line."""
-    told = result("all done")
-    del told["total_cost_usd"], told["usage"]
-    agent(project_dir, INIT, says(text("looking")), told)
+def test_empty_usage_is_not_shown(llc: Run, project_dir: Path) -> None:
+    """For an agent that reports neither tokens nor cost, no log, trace or report has an empty line."""
+    report = result("all done")
+    del report["total_cost_usd"], report["usage"]
+    write_agent(project_dir, INIT, message(text("looking")), report)
     assert llc("run", "l", "--quiet").returncode == 0
     assert any(event["what"] == "usage" for event in activities(project_dir))
     for command in (("logs", "l", "--verbose"), ("trace", "l")):
@@ -278,22 +296,24 @@ def test_usage_without_figures_is_no_line(llc: Run, project_dir: Path) -> None:
         assert shown.returncode == 0
         assert not re.search(r"used *$", shown.stdout, re.M)
         assert "\n     \n" not in shown.stdout
-    report = json.loads(llc("report", "l", "--format", "json", "-o", "-").stdout)
-    assert '["usage", ' not in json.dumps(report)
+    page = json.loads(llc("report", "l", "--format", "json", "-o", "-").stdout)
+    assert '["usage", ' not in json.dumps(page)
 
 
-def test_a_fork_shares_what_the_agent_did(llc: Run, project_dir: Path) -> None:
-    """With the long texts, which are stored apart."""
+def test_fork_shares_agent_activity(llc: Run, project_dir: Path) -> None:
+    """Long texts are stored separately and are shared too."""
     words = "many words " * 10_000
-    agent(project_dir, INIT, says(text(words), uses("t1", "Edit", file_path="a.py")), result("Done."))
+    write_agent(
+        project_dir, INIT, message(text(words), tool_use("t1", "Edit", file_path="a.py")), result("Done.")
+    )
     loop = LOOP.replace("next: done", "next: two").replace(
         "  done:", '  two: {action: "true", next: done}\n  done:'
     )
     (project_dir / ".loops/l.yaml").write_text(loop)
     llc("run", "l", "-q")
     assert llc("fork", "l", "--at", "2", "-q").returncode == 0
-    found = [path.parent.name for path in project_dir.glob(".loops/.history/l-*/*.jsonl")]
-    forked = max(found)
+    run_ids = [path.parent.name for path in project_dir.glob(".loops/.history/l-*/*.jsonl")]
+    forked = max(run_ids)
     shown = llc("logs", forked, "-v").stdout
     assert "is forked from" in shown
     assert "[Edit a.py]" in shown

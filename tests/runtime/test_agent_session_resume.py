@@ -1,6 +1,6 @@
 """A resumed run ends the tools that survived an interrupted agent, then continues its session.
 
-The agent is a program with sessions, in the shapes of Claude Code: a step is done when it is in the session.
+The stub agent keeps sessions in the format of Claude Code; a step is done when it is in the session.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ states:
   done: {terminal: true}
   bad: {terminal: true, status: failure}
 """
-# It writes what it was told to `told`, each finished step to `work`, and each tool writes to `tools`.
+# The stub appends each prompt to `prompts` and each finished step to `work`; each tool appends to `tools`.
 STUB = """#!{python} -IS
 import json, os, sys, time
 words = sys.argv[1:]
 def option(name):
     return words[words.index(name) + 1] if name in words else None
-def tell(**event):
+def emit(**event):
     print(json.dumps(event), flush=True)
 def add(name, text):
     with open(name, "a") as file:
         file.write(text + "\\n")
 def fail(message):
-    tell(type="result", subtype="error_during_execution", is_error=True, num_turns=0, errors=[message])
+    emit(type="result", subtype="error_during_execution", is_error=True, num_turns=0, errors=[message])
     sys.exit(1)
 prompt = sys.stdin.read()
 new, old = option("--session-id"), option("--resume")
@@ -55,15 +55,15 @@ if new and os.path.exists(path):
 time.sleep(0.02)
 if not old:
     open(path, "w").close()
-add("told", json.dumps({{"resume": bool(old), "prompt": prompt}}))
-tell(type="system", subtype="init", session_id=new or old, model="m")
+add("prompts", json.dumps({{"resume": bool(old), "prompt": prompt}}))
+emit(type="system", subtype="init", session_id=new or old, model="m")
 done = open(path).read().split()
 for step in map(str, range({steps})):
     if step in done:
         continue
     command = "echo begin " + step + " >> tools; sleep {seconds}; echo end " + step + " >> tools"
     use = {{"type": "tool_use", "id": "t" + step, "name": "Bash", "input": {{"command": "tool " + step}}}}
-    tell(type="assistant", session_id=new or old, message={{"id": "m" + step, "content": [use]}})
+    emit(type="assistant", session_id=new or old, message={{"id": "m" + step, "content": [use]}})
     tool = os.fork()
     if not tool:
         os.setsid()  # as agents start their tools
@@ -72,21 +72,21 @@ for step in map(str, range({steps})):
     add(path, step)
     add("work", step)
     block = {{"type": "tool_result", "tool_use_id": "t" + step, "content": "ok"}}
-    tell(type="user", message={{"content": [block]}})
-tell(type="result", subtype="success", is_error=False, num_turns=2, result="Done.", session_id=new or old)
+    emit(type="user", message={{"content": [block]}})
+emit(type="result", subtype="success", is_error=False, num_turns=2, result="Done.", session_id=new or old)
 """
 
 
 class Job:
-    """A project with the loop and its agent."""
+    """A project with the loop and its stub agent."""
 
-    def __init__(self, folder: Path, seconds: float = 0.05, more: str = "") -> None:
+    def __init__(self, folder: Path, seconds: float = 0.05, settings: str = "") -> None:
         self.folder = folder
         (folder / ".loops").mkdir(parents=True)
         (folder / "sessions").mkdir()
         (folder / ".loops/job.yaml").write_text(LOOP)
         (folder / ".loops/config.yaml").write_text(
-            f"agents: {{stub: {{extends: claude, argv: [./stub]{more}}}}}"
+            f"agents: {{stub: {{extends: claude, argv: [./stub]{settings}}}}}"
         )
         (folder / "stub").write_text(STUB.format(python=sys.executable, steps=STEPS, seconds=seconds))
         (folder / "stub").chmod(0o755)
@@ -95,15 +95,15 @@ class Job:
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
 
-    def told(self) -> list[str]:
-        return [json.loads(line)["prompt"] for line in self.lines("told")]
+    def prompts(self) -> list[str]:
+        return [json.loads(line)["prompt"] for line in self.lines("prompts")]
 
     def events(self) -> list[dict[str, object]]:
         paths = list(self.folder.glob(".loops/.*/job-*/*.events.jsonl"))
-        found: list[dict[str, object]] = []
+        events: list[dict[str, object]] = []
         for line in paths[0].read_text().splitlines() if paths else ():
-            found.append(json.loads(line))
-        return found
+            events.append(json.loads(line))
+        return events
 
     def is_running(self) -> bool:
         return bool(list(self.folder.glob(".loops/.running/job-*/*.events.jsonl")))
@@ -111,7 +111,7 @@ class Job:
 
 @pytest.fixture(scope="module", params=["files", "database"])
 def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """Both run stores."""
+    """llc with each of the two run stores."""
     job: dict[str, Any] = {}
     if request.param == "database":
         job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))
@@ -119,7 +119,7 @@ def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
         yield runner
 
 
-def test_kill_at_every_write(llc: Runner, tmp_path: Path) -> None:
+def test_run_killed_at_any_write_resumes_the_session(llc: Runner, tmp_path: Path) -> None:
     """No step of the session is repeated, no tool keeps running, and the run ends as expected."""
     job = Job(tmp_path / "alone")
     assert llc(job.folder, "run", "job", "-q") == 0
@@ -144,9 +144,9 @@ def start(job: Job) -> subprocess.Popen[bytes]:
 
 
 def wait_for(job: Job, name: str, line: str) -> None:
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while line not in job.lines(name):
-        assert time.monotonic() < end
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
@@ -161,24 +161,24 @@ def resume(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_the_tool_in_flight_is_ended_and_named(tmp_path: Path, how: int) -> None:
-    """After kill -9 it runs in a session of its own; after a stop the agent has been stopped too."""
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_running_tool_is_ended_and_named(tmp_path: Path, signal_number: int) -> None:
+    """After kill -9 the tool survives in its own process session; a stop also stops the agent."""
     job = Job(tmp_path / "p", seconds=4)
     run = start(job)
     wait_for(job, "tools", "begin 1")
-    if how == signal.SIGKILL:
+    if signal_number == signal.SIGKILL:
         kill_with_keeper(run)
-    run.send_signal(how)
+    run.send_signal(signal_number)
     run.wait(timeout=30)
     before = job.lines("tools")
-    done = resume(job)
-    assert done.returncode == 0, done.stderr
-    if how == signal.SIGKILL:
-        assert "it was ended" in done.stderr
+    completed = resume(job)
+    assert completed.returncode == 0, completed.stderr
+    if signal_number == signal.SIGKILL:
+        assert "it was ended" in completed.stderr
     assert before == ["begin 0", "end 0", "begin 1"]
     assert job.lines("tools") == ["begin 0", "end 0", "begin 1", "begin 1", "end 1"]
-    first, second = job.told()
+    first, second = job.prompts()
     assert first == "Do the steps"
     assert "\n| Bash tool 1\n" in second
     assert "Bash tool 0" not in second
@@ -187,28 +187,28 @@ def test_the_tool_in_flight_is_ended_and_named(tmp_path: Path, how: int) -> None
     assert list(decision.values()) == ["continue"]  # type: ignore[attr-defined]
 
 
-def test_the_policy_of_the_state_and_of_the_user_count(tmp_path: Path) -> None:
-    """`--on-unknown rerun` begins a new session; an agent without sessions runs again by itself."""
+def test_on_unknown_rerun_starts_a_new_session(tmp_path: Path) -> None:
+    """`--on-unknown rerun` starts a new session."""
     job = Job(tmp_path / "p", seconds=0.5)
     run = start(job)
     wait_for(job, "tools", "begin 1")
     kill_with_keeper(run)
     assert resume(job, "--on-unknown", "rerun").returncode == 0
-    assert job.told() == ["Do the steps", "Do the steps"]
+    assert job.prompts() == ["Do the steps", "Do the steps"]
     assert len(list((job.folder / "sessions").iterdir())) == 2
 
 
-def test_a_process_that_left_its_session_is_ended(tmp_path: Path) -> None:
-    """It is known by the effect's id in its environment, whatever its group, session and parent."""
+def test_process_that_left_its_session_is_ended(tmp_path: Path) -> None:
+    """A process is found by the effect's id in its environment, whatever its group, session and parent."""
     from llc.runtime.host.leftovers import end_effect
 
     effect = f"job-{os.getpid()}/7"  # other runs of this test are left alone
     child = "import os, time\nfor _ in '12': os.fork() and os._exit(0); os.setsid()\ntime.sleep(60)"
     env = {**os.environ, "LLC_EFFECT_ID": effect}
     subprocess.run([sys.executable, "-c", child], env=env, check=True)
-    end = time.monotonic() + 60
-    found: list[int] = []
-    while not found and time.monotonic() < end:
-        found = end_effect(effect, ())
-    assert len(found) == 1
+    deadline = time.monotonic() + 60
+    ended: list[int] = []
+    while not ended and time.monotonic() < deadline:
+        ended = end_effect(effect, ())
+    assert len(ended) == 1
     assert end_effect(effect, ()) == []

@@ -23,18 +23,18 @@ Perform = Callable[..., dict[str, Any]]
 CLAUDE = agents.known("claude")
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s-1", "tools": ["Edit"]}
-WORDS = {"type": "text", "text": "I look at it.\nThen I fix it."}
+TEXT = {"type": "text", "text": "I look at it.\nThen I fix it."}
 EDIT = {"type": "tool_use", "id": "t1", "name": "Edit", "input": {"file_path": "src/a.py", "old_string": "x"}}
-SAID = {
+MESSAGE = {
     "type": "assistant",
     "session_id": "s-1",
     "message": {
         "id": "m1",
-        "content": [WORDS, EDIT],
+        "content": [TEXT, EDIT],
         "usage": {"input_tokens": 5, "cache_read_input_tokens": 10, "output_tokens": 2},
     },
 }
-DONE = {
+RESULT = {
     "type": "result",
     "subtype": "success",
     "is_error": False,
@@ -50,8 +50,8 @@ def lines(*events: Any) -> str:
 
 
 @pytest.fixture
-def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes `claude` a program that writes a text, and ends with a code."""
+def write_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes `claude` a program that prints a text and exits with a code."""
     monkeypatch.delenv("LLC_AGENT", raising=False)
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -75,20 +75,20 @@ def configure(text: str) -> None:
 # --- events -------------------------------------------------------------------------------------
 
 
-def test_the_result_is_the_output(says: Callable[..., None], perform: Perform) -> None:
-    """With what was used and the session."""
-    says(lines(INIT, SAID, DONE))
+def test_final_result_is_the_output(write_agent: Callable[..., None], perform: Perform) -> None:
+    """The usage and the session are in the result too."""
+    write_agent(lines(INIT, MESSAGE, RESULT))
     result = perform("agent", command="/fix")
     assert (result["output"], result["exit_code"], result["session"]) == ("Fixed.", 0, "s-1")
     assert result["usage"] == {"usd": 0.25, "input_tokens": 107, "output_tokens": 20, "tokens": 127}
     assert "error" not in result
 
 
-def test_what_it_says_and_does_is_shown_as_it_comes(says: Callable[..., None], perform: Perform) -> None:
-    """Its words and the names of its tools, not the events."""
-    says(lines(INIT, SAID, DONE), then="echo careful >&2")
+def test_text_and_tools_are_shown_immediately(write_agent: Callable[..., None], perform: Perform) -> None:
+    """The text and the names of the tools are shown, not the events."""
+    write_agent(lines(INIT, MESSAGE, RESULT), then="echo careful >&2")
     shown: list[tuple[str, str]] = []
-    perform("agent", command="/fix", within={"on_output": lambda *said: shown.append(said)})
+    perform("agent", command="/fix", within={"on_output": lambda *chunk: shown.append(chunk)})
     text = "".join(part for stream, part in shown if stream == "output")
     assert text == "I look at it.\nThen I fix it.\n[Edit src/a.py]\n"
     assert ("stderr", "careful\n") in shown
@@ -111,11 +111,9 @@ def test_what_it_says_and_does_is_shown_as_it_comes(says: Callable[..., None], p
     ],
     ids=range(11),
 )
-def test_what_is_not_understood_is_passed_over(
-    says: Callable[..., None], perform: Perform, noise: str
-) -> None:
-    """Words between the events, broken JSON, unknown events, 10 MB in a line: the result counts."""
-    says(lines(INIT) + noise + lines(SAID) + noise + lines(DONE))
+def test_unknown_lines_are_ignored(write_agent: Callable[..., None], perform: Perform, noise: str) -> None:
+    """Text between the events, broken JSON, unknown events and lines of 10 MB do not affect the result."""
+    write_agent(lines(INIT) + noise + lines(MESSAGE) + noise + lines(RESULT))
     result = perform("agent", command="/fix")
     assert result["output"] == "Fixed."
     assert result["usage"]["tokens"] == 127
@@ -123,18 +121,18 @@ def test_what_is_not_understood_is_passed_over(
 
 
 @given(st.lists(st.integers(0, 2000), max_size=30))
-def test_pieces_do_not_matter(cuts: list[int]) -> None:
-    """However the text is cut into pieces, the same is read."""
-    text = lines("words", INIT, SAID, "{", DONE)
-    whole, pieces = EventStream(CLAUDE), EventStream(CLAUDE)
-    whole.feed(text)
-    places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
-    for start, end in itertools.pairwise(places):
-        pieces.feed(text[start:end])
-    for stream in (whole, pieces):
+def test_chunk_boundaries_do_not_matter(cuts: list[int]) -> None:
+    """The same events are read, whatever the chunk boundaries."""
+    text = lines("words", INIT, MESSAGE, "{", RESULT)
+    single, chunked = EventStream(CLAUDE), EventStream(CLAUDE)
+    single.feed(text)
+    boundaries = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
+    for start, end in itertools.pairwise(boundaries):
+        chunked.feed(text[start:end])
+    for stream in (single, chunked):
         stream.finish()
-    assert (pieces.is_final, pieces.session, pieces.answer) == (True, "s-1", "Fixed.")
-    assert (pieces.texts, pieces.usage) == (whole.texts, whole.usage)
+    assert (chunked.is_final, chunked.session, chunked.answer) == (True, "s-1", "Fixed.")
+    assert (chunked.texts, chunked.usage) == (single.texts, single.usage)
 
 
 @given(
@@ -149,8 +147,8 @@ def test_pieces_do_not_matter(cuts: list[int]) -> None:
         ),
     ).map(json.dumps)
 )
-def test_nothing_it_says_is_too_odd(line: str) -> None:
-    """Any text, any JSON: something is made of it."""
+def test_any_line_is_accepted(line: str) -> None:
+    """Any text and any JSON value is accepted."""
     stream = EventStream(CLAUDE, lambda text: None)
     stream.feed(line + "\n")
     stream.finish()
@@ -158,15 +156,15 @@ def test_nothing_it_says_is_too_odd(line: str) -> None:
     assert isinstance(stream.usage, dict)
 
 
-def test_a_result_that_is_no_utf8_is_still_one(says: Callable[..., None], perform: Perform) -> None:
-    """Characters that come in two reads are put together."""
-    says(lines(INIT, {**DONE, "result": "grün 🙂" * 20_000}))
+def test_long_non_ascii_result_is_complete(write_agent: Callable[..., None], perform: Perform) -> None:
+    """Characters that are split over two reads are joined."""
+    write_agent(lines(INIT, {**RESULT, "result": "grün 🙂" * 20_000}))
     assert perform("agent", command="/fix")["output"] == "grün 🙂" * 20_000
 
 
-def test_a_very_long_result_is_cut(says: Callable[..., None], perform: Perform) -> None:
-    """Its ends are kept, with a line that says how much is missing."""
-    says(lines(INIT, {**DONE, "result": "a" + "x" * (10 << 20) + "z"}))
+def test_very_long_result_is_truncated(write_agent: Callable[..., None], perform: Perform) -> None:
+    """Beginning and end are kept, with a line that states the omitted size."""
+    write_agent(lines(INIT, {**RESULT, "result": "a" + "x" * (10 << 20) + "z"}))
     result = perform("agent", command="/fix")
     assert len(result["output"]) < (1 << 20) + 200
     assert result["output"].startswith("ax")
@@ -174,50 +172,51 @@ def test_a_very_long_result_is_cut(says: Callable[..., None], perform: Perform) 
     assert result["truncated"]["output"] > (1 << 20)
 
 
-def test_an_agent_that_fails_is_an_error(says: Callable[..., None], perform: Perform) -> None:
-    """Also where it ends with 0; what it used counts."""
-    says(lines(INIT, {**DONE, "is_error": True, "result": "Invalid API key"}))
+def test_error_result_is_an_error(write_agent: Callable[..., None], perform: Perform) -> None:
+    """Also with exit code 0; the usage counts."""
+    write_agent(lines(INIT, {**RESULT, "is_error": True, "result": "Invalid API key"}))
     result = perform("agent", command="/fix")
     help = "log in with `claude auth login`, or set ANTHROPIC_API_KEY"
     assert result["error"] == {"kind": "auth", "message": f"the agent failed: Invalid API key; {help}"}
-    says(lines(INIT, {**DONE, "is_error": True, "result": "Too hot"}))
+    write_agent(lines(INIT, {**RESULT, "is_error": True, "result": "Too hot"}))
     result = perform("agent", command="/fix")
     assert result["error"] == {"kind": "agent-failed", "message": "the agent failed: Too hot"}
     assert result["usage"]["usd"] == 0.25
 
 
-def test_an_agent_that_ran_out_of_turns_did_some_work(says: Callable[..., None], perform: Perform) -> None:
-    """Its exit code says what to make of it; its output is what it said."""
-    report = {name: value for name, value in DONE.items() if name != "result"}
-    says(lines(INIT, SAID, {**report, "is_error": True, "subtype": "error_max_turns"}), code=1)
+def test_reached_turn_limit_is_no_error(write_agent: Callable[..., None], perform: Perform) -> None:
+    """The exit code reports the limit; the output is the text so far."""
+    report = {name: value for name, value in RESULT.items() if name != "result"}
+    write_agent(lines(INIT, MESSAGE, {**report, "is_error": True, "subtype": "error_max_turns"}), code=1)
     result = perform("agent", command="/fix")
     assert (result["exit_code"], "error" in result) == (1, False)
     assert result["output"].startswith("I look at it.")
 
 
-def test_events_without_a_result_are_an_error(says: Callable[..., None], perform: Perform) -> None:
-    """Half a line in the end; what was used until then is known, but no price."""
-    says(lines(INIT, SAID) + json.dumps(DONE)[:40])
+def test_events_without_a_result_are_an_error(write_agent: Callable[..., None], perform: Perform) -> None:
+    """Also with an incomplete last line; the usage so far is known, the cost is not."""
+    write_agent(lines(INIT, MESSAGE) + json.dumps(RESULT)[:40])
     result = perform("agent", command="/fix")
     assert result["error"]["kind"] == "no-result"
     assert result["usage"] == {"usd": None, "input_tokens": 15, "output_tokens": 2, "tokens": 17}
     assert result["output"].startswith("I look at it.")
 
 
-def test_a_killed_agent_says_so_itself(says: Callable[..., None], perform: Perform) -> None:
-    """The signal is the reason, not the missing result; a time-out likewise."""
-    says(lines(INIT, SAID), then="kill -KILL $$")
+def test_killed_agent_is_not_reported_as_missing_result(
+    write_agent: Callable[..., None], perform: Perform
+) -> None:
+    """The error is the signal or the timeout, not the missing result."""
+    write_agent(lines(INIT, MESSAGE), then="kill -KILL $$")
     result = perform("agent", command="/fix")
     assert (result["signal"], "error" in result) == ("SIGKILL", False)
-    says(lines(INIT, SAID), then="exec sleep 30")
+    write_agent(lines(INIT, MESSAGE), then="exec sleep 30")
     result = perform("agent", command="/fix", timeout_s=0.3)
     assert (result["timed_out"], "error" in result) == ("action", False)
     assert result["usage"]["tokens"] == 17
 
 
-def test_plain_text_is_as_it_is(says: Callable[..., None], perform: Perform) -> None:
-    """An agent that knows nothing of events."""
-    says("just\nwords\n", code=3)
+def test_plain_text_is_the_output(write_agent: Callable[..., None], perform: Perform) -> None:
+    write_agent("just\nwords\n", code=3)
     result = perform("agent", command="/fix")
     assert (result["output"], result["exit_code"]) == ("just\nwords\n", 3)
     assert result["error"]["message"] == "the agent ended with exit code 3: words"
@@ -226,8 +225,8 @@ def test_plain_text_is_as_it_is(says: Callable[..., None], perform: Perform) -> 
 # --- other agents -------------------------------------------------------------------------------
 
 
-def test_an_agent_of_the_configuration_is_called_by_name(says: Callable[..., None], perform: Perform) -> None:
-    """The prompt stands where `{prompt}` is; `text` is not looked into."""
+def test_configured_agent_is_selected_by_name(write_agent: Callable[..., None], perform: Perform) -> None:
+    """The prompt replaces `{prompt}`; an agent with `output: text` has no event stream."""
     configure(
         "agents:\n  mine: {argv: [sh, -c, 'printf \"<%s>\" \"$@\"', x, '-m={prompt}', --yes], output: text}\n"
     )
@@ -235,17 +234,17 @@ def test_an_agent_of_the_configuration_is_called_by_name(says: Callable[..., Non
     assert result["output"] == '<-m=it\'s "a" {prompt} $HOME><--yes>'
 
 
-def test_the_environment_may_name_one(
-    says: Callable[..., None], perform: Perform, monkeypatch: pytest.MonkeyPatch
+def test_environment_can_name_a_configured_agent(
+    write_agent: Callable[..., None], perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`LLC_AGENT` of one word that the configuration knows."""
+    """`LLC_AGENT` can be the name of a configured agent."""
     configure("agents: {mine: {argv: [echo, mine]}}\n")
     monkeypatch.setenv("LLC_AGENT", "mine")
     assert perform("agent", command="/fix")["output"] == "mine /fix\n"
 
 
-def test_an_unknown_agent_is_an_error_that_names_the_known(perform: Perform, tmp_path: Path) -> None:
-    """Nothing is started."""
+def test_unknown_agent_is_an_error_with_a_suggestion(perform: Perform, tmp_path: Path) -> None:
+    """The agent does not start."""
     os.chdir(tmp_path)
     configure("agents: {mine: {argv: [echo]}}\n")
     result = perform("agent", agent="mien", command="/fix")
@@ -253,22 +252,22 @@ def test_an_unknown_agent_is_an_error_that_names_the_known(perform: Perform, tmp
     assert "did you mean `mine`?" in result["error"]["message"]
 
 
-def test_a_report_of_json_is_read_by_its_fields(says: Callable[..., None], perform: Perform) -> None:
-    """Each a path; the report may be the last of several lines."""
+def test_fields_select_values_of_a_json_report(write_agent: Callable[..., None], perform: Perform) -> None:
+    """Each field is a path; the report may be the last of several lines."""
     configure(
         "agents:\n  other:\n    argv: [other]\n    output: json\n    fields:\n"
         "      {result: .messages.-1.text, session: id, usd: cost,\n"
         "       input_tokens: tokens.0, output_tokens: tokens.1}\n"
     )
     report = {"id": "t-9", "messages": [{"text": "a"}, {"text": "done"}], "cost": 0.1, "tokens": [3, 4]}
-    says("starting\n" + json.dumps(report) + "\n", name="other")
+    write_agent("starting\n" + json.dumps(report) + "\n", name="other")
     result = perform("agent", agent="other", command="/fix")
     assert (result["output"], result["session"]) == ("done", "t-9")
     assert result["usage"] == {"usd": 0.1, "input_tokens": 3, "output_tokens": 4, "tokens": 7}
 
 
 @pytest.mark.parametrize(
-    ("written", "kind"),
+    ("output", "kind"),
     [
         ("no json", "invalid-json"),
         ("{}", "no-result"),
@@ -276,18 +275,18 @@ def test_a_report_of_json_is_read_by_its_fields(says: Callable[..., None], perfo
         ("", "invalid-json"),
     ],
 )
-def test_a_report_without_a_result_is_an_error(
-    says: Callable[..., None], perform: Perform, written: str, kind: str
+def test_json_report_without_a_result_is_an_error(
+    write_agent: Callable[..., None], perform: Perform, output: str, kind: str
 ) -> None:
-    """What it wrote stays the output."""
+    """The output is the text that the agent printed."""
     configure("agents: {other: {argv: [other], output: json}}\n")
-    says(written, name="other")
+    write_agent(output, name="other")
     result = perform("agent", agent="other", command="/fix")
-    assert (result["error"]["kind"], result["output"]) == (kind, written)
+    assert (result["error"]["kind"], result["output"]) == (kind, output)
 
 
 @pytest.mark.parametrize(
-    ("text", "finding"),
+    ("text", "diagnostic_id"),
     [
         ("agents: [a]", "wrong-type"),
         ("agents: {a: b}", "wrong-type"),
@@ -301,14 +300,13 @@ def test_a_report_without_a_result_is_an_error(
         ("agents: {a: {argv: [x], resume: [x, '{prompt}']}}", "missing-placeholder"),
     ],
 )
-def test_what_is_wrong_with_an_agents_entry_is_said(tmp_path: Path, text: str, finding: str) -> None:
-    """With its place."""
+def test_invalid_agents_entry_is_reported(tmp_path: Path, text: str, diagnostic_id: str) -> None:
     from llc.ir.diagnostics import CompileError
     from llc.runtime.project import configuration
 
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "config.yaml").write_text(text)
-    with pytest.raises(CompileError, match=finding):
+    with pytest.raises(CompileError, match=diagnostic_id):
         configuration.load(str(tmp_path))
 
 
@@ -316,7 +314,7 @@ def test_what_is_wrong_with_an_agents_entry_is_said(tmp_path: Path, text: str, f
 
 
 @pytest.mark.parametrize(
-    ("output", "handed"),
+    ("output", "expected"),
     [
         ("done", None),
         ("I would write CONTEXT_HANDOFF: at the end", None),
@@ -326,13 +324,12 @@ def test_what_is_wrong_with_an_agents_entry_is_said(tmp_path: Path, text: str, f
         ("CONTEXT_HANDOFF:", "(it said nothing more)"),
     ],
 )
-def test_a_handoff_begins_a_line(output: str, handed: str | None) -> None:
-    """All that follows is handed on; else what came before."""
-    assert handoff_of(output) == handed
+def test_handoff_marker_starts_a_line(output: str, expected: str | None) -> None:
+    """The hand-off is the text after the marker; if there is none, the text before it."""
+    assert handoff_of(output) == expected
 
 
-def test_a_handoff_has_its_bounds() -> None:
-    """A prompt of a megabyte helps nobody."""
+def test_handoff_text_is_limited() -> None:
     assert len(handoff_of("CONTEXT_HANDOFF: " + "x" * (1 << 20)) or "") == MAX_HANDOFF
 
 
@@ -350,7 +347,7 @@ states:
     on_failure: done
   done: {terminal: true, action: "echo ${captured.fixed.output} ${captured.fixed.session}"}
 """
-# Hands over until it has been called so often as the file `until` says.
+# Hands over until it has been called as often as the file `until` says.
 AGENT = """\
 #!/bin/sh
 [ "$1" = auth ] && exit
@@ -364,7 +361,7 @@ printf '{"type": "result", "result": "%s", \
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `llc` in a project where an agent hands over."""
+    """Runs `llc` in a project with an agent that hands over."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "claude"
     program.write_text(AGENT)
@@ -392,64 +389,70 @@ def prompts() -> list[str]:
 Work = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_a_new_session_carries_the_handoff_on(work: Work) -> None:
-    """It is given the command again, with what was handed over; the last result counts."""
-    told = work("run", "work", "--json", loop=LOOP)
-    outcome = json.loads(told.stdout)
+def test_new_session_gets_the_handoff_text(work: Work) -> None:
+    """The new session gets the command and the hand-off text; the last result counts."""
+    completed = work("run", "work", "--json", loop=LOOP)
+    outcome = json.loads(completed.stdout)
     assert (outcome["status"], outcome["iterations"]) == ("success", 1)
     first, second, third = prompts()
     assert first == "/fix all"
     assert second.startswith("/fix all\n\nThe session before")
     assert second.endswith("\n\nafter 1")
     assert third.endswith("\n\nafter 2")
-    assert "│ finished s-3" in told.stderr
+    assert "│ finished s-3" in completed.stderr
 
 
-def test_sessions_that_follow_are_bounded(work: Work) -> None:
-    """Then the loop ends as by a limit, exit code 3."""
+def test_number_of_handoffs_is_limited(work: Work) -> None:
+    """Beyond `max_handoffs`, the loop ends as by a limit, with exit code 3."""
     Path("until").write_text("9")
-    told = work("run", "work", "--json", loop=LOOP)
-    outcome = json.loads(told.stdout)
-    assert (outcome["status"], outcome["terminated_by"], told.returncode) == ("limit", "handoff", 3)
+    completed = work("run", "work", "--json", loop=LOOP)
+    outcome = json.loads(completed.stdout)
+    assert (outcome["status"], outcome["terminated_by"], completed.returncode) == ("limit", "handoff", 3)
     assert len(prompts()) == 3
 
 
-def test_a_loop_ends_at_a_handoff_where_it_says_nothing(work: Work) -> None:
-    """The seed's choice."""
-    told = work("run", "work", "--json", loop=LOOP.replace("on_handoff: continue\nmax_handoffs: 2\n", ""))
-    outcome = json.loads(told.stdout)
-    assert (outcome["terminated_by"], outcome["final_state"], told.returncode) == ("handoff", "fix", 3)
+def test_handoff_ends_the_loop_by_default(work: Work) -> None:
+    """The default of the seed."""
+    completed = work(
+        "run", "work", "--json", loop=LOOP.replace("on_handoff: continue\nmax_handoffs: 2\n", "")
+    )
+    outcome = json.loads(completed.stdout)
+    assert (outcome["terminated_by"], outcome["final_state"], completed.returncode) == ("handoff", "fix", 3)
     assert prompts() == ["/fix all"]
 
 
-def test_a_paused_loop_goes_on_when_it_is_resumed(work: Work) -> None:
-    """Exit code 130 as for an interrupt; nothing is performed twice, and the new session has the text."""
-    told = work("run", "work", "--json", loop=LOOP.replace("continue", "pause"))
-    outcome = json.loads(told.stdout)
-    assert (outcome["status"], outcome["terminated_by"], told.returncode) == ("interrupted", "handoff", 130)
-    assert "Loop paused: fix" in told.stderr
-    assert "Resume with: llc resume" in told.stderr
+def test_paused_loop_continues_on_resume(work: Work) -> None:
+    """Exit code 130 as for an interrupt; no session is repeated, and the new session gets the hand-off
+    text.
+    """
+    completed = work("run", "work", "--json", loop=LOOP.replace("continue", "pause"))
+    outcome = json.loads(completed.stdout)
+    assert (outcome["status"], outcome["terminated_by"], completed.returncode) == (
+        "interrupted",
+        "handoff",
+        130,
+    )
+    assert "Loop paused: fix" in completed.stderr
+    assert "Resume with: llc resume" in completed.stderr
     assert work("resume", "work", "--json").returncode == 130
-    told = work("resume", "work", "--json")
-    assert json.loads(told.stdout)["status"] == "success"
+    completed = work("resume", "work", "--json")
+    assert json.loads(completed.stdout)["status"] == "success"
     assert [text.rpartition("\n")[2] for text in prompts()] == ["/fix all", "after 1", "after 2"]
     replayed = work("replay", "work")
     assert replayed.returncode == 0, replayed.stderr
 
 
-def test_a_budget_comes_before_a_new_session(work: Work) -> None:
-    """A session that would start over budget does not start."""
-    told = work("run", "work", "--json", loop=LOOP + "budget: {tokens: 15}\n")
-    assert json.loads(told.stdout)["terminated_by"] == "budget"
+def test_budget_is_checked_before_a_new_session(work: Work) -> None:
+    completed = work("run", "work", "--json", loop=LOOP + "budget: {tokens: 15}\n")
+    assert json.loads(completed.stdout)["terminated_by"] == "budget"
     assert len(prompts()) == 2
 
 
-def test_a_scripted_agent_hands_over_too(work: Work) -> None:
-    """By what it prints."""
+def test_scripted_agent_can_hand_over(work: Work) -> None:
     Path("world.yaml").write_text(
         "- {state: fix, results: [{output: 'CONTEXT_HANDOFF: x'}, {output: ok, session: s-2}]}\n"
         "- {state: done}\n"
     )
-    told = work("run", "work", "--json", "--script", "world.yaml", loop=LOOP)
-    assert json.loads(told.stdout)["status"] == "success"
-    assert "hands over (continue): x" in told.stderr
+    completed = work("run", "work", "--json", "--script", "world.yaml", loop=LOOP)
+    assert json.loads(completed.stdout)["status"] == "success"
+    assert "hands over (continue): x" in completed.stderr
