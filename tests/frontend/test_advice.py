@@ -24,8 +24,8 @@ constraints:
 """
 
 
-def found(text: str, more: str = "", route: str = "next: done") -> list[tuple[str, int]]:
-    """The ids of the warnings with their lines; the compilation itself has none."""
+def warnings(text: str, more: str = "", route: str = "next: done") -> list[tuple[str, int]]:
+    """Ids and lines of the advisory warnings; asserts that compilation itself gives none."""
     compiled = compile_text(text.format(more=more, route=route))
     assert compiled.loop is not None
     assert list(compiled.diagnostics) == []
@@ -33,16 +33,18 @@ def found(text: str, more: str = "", route: str = "next: done") -> list[tuple[st
 
 
 @pytest.mark.parametrize("text", [LOOP, INVARIANTS])
-def test_maintaining_without_a_pause(text: str) -> None:
-    """`maintain_delay: 0` states that it is meant."""
-    assert found(text, "maintain: true") == [("no-delay", 4)]
+def test_maintain_without_delay_is_a_warning(text: str) -> None:
+    """`maintain_delay: 0` states that no pause is wanted."""
+    assert warnings(text, "maintain: true") == [("no-delay", 4)]
     for more in ("maintain: true\nmaintain_delay: 0", "maintain: true\nbackoff: 1", "maintain: false"):
-        assert found(text, more) == []
+        assert warnings(text, more) == []
 
 
-def test_the_rest_of_a_route_takes_no_errors() -> None:
-    """So an error ends the loop, unless something takes it or the dialect states that this is meant."""
-    assert found(LOOP, route="route: {success: done, _: one}") == [("errors-not-routed", 6)]
-    assert found(LOOP, "dialect: llc", "route: {success: done, _: one}") == []
+def test_default_route_does_not_take_errors() -> None:
+    """An unrouted error ends the loop; the warning is absent if another route takes the error or the dialect
+    allows it.
+    """
+    assert warnings(LOOP, route="route: {success: done, _: one}") == [("errors-not-routed", 6)]
+    assert warnings(LOOP, "dialect: llc", "route: {success: done, _: one}") == []
     for route in ("route: {_: one, _error: done}", "route: {_: done}, on_error: done"):
-        assert found(LOOP, route=route) == []
+        assert warnings(LOOP, route=route) == []

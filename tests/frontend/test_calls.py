@@ -58,8 +58,10 @@ def project(tmp_path: Path) -> str:
     return str(folder)
 
 
-def asked(text: str, folder: str | None = None, declare: Iterable[str] = ()) -> list[tuple[str, Any]]:
-    """The effects of a program, each answered with its number: the kind and the arguments."""
+def performed_effects(
+    text: str, folder: str | None = None, declare: Iterable[str] = ()
+) -> list[tuple[str, Any]]:
+    """Kind and arguments of each effect of a program; effect number n is answered with n."""
     overrides = CompileOptions(folder=folder, declare=tuple(declare))
     program = compile_text(text, "test.sexp", overrides).program
     assert [found for found in verify(program) if found.is_error] == []
@@ -73,9 +75,9 @@ def asked(text: str, folder: str | None = None, declare: Iterable[str] = ()) -> 
     return effects
 
 
-def args(text: str, folder: str | None = None, declare: Iterable[str] = ()) -> Any:
-    """The arguments of a program's only effect: of a tool or of a task."""
-    ((kind, given),) = asked(text, folder, declare)
+def call_arguments(text: str, folder: str | None = None, declare: Iterable[str] = ()) -> Any:
+    """Arguments of the only tool or task effect of a program."""
+    ((kind, given),) = performed_effects(text, folder, declare)
     return given["inputs"] if kind == "task" else given["args"]
 
 
@@ -103,87 +105,90 @@ def args(text: str, folder: str | None = None, declare: Iterable[str] = ()) -> A
         ("(call math:add (x 10) (y 5))", {"x": 10, "y": 5}),
     ],
 )
-def test_arguments_are_given_by_name_or_in_order(project: str, text: str, expected: Any) -> None:
-    """A tool gets its parameters by name, in the order in which it declares them, with its defaults."""
-    given = args(text, project)
+def test_arguments_are_positional_or_named(project: str, text: str, expected: Any) -> None:
+    """Positional arguments follow the declared order; defaults fill the rest."""
+    given = call_arguments(text, project)
     assert given == expected
     assert list(given) == list(expected)
 
 
-def test_arguments_are_evaluated_as_they_stand(project: str) -> None:
-    """From left to right, whatever the declared order."""
+def test_arguments_are_evaluated_in_source_order(project: str) -> None:
+    """Arguments are evaluated from left to right, whatever the declared order."""
     text = """
       (define seen nil)
       (define (look x) (set! seen (cons x seen)) x)
       (my:any (b (look 1)) (a (look 2)))
       (my:any (a (reverse seen)) (b 0))
     """
-    assert [given["args"] for _, given in asked(text, project)] == [
+    assert [given["args"] for _, given in performed_effects(text, project)] == [
         {"a": 2, "b": 1},
         {"a": [1, 2], "b": 0},
     ]
 
 
-def test_a_tool_is_a_value(project: str) -> None:
-    """A function of the declared parameters in order, of which optional ones may be left out."""
+def test_tool_is_a_first_class_function(project: str) -> None:
+    """A tool as a value takes its declared parameters in order; optional ones may be omitted."""
     text = "(map math:add '(1 2)) (apply math:add '(3 4)) (map math:add '(5) '(6)) (map (math:add item) '(7))"
-    given = [given["args"] for _, given in asked(text, project)]
+    given = [given["args"] for _, given in performed_effects(text, project)]
     assert [(row["x"], row["y"]) for row in given] == [(1, 1), (2, 1), (3, 4), (5, 6), (7, 1)]
 
 
-def test_a_task_is_a_value_too(project: str) -> None:
-    """With its parameters first; what a task takes beside them comes after."""
+def test_task_is_a_first_class_function(project: str) -> None:
+    """A task as a value takes its parameters first, then the reserved arguments."""
     text = '(define (run f) (f "a" "b" (list "x.py"))) (run user:say)'
-    ((kind, given),) = asked(text, project)
+    ((kind, given),) = performed_effects(text, project)
     assert (kind, given["inputs"], given["files"]) == ("task", {"text": "a", "tone": "b"}, ["x.py"])
 
 
-def test_reserved_keys_go_beside_the_inputs(project: str) -> None:
-    """Files, context and history of a task; settings as a map or as a list of pairs."""
+def test_reserved_arguments_are_not_inputs(project: str) -> None:
+    """Files, context and history of a task are reserved arguments; settings are a map or a list of pairs."""
     text = """(user:say (context '((inherit_context "none"))) (text "a") (files (list "x.py")) (tone "b")
       (history_config (dict (history_turns_to_include 3))))"""
-    ((_, given),) = asked(text, project)
+    ((_, given),) = performed_effects(text, project)
     assert given["inputs"] == {"text": "a", "tone": "b"}
     assert given["files"] == ["x.py"]
     assert given["context"] == {"inherit_context": "none"}
     assert given["history_config"] == {"history_turns_to_include": 3}
 
 
-def test_a_parameter_called_files_is_the_tasks_own() -> None:
-    """A task parameter of a reserved name wins where the task declares it."""
-    assert args('(t (files "mine"))', declare=["task t(files)"]) == {"files": "mine"}
-    assert args('(t (files "mine"))', declare=["t"]) == {"files": "mine"}
+def test_declared_parameter_overrides_reserved_name() -> None:
+    """A task parameter named `files` takes precedence over the reserved argument."""
+    assert call_arguments('(t (files "mine"))', declare=["task t(files)"]) == {"files": "mine"}
+    assert call_arguments('(t (files "mine"))', declare=["t"]) == {"files": "mine"}
 
 
-def test_an_input_is_taken_from_around_a_call(project: str) -> None:
-    """`from` names a variable that gives the value where the call gives none."""
-    assert args('(let ((mood "joy")) (user:say "a"))', project) == {"text": "a", "tone": "joy"}
-    assert args('(let ((mood "joy")) (user:say "a" "grief") mood)', project) == {"text": "a", "tone": "grief"}
+def test_missing_input_is_read_from_scope(project: str) -> None:
+    """`from` names the variable that supplies an input that the call omits."""
+    assert call_arguments('(let ((mood "joy")) (user:say "a"))', project) == {"text": "a", "tone": "joy"}
+    assert call_arguments('(let ((mood "joy")) (user:say "a" "grief") mood)', project) == {
+        "text": "a",
+        "tone": "grief",
+    }
 
 
-def test_the_definition_stands_in_the_effect(project: str) -> None:
-    """What a tool does is pinned when the program is compiled."""
-    ((_, given),) = asked("(math:add 1)", project)
+def test_effect_contains_the_tool_definition(project: str) -> None:
+    """The definition of a tool is fixed when the program is compiled."""
+    ((_, given),) = performed_effects("(math:add 1)", project)
     assert given["definition"] == {"argv": [["add"]]}
     assert (given["timeout_s"], given["on_unknown"]) == (5, "fail")
-    ((_, given),) = asked('(user:say "a" "b")', project)
+    ((_, given),) = performed_effects('(user:say "a" "b")', project)
     assert given["definition"]["instructions"] == "{{text}} in {{tone}}"
 
 
-def test_what_is_declared_without_parameters_takes_any(project: str) -> None:
-    """Every operand is a name with its value, also where the name means something else."""
-    assert args("(far:away (x 1) (list 2))", declare=["far:away"]) == {"x": 1, "list": 2}
-    assert args("(let ((query 5)) (far:away (query query)))", declare=["far:away"]) == {"query": 5}
-    assert args("(map far:away (list (dict (a 1))))", declare=["far:away"]) == {"a": 1}
+def test_declaration_without_parameters_accepts_any_arguments(project: str) -> None:
+    """Each operand is a name with its value, also if the name has another meaning in the program."""
+    assert call_arguments("(far:away (x 1) (list 2))", declare=["far:away"]) == {"x": 1, "list": 2}
+    assert call_arguments("(let ((query 5)) (far:away (query query)))", declare=["far:away"]) == {"query": 5}
+    assert call_arguments("(map far:away (list (dict (a 1))))", declare=["far:away"]) == {"a": 1}
 
 
-def test_a_declared_order_takes_positions() -> None:
-    """`--declare 'name(x,y)'` gives names an order."""
-    assert args("(math:add 1 (y 2))", declare=["math:add(x, y)"]) == {"x": 1, "y": 2}
+def test_declared_parameters_accept_positional_arguments() -> None:
+    """`--declare 'name(x,y)'` gives the parameters an order."""
+    assert call_arguments("(math:add 1 (y 2))", declare=["math:add(x, y)"]) == {"x": 1, "y": 2}
 
 
-def test_a_program_names_its_sources(project: str) -> None:
-    """The files that declare what it calls, and no others."""
+def test_sources_contain_used_declaration_files(project: str) -> None:
+    """The sources of a program are the files that declare its tools and tasks, and no others."""
     program = compile_text("(math:add 1)", "test.sexp", CompileOptions(folder=project)).program
     assert [Path(source.path).name for source in program.sources] == ["test.sexp", "tools.yaml"]
     program = compile_text('(user:say "a" "b")', "test.sexp", CompileOptions(folder=project)).program
@@ -195,8 +200,8 @@ NAMES = ("alpha", "beta", "gamma", "delta")
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_however_a_call_is_written_a_tool_gets_the_same(data: st.DataObject) -> None:
-    """Any split of the arguments in places and names, in any order of the names."""
+def test_positional_and_named_arguments_are_equivalent(data: st.DataObject) -> None:
+    """Any split into positional and named arguments, in any order of names, gives the same effect."""
     values = data.draw(st.lists(st.integers(), min_size=4, max_size=4))
     count = data.draw(st.integers(0, 4))
     named = data.draw(st.permutations(list(zip(NAMES, values, strict=True))[count:]))
@@ -204,30 +209,32 @@ def test_however_a_call_is_written_a_tool_gets_the_same(data: st.DataObject) -> 
     for name, value in named:
         operands.insert(data.draw(st.integers(0, len(operands))), f"({name} (+ 0 {value}))")
     declare = [f"far({','.join(NAMES)})"]
-    found = args(f"(far {' '.join(operands)})", declare=declare)
+    found = call_arguments(f"(far {' '.join(operands)})", declare=declare)
     assert list(found.items()) == list(zip(NAMES, values, strict=True))
 
 
 # --- which of several is meant ------------------------------------------------------------------
 
 
-def test_a_lexical_binding_shadows(project: str) -> None:
-    """A variable or function of the program hides a tool of its name."""
-    assert asked("(define (math:add x) (* x x)) (math:add 3)", project) == []
-    assert asked("(let ((math:add +)) (call math:add 1 2))", project) == []
+def test_lexical_binding_shadows_a_tool(project: str) -> None:
+    """A variable or function of the program hides a tool of the same name."""
+    assert performed_effects("(define (math:add x) (* x x)) (math:add 3)", project) == []
+    assert performed_effects("(let ((math:add +)) (call math:add 1 2))", project) == []
 
 
-def test_call_calls_functions_too(project: str) -> None:
-    """`(call f …)` with a function in scope, or an expression that gives one, is an ordinary call."""
+def test_call_form_accepts_functions(project: str) -> None:
+    """`(call f …)` with a function in scope, or an expression that returns one, is an ordinary call."""
     assert (
-        asked("(define (f x) x) (assert (= (call f 1) 1)) (call (lambda (y) y) 2) (call + 1 2)", project)
+        performed_effects(
+            "(define (f x) x) (assert (= (call f 1) 1)) (call (lambda (y) y) 2) (call + 1 2)", project
+        )
         == []
     )
 
 
-def test_a_tool_comes_before_a_task(project: str) -> None:
-    """Of the same name; and that is told, once."""
-    ((kind, _),) = asked("(both 1)", project)
+def test_tool_takes_precedence_over_task(project: str) -> None:
+    """The shadowed task of the same name is reported once."""
+    ((kind, _),) = performed_effects("(both 1)", project)
     assert kind == "tool"
     declared = Environment(declared=TaskRegistry(project))
     found = findings("(both 1) (both 2)", declared)
@@ -236,9 +243,9 @@ def test_a_tool_comes_before_a_task(project: str) -> None:
     assert [item.id for item in findings(text, declared)] == ["tool-before-task"]
 
 
-def test_other_spellings_are_the_same_tool() -> None:
+def test_tool_name_aliases() -> None:
     """`system_x` is `system:x`."""
-    ((kind, given),) = asked('(system_run_script "true")')
+    ((kind, given),) = performed_effects('(system_run_script "true")')
     assert (kind, given) == ("shell", {"command": "true"})
 
 
@@ -273,8 +280,8 @@ WRONG = """
 """
 
 
-def test_mistakes_are_found_before_anything_runs(project: str) -> None:
-    """All of them in one go, each on its line."""
+def test_wrong_calls_are_compile_errors(project: str) -> None:
+    """All errors are reported together, each on its line."""
     declared = TaskRegistry(project, ["far:away"])
     found = findings(WRONG, Environment(declared=declared))
     told = [(item.span.line, item.id) for item in found if item.span is not None and item.is_error]
@@ -293,15 +300,15 @@ def test_mistakes_are_found_before_anything_runs(project: str) -> None:
         ("(wholly:unheard-of 1)", "--declare"),
     ],
 )
-def test_a_mistake_comes_with_what_to_write(project: str, text: str, shown: str) -> None:
-    """The nearest name, or how the call is written."""
+def test_wrong_call_has_a_fix(project: str, text: str, shown: str) -> None:
+    """The help contains the nearest name or the syntax of the call."""
     (found,) = findings(text, Environment(declared=TaskRegistry(project)))
     assert found.help is not None
     assert shown in found.help
 
 
-def test_a_type_is_checked_when_it_is_known_late(project: str) -> None:
-    """A fault that names parameter, tool, type and value."""
+def test_argument_types_are_checked_at_run_time(project: str) -> None:
+    """The fault names the parameter, the tool, the expected type and the value."""
     text = '(define (f x) (math:add x)) (try (f "5") (catch e (list (get e "kind") (get e "message"))))'
     program = compile_text(text, "test.sexp", CompileOptions(folder=project)).program
     stop = Machine(emit(program)).resume()
@@ -319,15 +326,15 @@ def test_a_type_is_checked_when_it_is_known_late(project: str) -> None:
         '(user:say "a" "b" (history_config (list (list \'turns 5))))',
     ],
 )
-def test_settings_are_checked_when_a_task_is_called(project: str, text: str) -> None:
-    """A fault, and no effect."""
+def test_invalid_task_settings_are_a_fault(project: str, text: str) -> None:
+    """The fault occurs before the effect is performed."""
     program = compile_text(text, "test.sexp", CompileOptions(folder=project)).program
     stop = Machine(emit(program)).resume()
     assert getattr(stop, "kind", "") in ("type-error", "unknown-setting")
 
 
-def test_a_tool_that_fails_is_a_fault(project: str) -> None:
-    """Of the tool's own kind, told at the call; `try` catches it."""
+def test_failed_tool_is_a_fault(project: str) -> None:
+    """The fault has the kind that the tool gives and the position of the call; `try` catches it."""
     text = """(define (f)
   (math:add 1))
 (try (f) (catch e (list (get e "kind") (get e "message") (get e "span"))))"""
@@ -339,7 +346,7 @@ def test_a_tool_that_fails_is_a_fault(project: str) -> None:
 
 
 def test_a_failed_task_is_a_value(project: str) -> None:
-    """Nothing is raised: the program reads its status."""
+    """A failed task raises no fault; the program reads its status."""
     text = '(get (user:say "a" "b") "status")'
     machine = Machine(emit(compile_text(text, "test.sexp", CompileOptions(folder=project)).program))
     machine.resume()
@@ -348,8 +355,8 @@ def test_a_failed_task_is_a_value(project: str) -> None:
     assert stop.value == "FAILED"
 
 
-def test_a_broken_declaration_is_told_once(tmp_path: Path) -> None:
-    """What is wrong is in the file; calls of what it may have declared are not told too."""
+def test_invalid_declaration_is_reported_once(tmp_path: Path) -> None:
+    """The error is reported in the file; calls of names that it may declare are not errors."""
     folder = tmp_path / ".loops"
     folder.mkdir()
     (folder / "tools.yaml").write_text("tools:\n  - name: my:tool\n    comand: [x]\n")
@@ -361,7 +368,7 @@ def test_a_broken_declaration_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_program_without_calls_reads_no_declarations(tmp_path: Path) -> None:
-    """What is wrong with the tools of a project concerns those who use one."""
+    """Errors in the tools of a project are reported only to programs that use tools."""
     (tmp_path / "tools.yaml").write_text("tools: [")
     compile_text(
         "(define (f x) (g x)) (define (g x) x) (f 1)", "t.sexp", CompileOptions(folder=str(tmp_path))
@@ -369,7 +376,7 @@ def test_a_program_without_calls_reads_no_declarations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a b c", "x(", "x(1)", "x(a,a)", "x)", "(x)", "x(a b)", "1x" * 100])
-def test_a_declaration_on_the_side_is_checked(text: str) -> None:
+def test_declare_option_is_validated(text: str) -> None:
     """`--declare` takes a name, or a name with parameters."""
     with pytest.raises(ValueError, match=r"."):
         parse_declaration(text)

@@ -21,28 +21,27 @@ OPEN = (
 
 
 @pytest.mark.parametrize("text", COMPLETE)
-def test_complete(text: str) -> None:
-    """Nothing is waited for."""
+def test_complete_input(text: str) -> None:
     assert Pending(text).is_complete
 
 
 @pytest.mark.parametrize("text", OPEN)
-def test_open(text: str) -> None:
-    """A bracket, a string, a comment or a quoted datum has no end yet."""
+def test_incomplete_input(text: str) -> None:
+    """Input is incomplete inside a bracket, a string, a comment or a quoted datum."""
     assert not Pending(text).is_complete
 
 
 @pytest.mark.parametrize(
     ("text", "is_blank"), [("", True), (" ; x\n", True), ("#| a\nb |#", True), ("1", False)]
 )
-def test_blank(text: str, is_blank: bool) -> None:
-    """Comments are nothing."""
+def test_blank_input(text: str, is_blank: bool) -> None:
+    """Input that contains only comments is blank."""
     assert Pending(text).is_blank == is_blank
 
 
 @given(st.text(alphabet="()[]\"\\;#|'`, a1\n", max_size=40))
-def test_what_the_reader_takes_is_complete(text: str) -> None:
-    """A text that the reader finds nothing wrong with waits for nothing; so does the same, line by line."""
+def test_input_without_reader_errors_is_complete(text: str) -> None:
+    """A text that the reader accepts is complete, also if it is entered line by line."""
     _, found = read(text_source(text, "text"))
     pending = Pending(text)
     if not any(finding.is_error for finding in found):

@@ -16,7 +16,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes files of a folder of loops."""
+    """Fixture: write the files of a folder of loops."""
 
     def write(**files: str) -> Path:
         folder = tmp_path / ".loops"
@@ -33,8 +33,8 @@ def made(path: Path) -> Compiled:
     return compile_file(str(path))
 
 
-def refused(path: Path) -> Diagnostic:
-    """The only finding about a loop."""
+def only_error(path: Path) -> Diagnostic:
+    """The only diagnostic of a loop."""
     with pytest.raises(CompileError) as error:
         compile_file(str(path))
     (found,) = error.value.diagnostics
@@ -55,8 +55,8 @@ fragments:
 """
 
 
-def test_a_fragment_is_merged_below_its_state(write: Write) -> None:
-    """The state takes precedence, nested keys are merged."""
+def test_state_overrides_its_fragment(write: Write) -> None:
+    """The state takes precedence over the fragment; nested mappings are merged."""
     text = USES.replace("action: make", "action: make, evaluate: {success: [0, 3]}") + DONE
     loop = made(write(x=text, lib__common=LIBRARY) / "x.yaml").loop
     assert loop is not None
@@ -65,16 +65,16 @@ def test_a_fragment_is_merged_below_its_state(write: Write) -> None:
     assert loop.states["a"].action_type == "shell"
 
 
-def test_a_finding_is_shown_in_the_file_that_has_it(write: Write) -> None:
+def test_error_in_fragment_is_reported_in_its_library(write: Write) -> None:
     """A wrong key of a fragment is marked in the library."""
     folder = write(x=USES + DONE, lib__common=LIBRARY + "    tmeout: 5\n")
-    found = refused(folder / "x.yaml")
+    found = only_error(folder / "x.yaml")
     assert found.span is not None
     assert (found.id, found.span.path, found.span.line) == ("unknown-key", str(folder / "lib/common.yaml"), 6)
 
 
-def test_a_program_has_all_its_files(write: Write) -> None:
-    """So that a change of a library is seen."""
+def test_sources_contain_all_files(write: Write) -> None:
+    """The sources of a program include its libraries, so that a change of a library is detected."""
     folder = write(x=USES + DONE, lib__common=LIBRARY)
     assert [source.path for source in made(folder / "x.yaml").sources] == [
         str(folder / "x.yaml"),
@@ -82,8 +82,8 @@ def test_a_program_has_all_its_files(write: Write) -> None:
     ]
 
 
-def test_a_library_is_found_in_the_folders_above(write: Write) -> None:
-    """Up to the folder of loops."""
+def test_library_is_found_in_parent_folders(write: Write) -> None:
+    """The search goes up to the folder of loops."""
     made(write(deep__down__x=USES + DONE, lib__common=LIBRARY) / "deep/down/x.yaml")
 
 
@@ -102,8 +102,8 @@ def with_parameters(binding: str) -> str:
     return f"{HEAD}import: [lib/common.yaml]\nstates:\n  {state}\n{DONE}"
 
 
-def test_parameters_are_put_in_place(write: Write) -> None:
-    """With defaults, and quoted where that is asked for."""
+def test_fragment_parameters_are_substituted(write: Write) -> None:
+    """Defaults apply, and values are quoted where the fragment asks for it."""
     folder = write(x=with_parameters("with: {target: a b}, "), lib__common=PARAMETERS)
     loop = made(folder / "x.yaml").loop
     assert loop is not None
@@ -119,8 +119,8 @@ def test_parameters_are_put_in_place(write: Write) -> None:
         ("with: [target], ", "wrong-type", "[target]"),
     ],
 )
-def test_wrong_bindings_are_one_finding(write: Write, binding: str, id: str, marked: str) -> None:
-    """At the line that causes it."""
+def test_wrong_binding_is_one_error(write: Write, binding: str, id: str, marked: str) -> None:
+    """The diagnostic is on the line that causes it."""
     folder = write(x=with_parameters(binding), lib__common=PARAMETERS)
     with pytest.raises(CompileError) as error:
         compile_file(str(folder / "x.yaml"))
@@ -135,7 +135,7 @@ PARENT = (
 )
 
 
-def test_a_loop_inherits(write: Write) -> None:
+def test_loop_inherits_from_parent(write: Write) -> None:
     """Mappings are merged, lists are replaced."""
     child = "from: parent\nname: child\nscope: [docs]\nstates:\n  a: {action: make docs}\n"
     loop = made(write(parent=PARENT + DONE, child=child) / "child.yaml").loop
@@ -144,17 +144,17 @@ def test_a_loop_inherits(write: Write) -> None:
     assert (loop.states["a"].action, loop.states["a"].on_failure) == ("make docs", "a")
 
 
-def test_inheritance_has_no_cycles(write: Write) -> None:
-    """Neither direct ones nor longer ones."""
+def test_inheritance_cycle_is_an_error(write: Write) -> None:
+    """Both direct and indirect cycles are reported."""
     folder = write(one="from: one\nname: one\n", two="from: three\n", three="from: two\n")
-    assert refused(folder / "one.yaml").id == "circular-inheritance"
-    found = refused(folder / "two.yaml")
+    assert only_error(folder / "one.yaml").id == "circular-inheritance"
+    found = only_error(folder / "two.yaml")
     assert found.id == "circular-inheritance"
     assert found.message.endswith("two.yaml → three.yaml → two.yaml")
 
 
-def test_a_flow_is_states(write: Write) -> None:
-    """`a?yes:no` branches, a plain step goes on, the last one ends."""
+def test_flow_expands_to_states(write: Write) -> None:
+    """`a?yes:no` branches, a plain step continues with the next one, the last step is terminal."""
     text = """\
 name: x
 flow: [check?done:fix, fix, done]
@@ -192,8 +192,8 @@ state_defs:
         (LIBRARY, "fragment-library"),
     ],
 )
-def test_a_part_that_is_not_there_is_one_finding(write: Write, tmp_path: Path, text: str, id: str) -> None:
-    """No other finding follows from it."""
+def test_missing_part_is_one_error(write: Write, tmp_path: Path, text: str, id: str) -> None:
+    """A missing import, fragment or parent causes no further diagnostic."""
     folder = write(
         x=text + (DONE if "states" in text else ""),
         list="[a]\n",
@@ -204,14 +204,14 @@ def test_a_part_that_is_not_there_is_one_finding(write: Write, tmp_path: Path, t
     )
     (tmp_path / "common.yaml").write_text(LIBRARY)
     os.symlink(tmp_path / "common.yaml", folder / "link.yaml")
-    found = refused(folder / "x.yaml")
+    found = only_error(folder / "x.yaml")
     assert (found.id, found.help is not None or found.span is not None) == (id, True)
 
 
-def test_libraries_form_no_cycles(write: Write) -> None:
-    """A library imports nothing; one finding, in the library."""
+def test_library_must_not_import(write: Write) -> None:
+    """An import in a library is one error, reported in the library."""
     folder = write(x=USES + DONE, lib__common="import: [common.yaml]\n" + LIBRARY)
-    found = refused(folder / "x.yaml")
+    found = only_error(folder / "x.yaml")
     assert found.span is not None
     assert (found.id, found.span.path, found.span.line) == (
         "fragment-library",
@@ -220,15 +220,15 @@ def test_libraries_form_no_cycles(write: Write) -> None:
     )
 
 
-def test_a_text_without_a_file_imports_nothing() -> None:
-    """There is no folder to look in."""
+def test_import_in_text_without_a_file_is_an_error() -> None:
+    """A text without a path has no folder to search."""
     with pytest.raises(CompileError) as error:
         compile_text(USES + DONE)
     assert [found.id for found in error.value.diagnostics] == ["outside-project"]
 
 
 def test_a_thousand_fragments_are_merged(write: Write) -> None:
-    """In a library and in a loop."""
+    """A library and a loop may use a thousand fragments each."""
     count = 1000
     library = "fragments:\n" + "".join(f"  f{i}: {{action: echo {i}}}\n" for i in range(count))
     states = "".join(
@@ -241,16 +241,16 @@ def test_a_thousand_fragments_are_merged(write: Write) -> None:
     assert loop.states["s999"].action == "echo 999"
 
 
-def test_merges_cannot_grow_without_end(write: Write) -> None:
-    """Each use of a large fragment counts."""
+def test_merged_size_is_limited(write: Write) -> None:
+    """Each use of a large fragment counts towards the limit."""
     library = "fragments:\n  big:\n    args: [" + "{a: '${param.x}'}, " * 3000 + "]\n"
     states = "".join(f"  s{i}: {{fragment: big, with: {{x: y}}, next: done}}\n" for i in range(2000))
     text = f"name: x\ninitial: s0\nimport: [lib.yaml]\nstates:\n{states}{DONE}"
-    assert refused(write(x=text, lib=library) / "x.yaml").id == "too-many-nodes"
+    assert only_error(write(x=text, lib=library) / "x.yaml").id == "too-many-nodes"
 
 
-def test_values_fit_their_parameters() -> None:
-    """Those of `context` and defaults; what is missing is found when the loop starts."""
+def test_loop_parameters_are_type_checked() -> None:
+    """Values of `context` and defaults are checked; a missing value is an error at the start of the loop."""
     text = HEAD + "parameters: {jobs: {type: integer, default: many}}\nstates:\n  a: {terminal: true}\n"
     with pytest.raises(CompileError) as error:
         compile_text(text)
@@ -279,7 +279,7 @@ def test_a_template_is_a_parent_with_parameters(write: Write, given: str, id: st
     """A loop gives the parameters of its parent as `context`; defaults and types are the parent's."""
     folder = write(checked=TEMPLATE, x=f"name: x\nfrom: checked\n{given}\n")
     if id:
-        found = refused(folder / "x.yaml")
+        found = only_error(folder / "x.yaml")
         assert (found.id, found.span is not None and found.span.line) == (id, 3)
         return
     loop = made(folder / "x.yaml").loop
@@ -288,12 +288,14 @@ def test_a_template_is_a_parent_with_parameters(write: Write, given: str, id: st
     assert loop.context["command"] == ("make test" if given else "")
 
 
-def test_a_file_that_several_loops_use_keeps_its_places(write: Write) -> None:
-    """Its tree is read once; a finding in it is at the same place for each of them, and for itself."""
+def test_shared_parent_keeps_its_spans(write: Write) -> None:
+    """The tree of a shared file is parsed once; its diagnostics have the same span for each loop and for the
+    file itself.
+    """
     folder = write(
         x=USES + DONE, longer="# more\n" * 50 + USES + DONE, lib__common=LIBRARY + "    tmeout: 5\n"
     )
-    spans = [refused(folder / f"{name}.yaml").span for name in ("x", "longer", "x", "longer")]
+    spans = [only_error(folder / f"{name}.yaml").span for name in ("x", "longer", "x", "longer")]
     assert {str(span) for span in spans} == {f"{folder}/lib/common.yaml:6:5"}
     child = "from: parent\nname: child\nstates:\n  a: {action: make docs}\n"
     folder = write(parent=PARENT + DONE, child=child)

@@ -34,7 +34,7 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "expected"), CASES.items())
 def test_a_form_expands_to_core(text: str, expected: str) -> None:
-    """Every form is told in core forms; every variable has a name of its own."""
+    """Each form is printed as core forms in which every variable has a unique name."""
     found = expansion(f"(define a 1) (define b 2) {text}")
     assert not found.diagnostics
     lines = expanded_text(found.program).splitlines()
@@ -42,16 +42,16 @@ def test_a_form_expands_to_core(text: str, expected: str) -> None:
     assert "\n".join(rest) == expected
 
 
-def test_wide_forms_are_laid_out() -> None:
-    """No line is wider than a screen where the form can be broken."""
+def test_wide_forms_are_broken_into_lines() -> None:
+    """A line is at most one screen wide where the form can be broken."""
     text = "(list " + " ".join(f"(list {number} {number})" for number in range(40)) + ")"
     lines = expanded_text(expansion(text).program).splitlines()
     assert len(lines) > 10
     assert max(map(len, lines)) <= 100
 
 
-def test_a_deep_program_is_written() -> None:
-    """Ten thousand `If`s inside one another are text too."""
+def test_deep_program_is_printed() -> None:
+    """Ten thousand nested `If` nodes are printed without recursion."""
     clauses = " ".join(f"((= 1 {number}) {number})" for number in range(2_000))
     assert expanded_text(expansion(f"(cond {clauses})").program).count("(if") == 2_000
 
@@ -66,14 +66,13 @@ def _bindings(text: str) -> dict[str, Binding]:
     return found
 
 
-def test_what_is_assigned_is_known() -> None:
-    """A variable says whether it changes."""
+def test_assigned_bindings_are_marked() -> None:
     found = _bindings("(let ((a 1) (b 2) (c 3)) (set! b 4) (set! c 5) (lambda (d) (list a c d b)))")
     assert {name for name, binding in found.items() if binding.is_assigned} == {"b", "c"}
 
 
 def test_bindings_are_unique() -> None:
-    """Two variables of one name are two bindings, and a use is one of them."""
+    """Two variables of one name are two bindings; each use refers to one of them."""
     program = expansion("(define (f x) (let ((x x)) x)) (f 1)").program
     used = [node.binding for node in walk(program) if isinstance(node, Variable) and node.binding.name == "x"]
     assert len(set(used)) == 2

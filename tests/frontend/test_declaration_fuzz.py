@@ -42,7 +42,7 @@ PIECES = [*"{}[]()<>&\"':\n\0ä", "", "  ", "- ", "${", "{{x}}"]
 
 @st.composite
 def damaged(draw: Any, text: str) -> str:
-    """A text with a few pieces cut out, doubled or replaced."""
+    """A text with pieces removed, duplicated or replaced."""
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
         end = min(len(text), start + draw(st.integers(0, 30)))
@@ -52,16 +52,16 @@ def damaged(draw: Any, text: str) -> str:
 
 @settings(deadline=None)
 @given(text=st.one_of(st.text(), damaged(TOOLS)))
-def test_any_tools_file_is_read(text: str) -> None:
-    """Findings have places inside the text."""
+def test_damaged_tools_file_does_not_crash(text: str) -> None:
+    """Diagnostics have positions inside the text."""
     _, found = read_tools(text_source(text, "tools.yaml"))
     assert all(item.span is None or item.span.line <= text.count("\n") + 1 for item in found)
 
 
 @settings(deadline=None)
 @given(text=st.one_of(st.text(), damaged(TASK)))
-def test_any_task_file_is_read(text: str) -> None:
-    """A task, or a finding that says why there is none."""
+def test_damaged_task_file_does_not_crash(text: str) -> None:
+    """The result is a task or a diagnostic."""
     task, found = read_task(text_source(text, "task.xml"))
     assert task is not None or any(item.is_error for item in found)
     assert all(item.span is not None and item.span.line <= text.count("\n") + 1 for item in found)
@@ -69,6 +69,6 @@ def test_any_task_file_is_read(text: str) -> None:
 
 @settings(deadline=None)
 @given(text=damaged(DEFATOM))
-def test_any_defatom_is_read(text: str) -> None:
-    """Expanding ends, with or without findings."""
+def test_damaged_defatom_does_not_crash(text: str) -> None:
+    """Expansion ends, with or without diagnostics."""
     findings(text)

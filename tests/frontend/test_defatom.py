@@ -36,7 +36,7 @@ def first_effect(text: str) -> Effect:
 
 
 def test_a_task_is_defined_and_called() -> None:
-    """Clauses in any order; the definition goes with the call."""
+    """Clauses have any order; the effect contains the task definition."""
     effect = first_effect(FULL)
     args: dict[str, Any] = effect.args
     assert (effect.kind, args["name"]) == ("task", "user:analyze")
@@ -51,8 +51,8 @@ def test_a_task_is_defined_and_called() -> None:
     ]  # fmt: skip
 
 
-def test_it_gives_its_name() -> None:
-    """The value of the form is the task's name; nothing is performed."""
+def test_defatom_returns_the_task_name() -> None:
+    """The value of the form is the name of the task; no effect is performed."""
     stop = Machine(emit(compile_text('(defatom t (params) (instructions "x"))', "t.sexp").program)).resume()
     assert isinstance(stop, Done)
     assert stop.value == "t"
@@ -61,8 +61,8 @@ def test_it_gives_its_name() -> None:
 @pytest.mark.parametrize(
     "params", ["(params a b)", "(params (a) (b))", "(params (a string) (b any))", '(params (a "string") b)']
 )
-def test_parameters_are_written_in_several_ways(params: str) -> None:
-    """With or without brackets and types."""
+def test_parameter_syntax(params: str) -> None:
+    """Brackets and types are optional."""
     effect = first_effect(f'(defatom t {params} (instructions "{{{{a}}}}{{{{b}}}}")) (t "1" "2")')
     assert effect.args["inputs"] == {"a": "1", "b": "2"}
 
@@ -80,8 +80,8 @@ def test_parameters_are_written_in_several_ways(params: str) -> None:
         "(params (a (optional any)) (b float) (c bool?) (d (optional dict)))",
     ],
 )
-def test_parameters_are_written_as_in_programs_of_others(params: str) -> None:
-    """With Python's words for types, optional, or as one quoted list."""
+def test_alternative_parameter_syntax(params: str) -> None:
+    """Python type names, optional parameters and one quoted list are accepted."""
     effect = first_effect(f'(defatom t {params} (instructions "{{{{a}}}}{{{{b}}}}")) (t (a "1") (b 2))')
     assert effect.args["inputs"] == {"a": "1", "b": 2}
     if "optional" in params or "?" in params:
@@ -96,7 +96,7 @@ def test_parameters_are_written_as_in_programs_of_others(params: str) -> None:
 
 
 def test_quoted_clauses_nil_turns_and_schemas_by_their_path() -> None:
-    """Nothing in a clause is evaluated, so a quote changes nothing; nil turns are all of them."""
+    """Quotes in clauses are ignored, nil turns mean all turns, a schema may be a path."""
     text = """(defatom t (params) (instructions "x") (subtype 'evaluation)
       (output_format '((type "json") (schema "system.models.StructuredAnalysisResult")))
       (history_config '((use_session_history true) (history_turns_to_include nil))))
@@ -108,19 +108,19 @@ def test_quoted_clauses_nil_turns_and_schemas_by_their_path() -> None:
 
 
 def test_no_parameters() -> None:
-    """`(params)` and `(params ())`."""
+    """`(params)` and `(params ())` are equivalent."""
     for params in ("(params)", "(params ())"):
         assert first_effect(f'(defatom t {params} (instructions "x")) (t)').args["inputs"] == {}
 
 
-def test_the_whole_file_sees_a_task() -> None:
-    """Functions before it may call it."""
+def test_task_is_visible_in_the_whole_file() -> None:
+    """Functions before the definition may call the task."""
     effect = first_effect('(define (f) (t (a 1))) (defatom t (params a) (instructions "{{a}}")) (f)')
     assert effect.args["inputs"] == {"a": 1}
 
 
-def test_those_who_import_it_see_a_task(tmp_path: Path) -> None:
-    """A task is exported as functions and macros are."""
+def test_task_is_exported(tmp_path: Path) -> None:
+    """A task is exported like a function or macro."""
     (tmp_path / "tasks.sexp").write_text('(defatom t (params a) (instructions "{{a}}"))')
     (tmp_path / "main.sexp").write_text('(import "tasks.sexp") (t (a 5))')
     stop = Machine(emit(compile_file(str(tmp_path / "main.sexp")).program)).resume()
@@ -129,7 +129,7 @@ def test_those_who_import_it_see_a_task(tmp_path: Path) -> None:
 
 
 def test_a_macro_may_define_a_task() -> None:
-    """The task has the name that the macro is given."""
+    """The macro argument gives the task its name."""
     text = """
       (define-syntax asking
         (syntax-rules () ((_ name words) (defatom name (params q) (instructions words)))))
@@ -162,16 +162,16 @@ WRONG = """
 """
 
 
-def test_mistakes_are_found_before_anything_runs() -> None:
-    """All of them in one go, each on its line."""
+def test_wrong_definitions_are_compile_errors() -> None:
+    """All errors are reported together, each on its line."""
     told = {(item.span.line, item.id) for item in findings(WRONG) if item.span is not None and item.is_error}
     expected = {(mark.line, mark.text) for mark in marks(WRONG)}
     assert expected <= told
     assert told - expected == {(7, "missing-clause")}
 
 
-def test_a_task_is_defined_once_in_a_program(tmp_path: Path) -> None:
-    """Also where two files define it."""
+def test_duplicate_task_is_an_error(tmp_path: Path) -> None:
+    """Two definitions are an error in one file and in two files."""
     (tmp_path / "a.sexp").write_text('(defatom t (params) (instructions "a"))')
     (tmp_path / "b.sexp").write_text('(import "a.sexp") (define x 1) (defatom t (params) (instructions "b"))')
     from llc.ir.diagnostics import CompileError
@@ -183,21 +183,21 @@ def test_a_task_is_defined_once_in_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left_out", ["nil", "(when false 1)", "null", "'()"])
 @pytest.mark.parametrize("type", ["string", "(optional int)", "(optional dict)", "bool?"])
-def test_nil_leaves_an_optional_parameter_out(left_out: str, type: str) -> None:
-    """Also one that only a run gives, as `when` does."""
+def test_nil_omits_an_optional_parameter(left_out: str, type: str) -> None:
+    """The nil may be a constant or a value computed at run time, as by `when`."""
     kind = type if type != "string" else "(optional string)"
     text = f'(defatom t (params a (b {kind})) (instructions "{{{{a}}}}{{{{b}}}}")) (t "1" {left_out})'
     assert first_effect(text).args["inputs"] == {"a": "1"}
 
 
 @pytest.mark.parametrize("given", ['\'((x 1) (y "z"))', '(list (list \'x 1) (list "y" "z"))'])
-def test_a_list_of_pairs_is_a_map(given: str) -> None:
-    """As for the settings of a call; written, or made by the program."""
+def test_list_of_pairs_is_accepted_as_map(given: str) -> None:
+    """The list may be written in the call or computed by the program, as for task settings."""
     text = f'(defatom t (params (a dict)) (instructions "{{{{a}}}}")) (t {given})'
     assert first_effect(text).args["inputs"] == {"a": {"x": 1, "y": "z"}}
 
 
-def test_another_list_is_no_map() -> None:
+def test_other_lists_are_not_maps() -> None:
     text = '(defatom t (params (a dict)) (instructions "{{a}}")) (t \'(1 2))'
     with pytest.raises(CompileError, match="`a` of `t` is a map, not a list"):
         compile_text(text, "t.sexp")

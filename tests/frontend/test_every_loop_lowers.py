@@ -111,8 +111,8 @@ LOOPS = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LOOPS)
-def test_a_checked_loop_lowers_to_a_sound_program(data: dict[str, object]) -> None:
-    """No sound loop is refused by the verifier, whatever it combines; its FSM form compiles alike."""
+def test_checked_loop_lowers_to_a_valid_program(data: dict[str, object]) -> None:
+    """The verifier accepts every loop that the checks accept; its FSM form compiles to the same program."""
     refused: set[str] = set()
     try:
         compiled = compile_text(json.dumps(data))

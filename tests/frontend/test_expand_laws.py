@@ -19,23 +19,23 @@ _WORDS = [
 ]  # fmt: skip
 
 
-def _soup(chance: random.Random, depth: int) -> str:
-    """Data without sense, made of words that have some."""
+def _random_data(chance: random.Random, depth: int) -> str:
+    """Random data made of known words."""
     if depth == 0 or chance.random() < 0.3:
         return chance.choice(_WORDS)
     mark = chance.choice(["", "", "", "", "'", "`", ",", ",@"])
-    items = [_soup(chance, depth - 1) for _ in range(chance.randint(0, 4))]
+    items = [_random_data(chance, depth - 1) for _ in range(chance.randint(0, 4))]
     if "." in items:
         items = [item for item in items if item != "."]
     return f"{mark}({' '.join(items)})"
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_senseless_data_are_refused_or_compile(seed: int) -> None:
-    """No text makes the expander fail otherwise than by its findings, and these stay small."""
+def test_random_data_is_rejected_or_compiles(seed: int) -> None:
+    """The expander raises nothing but diagnostics, whose number and size are limited."""
     chance = random.Random(seed)
     for _ in range(25):
-        text = "\n".join(_soup(chance, 5) for _ in range(chance.randint(1, 4)))
+        text = "\n".join(_random_data(chance, 5) for _ in range(chance.randint(1, 4)))
         found = expansion(text)
         assert all(len(render_all([item], found.sources)) < 4096 for item in found.diagnostics)
         if not any(item.is_error for item in found.diagnostics):
@@ -43,13 +43,13 @@ def test_senseless_data_are_refused_or_compile(seed: int) -> None:
             assert expanded_text(found.program)
 
 
-def _sense(chance: random.Random, names: list[str], depth: int) -> str:
-    """An expression over some variables that has no errors."""
+def _valid_expression(chance: random.Random, names: list[str], depth: int) -> str:
+    """A random valid expression over the given variables."""
     if depth == 0:
         return chance.choice([*names, "1", "2", "'a", '"s"', "nil"])
 
     def inner(*more: str) -> str:
-        return _sense(chance, [*names, *more], depth - 1)
+        return _valid_expression(chance, [*names, *more], depth - 1)
 
     fresh = f"v{chance.randrange(4)}"
     return chance.choice([
@@ -75,10 +75,10 @@ def _sense(chance: random.Random, names: list[str], depth: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_written_of_core_means_the_same(seed: int) -> None:
-    """The text of core, but for its machine words, is a program that expands to the same text."""
+def test_printed_core_expands_to_itself(seed: int) -> None:
+    """Printed core without machine operations is a program that expands to the same text."""
     chance = random.Random(seed)
-    text = _sense(chance, ["a"], 4)
+    text = _valid_expression(chance, ["a"], 4)
     found = expansion(f"(define a 1) {text}")
     assert not [item for item in found.diagnostics if item.is_error], render_all(found.diagnostics)
     compiled(f"(define a 1) {text}")
@@ -88,10 +88,10 @@ def test_what_is_written_of_core_means_the_same(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_core_keeps_its_promises(seed: int) -> None:
-    """Nodes stand in one place only, and no `Recur` inside a `Try` goes round a loop outside it."""
+def test_core_invariants(seed: int) -> None:
+    """Each node occurs once, and no `Recur` inside a `Try` continues a loop outside it."""
     chance = random.Random(1000 + seed)
-    program = expansion(f"(define a 1) {_sense(chance, ['a'], 4)}").program
+    program = expansion(f"(define a 1) {_valid_expression(chance, ['a'], 4)}").program
     nodes = list(walk(program))
     assert len(nodes) == len(set(nodes))
     for node in nodes:

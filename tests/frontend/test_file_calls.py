@@ -62,16 +62,16 @@ def compiled(project: Path, call: str, loop: str = LOOP) -> Any:
     return program_of(".loops/l.yaml")
 
 
-def said(project: Path, call: str) -> str:
-    """What the state after the call says of it."""
+def text_of_call(project: Path, call: str) -> str:
+    """Text of the call's result, as printed by the next state."""
     world = World()
     outcome = drive(compiled(project, call), world)
     assert not isinstance(outcome, Fault), outcome
-    return printed(world)
+    return last_output(world)
 
 
-def printed(world: World) -> str:
-    """What the last action prints."""
+def last_output(world: World) -> str:
+    """Output of the last action."""
     return str(shell(world.asked[-1][1]["command"])["output"])
 
 
@@ -111,53 +111,54 @@ def errors(project: Path, call: str, loop: str = LOOP) -> list[Diagnostic]:
         ("call: lib.sexp#count", "yes 1"),
     ],
 )
-def test_a_value_is_the_result_of_an_action(project: Path, call: str, expected: str) -> None:
-    """Its text is the output; a true value is exit code 0, a false one 1; a fault is an error."""
-    assert said(project, call).startswith(expected)
+def test_return_value_becomes_the_action_result(project: Path, call: str, expected: str) -> None:
+    """The text of the value is the output; a true value is exit code 0, a false one 1; a fault is an
+    error.
+    """
+    assert text_of_call(project, call).startswith(expected)
 
 
-def test_nothing_is_kept_between_calls(project: Path) -> None:
-    """What a file defines besides functions is made anew for each call."""
+def test_calls_share_no_state(project: Path) -> None:
+    """Values that a file defines besides functions are evaluated again for each call."""
     loop = LOOP.replace("on_success: yes_", "on_success: b").replace(
         "  done:", "  b: {call: lib.sexp#count, capture: out, on_success: yes_, on_failure: no_}\n  done:"
     )
     world = World()
     drive(compiled(project, "call: lib.sexp#count", loop), world)
-    assert printed(world) == "yes 1"
+    assert last_output(world) == "yes 1"
 
 
-def test_an_unrouted_fault_ends_the_loop_where_it_was_raised(project: Path) -> None:
-    """Its kind, message and place are the function's."""
+def test_unrouted_fault_ends_the_loop(project: Path) -> None:
+    """The fault keeps the kind, message and position of the function."""
     loop = LOOP.replace("    on_error: err\n", "")
     fault = drive(compiled(project, "call: lib.sexp#divide\n    args: [1, 0]", loop), World())
     assert isinstance(fault, Fault)
     assert (fault.kind, fault.message) == ("division-by-zero", "1 divided by zero")
 
 
-def test_evaluators_read_its_output(project: Path) -> None:
-    """As any action's."""
+def test_evaluators_read_the_output_of_a_call(project: Path) -> None:
     loop = LOOP.replace(
         "    capture: out\n",
         "    capture: out\n    evaluate: {type: output_numeric, operator: gt, target: 100}\n",
     )
     world = World()
     drive(compiled(project, "call: lib.sexp#above\n    args: [5]", loop), world)
-    assert printed(world) == "no 15"
+    assert last_output(world) == "no 15"
 
 
-def test_what_follows_sees_it_as_prev(project: Path) -> None:
-    """`${prev.output}`, `.exit_code` and `.state` are the call's."""
+def test_prev_refers_to_the_call(project: Path) -> None:
+    """`${prev.output}`, `.exit_code` and `.state` describe the call."""
     loop = LOOP.replace("yes ${captured.out.output}", "${prev.output} ${prev.exit_code} ${prev.state}")
     world = World()
     drive(compiled(project, "call: lib.sexp#same\n    args: [x]", loop), world)
-    assert printed(world) == "x 0 a"
+    assert last_output(world) == "x 0 a"
 
 
 # --- arguments --------------------------------------------------------------------------------
 
 
-def test_arguments_arrive_as_they_are(project: Path) -> None:
-    """Nothing in an argument is quoted for a shell, however it is nested."""
+def test_arguments_are_passed_unchanged(project: Path) -> None:
+    """No argument is quoted for a shell, however it is nested."""
     write(
         project,
         l__yaml="name: l\ninitial: first\ncontext: {n: 5, l: [1, 2]}\nstates:\n"
@@ -180,8 +181,8 @@ def test_arguments_arrive_as_they_are(project: Path) -> None:
     ]
 
 
-def test_an_argument_that_is_undefined_is_an_error_of_the_state(project: Path) -> None:
-    """Before the call, with its route."""
+def test_undefined_argument_is_an_error_of_the_state(project: Path) -> None:
+    """The error occurs before the call and takes the error route of the state."""
     loop = LOOP.replace("states:\n", "states:\n  z: {action: 'true', capture: none, next: a}\n")
     assert drive(
         compiled(project, "call: lib.sexp#same\n    args: ['${captured.none.output}']", loop), World()
@@ -213,10 +214,10 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("call", "id", "place", "help"), MISTAKES, ids=[call for call, *_ in MISTAKES])
-def test_a_mistake_is_told_with_its_place(
+def test_wrong_call_is_reported_at_its_position(
     project: Path, call: str, id: str, place: str, help: str | None
 ) -> None:
-    """Before anything runs, with a caret and what was meant."""
+    """The diagnostic is given at compile time, with a caret and a suggestion."""
     found = errors(project, call)
     assert [finding.id for finding in found] == [id], found
     span = found[0].span
@@ -230,8 +231,8 @@ def test_a_mistake_is_told_with_its_place(
     ("key", "why"),
     [("on_unknown: fail", "the state has no action"), ("action_type: shell", "the state has no action")],
 )
-def test_a_key_for_actions_alone_is_unused(project: Path, key: str, why: str) -> None:
-    """A warning, as everywhere."""
+def test_action_key_in_call_state_is_unused(project: Path, key: str, why: str) -> None:
+    """The key causes the usual warning."""
     write(project, l__yaml=LOOP.replace("CALL", f"call: lib.sexp#all\n    {key}"))
     (found,) = compile_file(".loops/l.yaml").diagnostics
     assert found.id == "unused-key"
@@ -239,7 +240,7 @@ def test_a_key_for_actions_alone_is_unused(project: Path, key: str, why: str) ->
 
 
 def test_arguments_without_a_call_are_unused(project: Path) -> None:
-    """A warning, as everywhere."""
+    """The key causes the usual warning."""
     write(project, l__yaml=LOOP.replace("CALL", "action: 'true'\n    args: [1]"))
     (found,) = compile_file(".loops/l.yaml").diagnostics
     assert (found.id, found.message) == ("unused-key", "`args` has no effect: the state has no call")
@@ -255,10 +256,10 @@ def test_arguments_without_a_call_are_unused(project: Path) -> None:
         ("(define (f) (car 1 2))", "wrong-arity", (1, 13)),
     ],
 )
-def test_what_is_wrong_in_the_functions_file_is_told_there(
+def test_error_in_called_file_is_reported_there(
     project: Path, text: str, id: str, place: tuple[int, int]
 ) -> None:
-    """A file that is called holds definitions, and all of it is checked."""
+    """A called file may contain only definitions, and all of it is checked."""
     (project / ".loops" / "own.sexp").write_text(text)
     (project / ".loops" / "more.sexp").write_text("(+ 1 2)")
     (found,) = errors(project, "call: own.sexp#f")
@@ -267,8 +268,8 @@ def test_what_is_wrong_in_the_functions_file_is_told_there(
     assert (found.span.line, found.span.column) == place
 
 
-def test_findings_in_both_languages_come_in_one_go(project: Path) -> None:
-    """A wrong target of the loop, and a wrong call in the file."""
+def test_loop_and_flow_errors_are_reported_together(project: Path) -> None:
+    """A wrong target in the loop and a wrong call in the file are reported in one run."""
     (project / ".loops" / "own.sexp").write_text("(define (f) (car 1 2))")
     found = errors(project, "call: own.sexp#f", LOOP.replace("on_error: err", "on_error: er"))
     assert sorted(finding.id for finding in found) == ["unknown-state", "wrong-arity"]
@@ -286,27 +287,25 @@ def late(project: Path, call: str, more: str = "", **changes: str) -> tuple[Any,
 
 
 @pytest.mark.parametrize("function", ["nap", "careful"])
-def test_a_states_timeout_ends_its_call(project: Path, function: str) -> None:
-    """No effect of the function goes past it, and nothing in the function can catch that."""
+def test_state_timeout_ends_the_call(project: Path, function: str) -> None:
+    """No effect of the function outlives the timeout, and the function cannot catch it."""
     outcome, world = late(project, f"call: lib.sexp#{function}\n    args: [30]\n    timeout: 2")
     assert outcome["final_state"] == "done"
-    assert printed(world) == "error timed out after 2 s"
+    assert last_output(world) == "error timed out after 2 s"
     assert world.now < 2100
 
 
 @pytest.mark.parametrize("function", ["nap", "careful"])
-def test_a_loops_timeout_ends_the_loop_during_a_call(project: Path, function: str) -> None:
-    """However the function is written."""
+def test_loop_timeout_ends_the_loop_during_a_call(project: Path, function: str) -> None:
     outcome, world = late(project, f"call: lib.sexp#{function}\n    args: [30]", "timeout: 2\n")
     assert (outcome["status"], outcome["terminated_by"]) == ("limit", "timeout")
     assert world.now < 2100
 
 
-def test_a_state_that_has_time_is_left_alone(project: Path) -> None:
-    """A deadline that is not reached changes nothing."""
+def test_timeout_that_is_not_reached_has_no_effect(project: Path) -> None:
     outcome, world = late(project, "call: lib.sexp#nap\n    args: [1]\n    timeout: 2", "timeout: 5\n")
     assert outcome["final_state"] == "done"
-    assert printed(world) == "yes rested"
+    assert last_output(world) == "yes rested"
 
 
 NESTED = """\
@@ -326,8 +325,8 @@ states:
 
 
 @pytest.mark.parametrize("function", ["for-ever", "untimed", "by-value", "in-strands"])
-def test_no_nesting_gets_around_a_timeout(project: Path, function: str) -> None:
-    """Loops in functions in loops, with times of their own or without, and `try` around all of it."""
+def test_timeout_applies_to_nested_loops_and_functions(project: Path, function: str) -> None:
+    """Nested loops with or without timeouts and an enclosing `try` do not evade it."""
     (project / ".loops" / "nest.sexp").write_text(NESTED)
     write(
         project,
@@ -339,8 +338,8 @@ def test_no_nesting_gets_around_a_timeout(project: Path, function: str) -> None:
     assert world.now < 3100
 
 
-def test_a_budget_forbids_calls_that_spend(project: Path) -> None:
-    """What a called function spends would not be counted, so it may not."""
+def test_budget_forbids_calls_that_consume_it(project: Path) -> None:
+    """The consumption of a called function cannot be counted, so such a call is an error."""
     write(
         project,
         ask__yaml="name: ask\ninitial: a\nstates:\n  a: {action: /x, next: b}\n  b: {terminal: true}\n",
@@ -359,8 +358,8 @@ def test_a_budget_forbids_calls_that_spend(project: Path) -> None:
 # --- forms ------------------------------------------------------------------------------------
 
 
-def test_a_call_is_printed_as_it_was_written(project: Path) -> None:
-    """`--emit fsm` gives a loop that reads back to the same."""
+def test_printed_call_reads_back(project: Path) -> None:
+    """`--emit fsm` prints a loop that reads back equal."""
     write(
         project,
         l__yaml=LOOP.replace("CALL", "call: lib.sexp#add\n    args: {a: 1, b: '${context.n:default=2}'}"),
@@ -371,8 +370,8 @@ def test_a_call_is_printed_as_it_was_written(project: Path) -> None:
     assert compile_file(".loops/again.yaml").loop == loop
 
 
-def test_effects_of_a_function_are_the_loops(project: Path) -> None:
-    """They are performed while the state that calls is the current one."""
+def test_effects_of_a_function_belong_to_the_calling_state(project: Path) -> None:
+    """The calling state is the current state while they are performed."""
     world = World(lambda effect: {"values": {"HOME": "/home/ann"}} if effect.kind == "env" else None)
     outcome = drive(compiled(project, "call: lib.sexp#from"), world)
     assert not isinstance(outcome, Fault)
@@ -392,8 +391,8 @@ PARADIGMS = {
 
 
 @pytest.mark.parametrize("paradigm", PARADIGMS)
-def test_a_call_may_stand_where_a_paradigm_takes_an_action(project: Path, paradigm: str) -> None:
-    """It becomes the call of a state, and a mistake in it is told where it stands."""
+def test_call_replaces_an_action_of_a_paradigm(project: Path, paradigm: str) -> None:
+    """It becomes the call of a state; an error in it is reported at its position."""
     write(project, l__yaml=PARADIGMS[paradigm])
     outcome = drive(program_of(".loops/l.yaml"), World())
     assert outcome["status"] == "success"
@@ -409,16 +408,15 @@ def test_a_call_may_stand_where_a_paradigm_takes_an_action(project: Path, paradi
     assert "lib.sexp#sane" in PARADIGMS[paradigm].replace("#same", "#sane").splitlines()[found.span.line - 1]
 
 
-def test_a_misspelt_key_of_such_a_call_is_one_finding(project: Path) -> None:
-    """What follows from it is not said too."""
+def test_misspelt_key_of_paradigm_call_is_one_error(project: Path) -> None:
     write(project, l__yaml=PARADIGMS["imperative"].replace("args:", "arg:"))
     with pytest.raises(CompileError) as caught:
         compile_file(".loops/l.yaml")
     assert [finding.id for finding in caught.value.diagnostics] == ["unknown-key"]
 
 
-def test_a_value_goes_from_call_to_call(project: Path) -> None:
-    """`${captured.x.value}` is the value itself, and its fields can be named."""
+def test_captured_value_is_passed_to_another_call(project: Path) -> None:
+    """`${captured.x.value}` is the value itself; its fields can be selected."""
     write(
         project,
         l__yaml="name: l\ninitial: a\nstates:\n"
@@ -435,8 +433,8 @@ def test_a_value_goes_from_call_to_call(project: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["${captured.x.value}", "${prev.value}"])
-def test_an_action_has_no_value(project: Path, variable: str) -> None:
-    """Where nothing that a variable may mean is a call."""
+def test_value_of_an_action_is_an_error(project: Path, variable: str) -> None:
+    """`.value` is an error if no possible source of the variable is a call."""
     write(
         project,
         l__yaml="name: l\ninitial: a\nstates:\n  a: {action: ls, capture: x, next: b}\n"

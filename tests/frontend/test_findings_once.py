@@ -32,14 +32,14 @@ def chain(count: int) -> dict[str, str]:
     return {f"c{i}": f"${{context.c{i + 1}}}" for i in range(count)} | {f"c{count}": "x"}
 
 
-def test_a_chain_of_context_values_that_is_too_deep_is_one_finding() -> None:
-    """However many values lead into it."""
+def test_too_deep_context_chain_is_one_error() -> None:
+    """The number of values that lead into the chain does not matter."""
     assert ids(context=chain(3000)) == ["context-too-large"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
-def test_a_cycle_of_context_values_is_one_finding(count: int) -> None:
-    """Not one for each value on it; a second cycle is a second finding."""
+def test_context_cycle_is_one_error(count: int) -> None:
+    """Each cycle is reported once, not once per value on it."""
     cycle = {f"c{i}": f"${{context.c{(i + 1) % count}}}" for i in range(count)}
     assert ids(context=cycle) == ["context-cycle"]
     other = {f"d{i}": f"${{context.d{(i + 1) % count}}}" for i in range(count)}
@@ -47,7 +47,7 @@ def test_a_cycle_of_context_values_is_one_finding(count: int) -> None:
 
 
 def test_an_exit_code_cannot_mean_success_and_failure() -> None:
-    """Which it would be depends on the order of a comparison nobody sees."""
+    """The order of comparison would decide which one applies."""
     state = {
         "action": "x",
         "evaluate": {"type": "exit_code", "success": [0, 1], "failure": [1]},
@@ -60,8 +60,8 @@ def test_an_exit_code_cannot_mean_success_and_failure() -> None:
 
 
 @pytest.mark.parametrize("change", [{"states": {}}, {"name": "n" * 5000}])
-def test_the_json_schema_refuses_what_the_checks_refuse(change: dict[str, Any]) -> None:
-    """No states, a name beyond measure."""
+def test_json_schema_agrees_with_the_checks(change: dict[str, Any]) -> None:
+    """Both reject a loop without states and a name that is too long."""
     loop = {"name": "x", "initial": "a", "states": {"a": {"terminal": True}}}
     jsonschema.validate(loop, json_schema())
     with pytest.raises(jsonschema.ValidationError):
@@ -70,8 +70,8 @@ def test_the_json_schema_refuses_what_the_checks_refuse(change: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("states", [[], {}])
-def test_states_that_are_missing_are_one_finding(states: Any) -> None:
-    """That `initial` names none of them follows from it."""
+def test_missing_states_are_one_error(states: Any) -> None:
+    """`initial` causes no further error."""
     assert len(ids(states=states)) == 1
 
 
@@ -83,13 +83,13 @@ def test_states_that_are_missing_are_one_finding(states: Any) -> None:
     ],
 )
 def test_the_likely_meaning_is_suggested(action: dict[str, str], help: str) -> None:
-    """What is meant is not always what is spelt alike."""
+    """The suggestion is not always the nearest spelling."""
     (finding,) = findings(states={"a": {**action, "next": "z"}, "z": {"terminal": True}})
     assert finding.help == help
 
 
 def test_an_unrouted_verdict_names_the_error_route_that_takes_it() -> None:
-    """Only where there is none does the loop end."""
+    """The loop ends only if there is no error route."""
     state = {"action": "x", "on_success": "z"}
     (finding,) = findings(states={"a": state, "z": {"terminal": True}})
     assert "otherwise the loop ends with an error" in str(finding.help)
@@ -98,15 +98,15 @@ def test_an_unrouted_verdict_names_the_error_route_that_takes_it() -> None:
 
 
 @pytest.mark.parametrize("bound", [{"max_steps": 5}, {"timeout": 60}, {"budget": {"usd": 1}}])
-def test_a_loop_with_a_bound_may_go_round_for_ever(bound: dict[str, Any]) -> None:
-    """The bound is how it is meant to end; without one there is a warning."""
+def test_cycle_with_a_limit_gives_no_warning(bound: dict[str, Any]) -> None:
+    """A limit ends the cycle; without one there is a warning."""
     states = {"a": {"action": "x", "next": "a"}}
     assert ids(states=states) == ["never-ends"]
     assert ids(states=states, **bound) == []
 
 
 def test_rule_4_an_undefined_part_of_previous_falls_back() -> None:
-    """Also where it is one of several parts: the measurement goes on, and says so."""
+    """An undefined variable as one of several parts of `previous` also falls back, with a note."""
     evaluate = {"type": "convergence", "target": 0, "previous": "${captured.p.output}0"}
     states = {
         "a": {"action": "x", "evaluate": evaluate, "route": {"_": "p"}},
