@@ -64,7 +64,7 @@ def performed_effects(
     """Kind and arguments of each effect of a program; effect number n is answered with n."""
     overrides = CompileOptions(folder=folder, declare=tuple(declare))
     program = compile_text(text, "test.sexp", overrides).program
-    assert [found for found in verify(program) if found.is_error] == []
+    assert [diagnostic for diagnostic in verify(program) if diagnostic.is_error] == []
     machine = Machine(emit(program), fuel=1_000_000)
     effects = []
     stop = machine.resume()
@@ -77,8 +77,8 @@ def performed_effects(
 
 def call_arguments(text: str, folder: str | None = None, declare: Iterable[str] = ()) -> Any:
     """Arguments of the only tool or task effect of a program."""
-    ((kind, given),) = performed_effects(text, folder, declare)
-    return given["inputs"] if kind == "task" else given["args"]
+    ((kind, args),) = performed_effects(text, folder, declare)
+    return args["inputs"] if kind == "task" else args["args"]
 
 
 # --- what is given ------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ def call_arguments(text: str, folder: str | None = None, declare: Iterable[str] 
 )
 def test_arguments_are_positional_or_named(project: str, text: str, expected: Any) -> None:
     """Positional arguments follow the declared order; defaults fill the rest."""
-    given = call_arguments(text, project)
-    assert given == expected
-    assert list(given) == list(expected)
+    actual = call_arguments(text, project)
+    assert actual == expected
+    assert list(actual) == list(expected)
 
 
 def test_arguments_are_evaluated_in_source_order(project: str) -> None:
@@ -120,7 +120,7 @@ def test_arguments_are_evaluated_in_source_order(project: str) -> None:
       (my:any (b (look 1)) (a (look 2)))
       (my:any (a (reverse seen)) (b 0))
     """
-    assert [given["args"] for _, given in performed_effects(text, project)] == [
+    assert [args["args"] for _, args in performed_effects(text, project)] == [
         {"a": 2, "b": 1},
         {"a": [1, 2], "b": 0},
     ]
@@ -129,26 +129,26 @@ def test_arguments_are_evaluated_in_source_order(project: str) -> None:
 def test_tool_is_a_first_class_function(project: str) -> None:
     """A tool as a value takes its declared parameters in order; optional ones may be omitted."""
     text = "(map math:add '(1 2)) (apply math:add '(3 4)) (map math:add '(5) '(6)) (map (math:add item) '(7))"
-    given = [given["args"] for _, given in performed_effects(text, project)]
-    assert [(row["x"], row["y"]) for row in given] == [(1, 1), (2, 1), (3, 4), (5, 6), (7, 1)]
+    rows = [args["args"] for _, args in performed_effects(text, project)]
+    assert [(row["x"], row["y"]) for row in rows] == [(1, 1), (2, 1), (3, 4), (5, 6), (7, 1)]
 
 
 def test_task_is_a_first_class_function(project: str) -> None:
     """A task as a value takes its parameters first, then the reserved arguments."""
     text = '(define (run f) (f "a" "b" (list "x.py"))) (run user:say)'
-    ((kind, given),) = performed_effects(text, project)
-    assert (kind, given["inputs"], given["files"]) == ("task", {"text": "a", "tone": "b"}, ["x.py"])
+    ((kind, args),) = performed_effects(text, project)
+    assert (kind, args["inputs"], args["files"]) == ("task", {"text": "a", "tone": "b"}, ["x.py"])
 
 
 def test_reserved_arguments_are_not_inputs(project: str) -> None:
     """Files, context and history of a task are reserved arguments; settings are a map or a list of pairs."""
     text = """(user:say (context '((inherit_context "none"))) (text "a") (files (list "x.py")) (tone "b")
       (history_config (dict (history_turns_to_include 3))))"""
-    ((_, given),) = performed_effects(text, project)
-    assert given["inputs"] == {"text": "a", "tone": "b"}
-    assert given["files"] == ["x.py"]
-    assert given["context"] == {"inherit_context": "none"}
-    assert given["history_config"] == {"history_turns_to_include": 3}
+    ((_, args),) = performed_effects(text, project)
+    assert args["inputs"] == {"text": "a", "tone": "b"}
+    assert args["files"] == ["x.py"]
+    assert args["context"] == {"inherit_context": "none"}
+    assert args["history_config"] == {"history_turns_to_include": 3}
 
 
 def test_declared_parameter_overrides_reserved_name() -> None:
@@ -168,11 +168,11 @@ def test_missing_input_is_read_from_scope(project: str) -> None:
 
 def test_effect_contains_the_tool_definition(project: str) -> None:
     """The definition of a tool is fixed when the program is compiled."""
-    ((_, given),) = performed_effects("(math:add 1)", project)
-    assert given["definition"] == {"argv": [["add"]]}
-    assert (given["timeout_s"], given["on_unknown"]) == (5, "fail")
-    ((_, given),) = performed_effects('(user:say "a" "b")', project)
-    assert given["definition"]["instructions"] == "{{text}} in {{tone}}"
+    ((_, args),) = performed_effects("(math:add 1)", project)
+    assert args["definition"] == {"argv": [["add"]]}
+    assert (args["timeout_s"], args["on_unknown"]) == (5, "fail")
+    ((_, args),) = performed_effects('(user:say "a" "b")', project)
+    assert args["definition"]["instructions"] == "{{text}} in {{tone}}"
 
 
 def test_declaration_without_parameters_accepts_any_arguments(project: str) -> None:
@@ -209,8 +209,8 @@ def test_positional_and_named_arguments_are_equivalent(data: st.DataObject) -> N
     for name, value in named:
         operands.insert(data.draw(st.integers(0, len(operands))), f"({name} (+ 0 {value}))")
     declare = [f"far({','.join(NAMES)})"]
-    found = call_arguments(f"(far {' '.join(operands)})", declare=declare)
-    assert list(found.items()) == list(zip(NAMES, values, strict=True))
+    actual = call_arguments(f"(far {' '.join(operands)})", declare=declare)
+    assert list(actual.items()) == list(zip(NAMES, values, strict=True))
 
 
 # --- which of several is meant ------------------------------------------------------------------
@@ -237,16 +237,16 @@ def test_tool_takes_precedence_over_task(project: str) -> None:
     ((kind, _),) = performed_effects("(both 1)", project)
     assert kind == "tool"
     declared = Environment(declared=TaskRegistry(project))
-    found = findings("(both 1) (both 2)", declared)
-    assert [item.id for item in found] == ["tool-before-task"]
+    diagnostics = findings("(both 1) (both 2)", declared)
+    assert [item.id for item in diagnostics] == ["tool-before-task"]
     text = '(defatom math:add (params x) (instructions "{{x}}")) (math:add 1)'
     assert [item.id for item in findings(text, declared)] == ["tool-before-task"]
 
 
 def test_tool_name_aliases() -> None:
     """`system_x` is `system:x`."""
-    ((kind, given),) = performed_effects('(system_run_script "true")')
-    assert (kind, given) == ("shell", {"command": "true"})
+    ((kind, args),) = performed_effects('(system_run_script "true")')
+    assert (kind, args) == ("shell", {"command": "true"})
 
 
 # --- what is wrong ------------------------------------------------------------------------------
@@ -283,15 +283,15 @@ WRONG = """
 def test_wrong_calls_are_compile_errors(project: str) -> None:
     """All errors are reported together, each on its line."""
     declared = TaskRegistry(project, ["far:away"])
-    found = findings(WRONG, Environment(declared=declared))
-    told = [(item.span.line, item.id) for item in found if item.span is not None and item.is_error]
+    diagnostics = findings(WRONG, Environment(declared=declared))
+    actual = [(item.span.line, item.id) for item in diagnostics if item.span is not None and item.is_error]
     expected = [(mark.line, mark.text) for mark in marks(WRONG)]
-    assert set(expected) <= set(told)
-    assert set(told) - set(expected) == {(5, "unbound-name")}
+    assert set(expected) <= set(actual)
+    assert set(actual) - set(expected) == {(5, "unbound-name")}
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "fix"),
     [
         ("(math:ad (x 1))", "did you mean `math:add`?"),
         ("(math:add (x 1) (yy 2))", "did you mean `y`?"),
@@ -300,11 +300,11 @@ def test_wrong_calls_are_compile_errors(project: str) -> None:
         ("(wholly:unheard-of 1)", "--declare"),
     ],
 )
-def test_wrong_call_has_a_fix(project: str, text: str, shown: str) -> None:
+def test_wrong_call_has_a_fix(project: str, text: str, fix: str) -> None:
     """The help contains the nearest name or the syntax of the call."""
-    (found,) = findings(text, Environment(declared=TaskRegistry(project)))
-    assert found.help is not None
-    assert shown in found.help
+    (diagnostic,) = findings(text, Environment(declared=TaskRegistry(project)))
+    assert diagnostic.help is not None
+    assert fix in diagnostic.help
 
 
 def test_argument_types_are_checked_at_run_time(project: str) -> None:
@@ -362,9 +362,9 @@ def test_invalid_declaration_is_reported_once(tmp_path: Path) -> None:
     (folder / "tools.yaml").write_text("tools:\n  - name: my:tool\n    comand: [x]\n")
     with pytest.raises(CompileError) as caught:
         compile_text("(my:tool (x 1)) (my:other 2)", "test.sexp", CompileOptions(folder=str(folder)))
-    found = caught.value.diagnostics
-    assert {item.span.path for item in found if item.span is not None} == {str(folder / "tools.yaml")}
-    assert "comand" in render_all(found, caught.value.sources)
+    diagnostics = caught.value.diagnostics
+    assert {item.span.path for item in diagnostics if item.span is not None} == {str(folder / "tools.yaml")}
+    assert "comand" in render_all(diagnostics, caught.value.sources)
 
 
 def test_a_program_without_calls_reads_no_declarations(tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ def test_blank_input(text: str, is_blank: bool) -> None:
 @given(st.text(alphabet="()[]\"\\;#|'`, a1\n", max_size=40))
 def test_input_without_reader_errors_is_complete(text: str) -> None:
     """A text that the reader accepts is complete, also if it is entered line by line."""
-    _, found = read(text_source(text, "text"))
+    _, diagnostics = read(text_source(text, "text"))
     pending = Pending(text)
-    if not any(finding.is_error for finding in found):
+    if not any(finding.is_error for finding in diagnostics):
         assert pending.is_complete
     if pending.is_complete:
-        assert not {finding.id for finding in found} & {"unterminated-string", "unterminated-comment"}
+        assert not {finding.id for finding in diagnostics} & {"unterminated-string", "unterminated-comment"}

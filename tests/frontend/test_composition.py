@@ -29,7 +29,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def made(path: Path) -> Compiled:
+def compiled(path: Path) -> Compiled:
     return compile_file(str(path))
 
 
@@ -37,8 +37,8 @@ def only_error(path: Path) -> Diagnostic:
     """The only diagnostic of a loop."""
     with pytest.raises(CompileError) as error:
         compile_file(str(path))
-    (found,) = error.value.diagnostics
-    return found
+    (diagnostic,) = error.value.diagnostics
+    return diagnostic
 
 
 HEAD = "name: x\ninitial: a\n"
@@ -58,7 +58,7 @@ fragments:
 def test_state_overrides_its_fragment(write: Write) -> None:
     """The state takes precedence over the fragment; nested mappings are merged."""
     text = USES.replace("action: make", "action: make, evaluate: {success: [0, 3]}") + DONE
-    loop = made(write(x=text, lib__common=LIBRARY) / "x.yaml").loop
+    loop = compiled(write(x=text, lib__common=LIBRARY) / "x.yaml").loop
     assert loop is not None
     judge = loop.states["a"].evaluate
     assert (judge.success, judge.failure) == ((0, 3), (1, 5))
@@ -68,15 +68,19 @@ def test_state_overrides_its_fragment(write: Write) -> None:
 def test_error_in_fragment_is_reported_in_its_library(write: Write) -> None:
     """A wrong key of a fragment is marked in the library."""
     folder = write(x=USES + DONE, lib__common=LIBRARY + "    tmeout: 5\n")
-    found = only_error(folder / "x.yaml")
-    assert found.span is not None
-    assert (found.id, found.span.path, found.span.line) == ("unknown-key", str(folder / "lib/common.yaml"), 6)
+    diagnostic = only_error(folder / "x.yaml")
+    assert diagnostic.span is not None
+    assert (diagnostic.id, diagnostic.span.path, diagnostic.span.line) == (
+        "unknown-key",
+        str(folder / "lib/common.yaml"),
+        6,
+    )
 
 
 def test_sources_contain_all_files(write: Write) -> None:
     """The sources of a program include its libraries, so that a change of a library is detected."""
     folder = write(x=USES + DONE, lib__common=LIBRARY)
-    assert [source.path for source in made(folder / "x.yaml").sources] == [
+    assert [source.path for source in compiled(folder / "x.yaml").sources] == [
         str(folder / "x.yaml"),
         str(folder / "lib/common.yaml"),
     ]
@@ -84,7 +88,7 @@ def test_sources_contain_all_files(write: Write) -> None:
 
 def test_library_is_found_in_parent_folders(write: Write) -> None:
     """The search goes up to the folder of loops."""
-    made(write(deep__down__x=USES + DONE, lib__common=LIBRARY) / "deep/down/x.yaml")
+    compiled(write(deep__down__x=USES + DONE, lib__common=LIBRARY) / "deep/down/x.yaml")
 
 
 PARAMETERS = """\
@@ -105,7 +109,7 @@ def with_parameters(binding: str) -> str:
 def test_fragment_parameters_are_substituted(write: Write) -> None:
     """Defaults apply, and values are quoted where the fragment asks for it."""
     folder = write(x=with_parameters("with: {target: a b}, "), lib__common=PARAMETERS)
-    loop = made(folder / "x.yaml").loop
+    loop = compiled(folder / "x.yaml").loop
     assert loop is not None
     assert loop.states["a"].action == "make -j2 'a b'"
 
@@ -138,7 +142,7 @@ PARENT = (
 def test_loop_inherits_from_parent(write: Write) -> None:
     """Mappings are merged, lists are replaced."""
     child = "from: parent\nname: child\nscope: [docs]\nstates:\n  a: {action: make docs}\n"
-    loop = made(write(parent=PARENT + DONE, child=child) / "child.yaml").loop
+    loop = compiled(write(parent=PARENT + DONE, child=child) / "child.yaml").loop
     assert loop is not None
     assert (loop.name, loop.max_iterations, loop.scope) == ("child", 7, ("docs",))
     assert (loop.states["a"].action, loop.states["a"].on_failure) == ("make docs", "a")
@@ -148,9 +152,9 @@ def test_inheritance_cycle_is_an_error(write: Write) -> None:
     """Both direct and indirect cycles are reported."""
     folder = write(one="from: one\nname: one\n", two="from: three\n", three="from: two\n")
     assert only_error(folder / "one.yaml").id == "circular-inheritance"
-    found = only_error(folder / "two.yaml")
-    assert found.id == "circular-inheritance"
-    assert found.message.endswith("two.yaml → three.yaml → two.yaml")
+    diagnostic = only_error(folder / "two.yaml")
+    assert diagnostic.id == "circular-inheritance"
+    assert diagnostic.message.endswith("two.yaml → three.yaml → two.yaml")
 
 
 def test_flow_expands_to_states(write: Write) -> None:
@@ -162,7 +166,7 @@ state_defs:
   check: {action: make}
   fix: {action: make fix, next: check}
 """
-    loop = made(write(x=text) / "x.yaml").loop
+    loop = compiled(write(x=text) / "x.yaml").loop
     assert loop is not None
     assert loop.initial == "check"
     assert dict(loop.states["check"].routes) == {"success": "done", "failure": "fix"}
@@ -211,9 +215,9 @@ def test_missing_part_is_one_error(write: Write, tmp_path: Path, text: str, id: 
 def test_library_must_not_import(write: Write) -> None:
     """An import in a library is one error, reported in the library."""
     folder = write(x=USES + DONE, lib__common="import: [common.yaml]\n" + LIBRARY)
-    found = only_error(folder / "x.yaml")
-    assert found.span is not None
-    assert (found.id, found.span.path, found.span.line) == (
+    diagnostic = only_error(folder / "x.yaml")
+    assert diagnostic.span is not None
+    assert (diagnostic.id, diagnostic.span.path, diagnostic.span.line) == (
         "fragment-library",
         str(folder / "lib/common.yaml"),
         1,
@@ -224,7 +228,7 @@ def test_import_in_text_without_a_file_is_an_error() -> None:
     """A text without a path has no folder to search."""
     with pytest.raises(CompileError) as error:
         compile_text(USES + DONE)
-    assert [found.id for found in error.value.diagnostics] == ["outside-project"]
+    assert [diagnostic.id for diagnostic in error.value.diagnostics] == ["outside-project"]
 
 
 def test_a_thousand_fragments_are_merged(write: Write) -> None:
@@ -236,7 +240,7 @@ def test_a_thousand_fragments_are_merged(write: Write) -> None:
         for i in range(count)
     )
     text = f"name: x\ninitial: s0\nmax_steps: 2000\nimport: [lib.yaml]\nstates:\n{states}{DONE}"
-    loop = made(write(x=text, lib=library) / "x.yaml").loop
+    loop = compiled(write(x=text, lib=library) / "x.yaml").loop
     assert loop is not None
     assert loop.states["s999"].action == "echo 999"
 
@@ -254,8 +258,8 @@ def test_loop_parameters_are_type_checked() -> None:
     text = HEAD + "parameters: {jobs: {type: integer, default: many}}\nstates:\n  a: {terminal: true}\n"
     with pytest.raises(CompileError) as error:
         compile_text(text)
-    (found,) = error.value.diagnostics
-    assert (found.id, found.message) == ("wrong-type", "`jobs` should be a whole number")
+    (diagnostic,) = error.value.diagnostics
+    assert (diagnostic.id, diagnostic.message) == ("wrong-type", "`jobs` should be a whole number")
     needed = compile_text(text.replace("default: many", "required: true")).program
     assert "/missing_input" in {state.name for state in needed.functions[0].states}
 
@@ -272,20 +276,20 @@ states:
 
 
 @pytest.mark.parametrize(
-    ("given", "id"),
+    ("context", "id"),
     [("context: {command: make test}", ""), ("", ""), ("context: {command: a, rounds: many}", "wrong-type")],
 )
-def test_a_template_is_a_parent_with_parameters(write: Write, given: str, id: str) -> None:
+def test_a_template_is_a_parent_with_parameters(write: Write, context: str, id: str) -> None:
     """A loop gives the parameters of its parent as `context`; defaults and types are the parent's."""
-    folder = write(checked=TEMPLATE, x=f"name: x\nfrom: checked\n{given}\n")
+    folder = write(checked=TEMPLATE, x=f"name: x\nfrom: checked\n{context}\n")
     if id:
-        found = only_error(folder / "x.yaml")
-        assert (found.id, found.span is not None and found.span.line) == (id, 3)
+        diagnostic = only_error(folder / "x.yaml")
+        assert (diagnostic.id, diagnostic.span is not None and diagnostic.span.line) == (id, 3)
         return
-    loop = made(folder / "x.yaml").loop
+    loop = compiled(folder / "x.yaml").loop
     assert loop is not None
     assert loop.context["rounds"] == 3
-    assert loop.context["command"] == ("make test" if given else "")
+    assert loop.context["command"] == ("make test" if context else "")
 
 
 def test_shared_parent_keeps_its_spans(write: Write) -> None:
@@ -301,7 +305,7 @@ def test_shared_parent_keeps_its_spans(write: Write) -> None:
     folder = write(parent=PARENT + DONE, child=child)
     for _ in range(2):
         for name in ("child", "parent"):
-            loop = made(folder / f"{name}.yaml").loop
+            loop = compiled(folder / f"{name}.yaml").loop
             assert loop is not None
             done = loop.states["done"].span_of("name")
             assert done is not None

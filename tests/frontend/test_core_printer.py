@@ -35,9 +35,9 @@ CASES = {
 @pytest.mark.parametrize(("text", "expected"), CASES.items())
 def test_a_form_expands_to_core(text: str, expected: str) -> None:
     """Each form is printed as core forms in which every variable has a unique name."""
-    found = expansion(f"(define a 1) (define b 2) {text}")
-    assert not found.diagnostics
-    lines = expanded_text(found.program).splitlines()
+    result = expansion(f"(define a 1) (define b 2) {text}")
+    assert not result.diagnostics
+    lines = expanded_text(result.program).splitlines()
     rest = [line for line in lines if line not in ("(define a 1)", "(define b 2)")]
     assert "\n".join(rest) == expected
 
@@ -57,18 +57,18 @@ def test_deep_program_is_printed() -> None:
 
 
 def _bindings(text: str) -> dict[str, Binding]:
-    found: dict[str, Binding] = {}
+    bindings: dict[str, Binding] = {}
     for node in walk(expansion(text).program):
         if isinstance(node, Let | Letrec):
-            found |= {binding.name: binding for binding, _ in node.bindings}
+            bindings |= {binding.name: binding for binding, _ in node.bindings}
         elif isinstance(node, Lambda):
-            found |= {binding.name: binding for binding in node.parameters}
-    return found
+            bindings |= {binding.name: binding for binding in node.parameters}
+    return bindings
 
 
 def test_assigned_bindings_are_marked() -> None:
-    found = _bindings("(let ((a 1) (b 2) (c 3)) (set! b 4) (set! c 5) (lambda (d) (list a c d b)))")
-    assert {name for name, binding in found.items() if binding.is_assigned} == {"b", "c"}
+    bindings = _bindings("(let ((a 1) (b 2) (c 3)) (set! b 4) (set! c 5) (lambda (d) (list a c d b)))")
+    assert {name for name, binding in bindings.items() if binding.is_assigned} == {"b", "c"}
 
 
 def test_bindings_are_unique() -> None:

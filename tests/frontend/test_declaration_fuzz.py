@@ -54,17 +54,17 @@ def damaged(draw: Any, text: str) -> str:
 @given(text=st.one_of(st.text(), damaged(TOOLS)))
 def test_damaged_tools_file_does_not_crash(text: str) -> None:
     """Diagnostics have positions inside the text."""
-    _, found = read_tools(text_source(text, "tools.yaml"))
-    assert all(item.span is None or item.span.line <= text.count("\n") + 1 for item in found)
+    _, diagnostics = read_tools(text_source(text, "tools.yaml"))
+    assert all(item.span is None or item.span.line <= text.count("\n") + 1 for item in diagnostics)
 
 
 @settings(deadline=None)
 @given(text=st.one_of(st.text(), damaged(TASK)))
 def test_damaged_task_file_does_not_crash(text: str) -> None:
     """The result is a task or a diagnostic."""
-    task, found = read_task(text_source(text, "task.xml"))
-    assert task is not None or any(item.is_error for item in found)
-    assert all(item.span is not None and item.span.line <= text.count("\n") + 1 for item in found)
+    task, diagnostics = read_task(text_source(text, "task.xml"))
+    assert task is not None or any(item.is_error for item in diagnostics)
+    assert all(item.span is not None and item.span.line <= text.count("\n") + 1 for item in diagnostics)
 
 
 @settings(deadline=None)

@@ -164,10 +164,12 @@ WRONG = """
 
 def test_wrong_definitions_are_compile_errors() -> None:
     """All errors are reported together, each on its line."""
-    told = {(item.span.line, item.id) for item in findings(WRONG) if item.span is not None and item.is_error}
+    actual = {
+        (item.span.line, item.id) for item in findings(WRONG) if item.span is not None and item.is_error
+    }
     expected = {(mark.line, mark.text) for mark in marks(WRONG)}
-    assert expected <= told
-    assert told - expected == {(7, "missing-clause")}
+    assert expected <= actual
+    assert actual - expected == {(7, "missing-clause")}
 
 
 def test_duplicate_task_is_an_error(tmp_path: Path) -> None:
@@ -190,10 +192,10 @@ def test_nil_omits_an_optional_parameter(left_out: str, type: str) -> None:
     assert first_effect(text).args["inputs"] == {"a": "1"}
 
 
-@pytest.mark.parametrize("given", ['\'((x 1) (y "z"))', '(list (list \'x 1) (list "y" "z"))'])
-def test_list_of_pairs_is_accepted_as_map(given: str) -> None:
+@pytest.mark.parametrize("argument", ['\'((x 1) (y "z"))', '(list (list \'x 1) (list "y" "z"))'])
+def test_list_of_pairs_is_accepted_as_map(argument: str) -> None:
     """The list may be written in the call or computed by the program, as for task settings."""
-    text = f'(defatom t (params (a dict)) (instructions "{{{{a}}}}")) (t {given})'
+    text = f'(defatom t (params (a dict)) (instructions "{{{{a}}}}")) (t {argument})'
     assert first_effect(text).args["inputs"] == {"a": {"x": 1, "y": "z"}}
 
 

@@ -36,11 +36,11 @@ def test_random_data_is_rejected_or_compiles(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(25):
         text = "\n".join(_random_data(chance, 5) for _ in range(chance.randint(1, 4)))
-        found = expansion(text)
-        assert all(len(render_all([item], found.sources)) < 4096 for item in found.diagnostics)
-        if not any(item.is_error for item in found.diagnostics):
+        result = expansion(text)
+        assert all(len(render_all([item], result.sources)) < 4096 for item in result.diagnostics)
+        if not any(item.is_error for item in result.diagnostics):
             compiled(text)
-            assert expanded_text(found.program)
+            assert expanded_text(result.program)
 
 
 def _valid_expression(chance: random.Random, names: list[str], depth: int) -> str:
@@ -79,12 +79,14 @@ def test_printed_core_expands_to_itself(seed: int) -> None:
     """Printed core without machine operations is a program that expands to the same text."""
     chance = random.Random(seed)
     text = _valid_expression(chance, ["a"], 4)
-    found = expansion(f"(define a 1) {text}")
-    assert not [item for item in found.diagnostics if item.is_error], render_all(found.diagnostics)
+    diagnostics = expansion(f"(define a 1) {text}")
+    assert not [item for item in diagnostics.diagnostics if item.is_error], render_all(
+        diagnostics.diagnostics
+    )
     compiled(f"(define a 1) {text}")
-    written = expanded_text(found.program)
-    if "op:" not in written:
-        assert expanded_text(expansion(written).program) == written
+    printed = expanded_text(diagnostics.program)
+    if "op:" not in printed:
+        assert expanded_text(expansion(printed).program) == printed
 
 
 @pytest.mark.parametrize("seed", range(40))

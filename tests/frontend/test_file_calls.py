@@ -218,13 +218,13 @@ def test_wrong_call_is_reported_at_its_position(
     project: Path, call: str, id: str, place: str, help: str | None
 ) -> None:
     """The diagnostic is given at compile time, with a caret and a suggestion."""
-    found = errors(project, call)
-    assert [finding.id for finding in found] == [id], found
-    span = found[0].span
+    diagnostics = errors(project, call)
+    assert [finding.id for finding in diagnostics] == [id], diagnostics
+    span = diagnostics[0].span
     assert span is not None
     line = (project / ".loops" / "l.yaml").read_text().splitlines()[span.line - 1]
     assert line[span.column - 1 : span.end_column - 1] == place
-    assert help is None or help in (found[0].help or "")
+    assert help is None or help in (diagnostics[0].help or "")
 
 
 @pytest.mark.parametrize(
@@ -234,16 +234,19 @@ def test_wrong_call_is_reported_at_its_position(
 def test_action_key_in_call_state_is_unused(project: Path, key: str, why: str) -> None:
     """The key causes the usual warning."""
     write(project, l__yaml=LOOP.replace("CALL", f"call: lib.sexp#all\n    {key}"))
-    (found,) = compile_file(".loops/l.yaml").diagnostics
-    assert found.id == "unused-key"
-    assert why in found.message
+    (diagnostic,) = compile_file(".loops/l.yaml").diagnostics
+    assert diagnostic.id == "unused-key"
+    assert why in diagnostic.message
 
 
 def test_arguments_without_a_call_are_unused(project: Path) -> None:
     """The key causes the usual warning."""
     write(project, l__yaml=LOOP.replace("CALL", "action: 'true'\n    args: [1]"))
-    (found,) = compile_file(".loops/l.yaml").diagnostics
-    assert (found.id, found.message) == ("unused-key", "`args` has no effect: the state has no call")
+    (diagnostic,) = compile_file(".loops/l.yaml").diagnostics
+    assert (diagnostic.id, diagnostic.message) == (
+        "unused-key",
+        "`args` has no effect: the state has no call",
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,17 +265,17 @@ def test_error_in_called_file_is_reported_there(
     """A called file may contain only definitions, and all of it is checked."""
     (project / ".loops" / "own.sexp").write_text(text)
     (project / ".loops" / "more.sexp").write_text("(+ 1 2)")
-    (found,) = errors(project, "call: own.sexp#f")
-    assert found.id == id
-    assert found.span is not None
-    assert (found.span.line, found.span.column) == place
+    (diagnostic,) = errors(project, "call: own.sexp#f")
+    assert diagnostic.id == id
+    assert diagnostic.span is not None
+    assert (diagnostic.span.line, diagnostic.span.column) == place
 
 
 def test_loop_and_flow_errors_are_reported_together(project: Path) -> None:
     """A wrong target in the loop and a wrong call in the file are reported in one run."""
     (project / ".loops" / "own.sexp").write_text("(define (f) (car 1 2))")
-    found = errors(project, "call: own.sexp#f", LOOP.replace("on_error: err", "on_error: er"))
-    assert sorted(finding.id for finding in found) == ["unknown-state", "wrong-arity"]
+    diagnostics = errors(project, "call: own.sexp#f", LOOP.replace("on_error: err", "on_error: er"))
+    assert sorted(finding.id for finding in diagnostics) == ["unknown-state", "wrong-arity"]
 
 
 # --- time -------------------------------------------------------------------------------------
@@ -347,11 +350,11 @@ def test_budget_forbids_calls_that_consume_it(project: Path) -> None:
     (project / ".loops" / "spend.sexp").write_text(
         '(define (ask) (helper))\n(define (helper) (run-loop "ask"))\n(define (free) 1)'
     )
-    (found,) = errors(project, "call: spend.sexp#ask", LOOP + "budget: {usd: 1}\n")
-    assert found.id == "unbounded-budget"
-    assert "`agent`" in found.message
-    assert found.span is not None
-    assert found.span.line == 5
+    (diagnostic,) = errors(project, "call: spend.sexp#ask", LOOP + "budget: {usd: 1}\n")
+    assert diagnostic.id == "unbounded-budget"
+    assert "`agent`" in diagnostic.message
+    assert diagnostic.span is not None
+    assert diagnostic.span.line == 5
     assert compiled(project, "call: spend.sexp#free", LOOP + "budget: {usd: 1}\n")
 
 
@@ -402,10 +405,13 @@ def test_call_replaces_an_action_of_a_paradigm(project: Path, paradigm: str) -> 
     write(project, l__yaml=PARADIGMS[paradigm].replace("#same", "#sane"))
     with pytest.raises(CompileError) as caught:
         compile_file(".loops/l.yaml")
-    found = caught.value.diagnostics[0]
-    assert found.id == "unknown-function"
-    assert found.span is not None
-    assert "lib.sexp#sane" in PARADIGMS[paradigm].replace("#same", "#sane").splitlines()[found.span.line - 1]
+    diagnostic = caught.value.diagnostics[0]
+    assert diagnostic.id == "unknown-function"
+    assert diagnostic.span is not None
+    assert (
+        "lib.sexp#sane"
+        in PARADIGMS[paradigm].replace("#same", "#sane").splitlines()[diagnostic.span.line - 1]
+    )
 
 
 def test_misspelt_key_of_paradigm_call_is_one_error(project: Path) -> None:

@@ -10,7 +10,7 @@ from flow_texts import findings, marks
 from llc.frontend.compile import compile_text
 from llc.frontend.expand.foreign_names import _INSTEAD
 
-# Programs apart by blank lines. A mark stands on the line its diagnostic points at.
+# Programs are separated by blank lines. A mark is on the line of its diagnostic.
 PROGRAMS = """
 (define (f x)
   (if (> x 1) 2)) ; error: missing-else
@@ -143,15 +143,15 @@ PROGRAMS = """
 
 
 @pytest.mark.parametrize("text", PROGRAMS.strip().split("\n\n"))
-def test_findings_stand_on_their_lines(text: str) -> None:
+def test_diagnostics_match_the_marks(text: str) -> None:
     """Every mark has its diagnostic and every diagnostic its mark, all in one run."""
     expected = [
         (mark.line, word)
         for mark in marks(text)
         for word in f"{mark.kind}: {mark.text}".replace("error: ", "").replace("warning: ", "").split()
     ]
-    found = [(item.span.line if item.span else 0, item.id) for item in findings(text)]
-    assert sorted(found) == sorted(expected)
+    actual = [(item.span.line if item.span else 0, item.id) for item in findings(text)]
+    assert sorted(actual) == sorted(expected)
 
 
 def _help(text: str) -> str:
@@ -212,14 +212,14 @@ HELPS = {
 
 
 @pytest.mark.parametrize("help", sorted(set(_INSTEAD.values())))
-def test_what_replaces_a_name_of_another_language_exists(help: str) -> None:
-    """Each form that the help writes begins with a known name."""
+def test_suggested_replacements_exist(help: str) -> None:
+    """Each form in the help starts with a name of the language."""
     for name in re.findall(r"(?:write|,|or|for strings,) \(([a-z][\w:!?>-]*)", help):
         ids = {item.id for item in findings(f"({name})")}
         assert not ids & {"unbound-name", "unknown-task"}, name
 
 
-# Mistakes that are one mistake each, so that one finding says it.
+# Programs with one mistake each, which must give exactly one diagnostic.
 ONCE = """
 (defn add [a b] (+ a b)) (add 1 2)
 (setq x 5) (list x)
@@ -240,36 +240,35 @@ ONCE = """
 
 
 @pytest.mark.parametrize("text", ONCE.strip().splitlines())
-def test_one_mistake_is_one_finding(text: str) -> None:
-    """What follows from a form of another language is not reported."""
+def test_one_mistake_is_one_diagnostic(text: str) -> None:
+    """A form of another language causes no further diagnostics."""
     assert len(findings(text)) == 1, _help(text)
 
 
 @pytest.mark.parametrize("name", ["i", "inc", "os", "run", "load", "newline", "!="])
-def test_a_short_name_has_no_chance_suggestion(name: str) -> None:
-    """Two letters in common with a name of the library say nothing."""
+def test_short_name_has_no_accidental_suggestion(name: str) -> None:
+    """Two letters in common with a library name are not enough for a suggestion."""
     assert "did you mean" not in _help(f"({name} 1)")
 
 
 @pytest.mark.parametrize(("text", "help"), HELPS.items())
-def test_a_finding_says_what_to_do(text: str, help: str) -> None:
-    """The help names the likely fix, in terms of what was written."""
+def test_diagnostic_has_a_fix(text: str, help: str) -> None:
+    """The help names the likely fix and quotes the source."""
     assert help in _help(text)
 
 
-def test_findings_are_bounded() -> None:
-    """Ten thousand unbound names make a hundred findings, in little time."""
-    found = findings(" ".join(f"(nobody{number})" for number in range(10_000)))
-    assert len(found) == 100
+def test_number_of_diagnostics_is_limited() -> None:
+    """Ten thousand unbound names give a hundred diagnostics, quickly."""
+    diagnostics = findings(" ".join(f"(nobody{number})" for number in range(10_000)))
+    assert len(diagnostics) == 100
 
 
-def test_an_empty_program_is_refused() -> None:
-    """No form is no program."""
+def test_empty_program_is_an_error() -> None:
     assert [item.id for item in findings(" ; nothing\n")] == ["empty-program"]
 
 
-def test_long_chains_cost_no_stack() -> None:
-    """Ten thousand clauses, bindings and definitions inside one another expand."""
+def test_long_chains_do_not_recurse() -> None:
+    """Ten thousand nested clauses, bindings and definitions expand."""
     clauses = " ".join(f"((= 1 {number}) {number})" for number in range(10_000))
     bindings = " ".join(f"(v{number} v{number - 1})" for number in range(1, 10_000))
     text = f"(cond {clauses}) (let* ((v0 1) {bindings}) v9999) (and {'1 ' * 10_000})"
@@ -285,11 +284,11 @@ def test_long_chains_cost_no_stack() -> None:
         ('(max 1 "x")', '"x"', ""),
     ],
 )
-def test_a_string_among_numbers_is_a_warning(text: str, line: str, help: str) -> None:
-    """It is a fault whenever it is evaluated; in `try` that may be meant."""
-    (found,) = compile_text(text, "t.sexp").diagnostics
-    assert (found.id, found.severity) == ("wrong-type", "warning")
-    assert found.span is not None
-    assert text[found.span.column - 1 : found.span.end_column - 1] == line
-    assert help in (found.help or "")
+def test_string_operand_of_arithmetic_is_a_warning(text: str, line: str, help: str) -> None:
+    """The operation always faults; inside `try` that may be intended, so there is no warning."""
+    (diagnostic,) = compile_text(text, "t.sexp").diagnostics
+    assert (diagnostic.id, diagnostic.severity) == ("wrong-type", "warning")
+    assert diagnostic.span is not None
+    assert text[diagnostic.span.column - 1 : diagnostic.span.end_column - 1] == line
+    assert help in (diagnostic.help or "")
     assert not compile_text('(string-append "a" 1) (equal? 1 "x") (+ 1 2)', "t.sexp").diagnostics

@@ -31,7 +31,7 @@ def no_library(name: str) -> Lambda:
 
 
 def compiled(node: Core) -> Image:
-    """The image of a core program, once every verifier has seen it."""
+    """Compile a core program; the IR and image verifiers accept the result."""
     program = lower_flow(node, "generated", (), no_library)
     assert [diagnostic for diagnostic in verify(program) if diagnostic.is_error] == []
     image = Image.from_bytes(emit(program).to_bytes())
@@ -40,7 +40,7 @@ def compiled(node: Core) -> Image:
 
 
 def expected(node: Core, evaluator: Evaluator | None = None) -> tuple[Any, list[Any]]:
-    """The outcome and the trace by the evaluator; programs it gives up on are not considered."""
+    """Outcome and trace by the reference evaluator; skips programs on which the evaluator gives up."""
     evaluator = evaluator or Evaluator()
     try:
         outcome = evaluator.run(node)
@@ -54,8 +54,8 @@ def expected(node: Core, evaluator: Evaluator | None = None) -> tuple[Any, list[
     return outcome, evaluator.trace
 
 
-def observed(machine: Machine, between: Callable[[Machine], Machine]) -> tuple[Any, list[Any], int]:
-    """Run to the end, with `between` wherever the machine stands; outcome, trace and ticks."""
+def run_machine(machine: Machine, between: Callable[[Machine], Machine]) -> tuple[Any, list[Any], int]:
+    """Run a machine to the end and call `between` at each stop; returns outcome, trace and ticks."""
     trace: list[Any] = []
     result = None
     while True:
@@ -75,63 +75,66 @@ def observed(machine: Machine, between: Callable[[Machine], Machine]) -> tuple[A
                 machine.refuel(3)
 
 
-def without_names(found: Any) -> str:
-    """As text, without what functions are called: that is the compiler's to decide."""
-    return re.sub("`[^`]*` takes", "`f` takes", repr(found))
+def without_function_names(result: Any) -> str:
+    """Text of a result without function names, which the compiler chooses."""
+    return re.sub("`[^`]*` takes", "`f` takes", repr(result))
 
 
-def straight(machine: Machine) -> Machine:
+def unchanged(machine: Machine) -> Machine:
     return machine
 
 
-def moved(machine: Machine) -> Machine:
-    """The machine as it stands, gone through JSON into a new one."""
+def restored(machine: Machine) -> Machine:
+    """The machine restored from its JSON snapshot."""
     stored = json.dumps(machine.snapshot())
-    again = Machine.restore(machine.image, json.loads(stored))
-    assert json.dumps(again.snapshot()) == stored
-    return again
+    copy = Machine.restore(machine.image, json.loads(stored))
+    assert json.dumps(copy.snapshot()) == stored
+    return copy
 
 
-def moved_and_cut(machine: Machine) -> Machine:
-    again = moved(machine)
-    again.refuel(3)
-    return again
+def restored_with_little_fuel(machine: Machine) -> Machine:
+    copy = restored(machine)
+    copy.refuel(3)
+    return copy
 
 
 @LAWS
 @given(st.integers(0, 1 << 48))
-def test_compiled_programs_mean_what_the_evaluator_says(seed: int) -> None:
-    """Same value or fault, same effects and notes in the same order."""
+def test_compiled_program_agrees_with_evaluator(seed: int) -> None:
+    """Value or fault, effects and notes are equal and have the same order."""
     node = Generator(seed).program()
     outcome, trace = expected(node)
-    found = observed(Machine(compiled(node)), straight)[:2]
-    assert without_names(found) == without_names((outcome, trace))
+    actual = run_machine(Machine(compiled(node)), unchanged)[:2]
+    assert without_function_names(actual) == without_function_names((outcome, trace))
 
 
 @LAWS
 @given(st.integers(0, 1 << 48))
-def test_a_program_may_stop_at_every_effect_and_go_on_elsewhere(seed: int) -> None:
-    """Through JSON into a new machine at each effect: same outcome, trace and ticks."""
+def test_restore_at_every_effect_changes_nothing(seed: int) -> None:
+    """A new machine restored from JSON at each effect gives the same outcome, trace and ticks."""
     node = Generator(seed).program()
     expected(node)
     image = compiled(node)
-    assert observed(Machine(image), moved) == observed(Machine(image), straight)
+    assert run_machine(Machine(image), restored) == run_machine(Machine(image), unchanged)
 
 
 @LAWS
 @given(st.integers(0, 1 << 48))
-def test_a_program_may_be_cut_off_by_fuel_anywhere(seed: int) -> None:
-    """Three ticks at a time, through JSON at each stop: same outcome, trace and ticks."""
+def test_restore_at_any_tick_changes_nothing(seed: int) -> None:
+    """With three ticks of fuel at a time and a restore at each stop, outcome, trace and ticks are the
+    same.
+    """
     node = Generator(seed).program()
     expected(node)
     image = compiled(node)
-    assert observed(Machine(image, fuel=3), moved_and_cut) == observed(Machine(image), straight)
+    assert run_machine(Machine(image, fuel=3), restored_with_little_fuel) == run_machine(
+        Machine(image), unchanged
+    )
 
 
 @LAWS
 @given(st.integers(0, 1 << 48))
-def test_lowered_programs_survive_their_text_form(seed: int) -> None:
-    """Printed and parsed, the program is the same."""
+def test_lowered_programs_round_trip_through_text(seed: int) -> None:
     program = lower_flow(Generator(seed).program(), "generated", (), no_library)
     assert parse_program(print_program(program), "<text>") == program
 
@@ -139,19 +142,19 @@ def test_lowered_programs_survive_their_text_form(seed: int) -> None:
 # --- calls at once, their effects answered in any order -------------------------------------------
 
 
-def picking(seed: int) -> Callable[[list[int]], int]:
-    """Which effect to answer next; two of one seed pick alike."""
+def random_order(seed: int) -> Callable[[list[int]], int]:
+    """Function that picks the effect to answer next; deterministic for a seed."""
     chance = random.Random(seed)
     return lambda waiting: chance.choice(waiting)
 
 
-def ordered(
+def run_concurrently(
     machine: Machine,
     pick: Callable[[list[int]], int],
     answer: Callable[[int, Any], Any],
-    between: Callable[[Machine], Machine] = straight,
+    between: Callable[[Machine], Machine] = unchanged,
 ) -> tuple[Any, list[Any], int]:
-    """As `observed`, by a host that runs all that is ready, then answers one effect, and so on."""
+    """Like `run_machine`, but run all strands that are ready, then answer one effect that `pick` chooses."""
     trace: list[Any] = []
     given: tuple[Any, ...] = ()
     while True:
@@ -175,57 +178,62 @@ def ordered(
             given = (answer(seq, machine.waiting[seq].args), seq)
 
 
-def numbered(seq: int, args: Any) -> Any:
+def answer_by_number(seq: int, args: Any) -> Any:
     return by_number(seq)
 
 
-def questioned(seq: int, args: Any) -> Any:
+def answer_by_arguments(seq: int, args: Any) -> Any:
     return by_question(args)
 
 
 SEEDS = st.integers(0, 1 << 48)
-# Programs of which one part or all runs at once.
-BUSY = st.builds(lambda seed: Generator(seed, parallel=6, perform=4, fail=0).program(), SEEDS) | st.builds(
-    lambda seed: Generator(seed).crowd(), SEEDS
-)
-# Programs in which nobody can tell in which order things happened.
+# Programs with concurrent calls in one part or everywhere.
+CONCURRENT = st.builds(
+    lambda seed: Generator(seed, parallel=6, perform=4, fail=0).program(), SEEDS
+) | st.builds(lambda seed: Generator(seed).crowd(), SEEDS)
+# Concurrent programs without assignments, whose outcome does not depend on the order of answers.
 PURE = st.builds(lambda seed: Generator(seed, assign=0).crowd(is_pure=True), SEEDS)
 
 
 @LAWS
-@given(BUSY, SEEDS)
-def test_calls_at_once_mean_what_the_evaluator_says(node: Core, order: int) -> None:
-    """In whatever order the answers come: same outcome, same effects and notes in the same order."""
-    outcome, trace = expected(node, Evaluator(picking(order)))
-    found = ordered(Machine(compiled(node)), picking(order), numbered)[:2]
-    assert without_names(found) == without_names((outcome, trace))
+@given(CONCURRENT, SEEDS)
+def test_concurrent_calls_agree_with_evaluator(node: Core, order: int) -> None:
+    """Outcome, effects and notes are equal for any order of answers."""
+    outcome, trace = expected(node, Evaluator(random_order(order)))
+    actual = run_concurrently(Machine(compiled(node)), random_order(order), answer_by_number)[:2]
+    assert without_function_names(actual) == without_function_names((outcome, trace))
 
 
 @LAWS
-@given(BUSY)
-def test_a_host_that_answers_at_once_is_one_of_those(node: Core) -> None:
-    """Each effect answered as it comes: what the evaluator says too."""
+@given(CONCURRENT)
+def test_immediate_answers_agree_with_evaluator(node: Core) -> None:
+    """A host that answers each effect immediately gets the result of the evaluator."""
     outcome, trace = expected(node)
-    found = observed(Machine(compiled(node)), straight)[:2]
-    assert without_names(found) == without_names((outcome, trace))
+    actual = run_machine(Machine(compiled(node)), unchanged)[:2]
+    assert without_function_names(actual) == without_function_names((outcome, trace))
 
 
 @LAWS
-@given(BUSY, SEEDS)
-def test_calls_at_once_may_stop_anywhere_and_go_on_elsewhere(node: Core, order: int) -> None:
-    """Through JSON at each stop, and three ticks at a time: same outcome, trace and ticks."""
-    expected(node, Evaluator(picking(order)))
+@given(CONCURRENT, SEEDS)
+def test_restore_of_concurrent_calls_changes_nothing(node: Core, order: int) -> None:
+    """A restore at each effect, and at every third tick, keeps outcome, trace and ticks."""
+    expected(node, Evaluator(random_order(order)))
     image = compiled(node)
-    whole = ordered(Machine(image), picking(order), numbered)
-    assert ordered(Machine(image), picking(order), numbered, moved) == whole
-    assert ordered(Machine(image, fuel=3), picking(order), numbered, moved_and_cut) == whole
+    whole = run_concurrently(Machine(image), random_order(order), answer_by_number)
+    assert run_concurrently(Machine(image), random_order(order), answer_by_number, restored) == whole
+    assert (
+        run_concurrently(
+            Machine(image, fuel=3), random_order(order), answer_by_number, restored_with_little_fuel
+        )
+        == whole
+    )
 
 
 @LAWS
 @given(PURE, SEEDS, SEEDS)
-def test_what_shares_nothing_gives_the_same_in_any_order(node: Core, first: int, second: int) -> None:
-    """Without assignments, in a world without memory, the outcome does not depend on the order."""
-    expected(node, Evaluator(picking(first), questioned))
+def test_pure_concurrent_calls_are_order_independent(node: Core, first: int, second: int) -> None:
+    """Without assignments and with a stateless world, the outcome does not depend on the order of answers."""
+    expected(node, Evaluator(random_order(first), answer_by_arguments))
     image = compiled(node)
-    one = ordered(Machine(image), picking(first), questioned)[0]
-    assert ordered(Machine(image), picking(second), questioned)[0] == one
+    one = run_concurrently(Machine(image), random_order(first), answer_by_arguments)[0]
+    assert run_concurrently(Machine(image), random_order(second), answer_by_arguments)[0] == one

@@ -20,9 +20,9 @@ from llc.vm.values.faults import Fault
 
 
 def compiled(text: str) -> Compiled:
-    found = compile_text(text, "test.sexp")
-    assert [item for item in verify(found.program) if item.is_error] == []
-    return found
+    result = compile_text(text, "test.sexp")
+    assert [item for item in verify(result.program) if item.is_error] == []
+    return result
 
 
 def image(text: str) -> Image:
@@ -34,9 +34,9 @@ def outcome(text: str) -> Any:
 
 
 def value(text: str) -> Any:
-    found = outcome(text)
-    assert isinstance(found, Done), found
-    return found.value
+    result = outcome(text)
+    assert isinstance(result, Done), result
+    return result.value
 
 
 def ir(text: str) -> str:
@@ -50,8 +50,8 @@ def function(text: str, name: str = "program") -> Function:
 # --- slots and boxes --------------------------------------------------------------------------
 
 
-def test_slots_are_called_after_variables() -> None:
-    """Two of one name are told apart by a number."""
+def test_slots_are_named_after_variables() -> None:
+    """Two variables of one name get a numeric suffix."""
     text = "(let ((total (now)) (rest (now))) (let ((total (list total rest))) (list total (now) total)))"
     assert function(text).locals[:3] == ("total", "rest", "total.2")
 
@@ -70,12 +70,12 @@ def test_slots_are_called_after_variables() -> None:
     ],
 )
 def test_only_assigned_or_early_captures_are_boxed(text: str, boxed: bool) -> None:
-    """A variable that no function shares, or that never changes, lives in its slot."""
+    """A variable that is not captured, or never assigned, is kept in its slot."""
     assert ("box(" in ir(text)) == boxed
 
 
-def test_each_time_round_a_loop_has_its_own_variables() -> None:
-    """Closures made in a loop keep what they captured, assigned or not."""
+def test_each_iteration_has_its_own_variables() -> None:
+    """Closures made in a loop keep the variables that they captured, assigned or not."""
     text = """
         (define (calls fs) (map (lambda (f) (f)) fs))
         (list
@@ -88,12 +88,12 @@ def test_each_time_round_a_loop_has_its_own_variables() -> None:
     assert value(text) == [[2, 1, 0], [12, 11, 10]]
 
 
-def test_operands_keep_what_they_were() -> None:
-    """A later operand that assigns does not change an earlier one."""
+def test_operands_are_evaluated_before_later_assignments() -> None:
+    """An assignment in a later operand does not change an earlier one."""
     assert value("(let ((x 1)) (list x (set! x 2) x (begin (set! x 3) x) x))") == [1, 2, 2, 3, 3]
 
 
-def test_a_loop_assigns_its_variables_at_once() -> None:
+def test_recur_assigns_all_variables_at_once() -> None:
     """`recur` evaluates every argument before it binds one."""
     assert value("(loop ((a 1) (b 2) (n 0)) (if (< n 3) (recur b a (+ n 1)) (list a b)))") == [2, 1]
 
@@ -101,8 +101,8 @@ def test_a_loop_assigns_its_variables_at_once() -> None:
 # --- functions --------------------------------------------------------------------------------
 
 
-def test_only_reached_functions_are_part_of_a_program() -> None:
-    """Of the library and of the author's, the others are left out."""
+def test_unused_functions_are_omitted() -> None:
+    """Only reachable functions of the library and of the author are compiled."""
     program = compiled(
         "(define (used) (map list (list 1))) (define (unused) (filter list nil)) (used)"
     ).program
@@ -111,16 +111,16 @@ def test_only_reached_functions_are_part_of_a_program() -> None:
     assert not names & {"unused", "filter"}
 
 
-def test_a_known_callee_is_named_where_it_is_called() -> None:
-    """No closure is looked up for a function that is bound once."""
+def test_known_callee_is_called_directly() -> None:
+    """The call of a function that is bound once uses no closure."""
     text = "(define (f n) (if (= n 0) (now) (f (- n 1)))) (f 3)"
     (call,) = (s.exit for s in function(text, "f").states if isinstance(s.exit, TailCall) and s.exit.args)
     assert isinstance(call.callee, Closure)
     assert (call.callee.function, call.callee.captures) == ("f", ())
 
 
-def test_functions_inside_others_are_called_by_both_names() -> None:
-    """`outer/inner`; one without a name by its line."""
+def test_names_of_inner_functions() -> None:
+    """An inner function is `outer/inner`; an anonymous one is named by its line."""
     text = (
         "(define (outer x)\n  (define (inner y) (list x y (now)))\n  (list inner (lambda () x)))\n(outer 1)"
     )
@@ -144,26 +144,26 @@ def test_functions_inside_others_are_called_by_both_names() -> None:
         ("(define (f x) x) (eq? f f)", True),
     ],
 )
-def test_functions_take_what_they_say(text: str, expected: Any) -> None:
+def test_parameter_passing(text: str, expected: Any) -> None:
     """Optional and rest parameters, spread arguments, library functions as values."""
     assert value(text) == (expected if expected is not None else [[1, 2, 3], [1, 5, 6], [1, 5, 7]])
 
 
 def test_too_many_arguments_are_a_fault_of_the_call() -> None:
-    """Also where only some parameters are optional."""
-    found = outcome("(define (f a &optional (b 2)) a) (let ((g (if (now) f f))) (apply g (list 1 2 3)))")
-    assert isinstance(found, Effect)
+    """Also if only some parameters are optional."""
+    diagnostic = outcome("(define (f a &optional (b 2)) a) (let ((g (if (now) f f))) (apply g (list 1 2 3)))")
+    assert isinstance(diagnostic, Effect)
     text = "(define (f a &optional (b 2)) a) (apply f (list 1 2 3))"
-    found = outcome(text)
-    assert isinstance(found, Fault)
-    assert (found.kind, found.message) == ("arity", "`f` takes at most 2 arguments")
+    diagnostic = outcome(text)
+    assert isinstance(diagnostic, Fault)
+    assert (diagnostic.kind, diagnostic.message) == ("arity", "`f` takes at most 2 arguments")
 
 
 # --- recursion and tail calls -----------------------------------------------------------------
 
 
 def test_recursion_is_as_deep_as_memory_allows() -> None:
-    """A million calls inside one another."""
+    """A million nested calls succeed."""
     assert value("(define (count n) (if (= n 0) 0 (+ 1 (count (- n 1))))) (count 300000)") == 300_000
 
 
@@ -180,8 +180,8 @@ def test_recursion_is_as_deep_as_memory_allows() -> None:
         "(define (f n) (if (= n 0) 'end (apply apply (list apply f (list (list (- n 1))))))) (f 5000)",
     ],
 )
-def test_tail_calls_take_no_room(text: str) -> None:
-    """Through every form whose last part is a tail position, a handler among them."""
+def test_tail_calls_use_constant_memory(text: str) -> None:
+    """Every form with a tail position, exception handlers included."""
     machine = Machine(image(text), fuel=0)
     deepest = 0
     while not isinstance(machine.resume(), Done):
@@ -193,21 +193,21 @@ def test_tail_calls_take_no_room(text: str) -> None:
 # --- faults -----------------------------------------------------------------------------------
 
 
-def test_a_call_in_a_try_is_no_tail_call() -> None:
-    """What the called function does wrong is caught."""
+def test_call_in_try_is_not_a_tail_call() -> None:
+    """A fault of the called function is caught."""
     assert value('(define (f) (error "no")) (try (f) (catch e (get-field e "message")))') == "no"
 
 
-def test_what_was_assigned_before_a_fault_stays_assigned() -> None:
-    """Try is no transaction."""
+def test_fault_does_not_undo_assignments() -> None:
+    """`try` is not a transaction."""
     assert value("(let ((x 1)) (try (begin (set! x 2) (/ 1 0)) (catch e (list x (get-field e 'kind)))))") == [
         2,
         "division-by-zero",
     ]
 
 
-def test_finally_runs_however_the_body_ends() -> None:
-    """After a value and after a fault, which goes on."""
+def test_finally_runs_after_value_and_fault() -> None:
+    """The fault is raised again after `finally`."""
     text = """
         (define log nil)
         (define (say x) (set! log (cons x log)) x)
@@ -218,17 +218,17 @@ def test_finally_runs_however_the_body_ends() -> None:
     assert value(text) == [1, 5, [5, 4, 3, 2, 1]]
 
 
-def test_a_variable_that_is_looked_at_too_early_is_a_fault() -> None:
-    """It has no value yet; null would be one."""
-    found = outcome("(define (f) x) (define y (f)) (define x 1) y")
-    assert isinstance(found, Fault)
-    assert (found.kind, found.message) == ("uninitialised", "`x` is used before it has its value")
-    assert found.span is not None
-    assert found.span[:3] == ("test.sexp", 1, 13)
+def test_read_before_initialisation_is_a_fault() -> None:
+    """An uninitialised variable has no value, not null."""
+    diagnostic = outcome("(define (f) x) (define y (f)) (define x 1) y")
+    assert isinstance(diagnostic, Fault)
+    assert (diagnostic.kind, diagnostic.message) == ("uninitialised", "`x` is used before it has its value")
+    assert diagnostic.span is not None
+    assert diagnostic.span[:3] == ("test.sexp", 1, 13)
 
 
-def test_a_backtrace_reads_like_the_source() -> None:
-    """Functions by name, states by what they call and where."""
+def test_backtrace_has_source_names_and_positions() -> None:
+    """Frames have function names; states are named after their call and have its position."""
     text = '(define (inner x)\n  (+ x 1))\n(define (outer x)\n  (list (inner x)))\n(list\n  (outer "a"))\n'
     found = outcome(text)
     assert isinstance(found, Fault)
@@ -246,14 +246,14 @@ def names(states: tuple[State, ...]) -> list[str]:
     return [state.name for state in states]
 
 
-def test_a_state_is_called_after_what_it_waits_for() -> None:
-    """A call or an effect gives it its name, else why control goes there."""
+def test_state_names() -> None:
+    """A state is named after its call or effect, otherwise after the reason of the jump."""
     text = "(define (check)\n  (sleep 1)\n  (if (now)\n    (list (now))\n    (sleep 2)))\n(list (check))"
     assert names(function(text, "check").states)[:3] == ["sleep-2", "now-3", "if-3"]
 
 
-def test_what_is_known_is_worked_out() -> None:
-    """Literals, variables bound to them and tests of them leave no trace; what could fault stays."""
+def test_constant_folding() -> None:
+    """Literals, variables bound to them and tests of them are folded; operations that may fault are kept."""
     text = "(define limit 10) (define (f) (if (> limit 5) (* limit 2) (now))) (f)"
     assert "select" not in ir(text)
     assert len(function(text, "f").states) == 1
@@ -277,14 +277,14 @@ def test_what_is_known_is_worked_out() -> None:
     ],
     ids=["sums", "lists", "ifs", "lets", "lambdas", "cond", "or", "let*", "begin", "operands"],
 )
-def test_depth_and_length_are_no_obstacle(text: str) -> None:
-    """What is nested deep or goes on for long compiles to a program the verifier takes."""
+def test_deep_and_long_programs_compile(text: str) -> None:
+    """The verifier accepts the compiled program."""
     image(text)
 
 
 # --- snapshots --------------------------------------------------------------------------------
 
-LIVELY = """
+MIXED_PROGRAM = """
 (define (make-counter start)
   (let ((n start)) (lambda () (set! n (+ n 1)) n)))
 (define counter (make-counter 10))
@@ -302,11 +302,11 @@ LIVELY = """
 """
 
 
-def test_a_flow_goes_on_elsewhere_from_every_effect() -> None:
-    """Closures, boxes, a cycle, `try`, recursion and shared lists, through JSON into a new machine."""
-    program = image(LIVELY)
+def test_restore_at_every_effect_changes_nothing() -> None:
+    """Closures, boxes, cycles, `try`, recursion and shared lists survive a snapshot."""
+    program = image(MIXED_PROGRAM)
 
-    def run(move: bool) -> tuple[Any, list[str], int]:
+    def run(is_restored: bool) -> tuple[Any, list[str], int]:
         machine = Machine(program)
         kinds: list[str] = []
         answer = None
@@ -317,7 +317,7 @@ def test_a_flow_goes_on_elsewhere_from_every_effect() -> None:
             assert isinstance(stop, Effect), stop
             kinds.append(stop.kind)
             answer = {"time": f"t{stop.seq}", "elapsed_ms": 0}
-            if move:
+            if is_restored:
                 machine = Machine.restore(program, json.loads(json.dumps(machine.snapshot())))
 
     assert run(True) == run(False)
@@ -329,16 +329,15 @@ def test_a_flow_goes_on_elsewhere_from_every_effect() -> None:
     ]
 
 
-def test_a_primitive_is_marked_with_its_place() -> None:
-    """The innermost expression that faults is where the fault is."""
-    found = outcome("(list 1\n  (+ 2\n     (car (list))))")
-    assert isinstance(found, Fault)
-    assert found.span is not None
-    assert found.span[1:3] == (3, 6)
+def test_fault_has_the_innermost_span() -> None:
+    diagnostic = outcome("(list 1\n  (+ 2\n     (car (list))))")
+    assert isinstance(diagnostic, Fault)
+    assert diagnostic.span is not None
+    assert diagnostic.span[1:3] == (3, 6)
 
 
-def test_prims_are_nested_no_deeper_than_the_verifier_takes() -> None:
-    """A deep sum is taken apart over temporaries, in order."""
+def test_nesting_of_primitives_is_limited() -> None:
+    """A deep sum is split into temporaries, in evaluation order."""
     body = function("(+ " * 150 + "(car (list 1))" + " 1)" * 150).states[0].body
     assert any(isinstance(part.value, Prim) for part in body if hasattr(part, "value"))
 
@@ -355,18 +354,18 @@ def test_prims_are_nested_no_deeper_than_the_verifier_takes() -> None:
         ("(define (each f xs)\n  (if (null? xs) 0\n      (for-each f xs)))\n(each 5 '(1))", (3, 7)),
     ],
 )
-def test_a_fault_in_the_library_has_the_place_of_the_call_that_comes_last(
-    text: str, place: tuple[int, int]
-) -> None:
-    """The frame of the author's function is still there."""
+def test_library_fault_has_the_span_of_the_last_call(text: str, place: tuple[int, int]) -> None:
+    """The frame of the author's function is in the backtrace."""
     fault = outcome(text)
     assert isinstance(fault, Fault)
     assert fault.span is not None
     assert (fault.span[0], fault.span[1:3]) == ("test.sexp", place)
 
 
-def test_the_library_calls_nothing_it_is_given_as_the_last_thing_it_does() -> None:
-    """So waiting for it takes one frame, whatever it is given; `apply` alone is not waited for."""
+def test_library_makes_no_tail_calls_of_its_arguments() -> None:
+    """A library function waits in one frame for the function that it is given; only `apply` makes a tail
+    call.
+    """
     names = [name for name, entry in LIBRARY.items() if isinstance(entry, Defined) and ":" not in name]
     program = compiled(f"(length (list {' '.join(names)}))").program
     last = [state.exit for function in program.functions for state in function.states]
@@ -384,14 +383,13 @@ def test_the_library_calls_nothing_it_is_given_as_the_last_thing_it_does() -> No
     ],
 )
 def test_recur_evaluates_from_left_to_right(next: str, kind: str) -> None:
-    """The first of several faults is told, whichever variables the others read."""
+    """The first of several faults is raised, whichever variables the others read."""
     fault = outcome(f'(define (f text) (loop ((i 0) (j 0)) {next})) (f "a")')
     assert isinstance(fault, Fault)
     assert fault.kind == kind
 
 
-def test_the_variables_of_a_loop_take_their_values_together() -> None:
-    """Each is computed from those of the round before."""
+def test_loop_variables_use_values_of_the_previous_iteration() -> None:
     text = "(loop ((a 1) (b 2) (c 3) (left 4)) (if (= left 0) (list a b c) (recur b c (+ a b) (- left 1))))"
     a, b, c = 1, 2, 3
     for _ in range(4):

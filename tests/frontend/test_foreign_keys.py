@@ -14,17 +14,19 @@ from llc.ir.diagnostics import CompileError, Diagnostic
 HEAD = "name: x\ninitial: a\n"
 END = "  done: {terminal: true}\n  failed: {terminal: true, status: failure}\n"
 ROUTES = "on_yes: done, on_no: a, on_error: failed"
-# What `loops-today.md` quotes as wrong advice.
+# Wrong advice that `loops-today.md` quotes.
 WRONG = ("`on_failure`", "`timeout`", "`max_steps`", "belongs to `paradigm: goal`")
 
 
 def errors(text: str) -> list[Diagnostic]:
     """The errors of a loop with this state."""
-    return [one for one in findings(f"{HEAD}states:\n  a: {{{text}}}\n{END}") if one.is_error]
+    return [
+        diagnostic for diagnostic in findings(f"{HEAD}states:\n  a: {{{text}}}\n{END}") if diagnostic.is_error
+    ]
 
 
 def findings(text: str, folder: Path | None = None) -> list[Diagnostic]:
-    """What is said of a text, or of a file of it."""
+    """Diagnostics of a text; with `folder`, of a file with the text."""
     try:
         if folder is None:
             return list(compile_text(text).diagnostics)
@@ -34,9 +36,9 @@ def findings(text: str, folder: Path | None = None) -> list[Diagnostic]:
         return list(error.diagnostics)
 
 
-# Each obstacle of the list: keys of the loop, its first state without routes, and the words of the only
-# finding; "": it is accepted.
-OBSTACLES = {
+# Incompatibilities: keys of the loop, its first state without routes, and words of the only diagnostic; "" if
+# the loop is accepted.
+INCOMPATIBILITIES = {
     "verdicts": ("", "action: make", ""),
     "verdicts of a route": ("", "action: make, route: {yes: done, no: a}", ""),
     "prompt": ("", "action_type: prompt, action: do it", ""),
@@ -71,25 +73,25 @@ OBSTACLES = {
 }
 
 
-@pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_an_obstacle_is_accepted_or_one_finding(obstacle: str, tmp_path: Path) -> None:
-    """Nothing follows from it, such as errors of a prompt that is read as shell text."""
-    keys, first, words = OBSTACLES[obstacle]
+@pytest.mark.parametrize("incompatibility", INCOMPATIBILITIES)
+def test_incompatibility_is_accepted_or_one_diagnostic(incompatibility: str, tmp_path: Path) -> None:
+    """There are no consequential errors, such as shell errors in a prompt."""
+    keys, first, words = INCOMPATIBILITIES[incompatibility]
     first, end, rest = first.partition("}\n")
     routes = ROUTES if "route:" not in first else "on_error: failed"
     if "on_error" in first:
         routes = "on_yes: failed, on_no: done"
     text = f"{keys}\n{HEAD}states:\n  a: {{{first}, {routes}{end or '}'}{rest}{'}' * bool(end)}\n{END}"
-    found = findings(text, tmp_path)
+    diagnostics = findings(text, tmp_path)
     if not words:
-        assert [one.message for one in found if one.is_error] == []
+        assert [diagnostic.message for diagnostic in diagnostics if diagnostic.is_error] == []
         return
-    assert len(found) == 1, [one.message for one in found]
-    assert words in f"{found[0].message} {found[0].help}"
-    assert found[0].span is not None
+    assert len(diagnostics) == 1, [diagnostic.message for diagnostic in diagnostics]
+    assert words in f"{diagnostics[0].message} {diagnostics[0].help}"
+    assert diagnostics[0].span is not None
 
 
-# The usual mistakes: keys of the loop, the first state, the id of the only error and words of its help.
+# Common mistakes: keys of the loop, the first state, the id of the only error and words of its help.
 MISTAKES = {
     "a key of a loop, misspelt": ("on_maxsteps: done", "action: x", "unknown-key", "`on_max_steps`"),
     "inputs, misspelt": ("require_inputs: [t]", "action: x", "unknown-key", "`required_inputs`"),
@@ -115,48 +117,52 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_error_with_its_remedy(mistake: str, tmp_path: Path) -> None:
+def test_mistake_is_one_error_with_a_fix(mistake: str, tmp_path: Path) -> None:
     keys, first, id, words = MISTAKES[mistake]
     if "wiht" in first:
         first = first.replace(", action: x", "")
         (tmp_path / "y.yaml").write_text(f"{HEAD}states:\n  a: {{action: x, next: done}}\n{END}")
     text = f"{keys}\n{HEAD}states:\n  a: {{{first}, {ROUTES}}}\n{END}"
-    (found,) = (one for one in findings(text, tmp_path) if one.is_error)
-    assert (found.id, words in str(found.help)) == (id, True), found.help
+    (diagnostic,) = (diagnostic for diagnostic in findings(text, tmp_path) if diagnostic.is_error)
+    assert (diagnostic.id, words in str(diagnostic.help)) == (id, True), diagnostic.help
 
 
 @pytest.mark.parametrize(("written", "meant"), [("import: [lib]", "lib.yaml"), ("from: chlid", "child")])
-def test_a_file_that_is_not_there_is_suggested(written: str, meant: str, tmp_path: Path) -> None:
+def test_missing_file_has_a_suggestion(written: str, meant: str, tmp_path: Path) -> None:
     (tmp_path / "lib.yaml").write_text("fragments: {}\n")
     (tmp_path / "child.yaml").write_text(f"{HEAD}states:\n  a: {{action: x, next: done}}\n{END}")
-    (found,) = findings(f"{written}\n{HEAD}states:\n  a: {{action: x, {ROUTES}}}\n{END}", tmp_path)
-    assert (found.id, found.help) == ("file-not-found", f"did you mean `{meant}`?")
+    (diagnostic,) = findings(f"{written}\n{HEAD}states:\n  a: {{action: x, {ROUTES}}}\n{END}", tmp_path)
+    assert (diagnostic.id, diagnostic.help) == ("file-not-found", f"did you mean `{meant}`?")
 
 
 @pytest.mark.parametrize("key", foreign_keys._KEYS)
-def test_a_key_that_llc_does_not_have_names_the_remedy(key: str) -> None:
-    """In a state and, but for keys that some block has, at the top level."""
-    found = errors(f"action: x, {ROUTES}, {key}: y")
-    assert len(found) == 1, [one.message for one in found]
+def test_unsupported_key_has_a_fix(key: str) -> None:
+    """In a state and, except for keys that some block has, at the top level."""
+    diagnostics = errors(f"action: x, {ROUTES}, {key}: y")
+    assert len(diagnostics) == 1, [diagnostic.message for diagnostic in diagnostics]
     if key != "type":  # `type: learning` is known
-        assert explain_key(key) == found[0].help
-    assert not any(words in str(found[0].help) for words in WRONG)
+        assert explain_key(key) == diagnostics[0].help
+    assert not any(words in str(diagnostics[0].help) for words in WRONG)
 
 
 @pytest.mark.parametrize("name", foreign_keys._EVALUATORS)
-def test_an_evaluator_that_llc_does_not_have_names_the_remedy(name: str) -> None:
-    found = errors(f"action: x, evaluate: {{type: {name}, a: 1}}, {ROUTES}")
-    assert [(one.id, one.help) for one in found] == [("unknown-evaluator", explain_evaluator(name))]
+def test_unsupported_evaluator_has_a_fix(name: str) -> None:
+    diagnostics = errors(f"action: x, evaluate: {{type: {name}, a: 1}}, {ROUTES}")
+    assert [(diagnostic.id, diagnostic.help) for diagnostic in diagnostics] == [
+        ("unknown-evaluator", explain_evaluator(name))
+    ]
 
 
 @pytest.mark.parametrize("name", foreign_keys._ACTION_TYPES)
-def test_an_action_type_that_llc_does_not_have_names_the_remedy(name: str) -> None:
-    """The text of the action is not judged, whose kind is not known."""
-    found = errors(f'action_type: {name}, action: "it\'s `", {ROUTES}')
-    assert [(one.id, one.help) for one in found] == [("unknown-value", foreign_keys._ACTION_TYPES[name])]
+def test_unsupported_action_type_has_a_fix(name: str) -> None:
+    """The text of an action of unknown type is not checked."""
+    diagnostics = errors(f'action_type: {name}, action: "it\'s `", {ROUTES}')
+    assert [(diagnostic.id, diagnostic.help) for diagnostic in diagnostics] == [
+        ("unknown-value", foreign_keys._ACTION_TYPES[name])
+    ]
 
 
-def test_the_same_under_a_parent_that_is_not_there(tmp_path: Path) -> None:
-    """What a parent that cannot be read would have said is not missed."""
-    (found,) = findings(f"name: x\nfrom: gone\nstates:\n  a: {{next: b}}\n{END}", tmp_path)
-    assert found.id == "file-not-found"
+def test_missing_parent_is_the_only_error(tmp_path: Path) -> None:
+    """Keys that an unreadable parent may define are not reported as missing."""
+    (diagnostic,) = findings(f"name: x\nfrom: gone\nstates:\n  a: {{next: b}}\n{END}", tmp_path)
+    assert diagnostic.id == "file-not-found"

@@ -16,7 +16,7 @@ from llc.ir.diagnostics import CompileError
 
 
 def comments(text: str) -> list[str]:
-    """The comments of a text; the ends of lines are no part of them."""
+    """The comments of a text, without line ends."""
     found = [token.text for token in scan(text) if token.kind in ("comment", "block-comment")]
     return ["\n".join(line.rstrip() for line in text.splitlines()) for text in found]
 
@@ -26,34 +26,33 @@ def datum_comments(text: str) -> int:
 
 
 @given(good_texts)
-def test_what_is_read_and_every_comment_stay(text: str) -> None:
-    """Data, comments and their order are those of the text."""
+def test_formatting_keeps_data_and_comments(text: str) -> None:
+    """Data, comments and their order do not change."""
     before = read(text_source(text))[0]
     result = format_source(text)
-    # What is laid out is not even doubted.
+    # The formatted text must not even cause reader warnings.
     assert read(text_source(result)) == (before, [])
     assert comments(result) == comments(text)
     assert datum_comments(result) == datum_comments(text)
 
 
 @given(good_texts)
-def test_formatting_twice_changes_nothing_more(text: str) -> None:
-    """The formatter is idempotent."""
-    once = format_source(text)
-    assert format_source(once) == once
+def test_formatting_is_idempotent(text: str) -> None:
+    formatted = format_source(text)
+    assert format_source(formatted) == formatted
 
 
 @given(st.lists(data, max_size=4))
-def test_a_program_in_one_line_is_laid_out_stably(many: list[Datum]) -> None:
-    """So it is for texts whose every break the formatter makes."""
-    once = format_source(" ".join(map(show, many)))
-    assert format_source(once) == once
-    assert read(text_source(once))[0] == many
+def test_formatting_of_one_line_is_idempotent(data_list: list[Datum]) -> None:
+    """Idempotence also holds for texts in which the formatter makes every line break."""
+    formatted = format_source(" ".join(map(show, data_list)))
+    assert format_source(formatted) == formatted
+    assert read(text_source(formatted))[0] == data_list
 
 
 @given(good_texts)
-def test_a_line_ends_in_no_blank(text: str) -> None:
-    """Outside of strings and comments lines have no blanks at their ends, and the text has one line end."""
+def test_no_trailing_blanks(text: str) -> None:
+    """Outside strings and comments no line ends in a blank, and the text ends in one newline."""
     result = format_source(text)
     for token in scan(result):
         if token.kind == "blank":
@@ -63,8 +62,8 @@ def test_a_line_ends_in_no_blank(text: str) -> None:
 
 
 @given(any_texts)
-def test_any_text_is_formatted_or_refused(text: str) -> None:
-    """A text that does not read is a CompileError, and nothing else happens."""
+def test_any_text_is_formatted_or_rejected(text: str) -> None:
+    """A text that cannot be read raises CompileError and no other exception."""
     _, findings = read(text_source(text))
     if any(finding.is_error for finding in findings):
         with pytest.raises(CompileError):
@@ -112,7 +111,7 @@ def test_layout(text: str, expected: str) -> None:
 
 
 def test_a_form_that_is_too_wide_is_broken() -> None:
-    """A call's operands go under one another, a body below its head; what fits stays in a line."""
+    """Operands of a call go on their own lines, a body below its head; a form that fits stays on one line."""
     call = f"(list {' '.join(f'(part {number} of-a-long-list)' for number in range(6))})"
     lines = format_source(f"(define (f) {call})").splitlines()
     assert lines[0] == "(define (f)"
@@ -122,14 +121,14 @@ def test_a_form_that_is_too_wide_is_broken() -> None:
 
 
 def test_many_atoms_fill_their_lines() -> None:
-    """A list of atoms is filled, not set one below the other."""
+    """A list of atoms is filled, not broken into one atom per line."""
     lines = format_source(f"'({' '.join(map(str, range(100)))})").splitlines()
     assert len(lines) < 6
     assert all(70 < len(line) <= WIDTH for line in lines[:-1])
 
 
-def test_depth_is_no_matter() -> None:
-    """A text as deep as may be is laid out."""
+def test_deep_text_is_formatted() -> None:
+    """The nesting limit of the reader is also fine for the formatter."""
     text = "(a\n" * 1000 + ")" * 1000
     assert format_source(text).count("\n") == 1000
     wide = format_source("(a\n" * 999 + "(b\nc)" * 1000 + ")" * 999)

@@ -21,7 +21,7 @@ VALUES = {
     "(if (> 3 2) (- 3 2) (+ 3 2))": "1",
     "(define x 2) (set! x 4) (+ x 1)": "5",
     "(define x 2) (set! x 7)": "7",
-    # what is false
+    # truth values
     "(map (lambda (x) (if x 1 0)) (list false null nil 0 0.0 \"\" (dict)))": "(0 0 0 0 0 0 0)",
     "(map (lambda (x) (if x 1 0)) (list true 1 -1 \"0\" '(0) 'a (dict (a 1)) car))": "(1 1 1 1 1 1 1 1)",
     # 4.2 derived
@@ -52,7 +52,7 @@ VALUES = {
     "(let ((x 2) (y 3)) (let* ((x 7) (z (+ x y))) (* z x)))": "70",
     "(let* ((x 1) (x (+ x 1))) x)": "2",
     "(let () 5)": "5",
-    # a function that `bind` names can call itself
+    # a function bound with `bind` can call itself
     "(define (f) (bind down (lambda (n) (if (= n 0) 'done (down (- n 1))))) (down 3)) (f)": "done",
     "(bind down (lambda (n) (if (= n 0) 'done (down (- n 1))))) (down 3)": "done",
     "(bind a (lambda (n) (if (= n 0) 1 (b (- n 1))))) (bind b (lambda (n) (if (= n 0) 2 (a 0)))) (a 7)": "1",
@@ -65,7 +65,7 @@ VALUES = {
     "(define x 0) (and (= x 0) (begin (set! x 5) (+ x 1)))": "6",
     "(begin)": "()",
     "(progn 1 2 3)": "3",
-    # named let, and going round
+    # named let and loops
     """(let loop1 ((numbers '(3 -2 1 6 -5)) (nonneg '()) (neg '()))
        (cond ((null? numbers) (list nonneg neg))
              ((>= (car numbers) 0) (loop1 (cdr numbers) (cons (car numbers) nonneg) neg))
@@ -154,6 +154,5 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("text", "value"), VALUES.items())
-def test_a_form_has_its_value(text: str, value: str) -> None:
-    """Each program gives the value beside it."""
+def test_value_of_a_form(text: str, value: str) -> None:
     assert value_text(text) == value

@@ -99,55 +99,53 @@ LOOPS = st.fixed_dictionaries(
 )
 
 
-def examine(text: str) -> None:
-    """Read and check a text as `llc validate` does, and look at everything that comes out."""
+def check_frontend(text: str) -> None:
+    """Read and check a text as `llc validate` does, and check all outputs."""
     source = text_source(text)
-    spec, document, found = read_loop(source)
+    spec, document, diagnostics = read_loop(source)
     if spec is not None:
         loop = to_fsm(spec)
-        found += check(loop, document)
+        diagnostics += check(loop, document)
         print_fsm(loop)
-    assert spec is not None or found
+    assert spec is not None or diagnostics
     lines = text.split("\n")
-    for diagnostic in found:
+    for diagnostic in diagnostics:
         assert diagnostic.id == diagnostic.id.lower()
         if isinstance(diagnostic.span, Span):
             assert 1 <= diagnostic.span.line <= diagnostic.span.end_line <= len(lines)
             assert 1 <= diagnostic.span.column <= len(lines[diagnostic.span.line - 1]) + 1
-    render_all(found, [source])
+    render_all(diagnostics, [source])
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text makes the frontend raise."""
-    examine(text)
+def test_any_text_is_accepted_or_rejected(text: str) -> None:
+    """No text makes the frontend raise another exception."""
+    check_frontend(text)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=" \n\t-:#[]{},&*!|>'\"%@`ab1~?.$\\", max_size=60))
-def test_any_yaml_like_text_is_read_or_refused(text: str) -> None:
-    """No arrangement of YAML's own characters makes the frontend raise."""
-    examine(text)
+def test_any_yaml_like_text_is_accepted_or_rejected(text: str) -> None:
+    """No arrangement of YAML's own characters makes the frontend raise another exception."""
+    check_frontend(text)
 
 
 @settings(max_examples=120, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8))
-def test_any_values_under_known_keys_are_read_or_refused(data: dict[str, object]) -> None:
-    """Wrong values in known places are diagnostics."""
-    examine(json.dumps(data))
+def test_wrong_values_of_known_keys_are_diagnostics(data: dict[str, object]) -> None:
+    check_frontend(json.dumps(data))
 
 
 @settings(max_examples=120, deadline=None)
 @given(LOOPS)
 def test_any_loop_of_the_right_shape_is_checked(data: dict[str, object]) -> None:
-    """Loops that are nearly right are checked to the end."""
-    examine(json.dumps(data, ensure_ascii=False))
+    """Nearly valid loops are checked to the end."""
+    check_frontend(json.dumps(data, ensure_ascii=False))
 
 
 @pytest.mark.parametrize(
     "text", ["", "\n", "---\n", "...", "a", "[]", "{}", "- a", "? a", "a: b: c", "\ufeff", "!!"]
 )
-def test_degenerate_documents_are_refused(text: str) -> None:
-    """Documents without a loop in them say so."""
-    examine(text)
+def test_documents_without_a_loop_are_rejected(text: str) -> None:
+    check_frontend(text)

@@ -91,14 +91,14 @@ LOOPS = st.fixed_dictionaries(
 
 
 def as_yaml(data: object) -> str:
-    """JSON that is YAML: the characters YAML refuses are escaped, and no pair of surrogates is."""
+    """JSON text that is also YAML: characters that YAML rejects are escaped; there are no surrogate pairs."""
     written = json.dumps(data, ensure_ascii=False)
     return re.sub("[\x7f-\uffff]", lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
 def load(text: str) -> Loop:
-    spec, _, found = read_loop(text_source(text))
-    assert [finding for finding in found if finding.is_error] == []
+    spec, _, diagnostics = read_loop(text_source(text))
+    assert [finding for finding in diagnostics if finding.is_error] == []
     assert spec is not None
     return to_fsm(spec)
 
@@ -106,7 +106,7 @@ def load(text: str) -> Loop:
 @settings(max_examples=150, deadline=None)
 @given(LOOPS)
 def test_a_printed_loop_reads_back_equal(data: dict[str, object]) -> None:
-    """Printing loses nothing, whatever the names and texts."""
+    """For any names and texts."""
     loop = load(as_yaml(data))
     printed = print_fsm(loop)
     assert load(printed) == loop
@@ -115,8 +115,8 @@ def test_a_printed_loop_reads_back_equal(data: dict[str, object]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(JSON)
-def test_context_of_any_shape_survives(value: object) -> None:
-    """Lists, mappings and odd texts in `context` come back as they were."""
+def test_context_round_trips(value: object) -> None:
+    """Lists, mappings and unusual texts in `context` are read back unchanged."""
     loop = Loop(name="x", initial="a", states={}, context={"k": value})
     document = read_document(text_source(print_fsm(loop)))
     assert document.diagnostics == []
@@ -125,20 +125,19 @@ def test_context_of_any_shape_survives(value: object) -> None:
 
 
 def test_a_script_prints_as_a_block() -> None:
-    """An action of several lines is shown as the author would write it."""
+    """An action of several lines is printed as a block scalar."""
     loop = load(
         "name: x\ninitial: a\nstates:\n  a:\n    action: |\n      set -e\n\n      make\n    next: a\n"
     )
     assert "    action: |\n      set -e\n\n      make\n    next:" in print_fsm(loop)
 
 
-def test_what_was_given_is_printed_even_if_it_is_the_default() -> None:
-    """The author's words are not dropped because they change nothing."""
+def test_explicit_default_values_are_printed() -> None:
     text = "name: x\ninitial: a\nstates:\n  a:\n    terminal: true\nmax_iterations: 50\n"
     assert print_fsm(load(text)).endswith("max_iterations: 50\n")
 
 
-def test_sugar_prints_as_what_it_means() -> None:
-    """`on_yes` is `on_success`, `on_blocked` a route."""
+def test_shorthand_prints_in_normal_form() -> None:
+    """`on_yes` is printed as `on_success`, `on_blocked` as a route."""
     text = "name: x\ninitial: a\nstates: {a: {action: /ll:x, on_yes: a, on_blocked: a}}"
     assert print_fsm(load(text)).endswith('    route:\n      blocked: "a"\n    on_success: "a"\n')

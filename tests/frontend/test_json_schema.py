@@ -19,7 +19,7 @@ from llc.frontend.source.yaml_tree import read_document
 
 SCHEMA = json_schema()
 
-SOUND = [
+VALID = [
     "paradigm: goal\ngoal: x\ntools: [a, b]\nmax_iterations: 3",
     "paradigm: convergence\nname: x\ncheck: c\ntoward: '${context.t}'\nusing: u\ncontext: {t: [{a: null}]}",
     "paradigm: invariants\nname: x\nconstraints: [{name: a, check: b, fix: c}]\nmaintain: true\nscope: [src]",
@@ -31,7 +31,7 @@ SOUND = [
     "name: x\ninitial: a\nstates: {a: {evaluate: {type: llm_structured, schema: {type: object}}, next: a}}",
     "name: x\ninitial: a\nstates: {}\nllm: {enabled: false, timeout: 1.5}\nagent: {program: p, args: []}",
 ]
-UNSOUND = [
+INVALID = [
     "paradigm: goal\ngoal: x",
     "paradigm: goal\ngoal: x\ntools: []",
     "paradigm: goal\ngoal: x\ntools: [a]\nsteps: [b]",
@@ -50,7 +50,7 @@ UNSOUND = [
 
 
 def accepts(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a schema accepts a value: the part of draft 7 that ours uses, written out."""
+    """Whether a schema accepts a value; implements the subset of draft 7 that the schema uses."""
     match schema.get("$ref"):
         case str(reference):
             return accepts(SCHEMA["definitions"][reference.rpartition("/")[2]], value)
@@ -118,42 +118,40 @@ def data(text: str) -> Any:
     return document.plain(document.root)
 
 
-@pytest.mark.parametrize("text", SOUND)
-def test_what_the_frontend_reads_the_schema_accepts(text: str) -> None:
-    """An editor does not complain about a sound loop."""
+@pytest.mark.parametrize("text", VALID)
+def test_schema_accepts_valid_loops(text: str) -> None:
     assert [finding.id for finding in read_loop(text_source(text))[2]] == []
     assert accepts(SCHEMA, data(text))
 
 
-@pytest.mark.parametrize("text", UNSOUND)
-def test_what_the_frontend_refuses_the_schema_refuses(text: str) -> None:
-    """An editor marks what the compiler would."""
+@pytest.mark.parametrize("text", INVALID)
+def test_schema_rejects_invalid_loops(text: str) -> None:
     assert any(finding.is_error for finding in read_loop(text_source(text))[2])
     assert not accepts(SCHEMA, data(text))
 
 
 @pytest.mark.parametrize("key", ["on_sucess", "on_Success", "on_faliure", "on_errror", "on_errors"])
-def test_a_misspelt_route_is_refused(key: str) -> None:
-    """The schema cannot know the verdicts of a state, but the common misspellings."""
+def test_schema_rejects_misspelt_routes(key: str) -> None:
+    """The schema does not know the verdicts of a state, but common misspellings."""
     text = f"name: x\ninitial: a\nstates: {{a: {{action: x, {key}: a, on_failure: a}}}}"
     assert not accepts(SCHEMA, data(text))
     assert accepts(SCHEMA, data(text.replace(key, "on_progress")))
 
 
 def test_every_key_is_documented() -> None:
-    """Each property of each block says what it is for."""
+    """Each property of each block has a description."""
     names = [f"paradigm-{name}" for name in PARADIGMS] + [f"evaluator-{name}" for name in EVALUATORS]
     blocks = [SCHEMA["definitions"][name] for name in (*names, "StateSpec", "Until", "Budget")]
     for block in blocks:
-        for key, found in block["properties"].items():
-            assert found.get("description") or key in ("paradigm", "type")
+        for key, undocumented in block["properties"].items():
+            assert undocumented.get("description") or key in ("paradigm", "type")
 
 
 def test_a_state_has_the_keys_of_its_class() -> None:
-    """The schema is printed from the classes and from nothing else."""
+    """The schema has exactly the keys of the classes."""
     assert list(SCHEMA["definitions"]["StateSpec"]["properties"]) == list(fields_of(StateSpec))
 
 
 def test_the_schema_is_json() -> None:
-    """What `llc schema` prints can be written."""
+    """The schema can be serialised."""
     assert json.loads(json.dumps(SCHEMA)) == SCHEMA

@@ -25,20 +25,20 @@ EXAMPLES = [(row.name, *example) for row in ROWS for example in row.examples]
 
 
 @pytest.mark.parametrize(("name", "expression", "outcome"), EXAMPLES, ids=[e[1] for e in EXAMPLES])
-def test_an_example_gives_what_it_says(name: str, expression: str, outcome: str) -> None:
-    """As the language writes it; a fault by its kind."""
+def test_documented_example_has_its_outcome(name: str, expression: str, outcome: str) -> None:
+    """The outcome is a printed value, or the kind of a fault."""
     assert outcome_of(expression) == outcome
 
 
-def test_every_row_says_what_it_means_and_shows_it() -> None:
-    """A meaning, and an example in which the name stands."""
+def test_every_row_has_a_meaning_and_an_example() -> None:
+    """The example uses the name."""
     for row in ROWS:
         assert row.doc.endswith("."), row.name
         assert any(row.name in expression for expression, _ in row.examples), row.name
 
 
 def sections() -> Iterator[str]:
-    """The names as `spec/library.md` describes them."""
+    """The sections of `spec/library.md`, generated from the table."""
     section = ""
     for row in ROWS:
         if row.section != section:
@@ -55,16 +55,15 @@ def sections() -> Iterator[str]:
         yield "```"
 
 
-def test_the_spec_is_what_the_table_prints(update: bool) -> None:
-    """The chapter describes each name of the table."""
+def test_chapter_matches_the_table(update: bool) -> None:
     compare("library.md", lambda name: sections(), update)
     text = text_of("library.md")
     assert all(f" {bound} " in text for bound in (MAX_BITS, MAX_ITEMS, MAX_TEXT))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_takes_as_many_operands_as_what_it_names(row: object) -> None:
-    """Operands are checked by the table, so the primitive must take those that it allows."""
+def test_arity_of_a_row_is_the_arity_of_its_primitive(row: object) -> None:
+    """Operands are checked by the table, so the primitive must accept every count that the table allows."""
     entry = LIBRARY[row.name]  # type: ignore[attr-defined]
     if isinstance(entry, Primitive):
         signature = PRIMITIVES[entry.op]
@@ -78,13 +77,13 @@ def test_a_row_takes_as_many_operands_as_what_it_names(row: object) -> None:
 
 
 @pytest.mark.parametrize("name", [row.name for row in ROWS])
-def test_a_name_is_a_value_too(name: str) -> None:
-    """Whatever it is made of, it can be handed over and asked what it is."""
+def test_every_library_name_is_a_value(name: str) -> None:
+    """It can be passed as an argument and inspected, whatever its implementation."""
     assert value_of(f"(let ((f {name})) (function? f))") is True
 
 
 @pytest.mark.parametrize(
-    ("plain", "handed"),
+    ("direct", "indirect"),
     [
         ("(+ 1 2)", "((lambda (f) (f 1 2)) +)"),
         ("(map abs '(-1))", "((lambda (f) (f abs '(-1))) map)"),
@@ -93,9 +92,9 @@ def test_a_name_is_a_value_too(name: str) -> None:
         ('(env "HOME")', '((lambda (f) (f "HOME")) env)'),
     ],
 )
-def test_a_function_handed_over_does_the_same(plain: str, handed: str) -> None:
-    """Called by its name or by another."""
-    assert outcome_of(plain) == outcome_of(handed)
+def test_library_function_as_argument_behaves_the_same(direct: str, indirect: str) -> None:
+    """The result does not depend on the name by which the function is called."""
+    assert outcome_of(direct) == outcome_of(indirect)
 
 
 # --- functions written in the language --------------------------------------------------------
@@ -108,22 +107,20 @@ def written(numbers: list[int]) -> str:
 
 
 @given(NUMBERS)
-def test_sorting_by_a_comparison_is_sorting(numbers: list[int]) -> None:
-    """Whatever the order of the items."""
+def test_sort_with_comparison_sorts(numbers: list[int]) -> None:
     assert value_of(f"(sort {written(numbers)} <)") == sorted(numbers)
     assert value_of(f"(sort {written(numbers)} >)") == sorted(numbers, reverse=True)
 
 
 @given(NUMBERS)
-def test_sorting_keeps_the_order_of_equals(numbers: list[int]) -> None:
-    """By the last digit: the others stay as they came."""
+def test_sort_is_stable(numbers: list[int]) -> None:
+    """Numbers sorted by the last digit keep the order of equal items."""
     by_digit = "(lambda (x y) (< (modulo x 10) (modulo y 10)))"
     assert value_of(f"(sort {written(numbers)} {by_digit})") == sorted(numbers, key=lambda x: x % 10)
 
 
 @given(NUMBERS)
-def test_higher_functions_are_what_they_say(numbers: list[int]) -> None:
-    """Against their meaning in Python."""
+def test_higher_order_functions_agree_with_python(numbers: list[int]) -> None:
     items = written(numbers)
     assert value_of(f"(map (lambda (x) (* x x)) {items})") == [x * x for x in numbers]
     assert value_of(f"(filter even? {items})") == [x for x in numbers if x % 2 == 0]
@@ -135,24 +132,24 @@ def test_higher_functions_are_what_they_say(numbers: list[int]) -> None:
     assert value_of(f"(find even? {items})") == next((x for x in numbers if x % 2 == 0), None)
 
 
-def test_a_long_list_costs_no_stack() -> None:
-    """Fifty thousand items through each kind of walk."""
+def test_long_lists_do_not_recurse() -> None:
+    """Each traversal handles fifty thousand items."""
     text = (
         "(let ((n (range 200000))) (list (length (map abs n)) (reduce + 0 (filter even? n)) (every? abs n)))"
     )
     assert value_of(text) == [200_000, sum(range(0, 200_000, 2)), False]
 
 
-def test_effects_in_a_function_handed_over_come_in_order() -> None:
-    """Each item's effect once, from left to right, and snapshots in between change nothing."""
+def test_effects_of_a_function_argument_are_ordered() -> None:
+    """Each item has its effect once, from left to right; snapshots in between change nothing."""
     text = '(map (lambda (name) (list name (env name "-") (now))) \'("HOME" "NONE"))'
     expected = [["HOME", "/home/ann", "2024-01-15T10:30:00.000Z"], ["NONE", "-", "2024-01-15T10:30:00.000Z"]]
     assert finish(machine_of(text)) == expected
     assert finish(machine_of(text), restoring=True) == expected
 
 
-def test_what_is_logged_is_a_note() -> None:
-    """Values as the language writes them, strings bare, blanks between."""
+def test_log_is_a_note() -> None:
+    """Values are printed in the notation of the language, strings bare, separated by blanks."""
     machine = machine_of('(log-message "n =" 3 \'(a "b") null)')
     assert finish(machine) is None
     assert machine.take_notes() == [("log", {"message": 'n = 3 (a "b") null'})]
@@ -176,8 +173,8 @@ def test_what_is_logged_is_a_note() -> None:
         '(first (string-append "" (json-format (range 100000))))',
     ],
 )
-def test_a_fault_says_what_was_wrong_in_a_few_words(expression: str) -> None:
-    """Whatever the operand, the message is short."""
+def test_fault_messages_are_short(expression: str) -> None:
+    """For any operand."""
     fault = finish(machine_of(expression))
     assert isinstance(fault, Fault)
     assert fault.kind in ("type-error", "arity", "not-a-function")
@@ -190,8 +187,8 @@ OPERANDS = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([2.0
 @pytest.mark.parametrize("op", sorted({entry.op for entry in LIBRARY.values() if hasattr(entry, "op")}))
 @settings(max_examples=20)
 @given(values=st.lists(OPERANDS, min_size=1, max_size=3))
-def test_what_is_folded_is_what_the_machine_does(op: str, values: list[object]) -> None:
-    """An operation worked out at compile time gives the value, and the type, that it would have given."""
+def test_constant_folding_agrees_with_the_machine(op: str, values: list[object]) -> None:
+    """A folded operation has the value and type of the operation at run time."""
     row = PRIMITIVES[op]
     if len(values) < row.least or (row.most is not None and len(values) > row.most):
         return

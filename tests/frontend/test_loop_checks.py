@@ -67,9 +67,11 @@ def sound(text: str) -> None:
 )
 def test_a_dangling_target_is_marked(text: str, target: str) -> None:
     """A target that is no state is an error at the target, with the nearest state."""
-    found = check_text(text)
-    assert [(finding.id, marked(text, finding.span)) for finding in found] == [("unknown-state", target)]
-    assert found[0].help in ("did you mean `done`?", "did you mean `$current`?")
+    diagnostics = check_text(text)
+    assert [(finding.id, marked(text, finding.span)) for finding in diagnostics] == [
+        ("unknown-state", target)
+    ]
+    assert diagnostics[0].help in ("did you mean `done`?", "did you mean `$current`?")
 
 
 def test_the_initial_state_must_exist() -> None:
@@ -106,8 +108,8 @@ def test_current_is_the_state_itself() -> None:
 def test_a_state_with_no_way_out_is_refused(body: str) -> None:
     """Neither `next` nor a route nor `terminal`: the seed's "no valid transition"."""
     text = states(f"a: {body}")
-    found = [finding for finding in check_text(text) if finding.is_error]
-    assert [(finding.id, marked(text, finding.span)) for finding in found] == [("no-way-out", "a")]
+    diagnostics = [finding for finding in check_text(text) if finding.is_error]
+    assert [(finding.id, marked(text, finding.span)) for finding in diagnostics] == [("no-way-out", "a")]
 
 
 def test_states_that_never_end_are_a_warning() -> None:
@@ -303,16 +305,16 @@ def test_an_expression_from_context_is_checked() -> None:
 def test_a_key_without_effect_is_a_warning(body: str, id: str, key: str) -> None:
     """What another key makes meaningless is marked; the seed's order decides which wins."""
     text = states(f"a: {{{body}}}")
-    found = [finding for finding in check_text(text) if finding.id != "unreachable-state"]
-    assert [(finding.severity, finding.id, marked(text, finding.span)) for finding in found] == [
+    diagnostics = [finding for finding in check_text(text) if finding.id != "unreachable-state"]
+    assert [(finding.severity, finding.id, marked(text, finding.span)) for finding in diagnostics] == [
         ("warning", id, key)
     ]
 
 
 def test_a_verdict_s_key_beside_next_is_named() -> None:
     """As it was written, and not as the route that it stands for."""
-    (found,) = check_text(states("a: {action: x, next: done, on_blocked: done}"))
-    assert found.message == "`on_blocked` has no effect: `next` is taken for every result"
+    (diagnostic,) = check_text(states("a: {action: x, next: done, on_blocked: done}"))
+    assert diagnostic.message == "`on_blocked` has no effect: `next` is taken for every result"
 
 
 def test_error_routes_go_with_next() -> None:
@@ -332,8 +334,8 @@ def test_a_maintained_loop_reaches_where_it_restarts() -> None:
     text = HEAD + "maintain: true\nstates:\n  a: {next: end}\n  b: {next: end}\n"
     text += "  end: {terminal: true, on_maintain: b}\n"
     sound(text)
-    found = check_text(text.replace("on_maintain: b", "on_maintain: c"))
-    assert [(finding.id, finding.label) for finding in found] == [("unknown-state", "restarts here")]
+    diagnostics = check_text(text.replace("on_maintain: b", "on_maintain: c"))
+    assert [(finding.id, finding.label) for finding in diagnostics] == [("unknown-state", "restarts here")]
 
 
 # --- names ------------------------------------------------------------------------------------
@@ -343,8 +345,8 @@ def test_a_maintained_loop_reaches_where_it_restarts() -> None:
 def test_a_loops_name_is_fit_for_files(name: str) -> None:
     """A name becomes files and folders, so it is printable and stays in one."""
     text = f"name: {name}\ninitial: done\nstates:\n{DONE}"
-    found = [finding for finding in _all(text) if finding.is_error]
-    assert [finding.id for finding in found] in (["bad-name"], ["empty-text"])
+    diagnostics = [finding for finding in _all(text) if finding.is_error]
+    assert [finding.id for finding in diagnostics] in (["bad-name"], ["empty-text"])
 
 
 @pytest.mark.parametrize("name", ["a/b", "$x", '"a b"', '"a\\nb"', "y" * 201])
@@ -406,9 +408,9 @@ def action(command: str, head: str = HEAD) -> str:
 def test_a_variable_that_cannot_be_is_marked(command: str, id: str, variable: str) -> None:
     """Variables are checked inside the text, at their own place."""
     text = action(f'"{command}"')
-    found = [finding for finding in check_text(text) if finding.is_error]
-    assert [finding.id for finding in found] == [id]
-    assert marked(text, found[0].span) == variable
+    diagnostics = [finding for finding in check_text(text) if finding.is_error]
+    assert [finding.id for finding in diagnostics] == [id]
+    assert marked(text, diagnostics[0].span) == variable
 
 
 def test_a_result_field_without_details_is_explained() -> None:
@@ -511,9 +513,9 @@ def test_a_mistake_makes_no_others() -> None:
         "b: {action: x, capture: [v], next: c}",
         "c: {action: 'echo ${captured.v.output}', next: done}",
     )
-    spec, document, found = read_loop(text_source(text))
+    spec, document, diagnostics = read_loop(text_source(text))
     assert spec is not None
-    assert [finding.id for finding in found] == ["wrong-type", "wrong-type"]
+    assert [finding.id for finding in diagnostics] == ["wrong-type", "wrong-type"]
     assert list(check(to_fsm(spec), document)) == []
 
 

@@ -306,8 +306,8 @@ def test_a_wrong_clause_lists_the_clauses() -> None:
 
 def test_clauses_of_a_wrong_loop_are_looked_into() -> None:
     """A missing clause hides no mistake inside the others."""
-    found = findings(loop(validator=None, executor="(lambda (i n) (if nobody i))"))
-    assert sorted(item.id for item in found) == ["missing-clause", "missing-else", "unbound-name"]
+    diagnostics = findings(loop(validator=None, executor="(lambda (i n) (if nobody i))"))
+    assert sorted(item.id for item in diagnostics) == ["missing-clause", "missing-else", "unbound-name"]
 
 
 def test_several_missing_clauses_are_one_finding() -> None:

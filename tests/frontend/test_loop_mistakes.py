@@ -158,12 +158,12 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_usual_mistake_is_one_finding_with_its_remedy(mistake: str) -> None:
     text, line, words = MISTAKES[mistake]
-    found = findings(text)
-    shown = [f"{one.id}: {one.message}; {one.label}; {one.help}" for one in found]
-    found = [one for one in found if one.id != "unreachable-state"]
-    assert len(found) == 1, shown
-    assert found[0].span is not None
-    assert (found[0].span.line, words in shown[0]) == (line, True), shown
+    diagnostics = findings(text)
+    shown = [f"{one.id}: {one.message}; {one.label}; {one.help}" for one in diagnostics]
+    diagnostics = [one for one in diagnostics if one.id != "unreachable-state"]
+    assert len(diagnostics) == 1, shown
+    assert diagnostics[0].span is not None
+    assert (diagnostics[0].span.line, words in shown[0]) == (line, True), shown
 
 
 @pytest.mark.parametrize(

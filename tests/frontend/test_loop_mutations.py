@@ -212,13 +212,13 @@ def compile_or_report(text: str) -> None:
     try:
         compiled = compile_text(text, "loop.yaml", CompileOptions(folder=str(GOLDEN)))
     except CompileError as error:
-        found = error
+        diagnostics = error
     else:
         render_all(compiled.diagnostics, compiled.sources)
         emit(compiled.program).to_bytes()
         return
-    assert any(finding.is_error for finding in found.diagnostics)
-    render_all(found.diagnostics, found.sources)
+    assert any(finding.is_error for finding in diagnostics.diagnostics)
+    render_all(diagnostics.diagnostics, diagnostics.sources)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -82,9 +82,9 @@ def test_what_the_author_sets_wins(loops: Path) -> None:
 def test_other_words_are_not_pinned(loops: Path) -> None:
     """What the description or the tools say decides; white space, settings and comments do not."""
     other = WORDS.replace("type errors", "lint errors")
-    (found,) = refused(write(loops, other, of=WORDS))
-    assert found.id == "not-pinned"
-    assert "llc create --pin .loops/words.yaml" in (found.help or "")
+    (diagnostic,) = refused(write(loops, other, of=WORDS))
+    assert diagnostic.id == "not-pinned"
+    assert "llc create --pin .loops/words.yaml" in (diagnostic.help or "")
     assert refused(write(loops, WORDS.replace("/ll:fix", "/ll:mend"), of=WORDS))[0].id == "not-pinned"
     same = WORDS.replace("Fix all", "Fix\n  all") + "# why\nbackoff: 1\n"
     assert compile_file(write(loops, same, of=WORDS)).loop is not None
@@ -123,9 +123,9 @@ def test_a_lock_file_that_is_none_is_refused(loops: Path, text: str) -> None:
     """Whatever is in it, with its path."""
     path = write(loops)
     (loops / LOCK).write_text(text)
-    found = refused(path)
-    assert all(diagnostic.is_error for diagnostic in found)
-    assert any(".loops/natural.lock" in f"{one.message} {one.span}" for one in found)
+    diagnostics = refused(path)
+    assert all(diagnostic.is_error for diagnostic in diagnostics)
+    assert any(".loops/natural.lock" in f"{one.message} {one.span}" for one in diagnostics)
 
 
 def test_words_in_a_pin_are_refused(loops: Path) -> None:

@@ -108,11 +108,15 @@ def test_branches_are_given_values_and_captures_are_read(
 def test_mistakes_in_branches(keys: str, id: str, line: int, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as error:
         compile_file(str(write(tmp_path, keys)))
-    (found,) = (finding for finding in error.value.diagnostics if finding.is_error)
-    assert found.span is not None
-    assert (found.id, Path(found.span.path).name, found.span.line) == (id, "parent.yaml", line), found.message
+    (diagnostic,) = (finding for finding in error.value.diagnostics if finding.is_error)
+    assert diagnostic.span is not None
+    assert (diagnostic.id, Path(diagnostic.span.path).name, diagnostic.span.line) == (
+        id,
+        "parent.yaml",
+        line,
+    ), diagnostic.message
 
 
 def test_join_without_branches_is_not_read(tmp_path: Path) -> None:
     made = compile_file(str(write(tmp_path, "action: ls\n    join: any")))
-    assert "unused-key" in {found.id for found in made.diagnostics}
+    assert "unused-key" in {diagnostic.id for diagnostic in made.diagnostics}

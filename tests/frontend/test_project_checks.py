@@ -55,10 +55,14 @@ def findings(head: str, state: str = "", project: Project | None = None) -> Sequ
 
 def test_a_missing_agent_is_an_error() -> None:
     """Where it stands, with what was meant."""
-    (found,) = findings("agent: codx")
-    assert (found.id, found.severity, found.help) == ("unknown-agent", "error", "did you mean `codex`?")
-    assert found.span is not None
-    assert (found.span.line, found.span.column) == (3, 8)
+    (diagnostic,) = findings("agent: codx")
+    assert (diagnostic.id, diagnostic.severity, diagnostic.help) == (
+        "unknown-agent",
+        "error",
+        "did you mean `codex`?",
+    )
+    assert diagnostic.span is not None
+    assert (diagnostic.span.line, diagnostic.span.column) == (3, 8)
 
 
 @pytest.mark.parametrize("head", ["agent: codex", "agent: claude", "agent: {program: anything}", ""])
@@ -82,18 +86,18 @@ def test_an_agent_that_lacks_a_capability_is_an_error(
     head: str, state: str, place: tuple[int, int], capability: str
 ) -> None:
     """At the key that requires it, with the agents that have it."""
-    (found,) = findings(head, state)
-    assert (found.id, found.severity) == ("missing-capability", "error")
-    assert found.message == f"the agent `codex` has no `{capability}`"
-    assert found.help == "`claude` has it"
-    assert found.span is not None
-    assert (found.span.line, found.span.column) == place
+    (diagnostic,) = findings(head, state)
+    assert (diagnostic.id, diagnostic.severity) == ("missing-capability", "error")
+    assert diagnostic.message == f"the agent `codex` has no `{capability}`"
+    assert diagnostic.help == "`claude` has it"
+    assert diagnostic.span is not None
+    assert (diagnostic.span.line, diagnostic.span.column) == place
 
 
 def test_an_unknown_agent_of_a_state_is_an_error() -> None:
     """At the state's key."""
-    (found,) = findings("", "agent: codx,")
-    assert (found.id, found.help) == ("unknown-agent", "did you mean `codex`?")
+    (diagnostic,) = findings("", "agent: codx,")
+    assert (diagnostic.id, diagnostic.help) == ("unknown-agent", "did you mean `codex`?")
 
 
 def test_an_unreadable_project_gives_no_diagnostics() -> None:
@@ -108,8 +112,8 @@ def test_an_unreadable_project_gives_no_diagnostics() -> None:
 )
 def test_a_model_without_a_price_is_a_warning(head: str, state: str) -> None:
     """Where a budget bounds what it costs."""
-    (found,) = findings(head, state)
-    assert (found.id, found.severity) == ("unpriced-model", "warning")
+    (diagnostic,) = findings(head, state)
+    assert (diagnostic.id, diagnostic.severity) == ("unpriced-model", "warning")
 
 
 @pytest.mark.parametrize(
@@ -123,4 +127,4 @@ def test_a_model_without_a_price_is_a_warning(head: str, state: str) -> None:
 )
 def test_other_loops_give_no_price_warning(head: str, state: str) -> None:
     """Other units, a known price, no judging model, or no budget."""
-    assert "unpriced-model" not in [found.id for found in findings(head, state)]
+    assert "unpriced-model" not in [diagnostic.id for diagnostic in findings(head, state)]

@@ -13,9 +13,9 @@ def errors(text: str) -> list[tuple[int, str]]:
     """What a program is refused for, by line."""
     with pytest.raises(CompileError) as error:
         compile_flow(text_source(text, "flow.sexp"))
-    found = in_order(error.value.diagnostics)
-    assert all(item.is_error for item in found)
-    return [(item.span.line, item.id) for item in found if item.span is not None]
+    diagnostics = in_order(error.value.diagnostics)
+    assert all(item.is_error for item in diagnostics)
+    return [(item.span.line, item.id) for item in diagnostics if item.span is not None]
 
 
 def test_an_invalid_token_hides_only_its_form() -> None:

@@ -156,8 +156,8 @@ def test_a_path_is_relative_to_the_file_it_stands_in(project: Path) -> None:
 def test_what_is_no_loop_is_not_offered_as_one(project: Path) -> None:
     """The settings of a project stand beside its loops."""
     write(project, tools__yaml="tools: []\n", config__yaml="{}\n")
-    (found,) = errors(project, '(run-loop "other")')
-    assert found.help == "loops here: `fix`"
+    (diagnostic,) = errors(project, '(run-loop "other")')
+    assert diagnostic.help == "loops here: `fix`"
 
 
 MISUSES = [
@@ -187,12 +187,12 @@ def test_a_misuse_is_an_error_with_its_place(
 ) -> None:
     """Before anything runs, with a caret under what is wrong."""
     (project / ".loops" / "flow.sexp").write_text("1")
-    found = errors(project, text)
-    assert [finding.id for finding in found] == [id], found
-    span = found[0].span
+    diagnostics = errors(project, text)
+    assert [finding.id for finding in diagnostics] == [id], diagnostics
+    span = diagnostics[0].span
     assert span is not None
     assert text[span.column - 1 : span.end_column - 1] == place
-    assert help is None or help in (found[0].help or "")
+    assert help is None or help in (diagnostics[0].help or "")
 
 
 def test_what_is_wrong_in_the_loops_file_is_told_with_that_files_places(project: Path) -> None:
@@ -203,8 +203,8 @@ def test_what_is_wrong_in_the_loops_file_is_told_with_that_files_places(project:
             "echo ${context.what}", "echo ${context.waht}"
         ),
     )
-    found = errors(project, '(list (run-loop "fix") (car 1 2))')
-    assert sorted((finding.id, finding.span and finding.span.path) for finding in found) == [
+    diagnostics = errors(project, '(list (run-loop "fix") (car 1 2))')
+    assert sorted((finding.id, finding.span and finding.span.path) for finding in diagnostics) == [
         ("unknown-state", ".loops/fix.yaml"),
         ("unknown-variable", ".loops/fix.yaml"),
         ("wrong-arity", "f.sexp"),
@@ -230,8 +230,8 @@ def test_a_file_that_is_no_loop_is_refused(project: Path, content: bytes, id: st
 def test_a_folder_is_no_loop(project: Path) -> None:
     """What cannot be read is an error at the form that names it."""
     (project / ".loops" / "dir.yaml").mkdir()
-    (found,) = errors(project, '(run-loop "dir")')
-    assert (found.id, found.message) == (
+    (diagnostic,) = errors(project, '(run-loop "dir")')
+    assert (diagnostic.id, diagnostic.message) == (
         "cannot-run",
         "cannot run `.loops/dir.yaml`: cannot read `.loops/dir.yaml`: it is a folder",
     )
@@ -248,9 +248,9 @@ def test_files_that_run_each_other_in_a_circle_are_refused(project: Path, start:
     write(project, a__yaml=CALLER, lib__sexp='(define (go) (run-loop "a"))', f__sexp='(run-loop "a")')
     with pytest.raises(CompileError) as caught:
         compile_file(start)
-    (found,) = [finding for finding in caught.value.diagnostics if finding.is_error]
-    assert found.id == "circular-run"
-    assert ".loops/a.yaml → lib.sexp → .loops/a.yaml" in found.message
+    (diagnostic,) = [finding for finding in caught.value.diagnostics if finding.is_error]
+    assert diagnostic.id == "circular-run"
+    assert ".loops/a.yaml → lib.sexp → .loops/a.yaml" in diagnostic.message
 
 
 def test_a_flow_does_not_run_itself_through_a_loop(project: Path) -> None:

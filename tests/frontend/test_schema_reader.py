@@ -17,22 +17,22 @@ HEAD = "name: x\ninitial: a\nstates:\n  a:\n"
 
 
 def read(text: str) -> tuple[LoopSpec | None, list[Diagnostic]]:
-    spec, _, found = read_loop(text_source(text, "t.yaml"))
-    return spec, found
+    spec, _, diagnostics = read_loop(text_source(text, "t.yaml"))
+    return spec, diagnostics
 
 
 def state(body: str, id: str | None = None) -> StateSpec:
     """State `a` with these lines; `id` is the only finding there should be."""
-    spec, found = read(HEAD + "".join(f"    {line}\n" for line in body.split("\n")))
-    assert [finding.id for finding in found] == ([id] if id else [])
+    spec, diagnostics = read(HEAD + "".join(f"    {line}\n" for line in body.split("\n")))
+    assert [finding.id for finding in diagnostics] == ([id] if id else [])
     assert isinstance(spec, Loop)
     return spec.states["a"]
 
 
 def only(text: str) -> tuple[str, str, str | None]:
     """The single finding about a text: its id, what it marks, its help."""
-    _, found = read(text)
-    (finding,) = found
+    _, diagnostics = read(text)
+    (finding,) = diagnostics
     span = finding.span
     assert span is not None
     line = text.split("\n")[span.line - 1]
@@ -117,8 +117,8 @@ def test_everything_is_reported_in_one_go() -> None:
     """Findings of every kind and level come out together."""
     text = "initial: 5\nnmae: x\nscope: src\nstates:\n"
     text += "  a:\n    action: [x]\n    timeout: -1\n    evaluate: {type: nope}\n"
-    _, found = read(text)
-    ids = [finding.id for finding in found]
+    _, diagnostics = read(text)
+    ids = [finding.id for finding in diagnostics]
     assert sorted(ids) == sorted(
         [
             "wrong-type",
@@ -134,8 +134,8 @@ def test_everything_is_reported_in_one_go() -> None:
 
 def test_what_could_be_read_is_kept() -> None:
     """A mistake in one key leaves the others usable, and the block says that something is missing."""
-    spec, found = read(HEAD + "    action: [x]\n    on_success: a\n    on_failure: a\n")
-    assert [finding.id for finding in found] == ["wrong-type"]
+    spec, diagnostics = read(HEAD + "    action: [x]\n    on_success: a\n    on_failure: a\n")
+    assert [finding.id for finding in diagnostics] == ["wrong-type"]
     assert isinstance(spec, Loop)
     assert spec.states["a"].flawed
     assert spec.states["a"].on_success == "a"
@@ -146,8 +146,8 @@ def test_a_missing_key_is_named(missing: str) -> None:
     """A loop without a key it needs says which."""
     lines = {"name": "name: x\n", "initial": "initial: a\n", "states": "states: {a: {terminal: true}}\n"}
     text = "paradigm: fsm\n" + "".join(line for key, line in lines.items() if key != missing)
-    _, found = read(text)
-    assert [(finding.id, finding.message) for finding in found] == [
+    _, diagnostics = read(text)
+    assert [(finding.id, finding.message) for finding in diagnostics] == [
         ("missing-field", f"a loop of paradigm `fsm` needs `{missing}`")
     ]
 
@@ -326,9 +326,9 @@ def test_a_goal_is_read() -> None:
 )
 def test_a_loop_in_no_paradigm_is_explained(text: str, id: str, help: str | None) -> None:
     """What is not one of the five says what was probably meant."""
-    _, found = read(text)
-    assert found[0].id == id
-    assert help is None or found[0].help == help
+    _, diagnostics = read(text)
+    assert diagnostics[0].id == id
+    assert help is None or diagnostics[0].help == help
 
 
 def test_constraints_have_names_of_their_own() -> None:

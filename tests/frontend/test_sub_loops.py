@@ -50,9 +50,9 @@ def refused(path: Path) -> Diagnostic:
     return found
 
 
-def place(found: Diagnostic) -> tuple[str, int]:
-    assert found.span is not None
-    return Path(found.span.path).name, found.span.line
+def place(diagnostic: Diagnostic) -> tuple[str, int]:
+    assert diagnostic.span is not None
+    return Path(diagnostic.span.path).name, diagnostic.span.line
 
 
 def said(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -164,9 +164,9 @@ def test_what_is_wrong_is_one_finding(more: str, id: str, line: int, tmp_path: P
     path = write(tmp_path, parent=parent(more), child=CHILD, strict=strict, bad=bad, asks=asks)
     outside = write(tmp_path / "out", parent=CHILD).rename(tmp_path / "out" / "child.yaml")
     os.symlink(outside, path.parent / "linked.yaml")
-    found = refused(path)
-    assert found.id == id
-    assert place(found) == ("bad.yaml" if id == "unknown-state" else "parent.yaml", line)
+    diagnostic = refused(path)
+    assert diagnostic.id == id
+    assert place(diagnostic) == ("bad.yaml" if id == "unknown-state" else "parent.yaml", line)
 
 
 def test_a_printed_loop_is_the_same(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_loops_that_run_each_other_are_one_finding(tmp_path: Path) -> None:
     """At the line that closes the circle."""
     middle = parent("loop: deep/last").replace("name: parent", "name: middle")
     last = parent("loop: parent").replace("name: parent", "name: last")
-    found = refused(write(tmp_path, parent=parent("loop: middle"), middle=middle, deep__last=last))
-    assert found.id == "circular-run"
-    assert place(found) == ("last.yaml", 4)
-    assert "parent.yaml → " in found.message
+    diagnostic = refused(write(tmp_path, parent=parent("loop: middle"), middle=middle, deep__last=last))
+    assert diagnostic.id == "circular-run"
+    assert place(diagnostic) == ("last.yaml", 4)
+    assert "parent.yaml → " in diagnostic.message

@@ -142,7 +142,7 @@ def loop_of(states: str) -> str:
 
 def unproven(program: Program) -> list[str]:
     """The states that end with a success that is not proven."""
-    return [found.message.split("`")[1] for found in proof_findings(program, "warning")]
+    return [diagnostic.message.split("`")[1] for diagnostic in proof_findings(program, "warning")]
 
 
 class Run:
@@ -239,7 +239,7 @@ def test_a_loop_can_require_its_proof() -> None:
     text = "require: proof\n" + loop_of(MUTANTS["the agent leads to the end"])
     with pytest.raises(CompileError) as refused:
         compile_text(text)
-    (found,) = refused.value.diagnostics
-    assert (found.id, found.severity) == ("unproven-success", "error")
-    assert found.related[0][1] == "the agent works in `fix`"
+    (diagnostic,) = refused.value.diagnostics
+    assert (diagnostic.id, diagnostic.severity) == ("unproven-success", "error")
+    assert diagnostic.related[0][1] == "the agent works in `fix`"
     assert compile_text("require: proof\n" + loop_of(SOUND)).diagnostics == ()

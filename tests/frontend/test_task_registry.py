@@ -28,7 +28,7 @@ def ids(project: Path, text: str) -> list[str]:
     try:
         compile_text(text, "flow.sexp", CompileOptions(folder=str(project)))
     except CompileError as error:
-        return [found.id for found in error.diagnostics if found.is_error]
+        return [diagnostic.id for diagnostic in error.diagnostics if diagnostic.is_error]
     return []
 
 

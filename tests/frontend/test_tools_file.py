@@ -36,8 +36,8 @@ tools:
 
 
 def read(text: str) -> tuple[list[Signature], list[tuple[int, str]]]:
-    tools, found = read_tools(text_source(text, "tools.yaml"))
-    return tools, [(item.span.line if item.span else 0, item.id) for item in found]
+    tools, diagnostics = read_tools(text_source(text, "tools.yaml"))
+    return tools, [(item.span.line if item.span else 0, item.id) for item in diagnostics]
 
 
 def test_a_file_declares_tools_with_their_parameters() -> None:
@@ -152,11 +152,11 @@ def test_what_is_wrong_is_told_at_its_place(text: str, expected: list[tuple[int,
 )
 def test_a_hostile_file_is_refused(text: str) -> None:
     """With a finding that has a place, and shortly."""
-    tools, found = read_tools(text_source(text, "tools.yaml"))
+    tools, diagnostics = read_tools(text_source(text, "tools.yaml"))
     assert tools == []
-    assert found
-    assert all(item.span is not None for item in found)
-    assert len(render_all(found, [text_source(text, "tools.yaml")])) < 6000
+    assert diagnostics
+    assert all(item.span is not None for item in diagnostics)
+    assert len(render_all(diagnostics, [text_source(text, "tools.yaml")])) < 6000
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
