@@ -10,17 +10,17 @@ from __future__ import annotations
 import shlex
 from os.path import dirname, expanduser, join
 
+from ...ir.python_internals import suppress
 from ..host import environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..project.options import FLAG, CommandParameter
-from . import project_folder, subcommands
+from . import parse, project_folder, subcommands
 from .output import write, write_data
-from .parse import HELP
-from .subcommands import SUBCOMMANDS, Subcommand
+from .subcommands import SUBCOMMANDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     # A completion: the word and its description or ''.
     Completion = tuple[str, str]
@@ -31,14 +31,11 @@ SCRIPT = join(dirname(__file__), "completion.bash")
 _LINE = "_TYPER_COMPLETE_ARGS"
 
 
-def answer(request: str) -> int | None:
-    """Answer a completion request of a shell; return the exit code. None for another kind of request.
-
-    request: such as `complete_bash`.
-    """
+def answer(program: str, words: list[str], request: str) -> int:
+    """Answer a completion request of a shell, such as `complete_bash`; return the exit code."""
     action, _, shell = request.partition("_")
     if action != "complete" or shell not in _SHELLS:
-        return None
+        return _answer_with_typer(program, words)
     read_line, format_completions = _SHELLS[shell]
     code = EXIT_OK
     try:
@@ -65,80 +62,66 @@ def complete(words: Sequence[str], start: str) -> Iterator[Completion]:
 
     Raises UserError, CompileError or JournalError if the project's files cannot be read.
     """
-    remaining = iter(words)
-    name = next((word for word in remaining if not word.startswith("-")), None)
-    if name is None:
-        yield from ((name, row[0]) for name, row in SUBCOMMANDS.items() if name.startswith(start))
-        yield from _option_names((*subcommands.program("").options, HELP), start, set(words))
-    elif name in SUBCOMMANDS:
-        yield from _complete_subcommand(subcommands.find(name), list(remaining), start)
-
-
-def _complete_subcommand(subcommand: Subcommand, words: list[str], start: str) -> Iterator[Completion]:
-    options = (*subcommand.options, HELP)
-    by_name = {name: row for row in options for name in row.names}
-    arguments: list[str] = []
-    used: set[str] = set()
-    # The option whose value is the next word.
-    pending: CommandParameter | None = None
-    only_arguments = False
-    for word in words:
-        if pending is not None:
-            pending = None
-        elif only_arguments or not word.startswith("-") or word == "-":
-            arguments.append(word)
-            only_arguments = only_arguments or subcommand.is_open
-        elif word == "--":
-            only_arguments = True
-        else:
-            name, sign, _ = word.partition("=")
-            row = by_name.get(name)
-            if row is not None:
-                used.update(row.names if not row.is_repeated else ())
-                pending = row if row.kind != FLAG and not sign else None
+    subcommand = subcommands.program("")
+    options, arguments, is_closed = parse.split(subcommand, words)
+    for row, _, text in options:
+        if row is not None and row.name == "directory" and text is not None:
+            project_folder.change(text)
+    if arguments:
+        name, *words = arguments
+        if name not in SUBCOMMANDS:
+            return
+        subcommand = subcommands.find(name)
+        options, arguments, is_closed = parse.split(subcommand, words)
+    # An option without its value is the last one: the value is the next word.
+    pending = next((row for row, _, text in options[-1:] if row and row.kind != FLAG and text is None), None)
     name, sign, value = start.partition("=")
     if pending is not None:
-        yield from _values(pending, [], start)
-    elif only_arguments or not start.startswith("-"):
+        yield from ((word, "") for word in _values(pending, [], start))
+    elif is_closed or not start.startswith("-"):
         at = min(len(arguments), len(subcommand.arguments) - 1)
-        if at >= 0 and (at == len(arguments) or subcommand.arguments[at].is_repeated):
-            yield from _values(subcommand.arguments[at], arguments, start)
-    elif sign:
-        if name in by_name:
-            yield from ((f"{name}={word}", "") for word, _ in _values(by_name[name], [], value))
+        if not subcommand.name:
+            yield from ((name, row[0]) for name, row in SUBCOMMANDS.items() if name.startswith(start))
+        elif at >= 0 and (at == len(arguments) or subcommand.arguments[at].is_repeated):
+            yield from ((word, "") for word in _values(subcommand.arguments[at], arguments, start))
     else:
-        yield from _option_names(options, start, used)
+        used = {row for row, _, _ in options if row is not None and not row.is_repeated}
+        for row in (*subcommand.options, parse.HELP):
+            if sign and name in row.names:
+                yield from ((f"{name}={word}", "") for word in _values(row, [], value))
+            elif not sign and row not in used:
+                yield from ((name, row.doc) for name in row.names if name.startswith(start))
 
 
-def _option_names(options: Iterable[CommandParameter], start: str, used: set[str]) -> Iterator[Completion]:
-    """Names of the unused options, if the incomplete word is an option."""
-    if start.startswith("-"):
-        for row in options:
-            yield from ((name, row.doc) for name in row.names if name.startswith(start) and name not in used)
-
-
-def _values(row: CommandParameter, arguments: list[str], start: str) -> Iterator[Completion]:
+def _values(row: CommandParameter, arguments: list[str], start: str) -> list[str]:
     """Values of a parameter: from its completer, or the words of a metavar that lists all values."""
-    words: list[str] = []
     if row.completer:
         project_folder.enter((), {"quiet": True})
         completer = subcommands.load(row.completer)
-        words = completer(arguments, start) if completer.__code__.co_argcount > 1 else completer(start)
-    elif "|" in row.metavar and row.metavar.islower():
-        words = [word for word in row.metavar.split("|") if word.startswith(start)]
-    yield from ((word, "") for word in words)
+        words: list[str] = completer(*([arguments] if completer.__code__.co_argcount > 1 else []), start)
+        return words
+    if "|" in row.metavar and row.metavar.islower():
+        return [word for word in row.metavar.split("|") if word.startswith(start)]
+    return []
 
 
-def set_up(program: str, is_install: bool) -> int | None:
-    """Show or install the completion script if the shell is bash; else None."""
+def set_up(program: str, words: list[str], is_install: bool) -> int:
+    """Show or install the completion script of the current shell; return the exit code."""
     import shellingham
 
-    try:
-        shell = shellingham.detect_shell()[0]
-    except shellingham.ShellDetectionFailure:
-        return None
-    if shell != "bash":
-        return None
+    with suppress(shellingham.ShellDetectionFailure):
+        if shellingham.detect_shell()[0] == "bash":
+            return _set_up_bash(program, is_install)
+    return _answer_with_typer(program, words)
+
+
+def _answer_with_typer(program: str, words: list[str]) -> int:
+    from . import typer_app
+
+    return typer_app.main(program, words)
+
+
+def _set_up_bash(program: str, is_install: bool) -> int:
     name = program.replace("-", "_")
     parts = {
         "complete_func": f"_{name}_completion",

@@ -13,10 +13,6 @@ from ..runs.loop_names import is_loop
 from . import databases, output, parse, project_folder, subcommands
 from .table import SUBCOMMANDS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
-
 # Subcommands that start the masking of secrets themselves, after they read the configuration of the run.
 _SELF_MASKING = ("run", "resume")
 
@@ -25,8 +21,9 @@ def start(program: str, words: list[str]) -> int:
     """Execute a command line, or answer a completion request; return the exit code."""
     request = environment.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
     if request is not None:
-        code = _completion().answer(request)
-        return _typer(program, words) if code is None else code
+        from . import completion
+
+        return completion.answer(program, words, request)
     if words[:1] in (["help"], ["--help"], ["-h"]) and len(words) < 3:
         words = [*words[1:], "--help"]
     elif program == "ll-loop" and words and _is_option_of_run(words[0]):
@@ -70,8 +67,9 @@ def _execute(program: str, words: list[str]) -> int:
         output.write(version_text("verbose" in program_options))
         return EXIT_OK
     if "install_completion" in program_options or "show_completion" in program_options:
-        code = _completion().set_up(program, "install_completion" in program_options)
-        return _typer(program, words) if code is None else code
+        from . import completion
+
+        return completion.set_up(program, words, "install_completion" in program_options)
     if "directory" in program_options:
         project_folder.change(program_options["directory"])
     name, *rest = program_options.get("words") or [""]
@@ -110,18 +108,6 @@ def _show_page(path: str, subcommand: subcommands.Subcommand | None) -> int:
 
     output.write(help.program_page(path) if subcommand is None else help.subcommand_page(path, subcommand))
     return EXIT_OK
-
-
-def _completion() -> ModuleType:
-    from . import completion
-
-    return completion
-
-
-def _typer(program: str, words: list[str]) -> int:
-    from . import typer_app
-
-    return typer_app.main(program, words)
 
 
 def _unknown(program: str, name: str) -> UserError:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from ..host import environment, terminal
+import sys
+
+from ..host import environment
+from ..host.screen import Screen
 from ..project.options import FLAG, CommandParameter
 from . import parse
 from .subcommands import SUBCOMMANDS, Subcommand, program
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # Limits of the page width in columns, and of the width of the first column.
 _MAX_WIDTH, _MIN_WIDTH = 78, 50
@@ -22,47 +20,31 @@ _MAX_WITHOUT_HEADINGS = 8
 def program_page(name: str) -> str:
     """Help page of the program: its options and subcommands. name: of the program."""
     about = program(name)
-    width = _width()
-    commands: dict[str, list[tuple[str, str]]] = {}
+    groups = {"Options": [_option(row) for row in (*about.options, parse.HELP)]}
     for subcommand, (doc, *_, group) in SUBCOMMANDS.items():
-        commands.setdefault(group, []).append((subcommand, doc))
-    return _page(
-        _usage(parse.usage(name, about), width),
-        _paragraph(about.doc, width),
-        _section("Options", [_option(row) for row in (*about.options, parse.HELP)], width),
-        *(_section(title, rows, width) for title, rows in commands.items()),
-    )
+        groups.setdefault(group, []).append((subcommand, doc))
+    return _page(name, about, groups)
 
 
 def subcommand_page(name: str, subcommand: Subcommand) -> str:
     """Help page of a subcommand. name: of the program and the subcommand."""
-    width = _width()
-    options: dict[str, list[tuple[str, str]]] = {}
+    groups = {"Arguments": [(row.metavar, row.doc) for row in subcommand.arguments]}
     for row in subcommand.options:
         title = row.heading if len(subcommand.options) > _MAX_WITHOUT_HEADINGS else ""
-        options.setdefault(title or "Options", []).append(_option(row))
-    examples = "".join(f"    {line}\n" for line in subcommand.examples)
-    return _page(
-        _usage(parse.usage(name, subcommand), width),
-        _paragraph(subcommand.doc, width),
-        _section("Arguments", [(row.metavar, row.doc) for row in subcommand.arguments], width),
-        *(_section(title, rows, width) for title, rows in options.items()),
-        f"  Examples:\n{examples}" if examples else "",
-    )
+        groups.setdefault(title or "Options", []).append(_option(row))
+    return _page(name, subcommand, groups)
 
 
-def _page(*parts: str) -> str:
-    return "\n".join(filter(None, parts))
-
-
-def _usage(usage: str, width: int) -> str:
-    head = f"Usage: {usage.partition(' [')[0]} "
-    text = usage.removeprefix(head.removeprefix("Usage: "))
-    return "\n".join(_wrap(text, width, head, " " * len(head))) + "\n"
-
-
-def _paragraph(text: str, width: int) -> str:
-    return "\n".join(_wrap(text, width, "  ", "  ")) + "\n"
+def _page(name: str, subcommand: Subcommand, groups: dict[str, list[tuple[str, str]]]) -> str:
+    """Usage, description, terms with their meanings in groups, and examples."""
+    width = _width()
+    head = f"Usage: {name} "
+    usage = _wrap(parse.usage(name, subcommand).removeprefix(f"{name} "), width, head, " " * len(head))
+    parts = [usage, _wrap(subcommand.doc, width, "  ", "  ")]
+    parts += [_section(title, rows, width) for title, rows in groups.items() if rows]
+    if subcommand.examples:
+        parts.append(["  Examples:", *(f"    {line}" for line in subcommand.examples)])
+    return "\n".join(line for part in parts for line in [*part, ""])
 
 
 def _wrap(text: str, width: int, head: str = "", indent: str = "") -> list[str]:
@@ -89,11 +71,8 @@ def _option(row: CommandParameter) -> tuple[str, str]:
     return term, row.doc + (f"  [{'; '.join(more)}]" if more else "")
 
 
-def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
-    """Terms and their meanings in two columns; a term that is too wide has a separate line."""
-    rows = list(rows)
-    if not rows:
-        return ""
+def _section(title: str, rows: list[tuple[str, str]], width: int) -> list[str]:
+    """Lines with terms and their meanings in two columns; a term that is too wide has a separate line."""
     column = min(max(len(term) for term, _ in rows), _MAX_TERM_WIDTH) + 2
     lines = [f"{title}:"]
     for term, meaning in rows:
@@ -103,18 +82,11 @@ def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
             term = ""
         lines.append(f"  {term:{column}}{wrapped[0]}".rstrip())
         lines += [" " * (column + 2) + line for line in wrapped[1:]]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _width() -> int:
     """Page width: the width of the terminal, within the limits."""
-    try:
-        columns = int(environment.environ.get("COLUMNS", ""))
-    except ValueError:
-        columns = 0
-    if columns <= 0:
-        try:
-            columns = terminal.get_terminal_size(1).columns or 80
-        except OSError:
-            columns = 80
-    return max(min(columns - 2, _MAX_WIDTH), _MIN_WIDTH)
+    columns = environment.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    return max(min((width or Screen(sys.stdout).width) - 2, _MAX_WIDTH), _MIN_WIDTH)

@@ -28,17 +28,25 @@ def read(path: str, subcommand: Subcommand, words: Sequence[str]) -> dict[str, A
 
     path: program and subcommand, for messages. Raises UserError.
     """
-    texts, arguments = _split(path, subcommand, words)
-    if any(row is HELP for row, _ in texts):
+    options, arguments, _ = split(subcommand, words)
+    texts: dict[CommandParameter, list[str | None]] = {}
+    for row, name, text in options:
+        if row is None:
+            raise _unknown(path, name, subcommand)
+        if row.kind == FLAG and text is not None:
+            raise UserError("bad-option", f"{name} takes no value", _describe(row))
+        if row.kind != FLAG and text is None:
+            message = f"{name} needs a value" + (f": {name} {row.metavar}" if row.metavar else "")
+            raise UserError("bad-option", message, _describe(row))
+        texts.setdefault(row, []).append(text)
+    if HELP in texts:
         return None
     values: dict[str, Any] = {}
-    # As in Click, the last value of an option is used, and the others are not checked.
-    last = {row.name: at for at, (row, _) in enumerate(texts) if not row.is_repeated}
-    for at, (row, text) in enumerate(texts):
+    for row, given in texts.items():
         if row.is_repeated:
-            values.setdefault(row.name, []).append(_value(row, text or ""))
-        elif last[row.name] == at:
-            values[row.name] = True if text is None else _value(row, text)
+            values[row.name] = [_value(row, text) for text in given]
+        else:  # as in Click, the last value is used, and the others are not checked
+            values[row.name] = _value(row, given[-1])
     for row in subcommand.arguments:
         if not arguments:
             if row.is_required:
@@ -61,41 +69,34 @@ def usage(path: str, subcommand: Subcommand) -> str:
     return " ".join([path, "[OPTIONS]", *(row.metavar for row in subcommand.arguments)])
 
 
-def _split(
-    path: str, subcommand: Subcommand, words: Sequence[str]
-) -> tuple[list[tuple[CommandParameter, str | None]], list[str]]:
-    """The options with their texts (None for a flag), and the arguments."""
+def split(
+    subcommand: Subcommand, words: Sequence[str]
+) -> tuple[list[tuple[CommandParameter | None, str, str | None]], list[str], bool]:
+    """Split the words after a subcommand into options and arguments; the line may be invalid or incomplete.
+
+    Returns the options as parameter (None if unknown), name and text (None without a value), the arguments,
+    and whether every further word is an argument.
+    """
     by_name = {name: row for row in (*subcommand.options, HELP) for name in row.names}
-    texts: list[tuple[CommandParameter, str | None]] = []
+    options: list[tuple[CommandParameter | None, str, str | None]] = []
     arguments: list[str] = []
     queue = list(reversed(words))
     while queue:
         word = queue.pop()
         if word == "--" or (subcommand.is_open and not _is_option(word)):
             arguments += reversed(queue if word == "--" else [*queue, word])
-            break
+            return options, arguments, True
         if not _is_option(word):
             arguments.append(word)
             continue
         name, sign, text = word.partition("=")
-        if word.startswith("--"):
-            options = [(name, text if sign else None)]
-        else:
-            options = _split_letters(word, by_name)
-        for name, value in options:
+        given = [(name, text if sign else None)] if word[1] == "-" else _split_letters(word, by_name)
+        for name, value in given:
             row = by_name.get(name)
-            if row is None:
-                raise _unknown(path, name, by_name)
-            if row.kind == FLAG:
-                if value is not None:
-                    raise UserError("bad-option", f"{name} takes no value", _describe(row))
-            elif value is None:
-                if not queue:
-                    message = f"{name} needs a value" + (f": {name} {row.metavar}" if row.metavar else "")
-                    raise UserError("bad-option", message, _describe(row))
+            if row is not None and row.kind != FLAG and value is None and queue:
                 value = queue.pop()
-            texts.append((row, value))
-    return texts, arguments
+            options.append((row, name, value))
+    return options, arguments, False
 
 
 def _is_option(word: str) -> bool:
@@ -115,7 +116,9 @@ def _split_letters(word: str, by_name: dict[str, CommandParameter]) -> list[tupl
     return options
 
 
-def _value(row: CommandParameter, text: str) -> Any:
+def _value(row: CommandParameter, text: str | None) -> Any:
+    if text is None:
+        return True
     try:
         return row.read(text)
     except ValueError as error:
@@ -124,7 +127,8 @@ def _value(row: CommandParameter, text: str) -> Any:
         ) from None
 
 
-def _unknown(path: str, name: str, known: dict[str, CommandParameter]) -> UserError:
+def _unknown(path: str, name: str, subcommand: Subcommand) -> UserError:
+    known = [other for row in (*subcommand.options, HELP) for other in row.names]
     if name in ("-C", "--directory"):
         return UserError(
             "unknown-option",

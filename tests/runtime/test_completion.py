@@ -268,6 +268,8 @@ def test_what_was_given_is_not_offered_again(project: Path) -> None:
 
     assert words("llc run --quiet --q") == ["--queue"]
     assert words("llc run -q --qui") == []
+    assert words("llc run -vq --qui") == []
+    assert words("llc -C . resu") == ["resume"]
     assert words("llc run --arg a=1 --ar") == ["--arg"]
     assert words("llc run -- --q") == []
     assert words("llc run --llm-model ") == []
