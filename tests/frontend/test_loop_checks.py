@@ -19,9 +19,9 @@ DONE = "  done: {terminal: true}\n"
 
 
 def check_text(text: str) -> list[Diagnostic]:
-    spec, document, found = read_loop(text_source(text, "t.yaml"))
-    assert spec is not None, found
-    return [*found, *check(to_fsm(spec), document)]
+    spec, document, diagnostics = read_loop(text_source(text, "t.yaml"))
+    assert spec is not None, diagnostics
+    return [*diagnostics, *check(to_fsm(spec), document)]
 
 
 def states(*lines: str, head: str = HEAD) -> str:
@@ -35,18 +35,18 @@ def marked(text: str, span: Span | None) -> str:
     return line[span.column - 1 : end]
 
 
-def only(text: str) -> tuple[str, str, str]:
-    """The single finding about a text: severity, id, what it marks."""
+def only_diagnostic(text: str) -> tuple[str, str, str]:
+    """Severity, id and marked text of the only diagnostic of a text."""
     (finding,) = check_text(text)
     return finding.severity, finding.id, marked(text, finding.span)
 
 
-def helped(text: str) -> str | None:
+def only_help(text: str) -> str | None:
     (finding,) = check_text(text)
     return finding.help
 
 
-def sound(text: str) -> None:
+def assert_no_diagnostics(text: str) -> None:
     assert check_text(text) == []
 
 
@@ -65,8 +65,8 @@ def sound(text: str) -> None:
         (states("a: {next: '${context.to}'}", head=HEAD + "context: {to: dnoe}\n"), "'${context.to}'"),
     ],
 )
-def test_a_dangling_target_is_marked(text: str, target: str) -> None:
-    """A target that is no state is an error at the target, with the nearest state."""
+def test_unknown_target_is_marked(text: str, target: str) -> None:
+    """The help suggests the nearest state."""
     diagnostics = check_text(text)
     assert [(finding.id, marked(text, finding.span)) for finding in diagnostics] == [
         ("unknown-state", target)
@@ -75,24 +75,26 @@ def test_a_dangling_target_is_marked(text: str, target: str) -> None:
 
 
 def test_the_initial_state_must_exist() -> None:
-    """`initial` is checked like any target."""
-    assert only("name: x\ninitial: b\nstates:\n" + DONE) == ("error", "unknown-state", "b")
+    assert only_diagnostic("name: x\ninitial: b\nstates:\n" + DONE) == ("error", "unknown-state", "b")
 
 
 def test_an_unreachable_state_is_a_warning() -> None:
-    """A state that nothing leads to is named."""
     text = states("a: {next: done}", "lost: {next: done}")
-    assert only(text) == ("warning", "unreachable-state", "lost")
+    assert only_diagnostic(text) == ("warning", "unreachable-state", "lost")
 
 
 def test_a_dynamic_target_reaches_every_state() -> None:
-    """`loops.md` 18: a target worked out at run time may be any state."""
-    sound(states("a: {action: pick, capture: p, next: '${captured.p.output}'}", "b: {next: done}"))
+    """`loops.md` 18: a target computed at run time may be any state."""
+    assert_no_diagnostics(
+        states("a: {action: pick, capture: p, next: '${captured.p.output}'}", "b: {next: done}")
+    )
 
 
 def test_current_is_the_state_itself() -> None:
     """`$current` needs no state of that name."""
-    sound(states("a: {action: x, route: {success: done, failure: $current, _error: $current}}"))
+    assert_no_diagnostics(
+        states("a: {action: x, route: {success: done, failure: $current, _error: $current}}")
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,31 +107,35 @@ def test_current_is_the_state_itself() -> None:
         "{evaluate: {type: exit_code}}",
     ],
 )
-def test_a_state_with_no_way_out_is_refused(body: str) -> None:
-    """Neither `next` nor a route nor `terminal`: the seed's "no valid transition"."""
+def test_state_without_exit_is_an_error(body: str) -> None:
+    """A state without `next`, route or `terminal` has no valid transition."""
     text = states(f"a: {body}")
     diagnostics = [finding for finding in check_text(text) if finding.is_error]
     assert [(finding.id, marked(text, finding.span)) for finding in diagnostics] == [("no-way-out", "a")]
 
 
-def test_states_that_never_end_are_a_warning() -> None:
-    """A cycle that no terminal state can be reached from is pointed out once."""
+def test_cycle_without_exit_is_a_warning() -> None:
+    """A cycle from which no terminal state can be reached is reported once."""
     text = states("a: {action: x, on_success: b, on_failure: done}", "b: {next: c}", "c: {next: b}")
-    assert only(text) == ("warning", "never-ends", "b")
+    assert only_diagnostic(text) == ("warning", "never-ends", "b")
 
 
 # --- judging ----------------------------------------------------------------------------------
 
 
-def test_routes_without_anything_to_judge_are_refused() -> None:
+def test_routes_without_action_or_evaluator_are_an_error() -> None:
     """A verdict comes from an action or an evaluator."""
-    assert only(states("a: {on_success: done, on_failure: done}")) == ("error", "nothing-to-judge", "a")
+    assert only_diagnostic(states("a: {on_success: done, on_failure: done}")) == (
+        "error",
+        "nothing-to-judge",
+        "a",
+    )
 
 
 def test_a_decision_state_needs_a_source() -> None:
-    """An evaluator without an action judges its `source`."""
+    """An evaluator without an action needs `source`."""
     text = states("a: {evaluate: {type: output_numeric, operator: eq, target: 0}, route: {_: done}}")
-    assert only(text) == ("error", "missing-source", "output_numeric")
+    assert only_diagnostic(text) == ("error", "missing-source", "output_numeric")
 
 
 @pytest.mark.parametrize(
@@ -146,8 +152,7 @@ def test_a_decision_state_needs_a_source() -> None:
         ),
     ],
 )
-def test_a_verdict_that_nothing_routes_is_a_warning(body: str, unrouted: str) -> None:
-    """Every verdict an evaluator can give leads somewhere, or that is said."""
+def test_unrouted_verdict_is_a_warning(body: str, unrouted: str) -> None:
     (finding,) = check_text(states(f"a: {{{body}}}"))
     assert (finding.severity, finding.id) == ("warning", "unrouted-verdict")
     assert finding.message == f"state `a` has no route for {unrouted}"
@@ -163,51 +168,53 @@ def test_a_verdict_that_nothing_routes_is_a_warning(body: str, unrouted: str) ->
     ],
 )
 def test_errors_need_no_route(body: str) -> None:
-    """An error without a route ends the loop, and nobody is warned for that."""
-    sound(states(f"a: {{{body}}}"))
+    """An unrouted error ends the loop without a warning."""
+    assert_no_diagnostics(states(f"a: {{{body}}}"))
 
 
-def test_a_route_for_a_verdict_that_never_comes_is_a_warning() -> None:
-    """Words of another evaluator in a route are dead."""
+def test_route_for_impossible_verdict_is_a_warning() -> None:
     text = states("a: {action: x, route: {success: done, failure: done, blocked: done}}")
-    assert only(text) == ("warning", "unknown-verdict", "blocked")
+    assert only_diagnostic(text) == ("warning", "unknown-verdict", "blocked")
 
 
-def test_shorthand_for_a_verdict_that_never_comes_is_a_warning() -> None:
-    """`on_success` means nothing to a measurement, and is a known key all the same."""
+def test_shorthand_for_impossible_verdict_is_a_warning() -> None:
+    """`on_success` has no meaning for a measurement, but is a known key."""
     text = states(
         "a: {action: x, evaluate: {type: convergence, target: 0}, on_success: done, route: {_: done}}"
     )
-    assert only(text) == ("warning", "shadowed-route", "on_success")
+    assert only_diagnostic(text) == ("warning", "shadowed-route", "on_success")
     route = "{target: done, progress: a, stall: done}"
     text = text.replace("{_: done}", route)
-    assert only(text) == ("warning", "unknown-verdict", "on_success")
+    assert only_diagnostic(text) == ("warning", "unknown-verdict", "on_success")
 
 
 def test_a_misspelt_shorthand_is_an_unknown_key() -> None:
-    """`on_sucess` is no verdict's key but a slip."""
+    """`on_sucess` is a misspelling, not a verdict's key."""
     text = states("a: {action: x, on_sucess: done, on_failure: done, on_success: done}")
-    assert only(text) == ("error", "unknown-key", "on_sucess")
+    assert only_diagnostic(text) == ("error", "unknown-key", "on_sucess")
 
 
 def test_a_schema_without_listed_verdicts_needs_a_default_route() -> None:
-    """Where a model may give any verdict, `_` has to take it."""
+    """If a model may give any verdict, a `_` route is required."""
     schema = "{type: object, properties: {verdict: {type: string}}, required: [verdict]}"
     text = states(
         f"a: {{action: x, evaluate: {{type: llm_structured, schema: {schema}}}, route: {{ok: done}}}}"
     )
-    assert only(text) == ("warning", "unrouted-verdict", "llm_structured")
+    assert only_diagnostic(text) == ("warning", "unrouted-verdict", "llm_structured")
 
 
-def test_a_model_may_say_that_it_cannot_judge() -> None:
-    """Where the state routes `cannot_judge`; otherwise the schema is the seed's."""
+def test_cannot_judge_is_a_verdict_if_routed() -> None:
+    """A routed `cannot_judge` is added to the schema; otherwise the schema is the seed's."""
     body = "a: {action: x, evaluate: {type: llm_structured}, "
     routed = states(body + "on_cannot_judge: done, route: {success: done, _: done}}")
     other = states(body + "route: {success: done, _: done}}")
-    sound(routed)
+    assert_no_diagnostics(routed)
     assert "cannot_judge" in str(compile_text(routed).program)
     assert "cannot_judge" not in str(compile_text(other).program)
-    assert only(states("a: {action: x, route: {cannot_judge: done, _: done}}"))[1] == "unknown-verdict"
+    assert (
+        only_diagnostic(states("a: {action: x, route: {cannot_judge: done, _: done}}"))[1]
+        == "unknown-verdict"
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,26 +227,26 @@ def test_a_model_may_say_that_it_cannot_judge() -> None:
         ("{type: object, properties: {verdict: {enum: [a]}}}", "optional-verdict"),
     ],
 )
-def test_a_schema_has_a_verdict(schema: str, id: str) -> None:
-    """A model's answer is an object with a text `verdict`."""
+def test_schema_needs_a_verdict(schema: str, id: str) -> None:
+    """The answer of a model is an object with a string `verdict`."""
     text = states(
         f"a: {{action: x, evaluate: {{type: llm_structured, schema: {schema}}}, route: {{_: done}}}}"
     )
-    assert only(text)[1] == id
+    assert only_diagnostic(text)[1] == id
 
 
-def test_a_model_that_is_switched_off_needs_an_error_route() -> None:
-    """`loops.md` 11: an explicit `llm_structured` without `_error` is refused where models are off."""
+def test_disabled_model_needs_an_error_route() -> None:
+    """`loops.md` 11: with models disabled, an explicit `llm_structured` without `_error` is an error."""
     body = "action: x, evaluate: {type: llm_structured}"
     off = HEAD + "llm: {enabled: false}\n"
     text = states(f"a: {{{body}, route: {{_: done}}}}", head=off)
-    assert only(text) == ("error", "llm-disabled", "llm_structured")
-    sound(states(f"a: {{{body}, route: {{_: done, _error: done}}}}", head=off))
-    sound(states("a: {action: /ll:x, on_success: done, on_failure: done}", head=off))
+    assert only_diagnostic(text) == ("error", "llm-disabled", "llm_structured")
+    assert_no_diagnostics(states(f"a: {{{body}, route: {{_: done, _error: done}}}}", head=off))
+    assert_no_diagnostics(states("a: {action: /ll:x, on_success: done, on_failure: done}", head=off))
 
 
 def test_no_llm_on_the_command_line_is_checked_too() -> None:
-    """Switching models off for a run finds the same."""
+    """The option gives the same diagnostics as the setting."""
     text = states("a: {action: x, evaluate: {type: llm_structured}, route: {_: done}}")
     spec, document, _ = read_loop(text_source(text))
     assert spec is not None
@@ -251,29 +258,29 @@ def test_no_llm_on_the_command_line_is_checked_too() -> None:
 # --- expressions ------------------------------------------------------------------------------
 
 
-def test_an_invalid_jq_expression_is_refused() -> None:
-    """jq expressions are compiled before anything runs."""
+def test_invalid_jq_expression_is_an_error() -> None:
+    """jq expressions are compiled with the loop."""
     text = states("a: {action: x, evaluate: {type: output_json, path: '.a[', target: 0}, route: {_: done}}")
-    assert only(text) == ("error", "invalid-jq", "'.a['")
+    assert only_diagnostic(text) == ("error", "invalid-jq", "'.a['")
 
 
 @pytest.mark.parametrize("pattern", ["'(open'", "'a{2,1}'", "'(?=x)'", "'C++'"])
-def test_an_invalid_regular_expression_is_refused(pattern: str) -> None:
-    """Patterns are RE2, and what RE2 does not know is said before anything runs."""
+def test_invalid_regular_expression_is_an_error(pattern: str) -> None:
+    """Patterns use RE2 syntax."""
     text = states(
         f"a: {{action: x, evaluate: {{type: output_contains, pattern: {pattern}}}, route: {{_: done}}}}"
     )
-    assert only(text) == ("error", "invalid-regex", pattern)
-    sound(text.replace("pattern:", "match: substring, pattern:"))
+    assert only_diagnostic(text) == ("error", "invalid-regex", pattern)
+    assert_no_diagnostics(text.replace("pattern:", "match: substring, pattern:"))
 
 
 def test_an_expression_from_context_is_checked() -> None:
-    """Context is known when compiling, so what it makes of a pattern is too."""
+    """Context is known at compile time, so a pattern with context values can be checked."""
     evaluate = "{type: output_contains, pattern: '${context.p}'}"
     text = states(
         f"a: {{action: x, evaluate: {evaluate}, route: {{_: done}}}}", head=HEAD + "context: {p: '('}\n"
     )
-    assert only(text)[1] == "invalid-regex"
+    assert only_diagnostic(text)[1] == "invalid-regex"
 
 
 # --- contradictions ---------------------------------------------------------------------------
@@ -303,7 +310,7 @@ def test_an_expression_from_context_is_checked() -> None:
     ],
 )
 def test_a_key_without_effect_is_a_warning(body: str, id: str, key: str) -> None:
-    """What another key makes meaningless is marked; the seed's order decides which wins."""
+    """A key that another key overrides is marked; the seed defines the precedence."""
     text = states(f"a: {{{body}}}")
     diagnostics = [finding for finding in check_text(text) if finding.id != "unreachable-state"]
     assert [(finding.severity, finding.id, marked(text, finding.span)) for finding in diagnostics] == [
@@ -311,29 +318,28 @@ def test_a_key_without_effect_is_a_warning(body: str, id: str, key: str) -> None
     ]
 
 
-def test_a_verdict_s_key_beside_next_is_named() -> None:
-    """As it was written, and not as the route that it stands for."""
+def test_unused_verdict_key_with_next_is_named_as_written() -> None:
+    """The message names the shorthand, not the route that it stands for."""
     (diagnostic,) = check_text(states("a: {action: x, next: done, on_blocked: done}"))
     assert diagnostic.message == "`on_blocked` has no effect: `next` is taken for every result"
 
 
-def test_error_routes_go_with_next() -> None:
-    """A state that goes on whatever happened may still say where errors go."""
-    sound(states("a: {action: x, next: done, on_error: done}"))
-    sound(states("a: {action: x, next: done, route: {_error: done}}"))
+def test_next_allows_error_routes() -> None:
+    """A state with `next` may also have an error route."""
+    assert_no_diagnostics(states("a: {action: x, next: done, on_error: done}"))
+    assert_no_diagnostics(states("a: {action: x, next: done, route: {_error: done}}"))
 
 
 def test_maintain_delay_without_maintain_is_a_warning() -> None:
-    """A delay between cycles that never come."""
     text = states("a: {next: done}", head=HEAD + "maintain_delay: 3\n")
-    assert only(text) == ("warning", "unused-key", "maintain_delay")
+    assert only_diagnostic(text) == ("warning", "unused-key", "maintain_delay")
 
 
-def test_a_maintained_loop_reaches_where_it_restarts() -> None:
-    """`on_maintain` is a way between states."""
+def test_on_maintain_target_is_reachable() -> None:
+    """`on_maintain` counts as a transition."""
     text = HEAD + "maintain: true\nstates:\n  a: {next: end}\n  b: {next: end}\n"
     text += "  end: {terminal: true, on_maintain: b}\n"
-    sound(text)
+    assert_no_diagnostics(text)
     diagnostics = check_text(text.replace("on_maintain: b", "on_maintain: c"))
     assert [(finding.id, finding.label) for finding in diagnostics] == [("unknown-state", "restarts here")]
 
@@ -342,44 +348,44 @@ def test_a_maintained_loop_reaches_where_it_restarts() -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", '"  "', '" x"', '"a\\tb"', '"\\e[31m"', "..", "x" * 201])
-def test_a_loops_name_is_fit_for_files(name: str) -> None:
-    """A name becomes files and folders, so it is printable and stays in one."""
+def test_loop_name_is_a_valid_file_name(name: str) -> None:
+    """A name becomes a file and folder name, so it is printable and has no path separator."""
     text = f"name: {name}\ninitial: done\nstates:\n{DONE}"
     diagnostics = [finding for finding in _all(text) if finding.is_error]
     assert [finding.id for finding in diagnostics] in (["bad-name"], ["empty-text"])
 
 
 @pytest.mark.parametrize("name", ["a/b", "$x", '"a b"', '"a\\nb"', "y" * 201])
-def test_a_states_name_is_one_word(name: str) -> None:
-    """`/` and `$` mean something in lowered names and targets."""
+def test_state_name_syntax(name: str) -> None:
+    """`/` and `$` have a meaning in lowered names and targets."""
     text = f"name: x\ninitial: {name}\nstates:\n  {name}: {{terminal: true}}\n"
     assert "bad-name" in [finding.id for finding in check_text(text)]
 
 
-def test_a_capture_can_be_written_in_a_variable() -> None:
-    """A capture's name fits into `${captured.<name>.output}`."""
-    assert only(states("a: {action: x, capture: a b, next: done}")) == ("error", "bad-name", "a b")
+def test_capture_name_syntax() -> None:
+    """A capture name must fit into `${captured.<name>.output}`."""
+    assert only_diagnostic(states("a: {action: x, capture: a b, next: done}")) == ("error", "bad-name", "a b")
 
 
 def _all(text: str) -> list[Diagnostic]:
-    spec, document, found = read_loop(text_source(text, "t.yaml"))
-    return [*found, *(check(to_fsm(spec), document) if spec is not None else ())]
+    spec, document, diagnostics = read_loop(text_source(text, "t.yaml"))
+    return [*diagnostics, *(check(to_fsm(spec), document) if spec is not None else ())]
 
 
 # --- settings ---------------------------------------------------------------------------------
 
 
-def test_the_model_holds_no_variables_but_the_default() -> None:
+def test_model_allows_only_the_default_variable() -> None:
     """`loops.md` 17: `${DEFAULT_LLM_MODEL}` is the only one."""
     text = states("a: {next: done}", head=HEAD + "llm: {model: '${context.m}'}\n")
-    assert only(text) == ("error", "unknown-variable", "'${context.m}'")
-    sound(states("a: {next: done}", head=HEAD + 'llm: {model: "${DEFAULT_LLM_MODEL}"}\n'))
+    assert only_diagnostic(text) == ("error", "unknown-variable", "'${context.m}'")
+    assert_no_diagnostics(states("a: {next: done}", head=HEAD + 'llm: {model: "${DEFAULT_LLM_MODEL}"}\n'))
 
 
-def test_a_scope_holds_no_variables() -> None:
-    """A scope is claimed before anything is known."""
+def test_scope_allows_no_variables() -> None:
+    """A scope is locked before any variable has a value."""
     text = states("a: {next: done}", head=HEAD + "scope: ['${env.HOME}']\n")
-    assert only(text) == ("error", "bad-scope", "'${env.HOME}'")
+    assert only_diagnostic(text) == ("error", "bad-scope", "'${env.HOME}'")
 
 
 # --- variables --------------------------------------------------------------------------------
@@ -405,8 +411,8 @@ def action(command: str, head: str = HEAD) -> str:
         ("echo ${loop.name", "unterminated-variable", "${"),
     ],
 )
-def test_a_variable_that_cannot_be_is_marked(command: str, id: str, variable: str) -> None:
-    """Variables are checked inside the text, at their own place."""
+def test_invalid_variable_is_marked(command: str, id: str, variable: str) -> None:
+    """The marked text is the variable inside the command."""
     text = action(f'"{command}"')
     diagnostics = [finding for finding in check_text(text) if finding.is_error]
     assert [finding.id for finding in diagnostics] == [id]
@@ -414,11 +420,11 @@ def test_a_variable_that_cannot_be_is_marked(command: str, id: str, variable: st
 
 
 def test_a_result_field_without_details_is_explained() -> None:
-    """`${result.reason}` is meant as `${result.details.reason}`."""
+    """The help for `${result.reason}` is `${result.details.reason}`."""
     text = states(
         "a: {action: x, on_success: b, on_failure: b}", "b: {action: 'echo ${result.reason}', next: done}"
     )
-    assert helped(text) == "did you mean `${result.details.reason}`?"
+    assert only_help(text) == "did you mean `${result.details.reason}`?"
 
 
 @pytest.mark.parametrize(
@@ -429,34 +435,34 @@ def test_a_result_field_without_details_is_explained() -> None:
         "$${x.y}",
     ],
 )
-def test_the_shells_own_variables_are_no_mistake(command: str) -> None:
-    """`loops.md` 6: what belongs to the shell passes."""
-    sound(action(f'"{command}"'))
+def test_shell_variables_are_accepted(command: str) -> None:
+    """`loops.md` 6: shell syntax is passed through."""
+    assert_no_diagnostics(action(f'"{command}"'))
 
 
-def test_raw_variables_are_named() -> None:
+def test_raw_variables_are_reported() -> None:
     """`loops.md` 7: the validator names each use."""
     text = states(
         "a: {action: x, capture: v, next: b}", "b: {action: '${raw:captured.v.output}', next: done}"
     )
-    assert only(text) == ("warning", "raw-variable", "${raw:captured.v.output}")
+    assert only_diagnostic(text) == ("warning", "raw-variable", "${raw:captured.v.output}")
 
 
-def test_a_capture_that_some_way_misses_is_a_warning() -> None:
-    """`loops.md` 6: a capture that some path reaches before it is set, with that path."""
+def test_capture_unset_on_some_path_is_a_warning() -> None:
+    """`loops.md` 6: the warning shows a path that reads the capture before it is set."""
     text = states(
         "a: {action: x, on_success: b, on_failure: c}",
         "b: {action: x, capture: v, next: c}",
         "c: {action: 'echo ${captured.v.output}', next: done}",
     )
-    assert only(text) == ("warning", "maybe-unset", "${captured.v.output}")
-    assert (helped(text) or "").startswith("on the path a → c; ")
-    sound(text.replace("output}", "output:default=none}"))
+    assert only_diagnostic(text) == ("warning", "maybe-unset", "${captured.v.output}")
+    assert (only_help(text) or "").startswith("on the path a → c; ")
+    assert_no_diagnostics(text.replace("output}", "output:default=none}"))
 
 
-def test_a_capture_that_every_way_sets_is_sound() -> None:
-    """Ways that join after the capture agree, loops included."""
-    sound(
+def test_capture_set_on_every_path_is_accepted() -> None:
+    """Paths that join after the capture are included, also in cycles."""
+    assert_no_diagnostics(
         states(
             "a: {action: x, capture: v, on_success: b, on_failure: c}",
             "b: {action: 'echo ${captured.v.exit_code}', next: c}",
@@ -465,24 +471,23 @@ def test_a_capture_that_every_way_sets_is_sound() -> None:
     )
 
 
-def test_a_state_reads_its_own_capture_in_its_evaluator_and_not_in_its_action() -> None:
-    """A capture is set when the action has run."""
+def test_own_capture_is_set_after_the_action() -> None:
+    """The evaluator of a state can read its capture; the action cannot."""
     evaluate = "{type: output_numeric, source: '${captured.v.output}', operator: eq, target: 0}"
-    sound(states(f"a: {{action: x, capture: v, evaluate: {evaluate}, route: {{_: done}}}}"))
+    assert_no_diagnostics(states(f"a: {{action: x, capture: v, evaluate: {evaluate}, route: {{_: done}}}}"))
     text = states("a: {action: 'echo ${captured.v.output}', capture: v, next: done}")
-    assert only(text)[1] == "maybe-unset"
+    assert only_diagnostic(text)[1] == "maybe-unset"
 
 
-def test_prev_and_result_before_anything_ran_are_warnings() -> None:
-    """The first state has no predecessor."""
-    assert only(states("a: {action: 'echo ${prev.output}', next: done}"))[1] == "maybe-unset"
-    assert only(states("a: {action: 'echo ${result.verdict}', next: done}"))[1] == "maybe-unset"
+def test_prev_and_result_in_first_state_are_warnings() -> None:
+    assert only_diagnostic(states("a: {action: 'echo ${prev.output}', next: done}"))[1] == "maybe-unset"
+    assert only_diagnostic(states("a: {action: 'echo ${result.verdict}', next: done}"))[1] == "maybe-unset"
 
 
 def test_previous_of_a_measurement_may_be_unset() -> None:
     """`loops.md` 4: an explicit `previous` that is undefined falls back."""
     evaluate = "{type: convergence, target: 0, previous: '${prev.output}'}"
-    sound(states(f"a: {{action: x, evaluate: {evaluate}, route: {{_: done}}}}"))
+    assert_no_diagnostics(states(f"a: {{action: x, evaluate: {evaluate}, route: {{_: done}}}}"))
 
 
 @pytest.mark.parametrize(
@@ -493,8 +498,8 @@ def test_previous_of_a_measurement_may_be_unset() -> None:
         ("{p: '${contxt.q}'}", "unknown-namespace"),
     ],
 )
-def test_bad_context_is_reported_once_and_where_it_stands(context: str, id: str) -> None:
-    """What is wrong in a context value is said there and not at each use."""
+def test_invalid_context_value_is_reported_once(context: str, id: str) -> None:
+    """The diagnostic is at the context value, not at its uses."""
     head = HEAD + f"context: {context}\n"
     text = states("a: {action: 'echo ${context.p} ${context.p}', next: done}", head=head)
     (finding,) = check_text(text)
@@ -506,8 +511,8 @@ def test_bad_context_is_reported_once_and_where_it_stands(context: str, id: str)
 # --- mistakes do not spread -------------------------------------------------------------------
 
 
-def test_a_mistake_makes_no_others() -> None:
-    """A state that could not be read whole is not blamed for what is missing."""
+def test_one_mistake_causes_no_further_errors() -> None:
+    """A state with an unreadable key has no errors about missing keys."""
     text = states(
         "a: {action: x, on_success: [b], on_failure: c}",
         "b: {action: x, capture: [v], next: c}",
@@ -519,30 +524,30 @@ def test_a_mistake_makes_no_others() -> None:
     assert list(check(to_fsm(spec), document)) == []
 
 
-def test_paradigms_are_checked_at_the_authors_text() -> None:
-    """A finding about a made state stands at what it was made from."""
+def test_paradigm_errors_are_at_the_source_text() -> None:
+    """A diagnostic of a generated state is at the text from which it was generated."""
     text = "paradigm: imperative\nname: x\nsteps:\n  - echo ${captured.v.output}\nuntil: {check: y}\n"
-    assert only(text) == ("error", "unset-capture", "${captured.v.output}")
+    assert only_diagnostic(text) == ("error", "unset-capture", "${captured.v.output}")
 
 
 # --- loops of little-loops --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("type", ["prompts", "approval", "contract"])
-def test_an_action_of_an_unknown_type_is_not_read_as_shell(type: str) -> None:
-    """Its text may be anything; the type is the only finding."""
+def test_action_of_unknown_type_is_not_parsed_as_shell(type: str) -> None:
+    """The unknown type is the only error."""
     text = "it's `odd ${prev.output} $(and (unclosed ${captured.y.output}"
     lines = (f'a: {{action: "{text}", action_type: {type}, capture: y, on_success: done, on_failure: a}}',)
-    assert only(states(*lines))[1:] == ("unknown-value", type)
+    assert only_diagnostic(states(*lines))[1:] == ("unknown-value", type)
 
 
-def test_a_target_of_little_loops_needs_its_limit() -> None:
-    """`on_retry_exhausted` is taken where `max_retries` is given, and only there."""
+def test_on_retry_exhausted_needs_max_retries() -> None:
+    """`on_retry_exhausted` is used only with `max_retries`."""
     text = states("a: {action: x, on_success: done, on_failure: a, on_retry_exhausted: done}")
-    assert only(text) == ("warning", "unused-key", "on_retry_exhausted")
-    sound(text.replace("on_retry_exhausted", "max_retries: 2, on_retry_exhausted"))
+    assert only_diagnostic(text) == ("warning", "unused-key", "on_retry_exhausted")
+    assert_no_diagnostics(text.replace("on_retry_exhausted", "max_retries: 2, on_retry_exhausted"))
     text = states("a: {action: x, on_success: done, on_failure: a, max_retries: 2}")
-    assert only(text) == ("error", "missing-field", "max_retries")
+    assert only_diagnostic(text) == ("error", "missing-field", "max_retries")
 
 
 FAILING = states("a: {action: x, next: done, on_error: b}", "b: {action: y, next: done}")
@@ -550,38 +555,40 @@ FAILED = states("a: {action: x, on_success: done, on_failure: failed}", "failed:
 
 
 @pytest.mark.parametrize(("text", "place"), [(FAILING, "on_error"), (FAILED, "failed")])
-def test_a_failure_that_passes_silently_is_a_warning(text: str, place: str) -> None:
-    """`next` takes failures, and a terminal named `failed` is a success; a dialect says what is meant."""
-    assert only(text) == ("warning", "silent-failure", place)
-    sound(text.replace(HEAD, HEAD + "dialect: llc\n"))
-    sound(text.replace(HEAD, HEAD + "dialect: little-loops\n"))
+def test_silent_failure_is_a_warning(text: str, place: str) -> None:
+    """`next` that ignores failures, and a terminal state `failed` with success; a dialect states what is
+    meant.
+    """
+    assert only_diagnostic(text) == ("warning", "silent-failure", place)
+    assert_no_diagnostics(text.replace(HEAD, HEAD + "dialect: llc\n"))
+    assert_no_diagnostics(text.replace(HEAD, HEAD + "dialect: little-loops\n"))
 
 
-def test_the_status_of_a_terminal_says_what_is_meant() -> None:
-    """Either status; the name then means nothing."""
+def test_explicit_status_of_terminal_gives_no_warning() -> None:
+    """With a status, the name of the state has no meaning."""
     for status in ("success", "failure"):
-        sound(FAILED.replace("failed: {", f"failed: {{status: {status}, "))
+        assert_no_diagnostics(FAILED.replace("failed: {", f"failed: {{status: {status}, "))
 
 
-def test_a_dialect_decides_where_a_failure_leads() -> None:
+def test_dialect_defines_failure_routing() -> None:
     """In little-loops `on_error` takes the failure of a command before `next`, and names mark failures."""
 
     def loop(text: str) -> Loop:
         spec, document, _ = read_loop(text_source(text.replace(HEAD, HEAD + "dialect: little-loops\n")))
         assert spec is not None
-        found, _ = loop_of(spec, document)
-        assert found is not None
-        return found
+        result, _ = loop_of(spec, document)
+        assert result is not None
+        return result
 
     assert loop(FAILING).states["a"].routes == {"success": "done", "failure": "b", "_error": "b"}
     assert loop(FAILED).states["failed"].status == "failure"
 
 
 def test_yes_and_no_are_success_and_failure() -> None:
-    """In a route as in `on_yes`; where a schema has these words, they are verdicts of their own."""
-    sound(states("a: {action: x, route: {yes: done, no: a}}"))
+    """In routes as in `on_yes`; a schema with these words makes them separate verdicts."""
+    assert_no_diagnostics(states("a: {action: x, route: {yes: done, no: a}}"))
     verdict = "{type: string, enum: [yes, no]}"
     schema = f"{{type: object, properties: {{verdict: {verdict}}}, required: [verdict]}}"
     judge = f"evaluate: {{type: llm_structured, schema: {schema}}}"
-    sound(states(f"a: {{action: x, {judge}, on_yes: done, on_no: a}}"))
-    sound(states(f"a: {{action: x, {judge}, route: {{yes: done, no: a}}}}"))
+    assert_no_diagnostics(states(f"a: {{action: x, {judge}, on_yes: done, on_no: a}}"))
+    assert_no_diagnostics(states(f"a: {{action: x, {judge}, route: {{yes: done, no: a}}}}"))

@@ -33,7 +33,7 @@ def loop(**changes: str | None) -> str:
     return _form("iterative-loop", CLAUSES, changes)
 
 
-def directed(**changes: str | None) -> str:
+def director_loop(**changes: str | None) -> str:
     return _form("director-evaluator-loop", DIRECTED, changes)
 
 
@@ -43,8 +43,8 @@ def _form(name: str, clauses: dict[str, str], changes: dict[str, str | None]) ->
     return f"({name}\n" + "\n".join(lines) + ")"
 
 
-def test_every_phase_gets_what_the_seed_says() -> None:
-    """Executor, validator and controller see the documented arguments, iterations from 1."""
+def test_arguments_of_phases() -> None:
+    """Executor, validator and controller get the arguments of the seed; iterations start at 1."""
     text = loop(
         controller="(lambda (result validation input n) "
         "(if (= n 2) (list 'stop (list result validation input n)) (list 'continue \"next\")))"
@@ -52,9 +52,9 @@ def test_every_phase_gets_what_the_seed_says() -> None:
     assert value_text(text) == '((did "next" 2) ("make test" 2) "next" 2)'
 
 
-def test_the_director_loop_hands_on_as_the_seed_says() -> None:
-    """Plan, result and feedback reach the phases in the documented order."""
-    text = directed(
+def test_arguments_of_director_loop_phases() -> None:
+    """Plan, result and feedback reach the phases in the order of the seed."""
+    text = director_loop(
         controller="(lambda (feedback plan result n) "
         "(if (= n 2) (list 'stop (list feedback plan result n)) (list 'continue \"next\")))"
     )
@@ -62,29 +62,29 @@ def test_the_director_loop_hands_on_as_the_seed_says() -> None:
     assert value_text(text) == f"((saw 2) {plan} (did {plan} 2) 2)"
 
 
-@pytest.mark.parametrize("form", [loop, directed])
-def test_a_loop_that_runs_out_gives_the_last_result(form: Any) -> None:
-    """The executor's last result is the value when max-iterations is reached."""
+@pytest.mark.parametrize("form", [loop, director_loop])
+def test_max_iterations_returns_the_last_result(form: Any) -> None:
+    """The value is the last result of the executor."""
     text = form(executor="(lambda (given n) (* n 10))")
     assert value_text(text) == "30"
 
 
-@pytest.mark.parametrize("form", [loop, directed])
+@pytest.mark.parametrize("form", [loop, director_loop])
 def test_no_iterations_give_nil(form: Any) -> None:
-    """With a maximum of 0 no phase runs and the value is nil."""
+    """With max-iterations 0 no phase runs and the value is nil."""
     assert value_text(form(max_iterations="0")) == "()"
 
 
-@pytest.mark.parametrize("form", [loop, directed])
-def test_clauses_stand_in_any_order(form: Any) -> None:
-    """Written backwards, the loop means the same, and is evaluated in the same order."""
+@pytest.mark.parametrize("form", [loop, director_loop])
+def test_clauses_have_any_order(form: Any) -> None:
+    """Value and evaluation order do not depend on the order of the clauses."""
     lines = form().split("\n")
     backwards = "\n".join([lines[0], *reversed(lines[1:-1]), lines[-1]])
     assert value_text(backwards) == value_text(form())
 
 
-def test_clauses_are_evaluated_once_in_the_seeds_order() -> None:
-    """Maximum, input, command, then the functions; whatever order they are written in."""
+def test_clauses_are_evaluated_once_in_fixed_order() -> None:
+    """Maximum, input, command, then the functions, in any order of the clauses."""
     text = f"""(define log nil)
 (define (note name value) (set! log (cons name log)) value)
 {
@@ -112,10 +112,10 @@ BAD_DECISIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", [loop, directed])
+@pytest.mark.parametrize("form", [loop, director_loop])
 @pytest.mark.parametrize(("decision", "shown"), BAD_DECISIONS.items())
-def test_a_wrong_decision_is_a_fault_that_shows_it(form: Any, decision: str, shown: str) -> None:
-    """The fault says value, phase and iteration."""
+def test_invalid_decision_is_a_fault(form: Any, decision: str, shown: str) -> None:
+    """The message contains value, phase and iteration."""
     text = form(controller=f"(lambda (a b c n) (if (= n 2) {decision} (list 'continue 1)))")
     outcome, _ = run(text)
     assert isinstance(outcome, Fault)
@@ -124,16 +124,15 @@ def test_a_wrong_decision_is_a_fault_that_shows_it(form: Any, decision: str, sho
     assert shown in outcome.message
 
 
-def test_a_huge_decision_is_shown_in_part() -> None:
-    """Messages are bounded whatever the value."""
+def test_huge_decision_is_truncated_in_the_message() -> None:
     outcome, _ = run(loop(controller="(lambda (r v i n) (range 100000))"))
     assert isinstance(outcome, Fault)
     assert len(outcome.message) < 1000
 
 
 @pytest.mark.parametrize("phase", ["executor", "validator", "controller"])
-def test_a_fault_in_a_phase_says_where(phase: str) -> None:
-    """Phase and iteration stand in the message; kind and place are the fault's own."""
+def test_fault_in_a_phase_names_phase_and_iteration(phase: str) -> None:
+    """Kind and span are those of the original fault."""
     takes = "(r v i n)" if phase == "controller" else "(a n)"
     outcome, _ = run(loop(**{phase: f'(lambda {takes} (error \'broken "no good"))'}))
     assert isinstance(outcome, Fault)
@@ -151,10 +150,10 @@ WRONG_CLAUSES = {
 
 
 @pytest.mark.parametrize(("clause", "expected"), WRONG_CLAUSES.items())
-def test_a_clause_of_the_wrong_kind_is_a_fault_before_any_phase(
+def test_clause_of_wrong_type_is_a_fault_before_any_phase(
     clause: str, expected: tuple[str, str, str]
 ) -> None:
-    """Values are checked when the loop begins."""
+    """Values are checked when the loop starts."""
     value, kind, part = expected
     outcome, notes = run(loop(**{clause: value}))
     assert isinstance(outcome, Fault)
@@ -163,12 +162,12 @@ def test_a_clause_of_the_wrong_kind_is_a_fault_before_any_phase(
     assert notes == []
 
 
-def test_the_loops_configuration_is_seen_by_what_phases_call() -> None:
+def test_loop_config_is_visible_in_called_functions() -> None:
     """`*loop-config*` is dynamic: functions see it while the loop runs, and null outside."""
     text = f"""(define (maximum) (get-field *loop-config* "max-iterations"))
 (define before *loop-config*)
 (define inside {
-        directed(
+        director_loop(
             initial_director_input='"x"',
             executor='(lambda (plan n) (list (maximum) (get *loop-config* "initial-director-input")))',
         )
@@ -177,18 +176,18 @@ def test_the_loops_configuration_is_seen_by_what_phases_call() -> None:
     assert value_text(text) == '(null (3 "x") null)'
 
 
-def test_an_inner_loops_configuration_ends_with_it() -> None:
-    """Loops inside loops, also those that fail, leave the outer configuration as it was."""
-    inner = directed(max_iterations="1", executor='(lambda (p n) (error "inner"))')
-    text = directed(
+def test_inner_loop_restores_the_outer_configuration() -> None:
+    """Also if the inner loop fails."""
+    inner = director_loop(max_iterations="1", executor='(lambda (p n) (error "inner"))')
+    text = director_loop(
         max_iterations="2",
         executor=f'(lambda (p n) (begin (try {inner} (catch e 0)) (get *loop-config* "max-iterations")))',
     )
     assert value_text(text) == "2"
 
 
-def test_a_loop_tells_its_phases_and_verdicts() -> None:
-    """Notes name the loop, each phase with its iteration, each verdict, and how it ended."""
+def test_notes_of_a_loop() -> None:
+    """Notes contain the loop, each phase with its iteration, each verdict, and the outcome."""
     _, notes = run(loop(controller="(lambda (r v i n) (if (= n 2) (list 'stop 1) (list 'continue i)))"))
     told = [
         (kind, fields.get("state") or fields.get("verdict"), fields.get("iteration"))
@@ -209,11 +208,13 @@ def test_a_loop_tells_its_phases_and_verdicts() -> None:
     }  # fmt: skip
 
 
-def test_a_loop_within_a_loop_has_a_name_in_its_notes() -> None:
-    """That of its function, else of its form, numbered; the outermost loop has none, also after a fault."""
+def test_notes_name_nested_loops() -> None:
+    """The name is that of the function, else of the form, numbered; the outermost loop has none, also after a
+    fault.
+    """
     text = f"""
     (define (fix)
-      (begin {loop(max_iterations="1")} {directed(max_iterations="1")}))
+      (begin {loop(max_iterations="1")} {director_loop(max_iterations="1")}))
     (define (fails) {loop(executor="(lambda (input n) (error 'broken))")})
     {
         loop(
@@ -252,16 +253,15 @@ def test_a_loop_within_a_loop_has_a_name_in_its_notes() -> None:
     assert moves == ["fix"] * 2 + ["fix-2"] * 2 + ["iterative-loop-2"] * 2 + [None] * 6
 
 
-def test_phases_may_be_names_of_functions() -> None:
-    """A phase is any expression that gives a function."""
+def test_phase_is_any_function_expression() -> None:
     text = "(define (work input n) (* n 2)) (define judge list)" + loop(
         executor="work", validator="(if true judge work)"
     )
     assert value_text(text) == "6"
 
 
-def test_a_programs_own_names_do_not_matter_to_a_loop() -> None:
-    """Hiding library names, or using the loop's words as variables, changes nothing."""
+def test_loop_forms_are_hygienic() -> None:
+    """Shadowed library names and variables named like clauses change nothing."""
     text = f"(let ((first 1) (put 2) (executor 3) (iteration 4) (string-append 5)) {loop(executor='(lambda (i n) (+ first put executor iteration string-append))')})"  # noqa: E501
     assert value_text(text) == "15"
 
@@ -282,21 +282,21 @@ FINDINGS = {
     loop(max_iterations="2.5"): ["bad-count"],
     loop(test_command="5"): ["bad-clause"],
     loop(executor="(lambda (i n) (if i n))"): ["missing-else"],
-    directed(evaluator=None): ["missing-clause"],
-    directed(initial_input="1"): ["unknown-clause"],
-    directed(evaluator="(lambda (a b) a)"): ["wrong-arity"],
+    director_loop(evaluator=None): ["missing-clause"],
+    director_loop(initial_input="1"): ["unknown-clause"],
+    director_loop(evaluator="(lambda (a b) a)"): ["wrong-arity"],
     "(set! *loop-config* 1)": ["cannot-set"],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "ids"), FINDINGS.items())
-def test_what_is_wrong_with_a_loop_is_found_before_it_runs(text: str, ids: list[str]) -> None:
-    """Clauses missing, unknown, repeated; functions that do not fit; values that cannot be right."""
+def test_wrong_loop_is_a_compile_error(text: str, ids: list[str]) -> None:
+    """Missing, unknown and repeated clauses; functions of the wrong arity; invalid constants."""
     assert [item.id for item in findings(text)] == ids
 
 
-def test_a_wrong_clause_lists_the_clauses() -> None:
-    """The help has every clause as it is written, and the near name."""
+def test_unknown_clause_has_a_fix() -> None:
+    """The help shows the syntax of every clause and suggests the nearest name."""
     [finding] = findings(loop(exector="1"))
     assert finding.help is not None
     assert finding.help.startswith("did you mean `executor`?")
@@ -304,21 +304,21 @@ def test_a_wrong_clause_lists_the_clauses() -> None:
         assert f"({name} " in finding.help
 
 
-def test_clauses_of_a_wrong_loop_are_looked_into() -> None:
-    """A missing clause hides no mistake inside the others."""
+def test_clauses_of_a_wrong_loop_are_checked() -> None:
+    """A missing clause hides no error inside the others."""
     diagnostics = findings(loop(validator=None, executor="(lambda (i n) (if nobody i))"))
     assert sorted(item.id for item in diagnostics) == ["missing-clause", "missing-else", "unbound-name"]
 
 
-def test_several_missing_clauses_are_one_finding() -> None:
-    """All that is missing is said at once, where the loop stands."""
+def test_missing_clauses_are_one_error() -> None:
+    """The error is at the loop form."""
     [finding] = findings("(iterative-loop (max-iterations 1))")
     assert finding.message.count("`") == 2 * 6
     assert isinstance(run("1")[0], Done)
 
 
-def test_a_fault_in_loops_within_loops_says_each_place_once() -> None:
-    """A loop that runs itself is told once; another iteration or another phase is told as well."""
+def test_fault_message_lists_each_nested_loop_once() -> None:
+    """A recursive loop is listed once; another iteration or phase is listed too."""
     text = """
     (define (deep n)
       (iterative-loop
@@ -341,10 +341,10 @@ INNER = """
 (define (inner x) (+ x (error 'broken "no good")))
 (define (work n) (* 2 (inner n)))
 """
-# What calls `work` so that its fault is caught and raised again, by the name of the function.
-AGAIN = {
+# Callers of `work` that catch its fault and raise it again, by the name of the case.
+RERAISED = {
     "phase": loop(executor="(lambda (input n) (+ 1 (work n)))"),
-    "director": directed(evaluator="(lambda (result plan n) (+ 1 (work n)))"),
+    "director": director_loop(evaluator="(lambda (result plan n) (+ 1 (work n)))"),
     "last-phase": loop(controller="(lambda (result validation input n) (list 'stop (work n)))"),
     "finally": "(try (+ 1 (work 1)) (finally (list 1)))",
     "catch": "(try (+ 1 (work 1)) (catch f (error f)))",
@@ -355,10 +355,10 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
-@pytest.mark.parametrize("form", AGAIN)
-def test_a_fault_that_is_raised_again_keeps_its_frames(form: str, tier: str) -> None:
-    """The backtrace is that of code outside a loop, with the frame of the phase."""
-    text = INNER + f"(define (go) (list {AGAIN[form]}))\n(list (go))"
+@pytest.mark.parametrize("form", RERAISED)
+def test_reraised_fault_keeps_its_frames(form: str, tier: str) -> None:
+    """The backtrace is that of code outside a loop, plus the frame of the phase."""
+    text = INNER + f"(define (go) (list {RERAISED[form]}))\n(list (go))"
     machine = Machine(machine_of(text).image, tier=tier)
     outcome: Any = None
     while not machine.ended:
@@ -371,12 +371,12 @@ def test_a_fault_that_is_raised_again_keeps_its_frames(form: str, tier: str) -> 
     assert functions[-2:] == ["work", "inner"]
     assert set(functions) == {"program", "go", "work", "inner"}
     assert outcome.backtrace[-1][2] == outcome.span
-    if "loop" in AGAIN[form]:
+    if "loop" in RERAISED[form]:
         assert ", iteration 1: " in outcome.message
 
 
-def test_a_fault_that_was_handled_leaves_nothing_in_later_ones() -> None:
-    """One that is made by the program, or that happens elsewhere, has its own frames."""
+def test_handled_fault_does_not_affect_later_faults() -> None:
+    """A fault raised by the program or elsewhere has its own frames."""
     caught = "(try (work 1) (catch f f))"
     text = (
         INNER
@@ -392,8 +392,8 @@ def test_a_fault_that_was_handled_leaves_nothing_in_later_ones() -> None:
 
 
 @pytest.mark.parametrize("controller", ['(lambda (r v input n) (list "stop" r))', "decide"])
-def test_a_decision_with_a_string_is_told_at_the_controller(controller: str) -> None:
-    """With what to write, and the caret at the clause's function, wherever the list was made."""
+def test_string_decision_is_reported_at_the_controller(controller: str) -> None:
+    """The warning contains the fix and marks the function of the clause, wherever the list was made."""
     text = '(define (decide r v input n) (list "stop" r))\n' + loop(controller=controller) + "\n(list decide)"
     outcome = machine_of(text).resume()
     while isinstance(outcome, OutOfFuel):

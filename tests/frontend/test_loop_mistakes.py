@@ -21,7 +21,7 @@ def loop(state: str = "action: make, next: done", more: str = "") -> str:
     return f"name: x\ninitial: a\n{more}states:\n  a: {{{state}}}\n  done: {{terminal: true}}\n"
 
 
-# A loop with one mistake, the line of its only finding, and words of its message or help.
+# A loop with one mistake, the line of its only diagnostic, and words of its message or help.
 MISTAKES = {
     "states at the left": (
         "name: x\ninitial: a\nstates:\na: {action: make, next: done}\ndone: {terminal: true}\n",
@@ -156,7 +156,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_usual_mistake_is_one_finding_with_its_remedy(mistake: str) -> None:
+def test_common_mistake_is_one_diagnostic_with_a_fix(mistake: str) -> None:
     text, line, words = MISTAKES[mistake]
     diagnostics = findings(text)
     shown = [f"{one.id}: {one.message}; {one.label}; {one.help}" for one in diagnostics]
@@ -176,12 +176,12 @@ def test_a_usual_mistake_is_one_finding_with_its_remedy(mistake: str) -> None:
         "echo $contextual.x $${context.who}",
     ],
 )
-def test_variables_of_the_shell_and_templates_of_programs_are_theirs(action: str) -> None:
+def test_shell_variables_and_foreign_templates_are_accepted(action: str) -> None:
     assert findings(loop(f'action: "{action}", next: done', "context: {who: a}\n")) == []
 
 
-def test_a_letter_that_looks_alike_is_named() -> None:
+def test_homoglyph_is_named() -> None:
     assert nearest("d\u043ene", ["done", "dune"]) == "done"
-    # Two letters each in lower case, of which none looks like another.
+    # In lower case each of these is two letters, neither of which is a homoglyph.
     assert str(suggest("İ" * 100, ["i\u0307" * 60])).startswith("did you mean `i")
     assert suggest("d\u043ene", ["done"]) == "did you mean `done`? `\u043e` is cyrillic small letter o"

@@ -1,4 +1,4 @@
-"""Mutated loops: whatever is changed in a loop that someone could write, the compiler reports or compiles.
+"""Mutations of realistic loops: the compiler reports an error or compiles, and never crashes.
 
 `LLC_FUZZ` is the number of mutations (`make fuzz`: a million); the suite runs a few hundred fixed ones.
 """
@@ -76,7 +76,7 @@ ODDITIES: list[Any] = [
 
 @cache
 def seeds() -> tuple[str, ...]:
-    """The loops of the golden tests, those with errors included; without those that are large by intent."""
+    """The loops of the golden tests, including invalid ones, without intentionally large ones."""
     paths = sorted(GOLDEN.glob("*/*/loop.yaml"))
     texts = (path.read_bytes().decode("utf-8", "replace") for path in paths)
     return tuple(text for text in texts if max(len(text), len(tree(text) or "")) < 5_000)
@@ -84,7 +84,7 @@ def seeds() -> tuple[str, ...]:
 
 @cache
 def tree(text: str) -> str | None:
-    """A seed as JSON, or None where it is no mapping that YAML's own reader accepts."""
+    """A seed as JSON; None if PyYAML does not read it as a mapping."""
     try:
         data = yaml.load(text, Loader=yaml.CSafeLoader)
         return json.dumps(data) if isinstance(data, dict) else None
@@ -95,17 +95,17 @@ def tree(text: str) -> str | None:
 # --- mutations of the tree ----------------------------------------------------------------------
 
 
-def places(data: Any) -> list[tuple[Any, Any]]:
-    """Every container and key of a value in it."""
-    found = []
+def locations(data: Any) -> list[tuple[Any, Any]]:
+    """Container and key of every nested value."""
+    result = []
     stack = [data]
     while stack:
         node = stack.pop()
         for key in list(node) if isinstance(node, dict) else range(len(node)):
-            found.append((node, key))
+            result.append((node, key))
             if isinstance(node[key], dict | list):
                 stack.append(node[key])
-    return found
+    return result
 
 
 def misspell(word: str, rng: random.Random) -> str:
@@ -115,31 +115,31 @@ def misspell(word: str, rng: random.Random) -> str:
     )
 
 
-def odd(rng: random.Random) -> Any:
+def odd_value(rng: random.Random) -> Any:
     return deepcopy(rng.choice(ODDITIES if rng.random() < 0.5 else WORDS))
 
 
 def mutate_tree(data: Any, rng: random.Random) -> None:
-    every = places(data)
+    every = locations(data)
     if not every:
-        data[rng.choice(KEYS)] = odd(rng)
+        data[rng.choice(KEYS)] = odd_value(rng)
         return
     node, key = rng.choice(every)
     kind = rng.randrange(6)
     if kind == 0:
-        node[key] = odd(rng)
+        node[key] = odd_value(rng)
     elif kind == 1:
         del node[key]
     elif kind == 2:
         node[key] = deepcopy(rng.choice(every)[0])
     elif isinstance(node, list):
-        node.insert(key, odd(rng))
+        node.insert(key, odd_value(rng))
     elif kind == 3:
         node[misspell(key, rng)] = node.pop(key)
     elif kind == 4:
-        node[rng.choice(KEYS)] = odd(rng) if rng.random() < 0.5 else deepcopy(node[key])
+        node[rng.choice(KEYS)] = odd_value(rng) if rng.random() < 0.5 else deepcopy(node[key])
     else:
-        node[rng.choice((f"on_{rng.choice(WORDS)[:9]}", rng.choice(KEYS)))] = odd(rng)
+        node[rng.choice((f"on_{rng.choice(WORDS)[:9]}", rng.choice(KEYS)))] = odd_value(rng)
 
 
 def mutated_tree(text: str, rng: random.Random) -> str:
@@ -200,7 +200,7 @@ def mutated_text(text: str, rng: random.Random) -> str:
 
 
 def mutation(number: int) -> str:
-    """The mutated loop of a number."""
+    """The mutated loop with this number."""
     rng = random.Random(number)
     text = rng.choice(seeds())
     plain = tree(text) if rng.random() < 0.6 else None
@@ -208,7 +208,7 @@ def mutation(number: int) -> str:
 
 
 def compile_or_report(text: str) -> None:
-    """Compile a loop to its image, or render what is wrong; any other exception is an internal error."""
+    """Compile a loop to its image, or render its diagnostics; any other exception is an internal error."""
     try:
         compiled = compile_text(text, "loop.yaml", CompileOptions(folder=str(GOLDEN)))
     except CompileError as error:
@@ -222,8 +222,8 @@ def compile_or_report(text: str) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_mutation_of_a_loop_is_an_internal_error(part: int) -> None:
-    """Numbered mutations, so that a failure can be repeated by its number."""
+def test_mutated_loop_is_no_internal_error(part: int) -> None:
+    """Mutations are numbered, so that a failure can be reproduced."""
     for number in range(part, COUNT, PARTS):
         try:
             compile_or_report(mutation(number))
@@ -236,8 +236,8 @@ STATE = "{action: 'true', next: done, %s}"
 
 @pytest.mark.parametrize("key", ["on_blocked", "on_succes", "on_yes", "on_x", "on_error", "route"])
 @pytest.mark.parametrize("value", ["", "[a]", "3", "{}", "''", "{a: }", "{'': done}", "null", '"${"'])
-def test_a_route_that_is_no_state_is_reported(key: str, value: str) -> None:
-    """Every form of a target that is empty or no text, for keys of the schema and `on_<verdict>`."""
+def test_invalid_route_value_is_reported(key: str, value: str) -> None:
+    """Every empty or non-text target, for keys of the schema and `on_<verdict>`."""
     state = STATE % f"{key}: {value}"
     compile_or_report(f"name: x\ninitial: a\nstates:\n  a: {state}\n  done: {{terminal: true}}\n")
 
@@ -246,7 +246,7 @@ def test_a_route_that_is_no_state_is_reported(key: str, value: str) -> None:
     "properties", ["3", "[a]", "text", "null", "true", "{verdict: 3}", "{verdict: {enum: 3}}"]
 )
 def test_a_schema_without_properties_is_reported(properties: str) -> None:
-    """The words of a schema are looked up while the state is read, before the schema is checked."""
+    """The verdicts of a schema are read with the state, before the schema is checked."""
     schema = f"{{type: object, properties: {properties}}}"
     state = STATE % f"evaluate: {{type: llm_structured, schema: {schema}}}, route: {{success: done}}"
     compile_or_report(f"name: x\ninitial: a\nstates:\n  a: {state}\n  done: {{terminal: true}}\n")

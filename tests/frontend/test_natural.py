@@ -18,8 +18,8 @@ from llc.ir.diagnostics import CompileError, Diagnostic, render_all
 from llc.runtime.project import image_cache
 from llc.vm.code.emit import emit
 
-WORDS = 'paradigm: natural\ndescription: "Fix all type errors"\ntools: ["/ll:fix"]\n'
-MADE = """paradigm: convergence
+LOOP = 'paradigm: natural\ndescription: "Fix all type errors"\ntools: ["/ll:fix"]\n'
+PINNED = """paradigm: convergence
 name: "fewer-errors"
 check: "mypy src | wc -l"
 toward: 0
@@ -35,18 +35,18 @@ def loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(".loops")
 
 
-def write(loops: Path, words: str = WORDS, made: str = MADE, of: str | None = None) -> str:
-    """A loop in words, and a lock file in which `made` is pinned for it, or for the words `of`."""
+def write(loops: Path, description: str = LOOP, pinned: str = PINNED, pinned_for: str | None = None) -> str:
+    """Write a natural-language loop, and a lock file with a pin for it or for the text `pinned_for`."""
     path = loops / "words.yaml"
-    path.write_text(of or words)
+    path.write_text(pinned_for or description)
     spec, _, _ = read_loop(read_source(str(path)))
     assert isinstance(spec, NaturalSpec)
-    (loops / LOCK).write_text(print_lock([Pin(key_of(spec), "words", "m", made)]))
-    path.write_text(words)
+    (loops / LOCK).write_text(print_lock([Pin(key_of(spec), "words", "m", pinned)]))
+    path.write_text(description)
     return str(path)
 
 
-def refused(path: str) -> list[Diagnostic]:
+def compile_errors(path: str) -> list[Diagnostic]:
     with pytest.raises(CompileError) as caught:
         compile_file(path)
     return caught.value.diagnostics
@@ -57,10 +57,12 @@ def fsm(compiled: Compiled) -> str:
     return print_fsm(compiled.loop)
 
 
-def test_what_is_pinned_is_compiled(loops: Path) -> None:
-    """As if it had been written so, under the name that the model found, with the author's words."""
+def test_pinned_loop_is_compiled(loops: Path) -> None:
+    """The result equals that of a written loop, with the name chosen by the model and the author's
+    description.
+    """
     compiled = compile_file(write(loops))
-    plain = compile_text(MADE)
+    plain = compile_text(PINNED)
     assert compiled.program.name == "fewer-errors"
     assert compiled.loop is not None
     assert plain.loop is not None
@@ -68,37 +70,42 @@ def test_what_is_pinned_is_compiled(loops: Path) -> None:
     assert 'description: "Fix all type errors"' in fsm(compiled)
 
 
-def test_what_the_author_sets_wins(loops: Path) -> None:
-    """Name, limits and other settings; what they leave open is the model's."""
-    words = WORDS + "name: mine\ntimeout: 60\nmax_iterations: 3\n"
-    found = compile_file(write(loops, words)).loop
-    assert found is not None
-    assert (found.name, found.timeout, found.max_iterations) == ("mine", 60, 3)
-    found = compile_file(write(loops)).loop
-    assert found is not None
-    assert found.max_iterations == 9
+def test_settings_of_the_author_override_the_pin(loops: Path) -> None:
+    """The model decides only settings that the author omits."""
+    description = LOOP + "name: mine\ntimeout: 60\nmax_iterations: 3\n"
+    compiled = compile_file(write(loops, description)).loop
+    assert compiled is not None
+    assert (compiled.name, compiled.timeout, compiled.max_iterations) == ("mine", 60, 3)
+    compiled = compile_file(write(loops)).loop
+    assert compiled is not None
+    assert compiled.max_iterations == 9
 
 
-def test_other_words_are_not_pinned(loops: Path) -> None:
-    """What the description or the tools say decides; white space, settings and comments do not."""
-    other = WORDS.replace("type errors", "lint errors")
-    (diagnostic,) = refused(write(loops, other, of=WORDS))
+def test_changed_description_is_not_pinned(loops: Path) -> None:
+    """The pin depends on description and tools, not on white space, settings and comments."""
+    other = LOOP.replace("type errors", "lint errors")
+    (diagnostic,) = compile_errors(write(loops, other, pinned_for=LOOP))
     assert diagnostic.id == "not-pinned"
     assert "llc create --pin .loops/words.yaml" in (diagnostic.help or "")
-    assert refused(write(loops, WORDS.replace("/ll:fix", "/ll:mend"), of=WORDS))[0].id == "not-pinned"
-    same = WORDS.replace("Fix all", "Fix\n  all") + "# why\nbackoff: 1\n"
-    assert compile_file(write(loops, same, of=WORDS)).loop is not None
+    assert (
+        compile_errors(write(loops, LOOP.replace("/ll:fix", "/ll:mend"), pinned_for=LOOP))[0].id
+        == "not-pinned"
+    )
+    same = LOOP.replace("Fix all", "Fix\n  all") + "# why\nbackoff: 1\n"
+    assert compile_file(write(loops, same, pinned_for=LOOP)).loop is not None
     (loops / LOCK).unlink()
-    assert refused(".loops/words.yaml")[0].id == "not-pinned"
+    assert compile_errors(".loops/words.yaml")[0].id == "not-pinned"
     with pytest.raises(CompileError, match="has no pinned loop"):
-        compile_text(WORDS)
+        compile_text(LOOP)
 
 
-def test_a_mistake_in_a_pin_has_its_place_in_the_lock_file(loops: Path) -> None:
-    """The same findings as for a loop in a file, where they stand."""
-    path = write(loops, made=MADE.replace("/ll:fix", "echo ${context.nope}").replace("toward: 0", "towrd: 0"))
-    found = {diagnostic.id: diagnostic for diagnostic in refused(path)}
-    span = found["unknown-key"].span
+def test_error_in_a_pin_is_reported_in_the_lock_file(loops: Path) -> None:
+    """A pinned loop gets the same diagnostics as a loop in a file."""
+    path = write(
+        loops, pinned=PINNED.replace("/ll:fix", "echo ${context.nope}").replace("toward: 0", "towrd: 0")
+    )
+    diagnostics = {diagnostic.id: diagnostic for diagnostic in compile_errors(path)}
+    span = diagnostics["unknown-key"].span
     assert span is not None
     assert span.path == ".loops/natural.lock"
     assert (loops / LOCK).read_text().split("\n")[span.line - 1][span.column - 1 :].startswith("towrd")
@@ -119,36 +126,36 @@ def test_a_mistake_in_a_pin_has_its_place_in_the_lock_file(loops: Path) -> None:
         "\x00",
     ],
 )
-def test_a_lock_file_that_is_none_is_refused(loops: Path, text: str) -> None:
-    """Whatever is in it, with its path."""
+def test_malformed_lock_file_is_an_error(loops: Path, text: str) -> None:
+    """The message contains the path."""
     path = write(loops)
     (loops / LOCK).write_text(text)
-    diagnostics = refused(path)
+    diagnostics = compile_errors(path)
     assert all(diagnostic.is_error for diagnostic in diagnostics)
     assert any(".loops/natural.lock" in f"{one.message} {one.span}" for one in diagnostics)
 
 
-def test_words_in_a_pin_are_refused(loops: Path) -> None:
-    """A pin holds no words that would need a pin."""
-    assert refused(write(loops, made=WORDS))[0].id == "damaged-lock"
+def test_natural_loop_in_a_pin_is_an_error(loops: Path) -> None:
+    """A pin must not need another pin."""
+    assert compile_errors(write(loops, pinned=LOOP))[0].id == "damaged-lock"
 
 
-def test_a_pin_in_quotation_marks_is_read_too(loops: Path) -> None:
-    """A lock file that somebody laid out anew."""
+def test_quoted_pin_is_read(loops: Path) -> None:
+    """A lock file may be reformatted."""
     path = write(loops)
     spec, _, _ = read_loop(read_source(path))
     assert isinstance(spec, NaturalSpec)
-    quoted = MADE.replace('"', '\\"').replace("\n", "\\n")
+    quoted = PINNED.replace('"', '\\"').replace("\n", "\\n")
     (loops / LOCK).write_text(f'version: 1\npins: {{{key_of(spec)}: {{yaml: "{quoted}"}}}}\n')
     assert compile_file(path).program.name == "fewer-errors"
 
 
-def test_a_mistake_in_quotation_marks_is_shown_with_its_line(loops: Path) -> None:
-    """It has no line of its own in the lock file, so the text that it is in is shown."""
+def test_error_in_a_quoted_pin_shows_the_text(loops: Path) -> None:
+    """The error has no line in the lock file, so the message shows the line of the pinned text."""
     path = write(loops)
     spec, _, _ = read_loop(read_source(path))
     assert isinstance(spec, NaturalSpec)
-    quoted = MADE.replace("toward", "towrd").replace('"', '\\"').replace("\n", "\\n")
+    quoted = PINNED.replace("toward", "towrd").replace('"', '\\"').replace("\n", "\\n")
     (loops / LOCK).write_text(f'version: 1\npins: {{{key_of(spec)}: {{yaml: "{quoted}"}}}}\n')
     with pytest.raises(CompileError) as caught:
         compile_file(path)
@@ -158,17 +165,17 @@ def test_a_mistake_in_quotation_marks_is_shown_with_its_line(loops: Path) -> Non
 
 
 def test_a_printed_fsm_reads_back(loops: Path) -> None:
-    """It needs no pin any more."""
+    """The printed FSM needs no pin."""
     printed = fsm(compile_file(write(loops)))
     assert fsm(compile_text(printed)) == printed
     assert fsm(compile_text("paradigm: natural\n" + printed)).endswith(printed)
 
 
-def test_an_image_in_the_cache_is_current_while_the_pin_is(loops: Path) -> None:
+def test_changed_pin_invalidates_the_cached_image(loops: Path) -> None:
     """The lock file is one of the program's sources."""
     image = emit(compile_file(write(loops)).program)
     assert image_cache.is_current(image)
-    write(loops, made=MADE.replace("9", "8"))
+    write(loops, pinned=PINNED.replace("9", "8"))
     assert not image_cache.is_current(image)
 
 
@@ -176,8 +183,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 
 
 @given(st.lists(st.builds(Pin, st.from_regex(r"sha256-[0-9a-f]{8}", fullmatch=True), TEXT, TEXT, TEXT)))
-def test_pins_are_read_back(tmp_path_factory: pytest.TempPathFactory, pins: list[Pin]) -> None:
-    """Whatever they hold."""
+def test_pins_round_trip(tmp_path_factory: pytest.TempPathFactory, pins: list[Pin]) -> None:
     pins = list({pin.key: pin for pin in pins}.values())
     path = tmp_path_factory.mktemp("lock") / LOCK
     path.write_text(print_lock(pins), newline="")

@@ -166,8 +166,8 @@ max_iterations: 10
 
 
 def load(text: str) -> tuple[Loop, Document]:
-    spec, document, found = read_loop(text_source(text, "t.yaml"))
-    assert found == []
+    spec, document, diagnostics = read_loop(text_source(text, "t.yaml"))
+    assert diagnostics == []
     assert spec is not None
     return to_fsm(spec), document
 
@@ -190,14 +190,14 @@ def data(text: str) -> Any:
     ids=["goal", "convergence", "invariants", "imperative", "fsm"],
 )
 def test_a_paradigm_prints_as_the_seeds_fsm(text: str, fsm: str) -> None:
-    """`--emit fsm` gives the seed's text for its example, names as in `loops.md` 16."""
+    """`--emit fsm` prints the seed's text for its example, with the names of `loops.md` 16."""
     printed = print_fsm(load(text)[0])
     assert printed == fsm
     assert data(printed) == data(fsm)
 
 
-def test_of_two_actions_of_a_fix_both_are_shown() -> None:
-    """The second one is marked, and the first one has a label of its own."""
+def test_error_shows_both_actions_of_a_fix() -> None:
+    """The second one is marked, and the first one has a label."""
     fix = "fix: {prompt: y, run: x}"
     text = f"paradigm: invariants\nname: g\nconstraints:\n  - {{name: t, check: 'true', {fix}}}\n"
     _, _, (finding,) = read_loop(text_source(text, "g.yaml"))
@@ -226,7 +226,7 @@ def test_further_tools_of_a_goal_run_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goal", "slugged"),
+    ("goal", "expected"),
     [
         ("No type errors in src/", "no-type-errors-in-src"),
         ("  Größe < 5 %  ", "größe-5"),
@@ -236,19 +236,19 @@ def test_further_tools_of_a_goal_run_in_order() -> None:
         ("x" * 100, "x" * 60),
     ],
 )
-def test_a_goals_words_become_its_name(goal: str, slugged: str) -> None:
-    """A slug is lower-case words joined by hyphens, bounded, with nothing a path could be made of."""
-    assert slug(goal) == slugged
+def test_goal_becomes_the_name(goal: str, expected: str) -> None:
+    """The name is a slug: lower-case words joined by hyphens, limited in length, without path separators."""
+    assert slug(goal) == expected
 
 
 def test_a_convergence_may_maximize() -> None:
-    """The direction reaches the evaluator."""
+    """The direction is passed to the evaluator."""
     loop, _ = load("paradigm: convergence\nname: x\ncheck: c\ntoward: 9\nusing: u\ndirection: maximize")
     assert "direction: maximize" in print_fsm(loop)
 
 
-def test_a_convergences_own_context_is_kept() -> None:
-    """The author's variables stay, and made ones take free names."""
+def test_context_of_a_convergence_is_kept() -> None:
+    """The author's variables are kept, and generated ones get unused names."""
     text = "paradigm: convergence\nname: x\ncheck: c\ntoward: 9\nusing: u\ncontext: {target: mine, a: 1}"
     loop, _ = load(text)
     assert loop.context == {"target": "mine", "a": 1, "metric_cmd": "c", "target_": 9, "tolerance": 0}
@@ -263,8 +263,8 @@ def test_until_may_wait_for_a_failure() -> None:
 
 
 @pytest.mark.parametrize("text", [GOAL, CONVERGENCE, INVARIANTS, IMPERATIVE])
-def test_settings_reach_the_fsm(text: str) -> None:
-    """Every setting of a loop means the same in every paradigm."""
+def test_settings_are_copied_to_the_fsm(text: str) -> None:
+    """Every setting of a loop has the same meaning in every paradigm."""
     text = text.replace("max_iterations: 20\n", "").replace("maintain: true", "").replace("backoff: 2", "")
     settings = (
         "max_iterations: 3\nmax_steps: 9\nbackoff: 1.5\ntimeout: 60\nmaintain: true\nmaintain_delay: 5\n"
@@ -291,14 +291,13 @@ def test_settings_reach_the_fsm(text: str) -> None:
         (IMPERATIVE, "check_done", 7),
     ],
 )
-def test_a_state_stands_where_its_text_stands(text: str, state: str, line: int) -> None:
-    """What is wrong with a made state is shown at the text it was made from."""
+def test_generated_state_has_the_span_of_its_source(text: str, state: str, line: int) -> None:
+    """Errors of a generated state are shown at the source text."""
     loop, _ = load(text)
     span = loop.states[state].spans["action"]
     assert span.line == line
 
 
-def test_a_paradigm_is_remembered() -> None:
-    """The IR's metadata says what a loop was written in."""
+def test_metadata_contains_the_paradigm() -> None:
     assert load(GOAL)[0].paradigm == "goal"
     assert load(FSM)[0].paradigm == "fsm"

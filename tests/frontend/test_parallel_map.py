@@ -33,14 +33,14 @@ VALUES = {
     "(parallel-map (parallel-map (* item 2) item) '((1 2) () (3)))": "((2 4) () (6))",
     "(parallel-map (map (* item 2) item) '((1 2) (3)))": "((2 4) (6))",
     "(map (parallel-map (* item 2) item) '((1 2) (3)))": "((2 4) (6))",
-    # as a value
+    # as a first-class value
     "(map (lambda (f) (f abs '(-1))) (list map parallel-map))": "((1) (1))",
     "(apply parallel-map (list abs '(-1 2)))": "(1 2)",
     "(function? parallel-map)": "true",
     # bound to something else
     "(let ((parallel-map list)) (parallel-map 1 2))": "(1 2)",
     "(define (parallel-map a) (list a)) (parallel-map 7)": "(7)",
-    # variables outside of it
+    # variables of the enclosing scope
     "(define n 0) (parallel-map (set! n (+ n item)) '(1 2 3)) n": "6",
     "(let ((n 0)) (parallel-map (begin (sleep 0) (set! n (+ n item))) '(1 2 3)) n)": "6",
     """(loop ((i 0) (found nil))
@@ -48,7 +48,7 @@ VALUES = {
         "(0 10 1 11 2 12)",
     """(define makers (parallel-map (begin (sleep 0) (lambda () item)) '(1 2)))
        (map (lambda (f) (f)) makers)""": "(1 2)",
-    # what goes wrong
+    # faults
     "(try (parallel-map (/ 1 item) '(1 0)) (catch f (get f \"kind\")))": '"division-by-zero"',
     "(parallel-map (try (/ 1 item) (catch f 0)) '(1 0))": "(1 0)",
     "(try (parallel-map (begin (sleep 0) (error item)) '(\"a\" \"b\")) (catch f (get f \"message\")))": '"a"',
@@ -66,11 +66,11 @@ VALUES = {
 
 @pytest.mark.parametrize("text", VALUES, ids=range(len(VALUES)))
 def test_values(text: str) -> None:
-    """Each program and what it gives, straight through and through a snapshot at each effect."""
+    """The result is the same in one run and with a snapshot at each effect."""
     assert value_text(text) == VALUES[text]
-    shown = f'(format "~s" (begin {text}))' if "define" not in text else f'(format "~s" (let () {text}))'
-    straight, restored = (finish(machine_of(shown), restoring=restoring) for restoring in (False, True))
-    assert straight == restored == VALUES[text]
+    program = f'(format "~s" (begin {text}))' if "define" not in text else f'(format "~s" (let () {text}))'
+    direct, restored = (finish(machine_of(program), restoring=restoring) for restoring in (False, True))
+    assert direct == restored == VALUES[text]
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,15 @@ def test_values(text: str) -> None:
         ("(loop ((i 0)) (parallel-map (recur item) '(1)))", "recur-outside-loop"),
     ],
 )
-def test_mistakes(text: str, id: str) -> None:
-    """What is told before anything runs."""
+def test_errors(text: str, id: str) -> None:
     assert id in [finding.id for finding in findings(text)]
 
 
-def test_all_calls_ask_before_one_is_answered() -> None:
-    """And a call goes on when its answer comes, whatever the order."""
+def test_calls_are_concurrent() -> None:
+    """All calls perform their effects before the first answer, and each continues when its answer comes."""
     machine = machine_of("(parallel-map (begin (sleep item) (sleep (* 10 item)) item) '(1 2 3))")
-    asked = [drained.args["seconds"] for drained in ready(machine)]
-    assert asked == [1, 2, 3]
+    performed = [drained.args["seconds"] for drained in run_ready(machine)]
+    assert performed == [1, 2, 3]
     assert machine.resume({}, 2).args == {"seconds": 20}  # type: ignore[union-attr]
     assert machine.resume({}, 4).__class__.__name__ == "Waiting"
     assert machine.resume({}, 1).args == {"seconds": 10}  # type: ignore[union-attr]
@@ -104,17 +103,17 @@ def test_all_calls_ask_before_one_is_answered() -> None:
     assert done.value == [1, 2, 3]
 
 
-def ready(machine: Machine) -> list[Any]:
-    found = []
+def run_ready(machine: Machine) -> list[Any]:
+    effects = []
     while machine.is_ready:
         outcome = machine.resume()
         assert isinstance(outcome, Effect)
-        found.append(outcome)
-    return found
+        effects.append(outcome)
+    return effects
 
 
-def test_a_fault_names_the_item_s_own_place() -> None:
-    """The backtrace leads from `parallel-map` to what failed."""
+def test_fault_has_the_span_in_the_called_function() -> None:
+    """The backtrace contains `parallel-map`."""
     fault = finish(machine_of("(define (f x) (/ 1 x))\n(list\n  (parallel-map f '(1 0)))"))
     assert isinstance(fault, Fault)
     assert fault.span is not None
@@ -122,16 +121,15 @@ def test_a_fault_names_the_item_s_own_place() -> None:
     assert [line.split("(")[0].split(",")[0] for line in fault.trace_lines()] == ["in `program`", "in `f`"]
 
 
-def test_evaluating_needs_no_host() -> None:
-    """`llc.evaluate` does one thing after the other, with the same values."""
+def test_evaluate_runs_calls_sequentially() -> None:
+    """`llc.evaluate` needs no host and gives the same values."""
     text = "(parallel-map (begin (sleep 0.001) (* n item)) '(1 2 3))"
     assert llc.evaluate(text, {"n": 2}) == [2, 4, 6]
     with pytest.raises(llc.FlowError, match="division-by-zero"):
         llc.evaluate("(parallel-map (/ 1 item) '(1 0 2))")
 
 
-def test_a_long_list() -> None:
-    """Ten thousand calls at once."""
+def test_ten_thousand_concurrent_calls() -> None:
     assert value_of("(length (parallel-map (begin (sleep 0) item) (range 10000)))") == 10_000
 
 
@@ -159,8 +157,8 @@ CONFIGURED = """
 
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
 @pytest.mark.parametrize("through_snapshots", [False, True])
-def test_the_loop_configuration_belongs_to_its_strand(tier: str, through_snapshots: bool) -> None:
-    """Director loops at once each see their own configuration, and what was there comes back."""
+def test_loop_configuration_is_local_to_its_strand(tier: str, through_snapshots: bool) -> None:
+    """Concurrent director loops see their own configuration; afterwards the outer one is restored."""
     machine = Machine(machine_of(CONFIGURED).image, tier=tier)
     outcome = None
     while not isinstance(outcome, Done):

@@ -20,15 +20,15 @@ states:
 """
 BAD = "name: bad\ninitial: a\nstates:\n  a: {terminal: true, status: failure}\n"
 BROKEN = "name: broken\ninitial: a\nstates:\n  a: {action: exit 1, on_yes: b}\n  b: {terminal: true}\n"
-# Each waits for the other: one after the other, they would not end.
-MEETS = (
+# Each loop waits for the other, so they end only if they run concurrently.
+MEETING = (
     "name: {0}\ninitial: a\nstates:\n"
     "  a: {{action: 'touch {0}.here; until test -e {1}.here; do sleep 0.05; done', next: b}}\n"
     "  b: {{terminal: true}}\n"
 )
 SLOW = "name: slow\ninitial: a\nstates:\n  a: {action: sleep 100, next: b}\n  b: {terminal: true}\n"
-LOOPS = {"good": GOOD, "bad": BAD, "broken": BROKEN, "slow": SLOW, "x": MEETS.format("x", "y")}
-LOOPS["y"] = MEETS.format("y", "x")
+LOOPS = {"good": GOOD, "bad": BAD, "broken": BROKEN, "slow": SLOW, "x": MEETING.format("x", "y")}
+LOOPS["y"] = MEETING.format("y", "x")
 
 
 def parent(keys: str, show: str = "") -> str:
@@ -69,19 +69,17 @@ def write(folder: Path, keys: str, show: str = "") -> Path:
         ("{parallel: [good, slow], timeout: 1}", "failed"),
     ],
 )
-def test_the_verdict_of_branches(
-    keys: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By how many succeed; one that breaks did not, and the time of the state ends them all."""
+def test_verdict_of_branches(keys: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict depends on the number of successes; a faulting branch failed, and the timeout of the state
+    ends all branches.
+    """
     lines = keys.strip("{}").replace("], ", "]\n    ")
     write(tmp_path, lines)
     monkeypatch.chdir(tmp_path)
     assert llc.run("parent").final_state == end
 
 
-def test_branches_are_given_values_and_captures_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arguments_and_captures_of_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = 'parallel: [good, broken]\n    join: any\n    with: {of: "${context.kept}"}'
     show = "${captured.run.good.said.output} ${captured.run.broken.status} ${captured.run.terminated_by}"
     write(tmp_path, keys, show)
@@ -105,7 +103,7 @@ def test_branches_are_given_values_and_captures_are_read(
         ('parallel: ["${captured.show.output}"]', "unknown-loop", 6),
     ],
 )
-def test_mistakes_in_branches(keys: str, id: str, line: int, tmp_path: Path) -> None:
+def test_errors_in_branches(keys: str, id: str, line: int, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as error:
         compile_file(str(write(tmp_path, keys)))
     (diagnostic,) = (finding for finding in error.value.diagnostics if finding.is_error)
@@ -117,6 +115,6 @@ def test_mistakes_in_branches(keys: str, id: str, line: int, tmp_path: Path) -> 
     ), diagnostic.message
 
 
-def test_join_without_branches_is_not_read(tmp_path: Path) -> None:
+def test_join_without_branches_is_unused(tmp_path: Path) -> None:
     made = compile_file(str(write(tmp_path, "action: ls\n    join: any")))
     assert "unused-key" in {diagnostic.id for diagnostic in made.diagnostics}

@@ -14,28 +14,28 @@ from llc.frontend.source.files import text_source
 from llc.ir.constants import Symbol
 
 
-def one(text: str) -> Datum:
-    found, findings = read(text_source(text))
+def read_one(text: str) -> Datum:
+    data_list, findings = read(text_source(text))
     assert findings == []
-    assert len(found) == 1
-    return found[0]
+    assert len(data_list) == 1
+    return data_list[0]
 
 
 @given(data)
-def test_what_is_printed_reads_back_equal(datum: Datum) -> None:
-    """`read(show(datum))` is the datum, types of numbers included."""
-    assert one(show(datum)) == datum
+def test_printed_datum_reads_back_equal(datum: Datum) -> None:
+    """Types of numbers are kept."""
+    assert read_one(show(datum)) == datum
 
 
 @given(data)
-def test_what_is_printed_is_one_visible_line(datum: Datum) -> None:
-    """Nothing that is printed breaks a line or hides in it."""
+def test_printed_datum_is_one_visible_line(datum: Datum) -> None:
+    """The text has no line break and no invisible character."""
     assert show(datum).isprintable()
 
 
 @given(data, st.integers(0, 100))
-def test_a_limit_holds(datum: Datum, limit: int) -> None:
-    """A limited rendering is the whole one, or its beginning within the limit."""
+def test_limited_rendering_is_a_prefix(datum: Datum, limit: int) -> None:
+    """A limited rendering is the complete one, or a prefix of it within the limit."""
     whole = show(datum)
     shown = show(datum, limit=limit)
     assert shown == whole or (len(shown) <= max(limit, 1) and whole.startswith(shown[:-1]))
@@ -65,16 +65,16 @@ def test_a_limit_holds(datum: Datum, limit: int) -> None:
         ("|a\\|b\\\\|", "|a\\|b\\\\|"),
     ],
 )
-def test_a_datum_has_one_spelling(text: str, printed: str | None) -> None:
-    """However it was written, a datum prints the same way."""
+def test_datum_has_a_canonical_form(text: str, printed: str | None) -> None:
+    """All spellings of a datum are printed the same way."""
     if printed is None:
         assert read(text_source(text))[1]
     else:
-        assert show(one(text)) == printed
+        assert show(read_one(text)) == printed
 
 
 def test_a_deep_datum_is_printed_and_compared_without_recursion() -> None:
-    """Depth costs no Python frames in printing, equality and hashing."""
+    """Printing, equality and hashing use no Python stack per level."""
     left: Datum = Atom(1)
     right: Datum = Atom(1)
     for _ in range(50_000):
@@ -87,7 +87,7 @@ def test_a_deep_datum_is_printed_and_compared_without_recursion() -> None:
 
 
 def test_data_that_differ_in_type_differ() -> None:
-    """1, 1.0, true, "a" and a are five things."""
+    """1, 1.0, true, "a" and a are five different data."""
     values = [1, 1.0, True, "a", Symbol("a"), None, Form(())]
     atoms = [value if isinstance(value, Form) else Atom(value) for value in values]
     for i, left in enumerate(atoms):
@@ -96,6 +96,6 @@ def test_data_that_differ_in_type_differ() -> None:
 
 
 def test_a_tail_needs_an_item() -> None:
-    """There is no list of a tail alone."""
+    """A list of only a tail is an error."""
     with pytest.raises(ValueError, match="tail"):
         Form((), None, "(", Atom(1))

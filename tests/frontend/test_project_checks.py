@@ -12,7 +12,7 @@ from llc.ir.diagnostics import CompileError, Diagnostic
 
 
 class Project:
-    """With two agents, and one model that has a price."""
+    """A project with two agents and one model with a price."""
 
     def agents(self) -> Sequence[str] | None:
         return ("claude", "codex")
@@ -28,8 +28,8 @@ class Project:
         return model == "priced"
 
 
-class Unread(Project):
-    """One whose configuration cannot be read."""
+class UnreadableProject(Project):
+    """A project whose configuration cannot be read."""
 
     def agents(self) -> Sequence[str] | None:
         return None
@@ -54,7 +54,7 @@ def findings(head: str, state: str = "", project: Project | None = None) -> Sequ
 
 
 def test_a_missing_agent_is_an_error() -> None:
-    """Where it stands, with what was meant."""
+    """The error is at the key and suggests the nearest agent."""
     (diagnostic,) = findings("agent: codx")
     assert (diagnostic.id, diagnostic.severity, diagnostic.help) == (
         "unknown-agent",
@@ -67,7 +67,7 @@ def test_a_missing_agent_is_an_error() -> None:
 
 @pytest.mark.parametrize("head", ["agent: codex", "agent: claude", "agent: {program: anything}", ""])
 def test_known_agents_are_accepted(head: str) -> None:
-    """Those of the project, that of llc, a program by itself."""
+    """Agents of the project, built-in agents, and programs."""
     assert not findings(head)
 
 
@@ -85,7 +85,7 @@ def test_known_agents_are_accepted(head: str) -> None:
 def test_an_agent_that_lacks_a_capability_is_an_error(
     head: str, state: str, place: tuple[int, int], capability: str
 ) -> None:
-    """At the key that requires it, with the agents that have it."""
+    """The error is at the key that requires the capability and lists agents that have it."""
     (diagnostic,) = findings(head, state)
     assert (diagnostic.id, diagnostic.severity) == ("missing-capability", "error")
     assert diagnostic.message == f"the agent `codex` has no `{capability}`"
@@ -95,14 +95,14 @@ def test_an_agent_that_lacks_a_capability_is_an_error(
 
 
 def test_an_unknown_agent_of_a_state_is_an_error() -> None:
-    """At the state's key."""
+    """The error is at the key of the state."""
     (diagnostic,) = findings("", "agent: codx,")
     assert (diagnostic.id, diagnostic.help) == ("unknown-agent", "did you mean `codex`?")
 
 
 def test_an_unreadable_project_gives_no_diagnostics() -> None:
-    """What is wrong with it is told elsewhere."""
-    assert not findings("agent: codx", project=Unread())
+    """The error of the configuration is reported elsewhere."""
+    assert not findings("agent: codx", project=UnreadableProject())
     assert not compile_text(LOOP.format(head="agent: codx", state=""), "l.yaml").diagnostics
 
 
@@ -111,7 +111,7 @@ def test_an_unreadable_project_gives_no_diagnostics() -> None:
     [("budget: {usd: 5}", ""), ("", "budget: {usd: 1},"), ("budget: {usd: 5}\nllm: {model: strange}", "")],
 )
 def test_a_model_without_a_price_is_a_warning(head: str, state: str) -> None:
-    """Where a budget bounds what it costs."""
+    """A cost budget needs the price of the model."""
     (diagnostic,) = findings(head, state)
     assert (diagnostic.id, diagnostic.severity) == ("unpriced-model", "warning")
 
@@ -126,5 +126,5 @@ def test_a_model_without_a_price_is_a_warning(head: str, state: str) -> None:
     ],
 )
 def test_other_loops_give_no_price_warning(head: str, state: str) -> None:
-    """Other units, a known price, no judging model, or no budget."""
+    """No warning for other units, a known price, no judging model, or no budget."""
     assert "unpriced-model" not in [diagnostic.id for diagnostic in findings(head, state)]

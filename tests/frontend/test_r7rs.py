@@ -166,8 +166,8 @@ CONTROL = [  # 6.10
     ("(map + '(1 2 3) '(4 5))", "(5 7)"),
     ("(let ((n 0)) (for-each (lambda (x y) (set! n (+ n (* x y)))) '(1 2) '(3 4)) n)", "11"),
 ]
-DIFFERENT = [
-    # No rationals: a quotient that is not whole is a float.
+DIFFERENCES = [
+    # No rationals: a non-integer quotient is a float.
     ("(/ 3 4 5)", "0.15"),
     ("(/ 3)", "0.3333333333333333"),
     ("(expt 2 -2)", "0.25"),
@@ -180,10 +180,10 @@ DIFFERENT = [
     ("(eqv? 2 2.0)", "true"),
     ("(eq? (list 'a) (list 'a))", "true"),
     ('(eqv? (string-append "a") "a")', "true"),
-    # More than `#f` is false.
+    # Other values besides `#f` are false.
     ("(not 0)", "true"),
     ("(not '())", "true"),
-    # `null` counts as the empty list.
+    # `null` is the empty list.
     ("(length null)", "0"),
     ("(null? null)", "true"),
 ]
@@ -194,12 +194,11 @@ DIFFERENT = [
     EQUIVALENCE + NUMBERS + TRUTH + LISTS + STRINGS + CONTROL,
     ids=lambda text: text[:60],
 )
-def test_what_the_standard_says_holds(expression: str, outcome: str) -> None:
-    """An example of R7RS, or what its text implies."""
+def test_standard_examples(expression: str, outcome: str) -> None:
+    """Examples of R7RS and consequences of its text."""
     assert outcome_of(f"(begin {expression})") == outcome
 
 
-@pytest.mark.parametrize(("expression", "outcome"), DIFFERENT, ids=lambda text: text[:60])
-def test_what_differs_from_the_standard(expression: str, outcome: str) -> None:
-    """Where the language has its own rules."""
+@pytest.mark.parametrize(("expression", "outcome"), DIFFERENCES, ids=lambda text: text[:60])
+def test_differences_from_the_standard(expression: str, outcome: str) -> None:
     assert outcome_of(expression) == outcome

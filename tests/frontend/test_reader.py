@@ -20,28 +20,28 @@ from llc.ir.spans import Span
 
 
 def data(text: str) -> list[Datum]:
-    """What a sound text reads as."""
-    found, findings = read(text_source(text, "t.sexp"))
+    """Data of a valid text."""
+    result, findings = read(text_source(text, "t.sexp"))
     assert not any(finding.is_error for finding in findings)
-    return found
+    return result
 
 
 def value(text: str) -> Any:
-    """The value of a text's only atom."""
+    """Value of the only atom of a text."""
     (atom,) = data(text)
     assert isinstance(atom, Atom)
     return atom.value
 
 
 def errors(text: str) -> list[Diagnostic]:
-    """What is wrong with a text; every finding is an error with a place."""
+    """Diagnostics of a text; each is an error with a span."""
     findings = read(text_source(text, "t.sexp"))[1]
     assert all(finding.is_error and finding.span for finding in findings)
     return findings
 
 
 def marks(text: str) -> list[str]:
-    """What is wrong with a text, each as `id line:column-line:column`."""
+    """Diagnostics of a text, each as `id line:column-line:column`."""
     return [
         f"{finding.id} {span.line}:{span.column}-{span.end_line}:{span.end_column}"
         for finding in errors(text)
@@ -99,14 +99,14 @@ def marks(text: str) -> list[str]:
         ("|12|", Symbol("12")),
     ],
 )
-def test_an_atom_means_its_value(text: str, expected: Any) -> None:
+def test_value_of_an_atom(text: str, expected: Any) -> None:
     """Each spelling of `spec/syntax.md`, with its type."""
-    found = value(text)
-    assert (type(found), found) == (type(expected), expected)
+    actual = value(text)
+    assert (type(actual), actual) == (type(expected), expected)
 
 
-def test_not_a_number_reads_as_itself() -> None:
-    """`+nan.0` is the float that equals nothing; as a datum it equals itself."""
+def test_nan_is_read() -> None:
+    """`+nan.0` is a float that is unequal to itself; as a datum it is equal to itself."""
     assert value("+nan.0") != value("+nan.0")
     assert data("+nan.0") == data("-nan.0")
 
@@ -137,18 +137,18 @@ def test_not_a_number_reads_as_itself() -> None:
         ('("a")("b")', '(  "a"  )  ( "b" )'),
     ],
 )
-def test_two_texts_mean_the_same(text: str, same: str) -> None:
-    """Sugar, comments and blanks."""
+def test_equivalent_texts(text: str, same: str) -> None:
+    """Abbreviations, comments and blanks."""
     assert data(text) == data(same)
 
 
-def test_a_text_may_be_empty() -> None:
-    """Whether a program may be, others decide."""
+def test_empty_text_is_read() -> None:
+    """The compiler decides whether a program may be empty."""
     assert data("") == data(" ; nothing\n#| here |#") == []
 
 
-def test_every_datum_knows_its_place() -> None:
-    """Spans are those of the text, for what stands behind a mark too."""
+def test_spans_of_data() -> None:
+    """Spans are correct also for data after a quotation mark."""
     ((form),) = data("\n (let ((x 'é)) ; c\n   `,x)")
     assert isinstance(form, Form)
     assert form.span == Span("t.sexp", 2, 2, 3, 8)
@@ -163,8 +163,8 @@ def test_every_datum_knows_its_place() -> None:
     assert body.items[1].span == Span("t.sexp", 3, 5, 3, 7)
 
 
-def test_the_collector_is_as_it_was() -> None:
-    """Reading pauses the garbage collector and leaves it as it found it."""
+def test_garbage_collector_state_is_restored() -> None:
+    """Reading pauses the garbage collector and restores its state."""
     assert gc.isenabled()
     read(text_source("(a"))
     assert gc.isenabled()
@@ -180,34 +180,34 @@ def test_the_collector_is_as_it_was() -> None:
 
 
 @given(any_texts)
-def test_any_text_gives_data_or_findings(text: str) -> None:
-    """No text makes the reader raise, and every finding can be shown."""
+def test_any_text_gives_data_or_diagnostics(text: str) -> None:
+    """No text makes the reader raise, and every diagnostic can be rendered."""
     source = text_source(text, "t.sexp")
-    found, findings = read(source)
+    result, findings = read(source)
     render_all(findings, [source])
-    for datum in found:
+    for datum in result:
         assert datum.span is not None
         show(datum)
     assert len(findings) <= MAX_FINDINGS + 1
 
 
 @given(any_texts)
-def test_tokens_join_to_the_text(text: str) -> None:
-    """Scanning loses nothing, and tokens stand where they say."""
+def test_joined_tokens_are_the_text(text: str) -> None:
+    """The scanner loses no character, and the position of each token is correct."""
     tokens = scan(text)
     assert "".join(token.text for token in tokens) == text
     assert all(text.startswith(token.text, token.start) for token in tokens)
 
 
 @given(good_texts, st.integers(0, 10_000), scraps)
-def test_a_slip_is_found_or_harmless(text: str, at: int, scrap: str) -> None:
-    """Whatever is put into a good text, reading ends with data or findings."""
-    read(text_source(broken(text, at, scrap)))
+def test_inserted_text_does_not_crash(text: str, at: int, fragment: str) -> None:
+    """A fragment inserted into a valid text gives data or diagnostics."""
+    read(text_source(broken(text, at, fragment)))
 
 
 @given(good_texts, st.data())
 def test_a_missing_bracket_is_always_found(text: str, choice: st.DataObject) -> None:
-    """A text that lacks one bracket is refused."""
+    """A text that lacks one bracket is rejected."""
     brackets = [token for token in scan(text) if token.kind in ("open", "close")]
     if brackets:
         lost = choice.draw(st.sampled_from(brackets))
@@ -276,40 +276,40 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize(("text", "found", "help"), MISSING.values(), ids=MISSING)
-def test_a_missing_bracket_is_placed(text: str, found: list[str], help: str) -> None:
-    """The form that lacks its end is marked; the help says where the end belongs."""
-    assert marks(text) == found
+@pytest.mark.parametrize(("text", "expected", "help"), MISSING.values(), ids=MISSING)
+def test_missing_bracket_is_located(text: str, expected: list[str], help: str) -> None:
+    """The unclosed form is marked; the help says where the bracket belongs."""
+    assert marks(text) == expected
     assert help in (errors(text)[0].help or "")
 
 
-def test_forms_behind_a_missing_bracket_are_read_as_meant() -> None:
-    """A missing bracket spoils its own form only."""
-    found, findings = read(text_source("(a)\n(define (f)\n  (g (h)\n\n(k 1)\n(l 2)"))
+def test_forms_after_a_missing_bracket_are_read() -> None:
+    """A missing bracket affects only its own form."""
+    result, findings = read(text_source("(a)\n(define (f)\n  (g (h)\n\n(k 1)\n(l 2)"))
     assert len(findings) == 1
-    assert [show(datum) for datum in found] == ["(a)", "(define (f) (g (h)))", "(k 1)", "(l 2)"]
+    assert [show(datum) for datum in result] == ["(a)", "(define (f) (g (h)))", "(k 1)", "(l 2)"]
 
 
-def test_indentation_that_contradicts_proves_nothing() -> None:
-    """Where lines are indented anyhow, the form is named and the end of the text, no guess."""
+def test_inconsistent_indentation_gives_no_guess() -> None:
+    """With irregular indentation the message names the form and the end of the text only."""
     text = "(a (b\nc)\n    (d (e\n f) g)\n"
     (finding,) = errors("(x\n" + text + "(y")[:1]
     assert finding.id == "unclosed-form"
 
 
-def test_brackets_that_balance_by_chance_are_doubted() -> None:
-    """A form in the first column of another is a warning: one lacks a bracket, one has one too many."""
+def test_suspicious_indentation_is_a_warning() -> None:
+    """A nested form in the first column: one form lacks a bracket, another has an extra one."""
     text = '(define (f)\n  (g)\n\n(define (h)\n  (k)))\n(define s "\n(x")\n(begin\n  #|\n(x |# (a))\n'
-    found, findings = read(text_source(text))
-    assert len(found) == 3
-    (doubt,) = findings
-    assert not doubt.is_error
-    assert (doubt.id, doubt.span and doubt.span.line) == ("misleading-indentation", 4)
+    result, findings = read(text_source(text))
+    assert len(result) == 3
+    (warning,) = findings
+    assert not warning.is_error
+    assert (warning.id, warning.span and warning.span.line) == ("misleading-indentation", 4)
 
 
 # --- other slips ------------------------------------------------------------------------------
 
-SLIPS = {
+TYPOS = {
     ")": ["stray-bracket 1:1-1:2"],
     "(a)))) )\n(b": ["stray-bracket 1:4-1:5", "unclosed-form 2:1-2:2"],
     "(a ]": ["mismatched-bracket 1:4-1:5"],
@@ -362,13 +362,12 @@ SLIPS = {
 }
 
 
-@pytest.mark.parametrize(("text", "found"), SLIPS.items(), ids=[ascii(text)[:30] for text in SLIPS])
-def test_a_slip_is_reported_where_it_is(text: str, found: list[str]) -> None:
-    """Each kind of slip: its id and its place, and nothing besides."""
-    assert marks(text) == found
+@pytest.mark.parametrize(("text", "expected"), TYPOS.items(), ids=[ascii(text)[:30] for text in TYPOS])
+def test_typo_is_one_error_at_its_position(text: str, expected: list[str]) -> None:
+    assert marks(text) == expected
 
 
-def test_a_bracket_too_many_is_traced_by_the_indentation() -> None:
+def test_extra_bracket_is_located_by_indentation() -> None:
     """The help names the line in which the form ended too early."""
     (finding,) = errors("(define (f x)\n  (foo))\n  (bar x))\n")
     assert (finding.id, finding.span and finding.span.line) == ("stray-bracket", 3)
@@ -376,8 +375,7 @@ def test_a_bracket_too_many_is_traced_by_the_indentation() -> None:
     assert "line 1 ends in line 2" in finding.help
 
 
-def test_helps_say_what_to_write() -> None:
-    """What people write from habit is answered with what is meant."""
+def test_foreign_syntax_has_a_fix() -> None:
     for text, help in {
         "1/2": "(/ 1 2)",
         "0x1f": "31",
@@ -394,8 +392,8 @@ def test_helps_say_what_to_write() -> None:
         assert help in (errors(text)[0].help or ""), text
 
 
-def test_many_slips_are_told_in_one_go() -> None:
-    """One finding for each of many slips, in the order of the text."""
+def test_many_typos_are_reported_together() -> None:
+    """One diagnostic per typo, in the order of the text."""
     text = '(define (f x)\n  (g "\\q" 1/2)\n\n(define (h)\n  (k 12ab})\n\n(l #t))\n'
     assert [finding.id for finding in errors(text)] == [
         "unclosed-form",
@@ -413,25 +411,25 @@ def test_many_slips_are_told_in_one_go() -> None:
 
 
 @pytest.mark.parametrize("opening", ["(", "[", "'", "#;", "(a ", "{", "#;("])
-def test_depth_has_a_limit(opening: str) -> None:
-    """100,000 levels are one finding, or one for each kind of slip within the limit."""
+def test_nesting_is_limited(opening: str) -> None:
+    """100,000 levels give one diagnostic, or one per kind of typo within the limit."""
     findings = errors(opening * 100_000)
     ids = {finding.id for finding in findings}
     assert ids == {"nested-too-deep"} or (opening == "{" and "too-many-findings" in ids)
 
 
-def test_the_limit_of_depth_can_be_set() -> None:
-    """Whoever wants more depth gets it, without recursion."""
+def test_nesting_limit_can_be_set() -> None:
+    """A higher limit works without recursion."""
     text = "(" * 100_000 + ")" * 100_000
     assert [finding.id for finding in errors(text)] == ["nested-too-deep"]
-    found, findings = read(text_source(text), max_depth=100_000)
+    result, findings = read(text_source(text), max_depth=100_000)
     assert findings == []
-    assert show(found[0]) == text
+    assert show(result[0]) == text
     assert read(text_source("((a))"), max_depth=1)[1][0].id == "nested-too-deep"
 
 
 def test_a_string_of_ten_megabytes_is_read() -> None:
-    """Size alone is no error, with escapes or without."""
+    """Also with escapes."""
     assert value('"' + "x" * 10_000_000 + '"') == "x" * 10_000_000
     assert value('"' + "\\n" * 1_000_000 + '"') == "\n" * 1_000_000
 
@@ -455,8 +453,8 @@ def test_a_string_of_ten_megabytes_is_read() -> None:
     ],
     ids=lambda text: ascii(text[:5]),
 )
-def test_findings_have_a_limit(text: str) -> None:
-    """However much is wrong, the findings are few and small, and found soon."""
+def test_number_and_size_of_diagnostics_are_limited(text: str) -> None:
+    """The errors are few and small, and found quickly."""
     source = text_source(text, "t.sexp")
     findings = read(source)[1]
     assert 0 < len(findings) <= MAX_FINDINGS + 1
@@ -464,8 +462,8 @@ def test_findings_have_a_limit(text: str) -> None:
     assert len(render_all(findings, [source])) < 1000 * len(findings)
 
 
-def test_a_message_stays_small_whatever_the_token() -> None:
-    """A token of a megabyte is not repeated in what is said about it."""
+def test_message_is_short_for_long_tokens() -> None:
+    """A token of a megabyte is not quoted completely."""
     for text in ("1" + "x" * 1_000_000, "#" + "x" * 1_000_000, "1/" + "2" * 1_000_000, "x" * 1_000_000 + "“"):
         source = text_source(text)
         assert len(render_all(errors(text), [source])) < 1500

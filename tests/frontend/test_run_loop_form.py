@@ -39,8 +39,8 @@ def errors(project: Path, text: str) -> list[Diagnostic]:
 # --- values -----------------------------------------------------------------------------------
 
 
-def test_its_value_tells_how_it_ended(project: Path) -> None:
-    """A map of status, what ended it, the last state, iterations, steps, and captured texts."""
+def test_value_describes_the_outcome(project: Path) -> None:
+    """The value is a map of status, reason, last state, iterations, steps, and captured texts."""
     assert value_of(project, '(run-loop "fix")') == {
         "status": "success",
         "terminated_by": "terminal",
@@ -51,18 +51,18 @@ def test_its_value_tells_how_it_ended(project: Path) -> None:
     }
 
 
-def test_a_loop_that_fails_is_a_value(project: Path) -> None:
-    """A failure terminal and a limit are no faults."""
+def test_failed_loop_is_a_value(project: Path) -> None:
+    """A failure terminal and a limit are not faults."""
     write(project, bad__yaml="name: bad\ninitial: a\nstates:\n  a: {terminal: true, status: failure}\n")
-    found = value_of(
+    outcome = value_of(
         project,
         '(map (lambda (x) (list (get x "status") (get x "terminated_by")))'
         ' (list (run-loop "bad") (run-loop "fix" (max-iterations 1))))',
     )
-    assert found == [["failure", "terminal"], ["limit", "max_iterations"]]
+    assert outcome == [["failure", "terminal"], ["limit", "max_iterations"]]
 
 
-def test_what_was_never_captured_is_not_among_the_captured(project: Path) -> None:
+def test_unset_captures_are_absent(project: Path) -> None:
     """A state that did not run captured nothing."""
     write(
         project,
@@ -72,8 +72,8 @@ def test_what_was_never_captured_is_not_among_the_captured(project: Path) -> Non
     assert value_of(project, '(get (run-loop "two") "captured")') == {"x": "a"}
 
 
-def test_an_error_that_nothing_routes_is_a_fault(project: Path) -> None:
-    """It can be caught, and its place is in the loop's file."""
+def test_unrouted_error_is_a_fault(project: Path) -> None:
+    """The fault can be caught, and its span is in the loop's file."""
     write(
         project,
         err__yaml="name: err\ninitial: a\nstates:\n  a: {action: exit 7, on_success: b}\n"
@@ -87,8 +87,8 @@ def test_an_error_that_nothing_routes_is_a_fault(project: Path) -> None:
     assert fault.span[0] == ".loops/err.yaml"
 
 
-def test_a_loop_used_twice_alike_is_compiled_once(project: Path) -> None:
-    """With other constants, or another bound, it is another function."""
+def test_equal_uses_share_one_function(project: Path) -> None:
+    """Other constants or other limits give another function."""
     text = """
     (define (a x) (run-loop "fix" (context (what "one") (flag x))))
     (define (b y) (run-loop "fix" (context (flag y) (what "one"))))
@@ -101,8 +101,8 @@ def test_a_loop_used_twice_alike_is_compiled_once(project: Path) -> None:
     assert [loop.name for loop in loops] == ["fix", "fix.2", "fix.3"]
 
 
-def test_its_scope_is_the_programs(project: Path) -> None:
-    """The union of the loops' scopes; the whole project where the flow itself acts."""
+def test_scope_of_a_flow_with_loops(project: Path) -> None:
+    """The union of the loops' scopes; the complete project if the flow itself acts."""
     for name, scope in (("a", "[src/a, doc]"), ("b", "[src/b, doc]")):
         write(project, **{f"{name}__yaml": FIX.replace("name: fix", f"name: {name}\nscope: {scope}")})
     write(project, f__sexp='(list (run-loop "a") (run-loop "b"))')
@@ -113,8 +113,8 @@ def test_its_scope_is_the_programs(project: Path) -> None:
     assert program_of("f.sexp").meta.scope == (".",)
 
 
-def test_all_its_files_are_sources(project: Path) -> None:
-    """The program knows every file it was made from, and a change of one is another program."""
+def test_files_of_loops_are_sources(project: Path) -> None:
+    """A change of any of these files changes the program."""
     write(project, lib__sexp='(define (go) (run-loop "fix"))', f__sexp='(import "lib.sexp") (go)')
     program = program_of("f.sexp")
     assert [source.path for source in program.sources] == ["f.sexp", "lib.sexp", ".loops/fix.yaml"]
@@ -122,8 +122,10 @@ def test_all_its_files_are_sources(project: Path) -> None:
     assert program_of("f.sexp") != program
 
 
-def test_the_command_lines_model_settings_reach_it(project: Path) -> None:
-    """`--no-llm` judges an inner loop's slash commands by exit code; a flow without loops refuses it."""
+def test_model_options_apply_to_inner_loops(project: Path) -> None:
+    """With `--no-llm` an inner loop judges slash commands by exit code; a flow without loops rejects the
+    option.
+    """
     write(
         project,
         ask__yaml="name: ask\ninitial: a\nstates:\n"
@@ -145,16 +147,16 @@ def test_the_command_lines_model_settings_reach_it(project: Path) -> None:
 # --- which loop -------------------------------------------------------------------------------
 
 
-def test_a_path_is_relative_to_the_file_it_stands_in(project: Path) -> None:
-    """An imported file's loops stand beside that file."""
+def test_path_is_relative_to_its_file(project: Path) -> None:
+    """Paths in an imported file are relative to that file."""
     (project / "sub").mkdir()
     (project / "sub" / "own.yaml").write_text(FIX.replace("name: fix", "name: own"))
     (project / "sub" / "lib.sexp").write_text('(define (go) (get (run-loop "./own.yaml") "final_state"))')
     assert value_of(project, '(import "sub/lib.sexp") (go)') == "done"
 
 
-def test_what_is_no_loop_is_not_offered_as_one(project: Path) -> None:
-    """The settings of a project stand beside its loops."""
+def test_configuration_file_is_not_suggested_as_loop(project: Path) -> None:
+    """The configuration of a project is in the folder of its loops."""
     write(project, tools__yaml="tools: []\n", config__yaml="{}\n")
     (diagnostic,) = errors(project, '(run-loop "other")')
     assert diagnostic.help == "loops here: `fix`"
@@ -182,10 +184,8 @@ MISUSES = [
 
 
 @pytest.mark.parametrize(("text", "id", "place", "help"), MISUSES, ids=[text for text, *_ in MISUSES])
-def test_a_misuse_is_an_error_with_its_place(
-    project: Path, text: str, id: str, place: str, help: str | None
-) -> None:
-    """Before anything runs, with a caret under what is wrong."""
+def test_misuse_is_an_error(project: Path, text: str, id: str, place: str, help: str | None) -> None:
+    """The diagnostic is given at compile time and marks the wrong part."""
     (project / ".loops" / "flow.sexp").write_text("1")
     diagnostics = errors(project, text)
     assert [finding.id for finding in diagnostics] == [id], diagnostics
@@ -195,8 +195,8 @@ def test_a_misuse_is_an_error_with_its_place(
     assert help is None or help in (diagnostics[0].help or "")
 
 
-def test_what_is_wrong_in_the_loops_file_is_told_with_that_files_places(project: Path) -> None:
-    """Everything in one go: the flow's errors and the loop's."""
+def test_errors_of_flow_and_loop_are_reported_together(project: Path) -> None:
+    """Errors in the loop have spans in its file."""
     write(
         project,
         fix__yaml=FIX.replace("next: check", "next: chekc").replace(
@@ -221,14 +221,14 @@ def test_what_is_wrong_in_the_loops_file_is_told_with_that_files_places(project:
         (b"\x00", "control-character"),
     ],
 )
-def test_a_file_that_is_no_loop_is_refused(project: Path, content: bytes, id: str) -> None:
-    """As it would be if it were run by itself."""
+def test_invalid_loop_file_is_an_error(project: Path, content: bytes, id: str) -> None:
+    """The error is the one of compiling the file itself."""
     (project / ".loops" / "fix.yaml").write_bytes(content)
     assert id in [finding.id for finding in errors(project, '(run-loop "fix")')]
 
 
-def test_a_folder_is_no_loop(project: Path) -> None:
-    """What cannot be read is an error at the form that names it."""
+def test_folder_as_loop_is_an_error(project: Path) -> None:
+    """The error is at the form that names the folder."""
     (project / ".loops" / "dir.yaml").mkdir()
     (diagnostic,) = errors(project, '(run-loop "dir")')
     assert (diagnostic.id, diagnostic.message) == (
@@ -243,8 +243,8 @@ CALLER = "name: a\ninitial: s\nstates:\n  s: {call: ../lib.sexp#go, next: t}\n  
 
 
 @pytest.mark.parametrize("start", ["f.sexp", ".loops/a.yaml"])
-def test_files_that_run_each_other_in_a_circle_are_refused(project: Path, start: str) -> None:
-    """The chain is shown; nothing hangs."""
+def test_cycle_of_files_is_an_error(project: Path, start: str) -> None:
+    """The message shows the chain."""
     write(project, a__yaml=CALLER, lib__sexp='(define (go) (run-loop "a"))', f__sexp='(run-loop "a")')
     with pytest.raises(CompileError) as caught:
         compile_file(start)
@@ -253,7 +253,7 @@ def test_files_that_run_each_other_in_a_circle_are_refused(project: Path, start:
     assert ".loops/a.yaml → lib.sexp → .loops/a.yaml" in diagnostic.message
 
 
-def test_a_flow_does_not_run_itself_through_a_loop(project: Path) -> None:
+def test_flow_that_runs_itself_through_a_loop_is_an_error(project: Path) -> None:
     """A loop cannot call a function of the flow that runs it."""
     write(project, a__yaml=CALLER)
     (project / "lib.sexp").write_text('(define (go) 1) (define (again) (run-loop "a"))')
@@ -261,8 +261,8 @@ def test_a_flow_does_not_run_itself_through_a_loop(project: Path) -> None:
         compile_file("lib.sexp")
 
 
-def test_a_circle_of_links_ends(project: Path) -> None:
-    """What a file is called does not matter: links that lead back are seen through."""
+def test_cycle_of_symbolic_links_is_an_error(project: Path) -> None:
+    """Symbolic links are resolved before files are compared."""
     (project / "self").symlink_to(".")
     write(project, f__sexp='(run-loop "./loop.yaml")', lib__sexp='(define (go) (run-loop "self/loop.yaml"))')
     (project / "loop.yaml").write_text(CALLER.replace("../lib", "self/lib"))
@@ -271,7 +271,7 @@ def test_a_circle_of_links_ends(project: Path) -> None:
 
 
 def test_files_may_run_the_same_loop(project: Path) -> None:
-    """That two files run one loop is no circle."""
+    """Two files that run the same loop are not a cycle."""
     write(
         project,
         a__yaml=CALLER,
@@ -296,14 +296,14 @@ states:
 """
 
 
-def said(project: Path, action: str, value: str) -> str:
-    """What a loop's action prints for a context value that the flow works out."""
+def action_output(project: Path, action: str, value: str) -> str:
+    """Output of an action of a loop for a context value that the flow computes."""
     write(project, say__yaml=SAY.replace("ACTION", action))
     literal = value.replace("\\", "\\\\").replace('"', '\\"')
     text = f'(get-field (run-loop "say" (context (what (string-append "" "{literal}")))) "captured.out")'
-    found = value_of(project, text)
-    assert isinstance(found, str), found
-    return found
+    output = value_of(project, text)
+    assert isinstance(output, str), output
+    return output
 
 
 HOSTILE = [
@@ -329,29 +329,31 @@ HOSTILE = [
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_computed_value_is_data(project: Path, value: str) -> None:
-    """In a command it is quoted for where it stands: bare, in either quotes, through other context."""
+    """In a command the value is quoted for its position: bare, in single or double quotes, inside other
+    context.
+    """
     for action in ("${context.what}", '"${context.what}"', "''${context.what}''", "${context.wrap}"):
         expected = f":{value}:" if "wrap" in action else value
-        assert said(project, action, value) == expected.removesuffix("\n")
+        assert action_output(project, action, value) == expected.removesuffix("\n")
     assert not (project / "hacked").exists()
 
 
 @settings(max_examples=25, deadline=None)
 @given(value=st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20))
-def test_a_computed_value_arrives_as_it_is(value: str) -> None:
-    """Whatever the text, bash gets it as one word."""
+def test_computed_value_is_passed_unchanged(value: str) -> None:
+    """bash gets any text as one word."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), say__yaml=SAY.replace("ACTION", "${context.what}"))
         text = '(run-loop "./.loops/say.yaml" (context (what given)))'
         (Path(folder) / "f.sexp").write_text(text)
         program = program_of(f"{folder}/f.sexp", CompileOptions(arguments={"given": value}))
         world = World(lambda effect: shell(effect.args["command"]))
-        # What is given with --arg is a literal of the program, but not of the form.
+        # A value of --arg is a literal of the program, but not of the form.
         assert drive(program, world)["captured"]["out"] == value.removesuffix("\n")
 
 
-def test_a_literal_is_spliced_as_the_command_line_would(project: Path) -> None:
-    """It is the author's text: code, with variables of its own; a number is a number."""
+def test_literal_is_spliced_like_a_command_line_value(project: Path) -> None:
+    """A literal is the author's text: code that may contain variables; a number is a number."""
     write(project, say__yaml=SAY.replace("ACTION", "${context.wrap}"))
     assert (
         value_of(project, '(get-field (run-loop "say" (context (what "$((1+1))"))) "captured.out")') == ":2:"
@@ -362,7 +364,7 @@ def test_a_literal_is_spliced_as_the_command_line_would(project: Path) -> None:
 
 
 def test_a_computed_value_keeps_its_type(project: Path) -> None:
-    """Where a field is one whole variable; lists and maps are there by their fields."""
+    """If a field consists of one variable. Fields of lists and maps can be selected."""
     write(
         project,
         n__yaml="name: n\ninitial: a\nstates:\n"
@@ -376,15 +378,15 @@ def test_a_computed_value_keeps_its_type(project: Path) -> None:
     assert value_of(project, text)["captured"] == {"out": 'sym 2 {"k": "sym"}'}
 
 
-def test_a_function_cannot_be_given(project: Path) -> None:
-    """What goes into a loop is plain data."""
+def test_function_as_context_value_is_an_error(project: Path) -> None:
+    """Context values are plain data."""
     fault = value_of(project, '(run-loop "fix" (context (what (list car))))')
     assert isinstance(fault, Fault)
     assert fault.kind == "type-error"
 
 
-def test_values_are_evaluated_in_the_order_they_are_written(project: Path) -> None:
-    """Whatever order the loop has its context in."""
+def test_context_values_are_evaluated_in_source_order(project: Path) -> None:
+    """The order of the context in the loop does not matter."""
     text = """
     (define log nil)
     (define (say x) (set! log (cons x log)) x)

@@ -10,7 +10,7 @@ from llc.frontend.source.schema import TEXT, Spec, fields_of, internal, optional
 
 
 class Shape(Spec):
-    """A block."""
+    """A schema block."""
 
     noun: ClassVar[str] = "shape"
 
@@ -21,13 +21,13 @@ class Shape(Spec):
 
 
 class Named(Shape):
-    """A block that declares an inherited key anew."""
+    """A block that redeclares an inherited key."""
 
     name: str = optional(TEXT, "Its name.", "none")
 
 
 def test_a_block_has_its_fields_and_defaults() -> None:
-    """A factory makes a default for each block."""
+    """A factory makes a new default for each block."""
     one, other = Shape(name="a"), Shape(name="a", sides=4)
     assert (one.name, one.sides, one.marks, one.note, one.span, one.flawed) == ("a", 3, {}, "", None, False)
     assert other.sides == 4
@@ -37,16 +37,16 @@ def test_a_block_has_its_fields_and_defaults() -> None:
     assert Named().name == "none"
 
 
-def test_only_keys_count_where_blocks_are_compared() -> None:
-    """Fields that no document gives do not."""
+def test_equality_compares_only_keys() -> None:
+    """Fields that no document sets are ignored."""
     assert Shape(name="a", note="x", flawed=True) == Shape(name="a")
     assert Shape(name="a") != Shape(name="b")
     assert Shape(name="none") != Named()
     assert repr(Shape(name="a", note="x")) == "Shape(name='a', sides=3, marks={})"
 
 
-def test_a_copy_has_the_changes() -> None:
-    """The block itself does not change."""
+def test_evolve_returns_a_changed_copy() -> None:
+    """The original block does not change."""
     one = Shape(name="a", sides=5, note="kept")
     changed = one.evolve(name="b")
     assert (changed.name, changed.sides, changed.note, one.name) == ("b", 5, "kept", "a")
@@ -55,7 +55,6 @@ def test_a_copy_has_the_changes() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"sides": 1}, {"name": "a", "colour": "red"}])
-def test_a_block_refuses_other_fields_than_its_own(values: dict[str, int]) -> None:
-    """A missing field is refused too."""
+def test_unknown_or_missing_field_is_an_error(values: dict[str, int]) -> None:
     with pytest.raises(TypeError, match="Shape has the fields span, spans, flawed, name, sides, marks, note"):
         Shape(**values)  # type: ignore[arg-type]

@@ -22,15 +22,15 @@ def read(text: str) -> tuple[LoopSpec | None, list[Diagnostic]]:
 
 
 def state(body: str, id: str | None = None) -> StateSpec:
-    """State `a` with these lines; `id` is the only finding there should be."""
+    """State `a` with these lines; `id` is the only expected diagnostic."""
     spec, diagnostics = read(HEAD + "".join(f"    {line}\n" for line in body.split("\n")))
     assert [finding.id for finding in diagnostics] == ([id] if id else [])
     assert isinstance(spec, Loop)
     return spec.states["a"]
 
 
-def only(text: str) -> tuple[str, str, str | None]:
-    """The single finding about a text: its id, what it marks, its help."""
+def only_diagnostic(text: str) -> tuple[str, str, str | None]:
+    """Id, marked text and help of the only diagnostic of a text."""
     _, diagnostics = read(text)
     (finding,) = diagnostics
     span = finding.span
@@ -71,18 +71,18 @@ def only(text: str) -> tuple[str, str, str | None]:
     ],
 )
 def test_an_unknown_key_is_marked_and_explained(text: str, marked: str, help: str) -> None:
-    """An unknown key of any block is an error with the nearest known one, or where it belongs."""
-    assert only(text) == ("unknown-key", marked, help)
+    """The help names the nearest known key, or the block that has the key."""
+    assert only_diagnostic(text) == ("unknown-key", marked, help)
 
 
-def _own(cls: type[Spec], *others: type[Spec]) -> list[str]:
-    """The keys that a class has, and the others do not."""
+def _own_keys(cls: type[Spec], *others: type[Spec]) -> list[str]:
+    """The keys of a class that the others do not have."""
     return sorted(fields_of(cls).keys() - {key for other in others for key in fields_of(other)})
 
 
-# A state's name is its key.
-OF_LOOPS = [
-    *(key for key in _own(Loop, StateSpec) if key != "name"),
+# `name` of a state is its key in the document.
+LOOP_KEYS = [
+    *(key for key in _own_keys(Loop, StateSpec) if key != "name"),
     "paradigm",
     "from",
     "flow",
@@ -90,12 +90,14 @@ OF_LOOPS = [
     "import",
     "fragments",
 ]
-OF_STATES = [key for key in _own(StateSpec, Loop) if key not in ("tools", "type", "with_")]
+STATE_KEYS = [key for key in _own_keys(StateSpec, Loop) if key not in ("tools", "type", "with_")]
 
 
-@pytest.mark.parametrize("key", OF_LOOPS)
-def test_a_key_of_a_loop_in_a_state_belongs_to_the_loop(key: str) -> None:
-    """Also where it looks like `on_<verdict>`, and where a key of states is similar."""
+@pytest.mark.parametrize("key", LOOP_KEYS)
+def test_loop_key_in_a_state_has_a_fix(key: str) -> None:
+    """The help says that the key belongs to the loop, also for `on_<verdict>` and for keys like those of
+    states.
+    """
     text = f"initial: a\nname: x\nstates:\n  a: {{action: x, next: z, {key}: z}}\n  z: {{terminal: true}}\n"
     with pytest.raises(CompileError) as raised:
         compile_text(text, "x.yaml")
@@ -106,15 +108,15 @@ def test_a_key_of_a_loop_in_a_state_belongs_to_the_loop(key: str) -> None:
     )
 
 
-@pytest.mark.parametrize("key", [*OF_STATES, "on_yes", "on_no", "on_blocked", "with", "fragment"])
+@pytest.mark.parametrize("key", [*STATE_KEYS, "on_yes", "on_no", "on_blocked", "with", "fragment"])
 @pytest.mark.parametrize("text", [HEAD + "    terminal: true\n", "paradigm: goal\ngoal: x\ntools: [y]\n"])
-def test_a_key_of_a_state_at_the_top_level_belongs_to_a_state(text: str, key: str) -> None:
-    """In every paradigm."""
-    assert only(f"{text}{key}: z") == ("unknown-key", key, f"`{key}` belongs to a state")
+def test_state_key_at_the_top_level_has_a_fix(text: str, key: str) -> None:
+    """The help says in every paradigm that the key belongs to a state."""
+    assert only_diagnostic(f"{text}{key}: z") == ("unknown-key", key, f"`{key}` belongs to a state")
 
 
-def test_everything_is_reported_in_one_go() -> None:
-    """Findings of every kind and level come out together."""
+def test_all_errors_are_reported_together() -> None:
+    """Diagnostics of every kind and level."""
     text = "initial: 5\nnmae: x\nscope: src\nstates:\n"
     text += "  a:\n    action: [x]\n    timeout: -1\n    evaluate: {type: nope}\n"
     _, diagnostics = read(text)
@@ -132,8 +134,8 @@ def test_everything_is_reported_in_one_go() -> None:
     )
 
 
-def test_what_could_be_read_is_kept() -> None:
-    """A mistake in one key leaves the others usable, and the block says that something is missing."""
+def test_valid_keys_are_kept_after_an_error() -> None:
+    """The block is marked as incomplete."""
     spec, diagnostics = read(HEAD + "    action: [x]\n    on_success: a\n    on_failure: a\n")
     assert [finding.id for finding in diagnostics] == ["wrong-type"]
     assert isinstance(spec, Loop)
@@ -143,7 +145,6 @@ def test_what_could_be_read_is_kept() -> None:
 
 @pytest.mark.parametrize("missing", ["name", "initial", "states"])
 def test_a_missing_key_is_named(missing: str) -> None:
-    """A loop without a key it needs says which."""
     lines = {"name": "name: x\n", "initial": "initial: a\n", "states": "states: {a: {terminal: true}}\n"}
     text = "paradigm: fsm\n" + "".join(line for key, line in lines.items() if key != missing)
     _, diagnostics = read(text)
@@ -153,13 +154,13 @@ def test_a_missing_key_is_named(missing: str) -> None:
 
 
 def test_an_empty_optional_key_is_a_warning() -> None:
-    """A key without a value counts as absent, and that is said."""
+    """A key without a value counts as absent."""
     assert state("terminal: true\non_maintain:", "empty-value").on_maintain is None
 
 
 def test_an_empty_required_key_is_missing() -> None:
     """A required key without a value is an error."""
-    assert only("name:\ninitial: a\nstates: {a: {terminal: true}}")[0] == "missing-field"
+    assert only_diagnostic("name:\ninitial: a\nstates: {a: {terminal: true}}")[0] == "missing-field"
 
 
 # --- values -----------------------------------------------------------------------------------
@@ -198,38 +199,37 @@ def test_an_empty_required_key_is_missing() -> None:
     ],
 )
 def test_a_wrong_value_is_marked(body: str, id: str, marked: str, help: str | None) -> None:
-    """A value of the wrong type or outside its bounds is marked, with what to write where that is clear."""
-    found = only(HEAD + f"    {body}\n")
-    assert found[:2] == (id, marked)
-    assert help is None or found[2] == help
+    """A value of the wrong type or out of range is marked, with a fix where that is clear."""
+    diagnostic = only_diagnostic(HEAD + f"    {body}\n")
+    assert diagnostic[:2] == (id, marked)
+    assert help is None or diagnostic[2] == help
 
 
 def test_a_state_without_a_body_is_explained() -> None:
-    """`done:` alone is the commonest slip, and its finding says what ends a loop."""
-    id, marked, help = only("name: x\ninitial: done\nstates:\n  done:\n")
+    """`done:` alone is the most common mistake; the help says how a terminal state is written."""
+    id, marked, help = only_diagnostic("name: x\ninitial: done\nstates:\n  done:\n")
     assert (id, marked) == ("wrong-type", "done")
     assert help == "a state that ends the loop is `{terminal: true}`"
 
 
-def test_max_iterations_below_one_is_refused() -> None:
-    """A limit of nothing is no limit."""
-    assert only(HEAD + "    terminal: true\nmax_iterations: 0")[:2] == ("out-of-range", "0")
+def test_max_iterations_below_one_is_an_error() -> None:
+    assert only_diagnostic(HEAD + "    terminal: true\nmax_iterations: 0")[:2] == ("out-of-range", "0")
 
 
-def test_whole_floats_count_as_integers() -> None:
+def test_integral_floats_are_integers() -> None:
     """`max_iterations: 5.0` is five."""
-    spec, found = read(HEAD + "    terminal: true\nmax_iterations: 5.0")
-    assert not found
+    spec, diagnostics = read(HEAD + "    terminal: true\nmax_iterations: 5.0")
+    assert not diagnostics
     assert isinstance(spec, Loop)
     assert repr(spec.max_iterations) == "5"
 
 
 def test_targets_may_be_numbers_templates_or_quoted_numbers() -> None:
-    """A measure keeps its number; a quoted number is one; a template stays text."""
-    for written, meant in (("3", 3), ("1.5", 1.5), ('"4"', 4), ('"${context.t}"', "${context.t}")):
-        found = state(f"evaluate: {{type: convergence, target: {written}}}\nroute: {{_: a}}").evaluate
-        assert isinstance(found, Convergence)
-        assert found.target == meant
+    """A number keeps its type; a quoted number is a number; a template stays text."""
+    for source, expected in (("3", 3), ("1.5", 1.5), ('"4"', 4), ('"${context.t}"', "${context.t}")):
+        evaluator = state(f"evaluate: {{type: convergence, target: {source}}}\nroute: {{_: a}}").evaluate
+        assert isinstance(evaluator, Convergence)
+        assert evaluator.target == expected
 
 
 def test_output_json_compares_with_any_value() -> None:
@@ -247,27 +247,27 @@ def test_output_json_compares_with_any_value() -> None:
 
 def test_on_yes_and_on_no_mean_success_and_failure() -> None:
     """`loops.md` 15."""
-    found = state("action: x\non_yes: a\non_no: b")
-    assert (found.on_success, found.on_failure) == ("a", "b")
-    assert found.spans["on_success"].line == 6
+    spec = state("action: x\non_yes: a\non_no: b")
+    assert (spec.on_success, spec.on_failure) == ("a", "b")
+    assert spec.spans["on_success"].line == 6
 
 
-def test_on_yes_beside_on_success_is_refused() -> None:
-    """Two words for the same are a duplicate."""
+def test_on_yes_with_on_success_is_an_error() -> None:
+    """The two keys have the same meaning."""
     state("action: x\non_yes: a\non_success: b", "duplicate-key")
 
 
 def test_on_verdict_is_a_route_entry() -> None:
-    """`on_blocked: x` is `route: {blocked: x}`, and shorthand beside it still counts."""
-    found = state("action: /ll:x\non_success: a\non_blocked: b\non_partial: c")
-    assert found.route == {"blocked": "b", "partial": "c"}
-    assert found.routes == {"blocked": "b", "partial": "c", "success": "a"}
+    """`on_blocked: x` is `route: {blocked: x}`; other shorthand remains valid."""
+    spec = state("action: /ll:x\non_success: a\non_blocked: b\non_partial: c")
+    assert spec.route == {"blocked": "b", "partial": "c"}
+    assert spec.routes == {"blocked": "b", "partial": "c", "success": "a"}
 
 
 def test_route_overrides_on_verdict() -> None:
-    """The table wins over the sugar, and says so."""
-    found = state("action: /ll:x\nroute: {blocked: a}\non_blocked: b", "shadowed-route")
-    assert found.route == {"blocked": "a"}
+    """`route` takes precedence, with a warning."""
+    spec = state("action: /ll:x\nroute: {blocked: a}\non_blocked: b", "shadowed-route")
+    assert spec.route == {"blocked": "a"}
 
 
 @pytest.mark.parametrize(
@@ -290,24 +290,24 @@ def test_routes_follow_the_resolution_order(body: str, routes: dict[str, str]) -
 
 
 def test_states_make_a_loop_an_fsm() -> None:
-    """`paradigm` may be left out where there are states."""
-    spec, found = read("name: x\ninitial: a\nstates: {a: {terminal: true}}")
-    assert not found
+    """`paradigm` is optional if there are states."""
+    spec, diagnostics = read("name: x\ninitial: a\nstates: {a: {terminal: true}}")
+    assert not diagnostics
     assert isinstance(spec, Loop)
 
 
 def test_a_printed_fsm_may_name_its_source_paradigm() -> None:
-    """The universal schema's `paradigm` is for reference: states decide."""
-    spec, found = read("paradigm: goal\nname: x\ninitial: a\nstates: {a: {terminal: true}}")
-    assert not found
+    """With `states`, the key `paradigm` is only informative."""
+    spec, diagnostics = read("paradigm: goal\nname: x\ninitial: a\nstates: {a: {terminal: true}}")
+    assert not diagnostics
     assert isinstance(spec, Loop)
     assert spec.paradigm == "goal"
 
 
 def test_a_goal_is_read() -> None:
-    """A paradigm's own keys and the shared settings."""
-    spec, found = read("paradigm: goal\ngoal: no errors\ntools: [check, fix]\nmax_iterations: 7")
-    assert not found
+    """Keys of the paradigm and shared settings."""
+    spec, diagnostics = read("paradigm: goal\ngoal: no errors\ntools: [check, fix]\nmax_iterations: 7")
+    assert not diagnostics
     assert isinstance(spec, GoalSpec)
     assert (spec.tools, spec.max_iterations, spec.name) == (("check", "fix"), 7, None)
 
@@ -324,17 +324,17 @@ def test_a_goal_is_read() -> None:
         ("paradigm: imperative\nname: x\nsteps: [y]\nuntil: {passes: true}", "missing-field", None),
     ],
 )
-def test_a_loop_in_no_paradigm_is_explained(text: str, id: str, help: str | None) -> None:
-    """What is not one of the five says what was probably meant."""
+def test_unknown_paradigm_is_explained(text: str, id: str, help: str | None) -> None:
+    """The help names what was probably meant."""
     _, diagnostics = read(text)
     assert diagnostics[0].id == id
     assert help is None or diagnostics[0].help == help
 
 
-def test_constraints_have_names_of_their_own() -> None:
+def test_duplicate_constraint_names_are_an_error() -> None:
     """Two constraints of one name would be one state."""
     text = "paradigm: invariants\nname: x\nconstraints:\n" + "  - {name: a, check: b, fix: c}\n" * 2
-    assert only(text)[:2] == ("duplicate-name", "a")
+    assert only_diagnostic(text)[:2] == ("duplicate-name", "a")
 
 
 # --- actions ----------------------------------------------------------------------------------
@@ -354,25 +354,25 @@ def test_constraints_have_names_of_their_own() -> None:
         ("./run", False),
     ],
 )
-def test_slash_commands_are_told_from_paths(action: str, is_slash: bool) -> None:
+def test_slash_commands_and_paths_are_distinguished(action: str, is_slash: bool) -> None:
     """`loops.md` 10: a `/` followed by a command word is a slash command, a path is not."""
     assert is_slash_command(action) is is_slash
 
 
-def test_a_slash_command_in_context_is_one() -> None:
-    """What kind an action is follows the context it begins with, however deep."""
+def test_slash_command_from_context_is_recognised() -> None:
+    """The kind of an action follows the context value with which it starts, at any depth."""
     text = "name: x\ninitial: a\ncontext: {c: '${context.d} fix', d: '/ll:x'}\nstates:\n"
     text += (
         "  a: {action: '${context.c}', next: b}\n  b: {action: '${context.c}', action_type: shell, next: a}\n"
     )
-    spec, found = read(text)
-    assert not found
+    spec, diagnostics = read(text)
+    assert not diagnostics
     assert isinstance(spec, Loop)
     assert [spec.kind_of(state) for state in spec.states.values()] == ["slash", "shell"]
 
 
-def test_the_default_evaluator_is_by_kind_of_action() -> None:
-    """Shell commands by exit code, slash commands by a model, unless models are off."""
+def test_default_evaluator_depends_on_the_kind_of_action() -> None:
+    """Shell commands by exit code, slash commands by a model, unless models are disabled."""
     text = HEAD + "    action: /ll:x\n    on_success: a\n"
     spec, _ = read(text)
     assert isinstance(spec, Loop)

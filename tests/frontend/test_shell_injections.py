@@ -1,6 +1,7 @@
-"""Templates that would run a quoted value as code: each is refused, and each really runs in a shell.
+"""Templates that would execute a quoted value as code: each is rejected, and each is shown to execute in a
+shell.
 
-Each V stands for a value. The payload is quoted as a word, as a template that is accepted quotes it.
+Each V stands for a value. The payload is quoted as a word, as in an accepted template.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ RUN_BY_ANY_SHELL = [
     ("perl -e 'system($ARGV[0])' V", PROGRAM),
     ("echo V | perl -ne 'eval $_'", 'system("touch pwned")'),
 ]
-# Fixed texts that a shell reads, and that run what a variable holds.
+# Fixed programs for a shell that execute the content of a variable.
 RUN_BY_ANY_SHELL += [
     ("X=V find . -maxdepth 0 -exec sh -c '$X' \\;", PROGRAM),
     ("export X=V; sh <<'EOF'\n$X\nEOF", PROGRAM),
@@ -191,9 +192,9 @@ ACCEPTED = [
     ('v=V; cat > f <<\'EOF\'\nfor f in "$@"; do echo "$f"; done\nEOF\nsh f "$v"', COMMAND),
     ("v=V; echo 'x[a] = 1' > f.py; python3 f.py \"$v\"; x='-x $y'; ls $x \"$v\"", NUMBER),
 ]
-# What is refused, the same with what its message advises, and what that prints for the value; None: it is
-# not run, as the program may not be there.
-REMEDIES = [
+# A rejected command, the same with the fix of its message, and the output for the value; None: it is not run,
+# as the program may be missing.
+FIXES = [
     ('sh -c "echo V"', "sh -c 'echo \"$1\"' _ V", "V\n"),
     ("python3 -c \"print('V')\"", "python3 -c 'import sys; print(sys.argv[1])' V", "V\n"),
     ("perl -e 'print \"V\"'", "perl -e 'print $ARGV[0]' -- V", "V"),
@@ -229,7 +230,7 @@ REMEDIES = [
     ("cat <<V\na\nV", "cat <<EOF\na\nEOF", "a\n"),
     ("alias e=echo\necho V", 'v=V\nalias e=echo\necho "$v"', "V\n"),
 ]
-NASTY = "it's $(:>pwned) `:>p`\\*"
+HOSTILE = "it's $(:>pwned) `:>p`\\*"
 
 
 def severities(command: str) -> set[tuple[str, str]]:
@@ -237,55 +238,55 @@ def severities(command: str) -> set[tuple[str, str]]:
     return {(problem.id, problem.severity) for problem in problems}
 
 
-def is_run(shell: str, command: str, payload: str, folder: Path) -> bool:
-    """Whether the payload ran."""
+def runs_payload(shell: str, command: str, payload: str, folder: Path) -> bool:
+    """Whether the payload was executed."""
     value = payload if "<<EOF" in command else f"'{payload}'"
     run(shell, re.sub(r"\bV\b", lambda _: value, command), folder)
     return (folder / "pwned").exists()
 
 
 @pytest.mark.parametrize(("command", "payload"), RUN_BY_ANY_SHELL + RUN_BY_BASH)
-def test_a_value_that_would_run_is_refused(command: str, payload: str) -> None:
-    """Each with one kind of error, which makes the loop unusable."""
+def test_executable_value_is_rejected(command: str, payload: str) -> None:
+    """Each command has exactly one kind of error."""
     assert severities(command) == {("variable-in-code", "error")}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("command", "payload"), RUN_BY_ANY_SHELL)
-def test_every_shell_would_run_it(shell: str, command: str, payload: str, tmp_path: Path) -> None:
-    """The refusals are needed: with the value quoted, its code runs."""
+def test_every_shell_executes_the_value(shell: str, command: str, payload: str, tmp_path: Path) -> None:
+    """The errors are needed: the code in the quoted value is executed."""
     for program in set(command.split()) & {"git", "ssh", "make", "tar", "flock", "zip", "man"}:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
-    assert is_run(shell, command, payload, tmp_path)
+    assert runs_payload(shell, command, payload, tmp_path)
 
 
 @pytest.mark.parametrize("shell", [shell for shell in SHELLS if "bash" in shell])
 @pytest.mark.parametrize(("command", "payload"), RUN_BY_BASH)
-def test_bash_would_run_it(shell: str, command: str, payload: str, tmp_path: Path) -> None:
-    """The same for what only bash evaluates."""
-    assert is_run(shell, command, payload, tmp_path)
+def test_bash_executes_the_value(shell: str, command: str, payload: str, tmp_path: Path) -> None:
+    """Commands that only bash evaluates."""
+    assert runs_payload(shell, command, payload, tmp_path)
 
 
 @pytest.mark.parametrize("shell", [shell for shell in SHELLS if "bash" in shell])
 @pytest.mark.parametrize(("command", "payload"), ACCEPTED)
-def test_values_that_are_data_are_accepted_and_do_not_run(
+def test_accepted_template_does_not_execute_the_value(
     shell: str, command: str, payload: str, tmp_path: Path
 ) -> None:
-    """The safe form of a refused template is accepted without a finding."""
+    """The safe form of a rejected template is accepted without a diagnostic."""
     assert severities(command) == set()
-    assert not is_run(shell, command, payload, tmp_path)
+    assert not runs_payload(shell, command, payload, tmp_path)
 
 
-@pytest.mark.parametrize(("command", "remedied", "printed"), REMEDIES)
-def test_the_remedy_of_a_refusal_is_accepted_and_does_what_was_meant(
-    command: str, remedied: str, printed: str | None, tmp_path: Path
+@pytest.mark.parametrize(("command", "fixed", "printed"), FIXES)
+def test_fix_is_accepted_and_prints_the_value(
+    command: str, fixed: str, printed: str | None, tmp_path: Path
 ) -> None:
     """In every shell."""
     assert severities(command)
-    assert severities(remedied) == set()
-    template = parse(re.sub(r"\bV\b", lambda _: V, remedied), kind="shell")
+    assert severities(fixed) == set()
+    template = parse(re.sub(r"\bV\b", lambda _: V, fixed), kind="shell")
     for shell in SHELLS if printed is not None else []:
-        output = run(shell, filled_with(template, NASTY), tmp_path).stdout.decode()
-        assert output == printed.replace("V", NASTY)
+        output = run(shell, filled_with(template, HOSTILE), tmp_path).stdout.decode()
+        assert output == printed.replace("V", HOSTILE)
     assert not (tmp_path / "pwned").exists()

@@ -1,8 +1,8 @@
 """Every source of a variable with every sink: an accepted template never executes a value.
 
-Each template is a source, through which the value V gets into the variable `n`, and a sink, which may run
-what is in `n`. A template without an error is run by real shells with values that are code. `LLC_FUZZ` runs
-all of them; the suite runs a part.
+Each template is a source, which assigns the value V to the variable `n`, and a sink, which may execute the
+content of `n`. Real shells run each template without an error with values that are code. `LLC_FUZZ` runs all
+combinations; the suite runs a part.
 """
 
 from __future__ import annotations
@@ -170,27 +170,26 @@ STEP = 1 if os.environ.get("LLC_FUZZ") else 60
 BASH = [shell for shell in SHELLS if "bash" in shell]
 
 
-def runs(template: str, is_bash: bool, folder: Path) -> list[tuple[str, str]]:
-    """The shells and values with which an accepted template executes the value."""
+def executions(template: str, is_bash: bool, folder: Path) -> list[tuple[str, str]]:
+    """Shells and values for which an accepted template executes the value."""
     parsed = parse(re.sub(r"\bV\b", lambda _: V, template), kind="shell")
     if any(problem.severity == "error" for problem in parsed.problems):
         return []
-    found = []
+    result = []
     for shell in BASH if is_bash else SHELLS:
         for value in VALUES:
             (folder / "f0").write_text("a\n")
             run(shell, filled_with(parsed, value), folder)
             if (folder / "pwned").exists():
-                found.append((shell, value))
+                result.append((shell, value))
             for path in folder.iterdir():
                 path.unlink()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_is_accepted_never_executes_a_value(part: int, tmp_path: Path) -> None:
-    """By any real shell; the rest is refused with an error."""
+def test_accepted_template_never_executes_a_value(part: int, tmp_path: Path) -> None:
     assert len(TEMPLATES) > 3000
     for number in range(part * STEP, len(TEMPLATES), PARTS * STEP):
         template, is_bash = TEMPLATES[number]
-        assert runs(template, is_bash, tmp_path) == [], template
+        assert executions(template, is_bash, tmp_path) == [], template

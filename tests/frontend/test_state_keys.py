@@ -20,12 +20,13 @@ from llc.frontend.source.schema import fields_of
 
 # Those of little-loops are in tests/spec/test_dialect_spec.py.
 KEYS = {key: field for key, field in fields_of(StateSpec).items() if key not in STATE_KEYS}
-# Keys that are read by this list: those of agents, which `project_checks` holds against what an agent can do.
+# Keys that this list makes effective: those of agents, which `project_checks` compares with the capabilities
+# of an agent.
 LISTED = set(AGENT_OPTIONS)
 
 
 def names(source: str) -> set[str]:
-    """The attributes and the strings in a source."""
+    """The attributes and string constants of a source."""
     nodes = list(ast.walk(ast.parse(textwrap.dedent(source))))
     constants = (node.value for node in nodes if isinstance(node, ast.Constant))
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
@@ -34,9 +35,11 @@ def names(source: str) -> set[str]:
 
 def methods(cls: type) -> str:
     """The source of the methods of a class, without its fields."""
-    found = [getattr(value, "fget", getattr(value, "func", value)) for value in vars(cls).values()]
-    own = [one for one in found if inspect.isfunction(one) and not one.__name__.startswith("__")]
-    return "\n".join(textwrap.dedent(inspect.getsource(one)) for one in own)
+    members = [getattr(value, "fget", getattr(value, "func", value)) for value in vars(cls).values()]
+    own = [
+        method for method in members if inspect.isfunction(method) and not method.__name__.startswith("__")
+    ]
+    return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in own)
 
 
 CHECKED = names(inspect.getsource(checks))
@@ -54,9 +57,9 @@ def test_a_key_is_checked_and_lowered(key: str) -> None:
 
 @pytest.mark.parametrize("key", [key for key, field in KEYS.items() if field.type.kind == "template"])
 def test_a_key_with_variables_is_a_text_of_its_state(key: str) -> None:
-    """Variables in a text that `texts` does not give would be neither checked nor filled in."""
-    given: dict[str, Any] = {"action": "what?", "action_type": "ask", key: "${env.X}"}
-    state = StateSpec(name="a", **given)
+    """Variables in a text that `texts` omits would be neither checked nor substituted."""
+    keys: dict[str, Any] = {"action": "what?", "action_type": "ask", key: "${env.X}"}
+    state = StateSpec(name="a", **keys)
     loop = Loop(name="x", initial="a", states={"a": state})
     places = {place for place, _, _ in texts_of_state(loop, state)}
     assert key in places, f"add `{key}` to frontend/loop/texts.py"

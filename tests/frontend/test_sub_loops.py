@@ -42,51 +42,51 @@ def write(folder: Path, **files: str) -> Path:
     return folder / ".loops" / "parent.yaml"
 
 
-def refused(path: Path) -> Diagnostic:
-    """The only error in a loop."""
+def only_error(path: Path) -> Diagnostic:
+    """The only error of a loop."""
     with pytest.raises(CompileError) as error:
         compile_file(str(path))
-    (found,) = [found for found in error.value.diagnostics if found.is_error]
-    return found
+    (diagnostic,) = [diagnostic for diagnostic in error.value.diagnostics if diagnostic.is_error]
+    return diagnostic
 
 
-def place(diagnostic: Diagnostic) -> tuple[str, int]:
+def file_and_line(diagnostic: Diagnostic) -> tuple[str, int]:
     assert diagnostic.span is not None
     return Path(diagnostic.span.path).name, diagnostic.span.line
 
 
-def said(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the state `show` of a loop prints."""
+def output_of_show(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Output of the state `show` of a loop."""
     monkeypatch.chdir(path.parents[1])
     assert llc.run("parent").status == "success"
     return Path("shown.txt").read_text().strip()
 
 
-AGAIN = "say: {action: exit 1, on_yes: done, on_no: say}"
+NEVER_SUCCEEDS = "say: {action: exit 1, on_yes: done, on_no: say}"
 SHOW = '  show: {action: "echo %s >shown.txt", next: done}\n'
 
 
 @pytest.mark.parametrize("name", ["child", "child.yaml", "deep/child", '"${context.which}"'])
-def test_a_loop_is_found(name: str, tmp_path: Path) -> None:
-    """By its name, in a folder, by a variable that is known."""
+def test_child_loop_lookup(name: str, tmp_path: Path) -> None:
+    """By name, in a folder, and by a constant variable."""
     text = parent(f"loop: {name}") + "context: {which: deep/child}\n"
     program = compile_file(str(write(tmp_path, parent=text, child=CHILD, deep__child=CHILD))).program
     assert [inner.name for inner in program.meta.loops] == ["child"]
 
 
-def test_constants_and_data_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A constant is the author's text, what a run works out is quoted."""
+def test_constants_and_data_are_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant is the author's text; a value computed at run time is quoted."""
     text = parent('loop: child, with: {a: "$((1 + 2))", b: "${env.WHAT}"}').replace(
         "on_yes: done", "on_yes: show"
     )
     text += SHOW % "${captured.run.said.output}"
     monkeypatch.setenv("WHAT", "$(echo code)")
     path = write(tmp_path, parent=text, child=CHILD)
-    assert said(path, monkeypatch) == "3 $(echo code)"
+    assert output_of_show(path, monkeypatch) == "3 $(echo code)"
 
 
-def test_everything_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`context_passthrough`: the context and the captures, but a loop's own context takes precedence."""
+def test_context_passthrough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Context and captures are passed; the child's own context takes precedence."""
     child = CHILD.replace("context: {a: 1, b: two}", "context: {a: 1}").replace(
         "${context.a}", "${context.a} ${context.c}"
     )
@@ -99,24 +99,24 @@ def test_everything_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         .replace("on_yes: done", "on_yes: show")
     ) + SHOW % "${captured.run.said.output}"
     path = write(tmp_path, parent=text, child=child)
-    assert said(path, monkeypatch) == "1 seen from above"
+    assert output_of_show(path, monkeypatch) == "1 seen from above"
 
 
 @pytest.mark.parametrize(
-    ("child", "route", "shown"),
+    ("child", "route", "expected"),
     [
         ("say: {action: exit 1, on_yes: done, on_no: bad}", "on_no: show", "terminal bad"),
-        (f"{AGAIN}\nmax_iterations: 2", "on_timeout: show", "max_iterations"),
-        (f"{AGAIN}\nmax_iterations: 2", "on_no: show", "max_iterations"),
+        (f"{NEVER_SUCCEEDS}\nmax_iterations: 2", "on_timeout: show", "max_iterations"),
+        (f"{NEVER_SUCCEEDS}\nmax_iterations: 2", "on_no: show", "max_iterations"),
         ("say: {action: exit 1, on_yes: done}", "on_error: show", "error"),
         ("say: {action: exit 1, on_yes: done}", "on_no: show", "error"),
         ("say: {action: sleep 60, next: done}\ntimeout: 0.1", "on_timeout: show", "timeout"),
     ],
 )  # fmt: skip
-def test_an_end_is_a_verdict(
-    child: str, route: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_outcome_of_child_is_a_verdict(
+    child: str, route: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal, a limit, an error."""
+    """A terminal state, a limit, an error."""
     states, _, settings = child.partition("\n")
     ends = "  done: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
     inner = f"name: child\ninitial: say\n{settings}\nstates:\n  {states}\n{ends}"
@@ -125,11 +125,11 @@ def test_an_end_is_a_verdict(
         SHOW % "${captured.run.terminated_by} ${captured.run.failure_terminal?}"
         + "  done: {terminal: true}\n"
     )
-    assert said(write(tmp_path, parent=text, child=inner), monkeypatch) == shown
+    assert output_of_show(write(tmp_path, parent=text, child=inner), monkeypatch) == expected
 
 
-def test_a_child_ends_with_the_time_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although it has no limit of its own, and routes its errors."""
+def test_timeout_of_parent_ends_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the child has no limit and routes its errors."""
     child = CHILD.replace("action:", "on_error: done, timeout: 300, action:").replace(
         "echo", "sleep 100; echo"
     )
@@ -156,21 +156,21 @@ def test_a_child_ends_with_the_time_of_its_parent(tmp_path: Path, monkeypatch: p
         ("budget: {usd: 1}, loop: asks", "unbounded-budget", 4),
     ],
 )
-def test_what_is_wrong_is_one_finding(more: str, id: str, line: int, tmp_path: Path) -> None:
-    """At the line that causes it; what is wrong in the file of the child is shown there."""
+def test_wrong_use_is_one_error(more: str, id: str, line: int, tmp_path: Path) -> None:
+    """The error is at the line that causes it; an error in the child is reported in its file."""
     strict = CHILD + "parameters: {count: {type: integer, required: true}, other: {type: string}}\n"
     bad = CHILD.replace("name: child\ninitial: say", "name: child\n\ninitial: sya")
     asks = CHILD.replace("echo ${context.a} ${context.b}", "/fix")
     path = write(tmp_path, parent=parent(more), child=CHILD, strict=strict, bad=bad, asks=asks)
     outside = write(tmp_path / "out", parent=CHILD).rename(tmp_path / "out" / "child.yaml")
     os.symlink(outside, path.parent / "linked.yaml")
-    diagnostic = refused(path)
+    diagnostic = only_error(path)
     assert diagnostic.id == id
-    assert place(diagnostic) == ("bad.yaml" if id == "unknown-state" else "parent.yaml", line)
+    assert file_and_line(diagnostic) == ("bad.yaml" if id == "unknown-state" else "parent.yaml", line)
 
 
-def test_a_printed_loop_is_the_same(tmp_path: Path) -> None:
-    """With what it gives to the loop that it runs."""
+def test_printed_loop_reads_back(tmp_path: Path) -> None:
+    """With the arguments of the child."""
     path = write(tmp_path, parent=parent('loop: child, with: {a: 2, b: "${env.B}"}, timeout: 5'), child=CHILD)
     compiled = compile_file(str(path))
     assert compiled.loop is not None
@@ -184,11 +184,11 @@ def test_a_printed_loop_is_the_same(tmp_path: Path) -> None:
     assert again.loop.states["run"].bindings == compiled.loop.states["run"].bindings
 
 
-def test_loops_that_run_each_other_are_one_finding(tmp_path: Path) -> None:
-    """At the line that closes the circle."""
+def test_cycle_of_loops_is_one_error(tmp_path: Path) -> None:
+    """The error is at the line that closes the cycle."""
     middle = parent("loop: deep/last").replace("name: parent", "name: middle")
     last = parent("loop: parent").replace("name: parent", "name: last")
-    diagnostic = refused(write(tmp_path, parent=parent("loop: middle"), middle=middle, deep__last=last))
+    diagnostic = only_error(write(tmp_path, parent=parent("loop: middle"), middle=middle, deep__last=last))
     assert diagnostic.id == "circular-run"
-    assert place(diagnostic) == ("last.yaml", 4)
+    assert file_and_line(diagnostic) == ("last.yaml", 4)
     assert "parent.yaml → " in diagnostic.message

@@ -19,8 +19,8 @@ from llc.vm.machine.machine import Effect
 from llc.vm.tiered import Machine
 
 LOOPS = Path(__file__).parents[1] / "golden" / "loops"
-# The loops of the gallery in which an agent works, and the successes that no check proves: those that a model
-# judges, and those of a metric that has stopped moving.
+# Loops of the gallery with an agent, and their unproven successes: those that a model judges, and those of a
+# metric that has stopped changing.
 GALLERY = {
     "convergence": ["done"],
     "evaluate-llm-default-schema": ["done"],
@@ -46,7 +46,7 @@ check: {action: "pytest -q", on_success: done, on_failure: fix}
 fix: {action: "make the tests pass", action_type: prompt, next: check}
 done: {terminal: true}
 """
-# Each reaches `done` in a way that no check covers.
+# Loops that reach `done` without a passed check.
 MUTANTS = {
     "the agent leads to the end": SOUND.replace("next: check", "next: done"),
     "the agent's exit code leads to the end": SOUND.replace(
@@ -140,18 +140,18 @@ def loop_of(states: str) -> str:
     return HEAD + textwrap.indent(states.strip() + "\n", "  ")
 
 
-def unproven(program: Program) -> list[str]:
-    """The states that end with a success that is not proven."""
+def unproven_states(program: Program) -> list[str]:
+    """The states that end with an unproven success."""
     return [diagnostic.message.split("`")[1] for diagnostic in proof_findings(program, "warning")]
 
 
 class Run:
-    """A random run; `is_unproven` if it succeeded after an agent's work without a check that passed."""
+    """A random run; `is_unproven` if it succeeded after an agent's work without a passed check."""
 
     def __init__(self, machine: Machine, chance: random.Random) -> None:
         self.chance = chance
-        self.works = self.is_dirty = self.judges = self.is_unproven = False
-        self.tells = ALL
+        self.has_worked = self.is_dirty = self.has_output = self.is_unproven = False
+        self.information = ALL
         outcome = machine.resume()
         while True:
             for kind, fields in machine.take_notes():
@@ -169,12 +169,12 @@ class Run:
         }
         done |= {"duration_ms": 1, "elapsed_ms": 1}
         if effect.kind == "shell":
-            self.is_dirty, self.judges = self.works, True
-            self.tells = information_in(effect.args["command"])
+            self.is_dirty, self.has_output = self.has_worked, True
+            self.information = information_in(effect.args["command"])
         elif effect.kind == "agent":
-            self.works, self.is_dirty, self.judges = True, True, False
+            self.has_worked, self.is_dirty, self.has_output = True, True, False
         elif effect.kind == "evaluate":
-            self.judges = False
+            self.has_output = False
             verdict = chance.choice(effect.args["schema"]["properties"]["verdict"]["enum"])
             return {
                 "reply": {"verdict": verdict, "confidence": 0.9, "reason": "-"},
@@ -193,15 +193,15 @@ class Run:
         if kind == "evaluate":
             needed = ALL if fields["type"] == "exit_code" else OUTPUT
             stale = fields["details"].get("source") is not None or fields["state"] == "look"
-            if self.judges and fields["verdict"] in GOOD and self.tells >= needed and not stale:
+            if self.has_output and fields["verdict"] in GOOD and self.information >= needed and not stale:
                 self.is_dirty = False
-            self.judges = False
+            self.has_output = False
         elif kind == "loop_complete" and fields["status"] == "success":
-            self.is_unproven = self.works and self.is_dirty
+            self.is_unproven = self.has_worked and self.is_dirty
 
 
-def shows_unproven(program: Program, runs: int = 400) -> bool:
-    """Whether a random run of the program shows a success that is not proven."""
+def has_unproven_run(program: Program, runs: int = 400) -> bool:
+    """Whether a random run of the program succeeds without proof."""
     chance = random.Random(7)
     image = emit(program)
     return any(Run(Machine(image), chance).is_unproven for _ in range(runs))
@@ -209,33 +209,33 @@ def shows_unproven(program: Program, runs: int = 400) -> bool:
 
 @pytest.mark.parametrize("name", sorted(GALLERY))
 def test_the_gallery(name: str) -> None:
-    """A warning exactly where a run can show the success that it warns of."""
+    """A warning is given exactly if a random run shows an unproven success."""
     program = compile_file(str(LOOPS / name / "loop.yaml")).program
-    assert unproven(program) == GALLERY[name]
-    assert shows_unproven(program) == bool(GALLERY[name])
+    assert unproven_states(program) == GALLERY[name]
+    assert has_unproven_run(program) == bool(GALLERY[name])
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_a_bypassed_check_is_found(name: str) -> None:
+def test_bypassed_check_is_reported(name: str) -> None:
     program = compile_text(loop_of(MUTANTS[name])).program
-    assert unproven(program) == ["done"]
-    assert shows_unproven(program)
+    assert unproven_states(program) == ["done"]
+    assert has_unproven_run(program)
 
 
 @pytest.mark.parametrize("name", sorted(KEPT))
-def test_a_check_that_is_kept_is_a_proof(name: str) -> None:
+def test_remaining_check_is_a_proof(name: str) -> None:
     program = compile_text(loop_of(KEPT[name])).program
-    assert unproven(program) == []
-    assert not shows_unproven(program)
+    assert unproven_states(program) == []
+    assert not has_unproven_run(program)
 
 
 @pytest.mark.parametrize("command", SHELLS)
-def test_what_a_command_tells(command: str) -> None:
+def test_information_in_a_command(command: str) -> None:
     assert information_in(command) == SHELLS[command]
 
 
 def test_a_loop_can_require_its_proof() -> None:
-    """`require: proof` refuses what is a warning of `validate` otherwise, and names both places."""
+    """`require: proof` turns the warning of `validate` into an error; the message names both positions."""
     text = "require: proof\n" + loop_of(MUTANTS["the agent leads to the end"])
     with pytest.raises(CompileError) as refused:
         compile_text(text)

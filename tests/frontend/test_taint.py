@@ -1,7 +1,7 @@
-"""Values that reach, through shell variables, a place where bash evaluates them.
+"""Values that reach, through shell variables, a position where bash evaluates them.
 
-Each V stands for a value. Whatever is refused here was seen to run its value in bash, or is the like of
-what does.
+Each V stands for a value. Each command that is an error here was observed to execute its value in bash, or is
+similar to one that does.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from llc.frontend.template.template import parse
 
 V = "${captured.v.output}"
 BASH = [shell for shell in SHELLS if "bash" in shell]
-PAYLOAD = "a[$(:>pwned)]"  # it is run by arithmetic and as a command
+PAYLOAD = "a[$(:>pwned)]"  # executed in arithmetic and as a command
 
 
 def problems_of(command: str) -> tuple[Problem, ...]:
     return parse(re.sub(r"\bV\b", lambda _: V, command), kind="shell").problems
 
 
-# Code that is evaluated behind reserved words, or by a command within another one.
+# Code that is evaluated after reserved words, or by a command inside another one.
 NESTED = [
     "if n=V; then for ((i=0;i<n;i++)); do :; done; fi",
     "n=V; time -p ((n))",
@@ -108,7 +108,7 @@ EVALUATED = [
     "x=find . <(echo V)",
     'x="a find" . <(echo V)',
 ]
-HARMLESS = [
+SAFE = [
     'awk -v x=V \'BEGIN { system("date"); "date" | getline now; print x, now }\'',
     "echo V | awk '{ print $1 | \"sort\" }'",
     "echo V | sed 's/e/x/g; s/the/e/'",
@@ -160,7 +160,7 @@ HARMLESS = [
     'n=V; coproc cat; echo "$n"',
     "read -r n < count.txt; (( n > 1 )); echo V",
 ]
-RUNS = [
+EXECUTED = [
     "x=abc; n=V; echo ${x:n}",
     "n=V; echo $[n]",
     "n=V; [[ -v $n ]]",
@@ -182,55 +182,55 @@ RUNS = [
 
 
 @pytest.mark.parametrize("command", EVALUATED)
-def test_a_value_that_reaches_a_place_where_it_is_evaluated_is_one_error(command: str) -> None:
-    """It names the place and what to do."""
+def test_evaluated_value_is_one_error(command: str) -> None:
+    """The message names the position and the fix."""
     (problem,) = problems_of(command)
     assert (problem.id, problem.severity) == ("variable-in-code", "error")
     assert problem.message.startswith(f"`{V}` reaches `")
     assert problem.help
 
 
-@pytest.mark.parametrize("command", HARMLESS)
-def test_common_commands_are_left_alone(command: str) -> None:
-    """Counts, checked values, text that is only printed, code that takes its values as arguments."""
+@pytest.mark.parametrize("command", SAFE)
+def test_common_commands_are_accepted(command: str) -> None:
+    """Counts, checked values, printed text, code that gets its values as arguments."""
     assert problems_of(command) == ()
 
 
 @pytest.mark.parametrize("shell", BASH, ids=lambda shell: Path(shell).name)
-@pytest.mark.parametrize("command", RUNS)
-def test_bash_runs_what_is_refused(command: str, shell: str, tmp_path: Path) -> None:
-    """With the value well quoted, where it stands."""
+@pytest.mark.parametrize("command", EXECUTED)
+def test_bash_executes_the_rejected_value(command: str, shell: str, tmp_path: Path) -> None:
+    """Although the value is quoted correctly."""
     assert command in EVALUATED
     run(shell, re.sub(r"\bV\b", lambda _: f"'{PAYLOAD}'", command), tmp_path)
     assert (tmp_path / "pwned").exists()
 
 
-def test_code_in_code_is_followed_to_a_depth_and_refused_behind_it() -> None:
-    """Never accepted because it could not be followed."""
+def test_nested_code_beyond_the_limit_is_an_error() -> None:
+    """Code that cannot be analysed is never accepted."""
     (problem,) = problems_of(f"n=V; {'eval ' * 9} '$n'")
     assert (problem.severity, "too complex" in problem.message) == ("error", True)
 
 
-def test_reserved_words_are_followed_to_a_number() -> None:
-    """Never accepted because they could not be followed."""
+def test_too_many_reserved_words_are_an_error() -> None:
+    """Code that cannot be analysed is never accepted."""
     (problem,) = problems_of(f"n=V; {'{ ' * 200} ((n)); {'}; ' * 200}")
     assert (problem.severity, "too complex" in problem.message) == ("error", True)
 
 
 @pytest.mark.parametrize("check", ["case $n in ''|*[!0-9]*) exit 2;; esac", "[[ $n =~ ^[0-9]+$ ]] || exit 1"])
-def test_the_check_that_the_error_names_ends_it(check: str) -> None:
-    """Of that variable alone."""
+def test_named_check_removes_the_error(check: str) -> None:
+    """Only for the checked variable."""
     assert problems_of(f"n=V; {check}; echo $((n))") == ()
     assert len(problems_of(f"m=V; {check}; echo $((m))")) == 1
 
 
 @pytest.mark.parametrize("opening", ["$((", "${x:", "$(", "a=(", "x[", '"$(', "{ read n; "])
-def test_deep_nesting_is_not_followed_for_ever(opening: str) -> None:
-    """No crash; what is too deep to be followed is not warned of."""
+def test_deep_nesting_does_not_crash(opening: str) -> None:
+    """Code beyond the depth limit gives no warning."""
     assert len(problems_of(f"n=V; {opening * 3000} (( n ))")) <= 1
 
 
-def test_long_commands_are_judged_quickly_enough() -> None:
-    """Thousands of words, of assignments and of values in one action."""
+def test_long_commands_are_analysed_quickly() -> None:
+    """Thousands of words, assignments and values in one action."""
     for command in ("sh " + "$n " * 15_000, "n=V; " * 1000, "x=$((n)); " * 4000):
         assert problems_of(f"n=V; (( n )); {command}")

@@ -55,17 +55,17 @@ def task(inside: str, attributes: str = 'type="atomic" name="t"') -> str:
 
 
 def test_a_template_becomes_a_signature() -> None:
-    """Its inputs in their order, and the definition that a model runner reads."""
-    found, wrong = read(FULL)
-    assert wrong == []
-    assert found is not None
-    assert (found.name, found.kind, found.doc) == ("user:review", "task", "Review ä change.")
-    assert [(p.name, p.type, p.is_required, p.default, p.variable, p.doc) for p in found.order] == [
+    """Inputs in order, and the definition for the model runner."""
+    signature, diagnostics = read(FULL)
+    assert diagnostics == []
+    assert signature is not None
+    assert (signature.name, signature.kind, signature.doc) == ("user:review", "task", "Review ä change.")
+    assert [(p.name, p.type, p.is_required, p.default, p.variable, p.doc) for p in signature.order] == [
         ("diff", "string", True, None, "", "What changed."),
         ("language", "any", False, None, "lang", ""),
         ("depth", "integer", False, 3, "", ""),
     ]
-    assert found.definition == {
+    assert signature.definition == {
         "type": "atomic",
         "subtype": "associative_matching",
         "description": "Review ä change.",
@@ -74,7 +74,7 @@ def test_a_template_becomes_a_signature() -> None:
         "instructions": (
             'Review this:\n  {{ diff }}\nIn {{language.name}} & <b>{{diff}}</b>, not {{ "json": 1 }}.'
         ),
-        "inputs": [parameter.as_data() for parameter in found.order],
+        "inputs": [parameter.as_data() for parameter in signature.order],
         "output_format": {"type": "json", "schema": json_schema(StructuredAnalysisResult)},
         "file_paths": {"source": "literal", "paths": ["a.py", "{{language}}.md"]},
         "context_management": {
@@ -98,15 +98,15 @@ def test_a_template_becomes_a_signature() -> None:
     ],
 )
 def test_a_schema_is_a_type_or_json(schema: str, expected: Any) -> None:
-    """As an attribute, or as the element's text."""
+    """As an attribute or as the element's text."""
     for element in (
         f"<output_format type='json' schema='{schema}'/>",
         f"<output_format type='json'>{schema}</output_format>",
     ):
-        found, wrong = read(task(element))
-        assert wrong == []
-        assert found is not None
-        assert found.definition["output_format"] == {"type": "json", "schema": expected}
+        signature, diagnostics = read(task(element))
+        assert diagnostics == []
+        assert signature is not None
+        assert signature.definition["output_format"] == {"type": "json", "schema": expected}
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_a_schema_is_a_type_or_json(schema: str, expected: Any) -> None:
     ],
 )
 def test_files_come_from_four_sources(source: str, inside: str, expected: Any) -> None:
-    """Paths as they stand (above), a command, a description, a question to memory."""
-    found, wrong = read(task(f'<file_paths source="{source}">{inside}</file_paths>'))
-    assert wrong == []
-    assert found is not None
-    assert found.definition["file_paths"] == expected
+    """Literal paths (above), a command, a description, a memory query."""
+    signature, diagnostics = read(task(f'<file_paths source="{source}">{inside}</file_paths>'))
+    assert diagnostics == []
+    assert signature is not None
+    assert signature.definition["file_paths"] == expected
 
 
 @pytest.mark.parametrize(
@@ -175,12 +175,12 @@ def test_files_come_from_four_sources(source: str, inside: str, expected: Any) -
         ("<!DOCTYPE task><task/>", "dangerous-xml", None),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(text: str, id: str, marked: str | None) -> None:
-    """The finding marks what it is about; the task is not declared."""
-    found, wrong = read(text)
-    assert found is None
-    match = next((item for item in wrong if item.id == id), None)
-    assert match is not None, wrong
+def test_error_is_reported_at_its_position(text: str, id: str, marked: str | None) -> None:
+    """The task is not declared."""
+    signature, diagnostics = read(text)
+    assert signature is None
+    match = next((item for item in diagnostics if item.id == id), None)
+    assert match is not None, diagnostics
     assert match.span is not None
     if marked is not None:
         line = text.splitlines()[match.span.line - 1]
@@ -217,11 +217,11 @@ OUTSIDE = (
     ],
     ids=["bomb", "xxe", "dtd", "deep", "wide", "attributes", "schema", "open-schema", "placeholders", "name"],
 )
-def test_a_hostile_template_is_refused(text: str, id: str) -> None:
-    """With a finding that has a place, and without reading anything else."""
-    found, wrong = read(text)
-    assert found is None
-    assert wrong[0].id == id
-    assert all(item.span is not None for item in wrong)
-    assert all(len(item.message) < 500 for item in wrong)
-    assert "root:" not in render_all(wrong[:5], [text_source(text, "task.xml")])
+def test_hostile_template_is_an_error(text: str, id: str) -> None:
+    """The error has a span, and no other file is read."""
+    task, diagnostics = read(text)
+    assert task is None
+    assert diagnostics[0].id == id
+    assert all(item.span is not None for item in diagnostics)
+    assert all(len(item.message) < 500 for item in diagnostics)
+    assert "root:" not in render_all(diagnostics[:5], [text_source(text, "task.xml")])

@@ -23,8 +23,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def ids(project: Path, text: str) -> list[str]:
-    """The errors about a flow in the project."""
+def error_ids(project: Path, text: str) -> list[str]:
+    """Ids of the errors of a flow in the project."""
     try:
         compile_text(text, "flow.sexp", CompileOptions(folder=str(project)))
     except CompileError as error:
@@ -33,7 +33,7 @@ def ids(project: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "content",
     [
         b"",
         b"<task",
@@ -43,20 +43,22 @@ def ids(project: Path, text: str) -> list[str]:
         b'<task type="atomic" name="x"/>',
     ],
 )
-def test_a_broken_task_does_not_concern_other_calls(project: Path, broken: bytes) -> None:
-    """Flows with tools and tasks from other files compile; a name that may be in the file reports it."""
-    (project / "tasks" / "bad.xml").write_bytes(broken)
+def test_invalid_task_does_not_affect_other_calls(project: Path, content: bytes) -> None:
+    """Flows with tools and tasks from other files compile; a name that the file may declare reports its
+    error.
+    """
+    (project / "tasks" / "bad.xml").write_bytes(content)
     for call in ("(my:tool)", "(system:list_directory)", "(user:evaluate-result)"):
-        assert "missing-element" not in ids(project, call), call
-    assert ids(project, "(my:tool)") == []
-    errors = ids(project, "(unknown:name (x 1))")
+        assert "missing-element" not in error_ids(project, call), call
+    assert error_ids(project, "(my:tool)") == []
+    errors = error_ids(project, "(unknown:name (x 1))")
     assert errors != []
     assert errors != ["unknown-task"]
 
 
-def test_a_broken_file_is_reported_to_a_program_that_may_use_it(project: Path) -> None:
-    """A name that comes with llc may be declared anew in the file."""
+def test_invalid_file_is_reported_if_it_may_declare_the_name(project: Path) -> None:
+    """A file may redeclare a built-in name."""
     text = '<task type="atomic" name="user:evaluate-result"><nonsense/></task>'
     (project / "tasks" / "bad.xml").write_text(text)
-    assert ids(project, "(my:tool)") == []
-    assert "unknown-element" in ids(project, '(user:evaluate-result (x "1"))')
+    assert error_ids(project, "(my:tool)") == []
+    assert "unknown-element" in error_ids(project, '(user:evaluate-result (x "1"))')

@@ -54,22 +54,22 @@ def test_rule_6_seven_namespaces_interpolate(kind: str, namespace: str) -> None:
     assert template.parts[2] == Literal(" b")
 
 
-SHELLS_OWN = (
+SHELL_SYNTAX = (
     "${NAME} ${X:-d} ${#x} ${a%b} ${a##*/} ${!x} ${x[@]} ${x/a/b.c} ${1} ${raw:0:2} ${raw:-x.y} "
     "${captured} ${env:-x} ${a-b.c} $NAME $(x) ${x@Q} $"
 )
 
 
-@pytest.mark.parametrize("text", SHELLS_OWN.split())
-def test_rule_6_the_shells_own_passes_through(text: str) -> None:
-    """In a shell action what has no namespace and dot belongs to the shell."""
+@pytest.mark.parametrize("text", SHELL_SYNTAX.split())
+def test_rule_6_shell_syntax_is_passed_through(text: str) -> None:
+    """In a shell action, `${…}` without a namespace and dot is shell syntax."""
     template = parse(f"echo {text} x", kind="shell")
     assert template.problems == ()
     assert template.fixed == f"echo {text} x"
 
 
-def test_rule_6_slash_commands_keep_what_is_no_variable() -> None:
-    """Whoever gets the command may know what it means."""
+def test_rule_6_slash_commands_keep_unknown_syntax() -> None:
+    """The receiver of the command may understand it."""
     template = parse("/fix ${NAME} ${X:-d} ${prev.output}", kind="slash")
     assert template.problems == ()
     assert template.parts[0] == Literal("/fix ${NAME} ${X:-d} ")
@@ -77,30 +77,30 @@ def test_rule_6_slash_commands_keep_what_is_no_variable() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rule_6_two_dollars_are_a_literal(kind: str) -> None:
-    """`$${` stands for `${`, also before a namespace."""
+    """`$${` is a literal `${`, also before a namespace."""
     template = parse("a $${prev.output} $${X} b", kind=kind)
     assert template.problems == ()
     assert template.fixed == "a ${prev.output} ${X} b"
 
 
 def test_rule_6_defaults() -> None:
-    """`:default=` takes the text up to the brace, the empty one too."""
-    plain, given, empty = value(
+    """`:default=` takes the text up to the brace, which may be empty."""
+    plain, text_default, empty = value(
         "${captured.x.output} ${captured.x.output:default=a: b=c} ${env.X:default=}"
     ).variables
-    assert (plain.default, given.default, empty.default) == (None, "a: b=c", "")
+    assert (plain.default, text_default.default, empty.default) == (None, "a: b=c", "")
 
 
 def test_rule_7_raw_is_not_quoted() -> None:
-    """`${raw:…}` is a variable that is never quoted, and says so."""
+    """`${raw:…}` is a variable with the flag `is_raw`, and is never quoted."""
     template = parse("ls ${raw:captured.files.output:default=.}", kind="shell")
     (variable,) = template.variables
     assert (variable.raw, variable.quoting, variable.default, variable.is_data) == (True, "none", ".", False)
     assert variable.text == "${raw:captured.files.output}"
 
 
-def test_a_variable_knows_its_place() -> None:
-    """`start` and `end` are the offsets of what the author wrote."""
+def test_variable_has_its_offsets() -> None:
+    """`start` and `end` are offsets in the source text."""
     text = "é ${prev.output:default=x} ${raw:env.HOME}"
     first, second = value(text).variables
     assert text[first.start : first.end] == "${prev.output:default=x}"
@@ -109,12 +109,12 @@ def test_a_variable_knows_its_place() -> None:
 
 @pytest.mark.parametrize("kind", ["slash", "value"])
 def test_only_shell_actions_quote(kind: str) -> None:
-    """Other texts reach no shell."""
+    """Other texts are not passed to a shell."""
     template = parse("'${prev.output}' \"${env.X}\"", kind=kind)
     assert {variable.quoting for variable in template.variables} == {"none"}
 
 
-# A command for each way to quote; `number` is that of the places that know no quoting.
+# A command for each quoting; `number` is for positions where quoting is impossible.
 QUOTED = {
     "word": "echo ${prev.output}",
     "single": "echo '${prev.output}'",
@@ -126,7 +126,7 @@ QUOTED = {
 
 
 def test_every_quoting_has_its_primitive() -> None:
-    """What a place asks for is something the machine can do, and some place in a command asks for it."""
+    """Each quoting has a primitive of the machine and a command that uses it."""
     assert set(QUOTING_PRIMITIVES.values()) <= PRIMITIVES.keys(), "add a row to ir/primitives.py"
     assert QUOTED.keys() == QUOTING_PRIMITIVES.keys(), "add it to QUOTED or to template/nodes.py"
     for quoting, command in QUOTED.items():
@@ -139,7 +139,7 @@ def test_every_quoting_has_its_primitive() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rule_6_an_unknown_namespace_is_a_problem_with_a_suggestion(kind: str) -> None:
-    """The help names the nearest namespace and how to write a literal."""
+    """The help names the nearest namespace and the escape for a literal."""
     problem = problem_of("a ${contxt.x}", kind)
     assert problem.id == "unknown-namespace"
     assert "`contxt`" in problem.message
@@ -170,21 +170,21 @@ def test_rule_6_an_unknown_namespace_is_a_problem_with_a_suggestion(kind: str) -
         ("${prev.output:default=${env.X}}", "value", "nested-variable"),
     ],
 )
-def test_what_looks_like_a_variable_and_is_none_is_a_problem(text: str, kind: str, id: str) -> None:
-    """One problem inside the text, with what to do."""
+def test_malformed_variable_is_a_problem(text: str, kind: str, id: str) -> None:
+    """One problem inside the text, with a fix."""
     problem = problem_of(text, kind)
     assert problem.id == id
     assert problem.help
     assert 0 <= problem.start < problem.end <= len(text)
 
 
-def test_an_environment_variable_in_a_value_is_guessed() -> None:
-    """`${HOME}` where no shell reads it: the help says `${env.HOME}`."""
+def test_environment_variable_outside_shell_has_a_suggestion() -> None:
+    """The help for `${HOME}` in a text without a shell is `${env.HOME}`."""
     assert "`${env.HOME}`" in (problem_of("${HOME}").help or "")
 
 
-def test_all_problems_come_at_once() -> None:
-    """The parser goes on behind what is wrong."""
+def test_all_problems_are_reported_together() -> None:
+    """The parser continues after a problem."""
     problems = value("${a.b} ${X} ${prev.output} ${captured.x").problems
     assert [problem.id for problem in problems] == [
         "unknown-namespace",
@@ -197,7 +197,7 @@ def test_all_problems_come_at_once() -> None:
 
 
 def test_rule_5_context_is_expanded_depth_first() -> None:
-    """A context value may hold variables, of context and of others."""
+    """A context value may contain variables, of context and of others."""
     context = {"cmd": "mypy ${context.dir} ${prev.output}", "dir": "${context.root}/a", "root": "src"}
     template = parse("run ${context.cmd}!", kind="slash", context=context)
     assert template.parts == (
@@ -207,8 +207,8 @@ def test_rule_5_context_is_expanded_depth_first() -> None:
     )
 
 
-def test_rule_5_a_cycle_is_a_problem_that_shows_the_way() -> None:
-    """Said once, at the variable in the text that leads into it."""
+def test_rule_5_cycle_is_one_problem() -> None:
+    """The message shows the cycle; the marked text is the variable that leads into it."""
     context = {"a": "${context.b}", "b": "x ${context.c}", "c": "${context.b}"}
     problem = problem_of("say ${context.a}", context=context)
     assert problem.id == "context-cycle"
@@ -217,18 +217,18 @@ def test_rule_5_a_cycle_is_a_problem_that_shows_the_way() -> None:
 
 
 def test_rule_5_variables_do_not_nest() -> None:
-    """`${${…}}` is refused also where context would supply the inner part."""
+    """`${${…}}` is a problem also if context supplies the inner part."""
     assert problem_of("${context.${context.x}}", context={"x": "y", "y": "z"}).id == "malformed-variable"
 
 
-def test_context_cannot_make_a_variable_out_of_pieces() -> None:
-    """What context brings in is text: `$` and `{prev.output}` side by side stay that."""
+def test_context_does_not_create_variables() -> None:
+    """A context value is text: `$` followed by `{prev.output}` stays text."""
     template = value("${context.d}{prev.output} ${context.o}prev.output}", {"d": "$", "o": "$${"})
     assert template.fixed == "${prev.output} ${prev.output}"
 
 
-def test_a_problem_inside_context_is_marked_where_it_is_used() -> None:
-    """Offsets are into the text at hand, not into the context value."""
+def test_problem_inside_context_is_marked_at_its_use() -> None:
+    """Offsets are those of the text, not of the context value."""
     problem = problem_of("run ${context.bad} now", context={"bad": "x ${foo.bar}"})
     assert problem.id == "unknown-namespace"
     assert (problem.start, problem.end) == (4, 18)
@@ -236,7 +236,6 @@ def test_a_problem_inside_context_is_marked_where_it_is_used() -> None:
 
 @pytest.mark.parametrize("name", ["${context.drs}", "${context.m.x}", "${context.dirs.x}", "${context.l.9}"])
 def test_an_unknown_context_value_is_a_problem(name: str) -> None:
-    """With the context given, nothing is left to the run."""
     context = {"dirs": "src", "m": {"y": 1}, "l": [1]}
     problem = problem_of(f"a {name}", context=context)
     assert problem.id == "unknown-variable"
@@ -244,14 +243,15 @@ def test_an_unknown_context_value_is_a_problem(name: str) -> None:
     assert value(f"{name[:-1]}:default=d}}", context).fixed == "d"
 
 
-def test_without_a_context_its_variables_stay() -> None:
-    """A caller that has no context yet gets variables."""
+def test_context_variables_are_kept_without_a_context() -> None:
     (variable,) = value("${context.x}").variables
     assert variable.name == "context.x"
 
 
 def test_a_single_context_value_keeps_its_type() -> None:
-    """`target: ${context.target}` is a number where the context says so, text beside others."""
+    """`target: ${context.target}` is a number if the context value is; together with other text it is
+    text.
+    """
     context = {"n": 5, "s": "5", "l": ["${context.s}", 1], "deep": "${context.n}"}
     assert value("${context.n}", context).single == Constant(5)
     assert value("${context.s}", context).single == Literal("5")
@@ -262,12 +262,12 @@ def test_a_single_context_value_keeps_its_type() -> None:
 
 
 def test_a_shell_action_of_one_context_value_is_text() -> None:
-    """A command is text, also where the context has a number."""
+    """Also if the context value is a number."""
     assert parse("${context.n}", kind="shell", context={"n": 5}).parts == (Literal("5"),)
 
 
-def test_known_names_are_put_in_place() -> None:
-    """What the caller knows when compiling becomes text, so that its quotes count."""
+def test_constants_are_substituted() -> None:
+    """Values known at compile time become text, so that their quotes count."""
     template = parse("echo '${state.name}' ${loop.name}", kind="shell", known={"state.name": "a'b"})
     assert template.parts == (
         Literal("echo 'a'b' "),
@@ -276,20 +276,20 @@ def test_known_names_are_put_in_place() -> None:
 
 
 def test_a_runtime_value_inside_a_context_list_is_a_problem() -> None:
-    """A list is JSON when it is shown; a value that only a run knows cannot stand in it."""
+    """A list is rendered as JSON at compile time, so it cannot contain a run-time value."""
     assert problem_of("${context.l}", context={"l": ["${prev.output}"]}).id == "unknown-variable"
 
 
 @pytest.mark.parametrize("leaf", ["", "x" * 100])
-def test_a_context_bomb_is_refused_quickly(leaf: str) -> None:
-    """Each value names the one before twice: forty of them are a billion, with text or without."""
+def test_exponential_context_is_rejected_quickly(leaf: str) -> None:
+    """Each value contains the previous one twice: forty of them are a billion, with or without text."""
     context = {f"a{n}": f"${{context.a{n - 1}}}${{context.a{n - 1}}}" for n in range(1, 41)}
     problem = problem_of("${context.a40}", context={**context, "a0": leaf})
     assert problem.id == "context-too-large"
 
 
-def test_a_long_chain_of_context_is_refused() -> None:
-    """Not a cycle and not large, but deeper than anybody means."""
+def test_too_long_context_chain_is_a_problem() -> None:
+    """The chain is neither a cycle nor large, but too deep."""
     context = {f"a{n}": f"${{context.a{n + 1}}}" for n in range(2000)}
     assert problem_of("${context.a0}", context={**context, "a2000": "x"}).id == "context-too-large"
 
@@ -299,7 +299,7 @@ def test_a_long_chain_of_context_is_refused() -> None:
 
 @given(text=st.text(), kind=st.sampled_from(KINDS))
 def test_parsing_never_raises(text: str, kind: str) -> None:
-    """Whatever the text, there are parts, and problems lie inside it."""
+    """Any text has parts, and problems are inside it."""
     template = parse(text, kind=kind)
     assert all(0 <= problem.start <= problem.end <= len(text) for problem in template.problems)
     assert Literal("") not in template.parts
@@ -307,13 +307,13 @@ def test_parsing_never_raises(text: str, kind: str) -> None:
 
 @given(text=st.text("${}:.raw=default captured.xprev'\"\\", max_size=80), kind=st.sampled_from(KINDS))
 def test_text_near_the_syntax_never_raises(text: str, kind: str) -> None:
-    """The same with text made of the syntax's own pieces."""
+    """Text made of fragments of the syntax."""
     parse(text, kind=kind, context={"x": "${context.d}", "d": 1})
 
 
 @given(pieces=st.lists(st.text(st.characters(exclude_characters="$\0")), min_size=1, max_size=4))
 def test_literal_text_is_kept(pieces: list[str]) -> None:
-    """Between variables every character stays, in a shell action too."""
+    """Text between variables is unchanged, also in a shell action."""
     text = "${loop.name}".join(pieces)
     for kind in KINDS:
         template = parse(text, kind=kind)
@@ -322,18 +322,18 @@ def test_literal_text_is_kept(pieces: list[str]) -> None:
 
 @given(text=st.text())
 def test_any_text_can_be_escaped(text: str) -> None:
-    """`$${` for every `${` gives the text back."""
+    """`$${` for every `${` gives the original text."""
     assert value(text.replace("${", "$${")).fixed == text
 
 
 @given(data=VALUES)
-def test_compiler_and_machine_show_values_alike(data: Any) -> None:
-    """A context value put in place reads as it would if the machine had shown it."""
+def test_compiler_and_machine_render_values_equally(data: Any) -> None:
+    """A substituted context value has the text that the machine would render."""
     assert text_of(data) == machine_text(from_host(data))
 
 
-def test_filters_take_a_part_of_a_value() -> None:
-    """In order, with a default behind them; bytes are taken from the end that lines are."""
+def test_filters() -> None:
+    """Filters apply in order, a default follows them; bytes are taken from the same end as lines."""
     (variable,) = value("${prev.output:tail=200:bytes=9:default=x}").variables
     assert (variable.filters, variable.default) == ((("tail_lines", 200), ("tail_bytes", 9)), "x")
     (variable,) = value("${captured.a.stderr:head=3:bytes=9}").variables

@@ -41,9 +41,9 @@ def read(text: str) -> tuple[list[Signature], list[tuple[int, str]]]:
 
 
 def test_a_file_declares_tools_with_their_parameters() -> None:
-    """Names, types, defaults and what each does, in order."""
-    tools, found = read(GOOD)
-    assert found == []
+    """Names, types, defaults and definition of each tool, in order."""
+    tools, diagnostics = read(GOOD)
+    assert diagnostics == []
     add, grep, py = tools
     assert (add.name, add.doc, add.timeout_s) == ("math:add", "The sum of two numbers.", 2.5)
     assert [(p.name, p.type, p.is_required, p.default) for p in add.order] == [
@@ -61,8 +61,8 @@ def test_a_file_declares_tools_with_their_parameters() -> None:
     assert py.definition == {"python": "package.module:Class.method"}
 
 
-def test_a_shell_command_quotes_each_value_for_its_place() -> None:
-    """The shell's own variables stay; what stands in a comment is told apart."""
+def test_shell_command_quotes_each_value_for_its_position() -> None:
+    """Shell variables are kept; a parameter in a comment is not substituted."""
     _, grep, _ = read(GOOD)[0]
     assert grep.definition == {
         "shell": [
@@ -131,8 +131,7 @@ def test_a_shell_command_quotes_each_value_for_its_place() -> None:
         ('- {name: a, command: ["\\0"]}\n', [(1, "nul-character")]),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(text: str, expected: list[tuple[int, str]]) -> None:
-    """Each finding with its line."""
+def test_error_is_reported_at_its_line(text: str, expected: list[tuple[int, str]]) -> None:
     assert read(text)[1] == expected
 
 
@@ -150,8 +149,8 @@ def test_what_is_wrong_is_told_at_its_place(text: str, expected: list[tuple[int,
     ],
     ids=["deep", "long", "parameters", "tools", "aliases"],
 )
-def test_a_hostile_file_is_refused(text: str) -> None:
-    """With a finding that has a place, and shortly."""
+def test_hostile_file_is_an_error(text: str) -> None:
+    """The errors have spans and are short."""
     tools, diagnostics = read_tools(text_source(text, "tools.yaml"))
     assert tools == []
     assert diagnostics
@@ -159,7 +158,7 @@ def test_a_hostile_file_is_refused(text: str) -> None:
     assert len(render_all(diagnostics, [text_source(text, "tools.yaml")])) < 6000
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path) -> None:
     """Wrong encodings, folders, pipes."""
     (tmp_path / "tools.yaml").write_bytes(b"- {name: a\xff}")
     (tmp_path / "tasks").mkdir()
@@ -168,5 +167,5 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "tasks" / "utf16.xml").write_bytes(
         '<?xml version="1.0" encoding="utf-16"?><task/>'.encode("utf-16")
     )
-    found: list[Any] = [item.id for item in read_project(str(tmp_path)).diagnostics]
-    assert found == ["not-utf-8", "unreadable-file", "unreadable-file", "not-utf-8"]
+    ids: list[Any] = [item.id for item in read_project(str(tmp_path)).diagnostics]
+    assert ids == ["not-utf-8", "unreadable-file", "unreadable-file", "not-utf-8"]

@@ -23,11 +23,11 @@ def document(text: str) -> Document:
 
 
 def value(text: str) -> Any:
-    """What a sound document holds as plain data."""
-    found = document(text)
-    assert found.diagnostics == []
-    assert found.root is not None
-    return found.plain(found.root)
+    """Content of a valid document as plain data."""
+    result = document(text)
+    assert result.diagnostics == []
+    assert result.root is not None
+    return result.plain(result.root)
 
 
 def ids(text: str) -> list[str]:
@@ -35,7 +35,7 @@ def ids(text: str) -> list[str]:
 
 
 def marked(source: str, span: Span | None) -> str:
-    """The text a span covers."""
+    """The text of a span."""
     assert span is not None
     lines = source.split("\n")[span.line - 1 : span.end_line]
     lines[-1] = lines[-1][: span.end_column - 1]
@@ -43,8 +43,8 @@ def marked(source: str, span: Span | None) -> str:
     return "\n".join(lines)
 
 
-def at(found: Document, *path: str | int) -> Node:
-    node = found.root
+def node_at(tree: Document, *path: str | int) -> Node:
+    node = tree.root
     for step in path:
         if isinstance(step, int):
             assert isinstance(node, Sequence)
@@ -61,7 +61,7 @@ def at(found: Document, *path: str | int) -> Node:
 
 @pytest.mark.parametrize("word", ["yes", "no", "on", "off", "y", "n", "Yes", "NO"])
 def test_old_booleans_are_text(word: str) -> None:
-    """YAML 1.1's booleans are text, as values and as keys."""
+    """The booleans of YAML 1.1 are text, as values and as keys."""
     assert value(f"{word}: {word}") == {word: word}
 
 
@@ -94,14 +94,13 @@ def test_old_booleans_are_text(word: str) -> None:
     ],
 )
 def test_scalars_follow_the_core_schema(text: str, meaning: object) -> None:
-    """Plain scalars mean what YAML 1.2's core schema says, and types are exact."""
-    found = value(f"a: {text}")["a"]
-    assert found == meaning
-    assert type(found) is type(meaning)
+    """Plain scalars have the value and type of the core schema of YAML 1.2."""
+    actual = value(f"a: {text}")["a"]
+    assert actual == meaning
+    assert type(actual) is type(meaning)
 
 
-def test_aliases_stand_for_their_anchors() -> None:
-    """An alias is the value its anchor names."""
+def test_alias_is_the_value_of_its_anchor() -> None:
     assert value("a: &x [1, {b: 2}]\nc: *x") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
 
 
@@ -122,42 +121,41 @@ def test_aliases_stand_for_their_anchors() -> None:
         ("- - - one\n  - two", (0, 1), "two"),
     ],
 )
-def test_a_node_knows_its_text(text: str, path: tuple[str | int, ...], shown: str) -> None:
-    """A node's span covers its own characters and no more."""
-    found = document(text)
-    assert marked(text, found.span(at(found, *path))) == shown
+def test_span_of_a_node(text: str, path: tuple[str | int, ...], shown: str) -> None:
+    """The span covers exactly the characters of the node."""
+    tree = document(text)
+    assert marked(text, tree.span(node_at(tree, *path))) == shown
 
 
-def test_a_part_of_a_text_is_found_in_the_source() -> None:
-    """`within` finds the right one of several equal parts, behind quotes and in blocks."""
+def test_within_finds_a_part_in_the_source() -> None:
+    """`within` finds the right one of several equal parts, in quoted and block scalars."""
     text = 'a: "x ${v} y ${v}"\nb: |\n  one\n  two ${v}\n'
-    found = document(text)
-    first, second = at(found, "a"), at(found, "b")
+    tree = document(text)
+    first, second = node_at(tree, "a"), node_at(tree, "b")
     assert isinstance(first, Scalar)
     assert isinstance(second, Scalar)
     start = first.text.rindex("${v}")
-    place = found.within(found.span(first), first.text, start, start + 4)
-    assert place == Span("t.yaml", 1, 14, 1, 18)
+    span = tree.within(tree.span(first), first.text, start, start + 4)
+    assert span == Span("t.yaml", 1, 14, 1, 18)
     start = second.text.index("${v}")
-    place = found.within(found.span(second), second.text, start, start + 4)
-    assert place == Span("t.yaml", 4, 7, 4, 11)
+    span = tree.within(tree.span(second), second.text, start, start + 4)
+    assert span == Span("t.yaml", 4, 7, 4, 11)
 
 
-def test_a_part_that_escapes_hide_is_the_whole_text() -> None:
-    """Where the source spells a part another way, `within` gives the scalar."""
-    found = document('a: "\\x24{v}"')
-    node = at(found, "a")
+def test_within_returns_the_scalar_for_an_escaped_part() -> None:
+    """The source spells the part differently."""
+    tree = document('a: "\\x24{v}"')
+    node = node_at(tree, "a")
     assert isinstance(node, Scalar)
-    assert found.within(found.span(node), node.text, 0, 4) == found.span(node)
+    assert tree.within(tree.span(node), node.text, 0, 4) == tree.span(node)
 
 
 @given(st.text(alphabet="ab\n é", max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_offsets_and_spans_agree(text: str, one: int, other: int) -> None:
-    """A span leads back to the offsets it was made from."""
     start, end = sorted((min(one, len(text)), min(other, len(text))))
-    found = Document(text_source(text))
-    span = found.span_at(start, end)
-    assert (found.offset(span.line, span.column), found.offset(span.end_line, span.end_column)) == (
+    tree = Document(text_source(text))
+    span = tree.span_at(start, end)
+    assert (tree.offset(span.line, span.column), tree.offset(span.end_line, span.end_column)) == (
         start,
         end,
     )
@@ -166,8 +164,8 @@ def test_offsets_and_spans_agree(text: str, one: int, other: int) -> None:
 # --- what is refused --------------------------------------------------------------------------
 
 
-def test_a_duplicate_key_is_reported_where_it_stands_again() -> None:
-    """The second of two equal keys is marked, and the first one's line is named."""
+def test_duplicate_key_is_reported_at_the_second_one() -> None:
+    """The message names the line of the first one."""
     text = "a: 1\nb: 2\na: 3"
     (finding,) = document(text).diagnostics
     assert finding.id == "duplicate-key"
@@ -201,40 +199,38 @@ def test_a_duplicate_key_is_reported_where_it_stands_again() -> None:
         ("a: " + "1" * 5000, "bad-number"),
     ],
 )
-def test_bad_yaml_is_one_finding(text: str, id: str) -> None:
-    """Each way to get YAML wrong has its own diagnostic."""
+def test_invalid_yaml_is_one_error(text: str, id: str) -> None:
+    """Each kind of error has its own diagnostic id."""
     assert ids(text) == [id]
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "a:\n" + "- " * 100_000, "{a: " * 100_000, "? " * 5_000])
-def test_deep_nesting_is_refused(text: str) -> None:
-    """Nesting is bounded before it can hurt anything."""
+def test_deep_nesting_is_an_error(text: str) -> None:
     assert ids(text) == ["too-deep"]
 
 
 def test_nesting_through_aliases_counts() -> None:
-    """Aliases cannot build what could not be written out."""
+    """Aliases cannot build a deeper tree than the text may contain."""
     text = "".join(f"a{i}: &a{i} [*a{i - 1}]\n" if i else "a0: &a0 []\n" for i in range(200))
     assert ids(text) == ["too-deep"]
 
 
-def test_an_alias_bomb_is_refused() -> None:
-    """Aliases that stand for millions of values are counted, not written out."""
+def test_alias_bomb_is_an_error() -> None:
+    """Aliases that stand for millions of values are counted, not expanded."""
     rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     assert ids("\n".join(rows)) == ["too-many-nodes"]
 
 
-def test_tag_directives_are_bounded() -> None:
-    """Directives that would be compared with each other are counted before YAML is read."""
+def test_tag_directives_are_limited() -> None:
+    """Their number is checked before the YAML parser compares them with each other."""
     assert ids("".join(f"%TAG !a{i}! b\n" for i in range(200)) + "---\na: 1") == ["too-many-directives"]
 
 
-def test_findings_are_bounded() -> None:
-    """A file full of mistakes gives a list that ends."""
-    found = ids("a: 1\n" * 5000)
-    assert len(found) == MAX_DIAGNOSTICS + 1
-    assert found[-1] == "too-many-findings"
+def test_number_of_diagnostics_is_limited() -> None:
+    diagnostic_ids = ids("a: 1\n" * 5000)
+    assert len(diagnostic_ids) == MAX_DIAGNOSTICS + 1
+    assert diagnostic_ids[-1] == "too-many-findings"
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -248,39 +244,38 @@ def refusal(path: str | Path) -> tuple[str, Span | None]:
 
 
 def test_a_file_is_read_without_its_byte_order_mark(tmp_path: Path) -> None:
-    """A byte order mark is no part of the text, so that columns count from the first character."""
+    """Columns count from the first character after the byte order mark."""
     file = tmp_path / "a.yaml"
     file.write_bytes(b"\xef\xbb\xbfa: 1\n")
     assert read_source(str(file)).text == "a: 1\n"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """No file, no traceback."""
     assert refusal(tmp_path / "none.yaml")[0] == "file-not-found"
 
 
 @pytest.mark.parametrize("path", [".", "/dev/null", "/dev/zero", "a\0b"])
-def test_what_is_no_file_is_refused(path: str) -> None:
-    """Folders, devices and impossible names are refused at once."""
+def test_path_that_is_not_a_file_is_an_error(path: str) -> None:
+    """Folders, devices and impossible names."""
     assert refusal(path)[0] == "unreadable-file"
 
 
 def test_a_pipe_without_a_writer_does_not_block(tmp_path: Path) -> None:
-    """Opening a named pipe ends at once."""
+    """Opening a named pipe returns at once."""
     os.mkfifo(tmp_path / "pipe")
     assert read_source(str(tmp_path / "pipe")).text == ""
 
 
-def test_a_file_that_is_not_utf8_is_refused_at_the_byte(tmp_path: Path) -> None:
-    """The first byte that is not UTF-8 is where the caret stands."""
+def test_invalid_utf8_is_reported_at_its_position(tmp_path: Path) -> None:
+    """The span is at the first byte that is not UTF-8."""
     file = tmp_path / "latin.yaml"
     file.write_bytes("name: x\n# grün: ".encode() + b"\xfc\n")
     id, span = refusal(file)
     assert (id, span) == ("not-utf-8", Span(str(file), 2, 9, 2, 10))
 
 
-def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
-    """A file of 100 MB costs no more than its first part."""
+def test_huge_file_is_rejected_without_reading_it(tmp_path: Path) -> None:
+    """Only the first part of a file of 100 MB is read."""
     file = tmp_path / "huge.yaml"
     with file.open("wb") as out:
         out.truncate(100_000_000)
@@ -288,8 +283,8 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
     assert refusal(file)[0] == "file-too-large"
 
 
-def test_trees_are_kept_up_to_a_bound() -> None:
-    """A text is parsed once; large ones, and ones with findings, are not kept."""
+def test_tree_cache_is_limited() -> None:
+    """A text is parsed once; large texts and texts with diagnostics are not cached."""
     kept = text_source("a: [1, 2]\n# kept\n")
     assert read_document(kept).root is read_document(kept).root
     large = text_source("a: [" + "1, " * 30_000 + "]\n")

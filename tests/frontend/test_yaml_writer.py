@@ -27,26 +27,26 @@ def read_back(key: str, value: Any) -> Any:
 
 
 @given(TEXTS, VALUES)
-def test_what_is_written_reads_back(key: str, value: Any) -> None:
-    """Any value, under any key; a number stays a whole number or a float."""
+def test_written_value_reads_back(key: str, value: Any) -> None:
+    """Any value under any key; integers and floats keep their type."""
     assert repr(read_back(key, value)) == repr({key: value})
 
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
-def test_a_mapping_on_one_line_reads_back(value: dict[str, Any]) -> None:
-    """Where it does not fit it takes several lines, and is the same."""
+def test_inline_mapping_reads_back(value: dict[str, Any]) -> None:
+    """A mapping that does not fit on one line is written on several."""
     assert repr(read_back("key", Inline(value))) == repr({"key": value})
 
 
 @given(TEXTS | st.from_regex(r"[a-z_.0-9~+-]{1,6}(/[a-z.]+)?", fullmatch=True))
-def test_a_plain_word_reads_back_without_quotes(text: str) -> None:
-    """Whatever looks like a number, a truth value or null keeps its quotes."""
+def test_plain_text_reads_back(text: str) -> None:
+    """A text that resembles a number, a boolean or null is quoted."""
     assert read_back("key", as_word(text)) == {"key": text}
     assert read_back("key", Inline(of=as_word(text))) == {"key": {"of": text}}
 
 
-def test_a_short_mapping_stands_on_one_line() -> None:
-    """With what is in it."""
+def test_short_mapping_is_written_on_one_line() -> None:
+    """Including nested values."""
     assert entry("note", Inline(state="a", details={"found": True, "of": [1, None]}), 2) == [
         '  note: {state: "a", details: {found: true, of: [1, null]}}'
     ]

@@ -16,14 +16,14 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "rules" / "14-budget-of-a-state"
 TEXT = GOLDEN.read_text("utf-8")
 
 
-def findings(text: str) -> set[str]:
-    return {found.id for found in verify(parse_program(text, "x.ir")) if found.is_error}
+def error_ids(text: str) -> set[str]:
+    return {item.id for item in verify(parse_program(text, "x.ir")) if item.is_error}
 
 
-def test_what_the_compiler_makes_is_accepted() -> None:
+def test_compiled_program_is_accepted() -> None:
     """All of its bounds are proved."""
     assert '"state_budgets": {"fix": {"tokens": 100, "calls": 2}}' in TEXT
-    assert findings(TEXT) == set()
+    assert error_ids(TEXT) == set()
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_what_the_compiler_makes_is_accepted() -> None:
         ('{"fix": {"tokens": 100, "calls": 2}}', "3", "bad-meta"),
     ],
 )
-def test_a_way_around_a_budget_is_refused(old: str, new: str, id: str) -> None:
-    """Each piece of the bookkeeping is needed."""
+def test_bypassed_budget_is_an_error(old: str, new: str, id: str) -> None:
+    """Each part of the bookkeeping is needed."""
     assert old in TEXT
-    assert id in findings(TEXT.replace(old, new))
+    assert id in error_ids(TEXT.replace(old, new))
 
 
-def test_what_other_states_spend_is_theirs() -> None:
-    """A budget that no call of the state is under says nothing of the others."""
+def test_budget_of_a_state_ignores_other_states() -> None:
+    """A budget of a state bounds only the calls of that state."""
     text = TEXT.replace('"state_budgets": {"fix":', '"state_budgets": {"done": {"usd": 0}, "fix":')
-    assert findings(text) == set()
+    assert error_ids(text) == set()
 
 
-def test_budgets_survive_text_and_image() -> None:
-    """And an image without such bounds does not name them."""
+def test_budgets_round_trip_through_text_and_image() -> None:
+    """An image without budgets has no budget fields."""
     program = parse_program(TEXT, "x.ir")
     assert parse_program(print_program(program), "x.ir") == program
     image = Image.from_bytes(emit(program).to_bytes())

@@ -1,7 +1,8 @@
 """An accepted mutant of a program with sub-loops never waits past an enclosing deadline.
 
-The program calls a loop from a function of a loop, with times all the way. Mutants are run against a
-world whose clock goes on; whatever they wait for is held against the loops' times.
+The program calls a loop from a function of a loop, and each has a timeout. Mutants run in a world with a
+moving
+clock; each deadline of an effect is compared with the timeouts of the loops.
 """
 
 from __future__ import annotations
@@ -84,19 +85,21 @@ WORD = re.compile(
     r"(?<=[(\s,])(?:/deadline|/outer|until|null|\d{4}|x|n|now)(?=[),\s])|\b(?:min|or|plain|add|max)\b"
 )
 OPERATIONS = ["min", "max", "or", "and", "add", "plain"]
-# What only a program that is not one would come to is no mutant.
-BEGINNING = PROGRAM.index("function main")
+# The program header is not mutated.
+BODY_OFFSET = PROGRAM.index("function main")
 
 
 def mutant(seed: int) -> str:
-    """The program with one to three words replaced, or an effect's or a closure's argument."""
+    """The program with one to three tokens replaced in expressions, or in an argument of an effect or
+    closure.
+    """
     chance = random.Random(seed)
-    head, body = PROGRAM[:BEGINNING], PROGRAM[BEGINNING:]
+    head, body = PROGRAM[:BODY_OFFSET], PROGRAM[BODY_OFFSET:]
     for _ in range(chance.randint(1, 3)):
-        places = list(WORD.finditer(body))
-        place = chance.choice(places)
-        others = OPERATIONS if place[0] in OPERATIONS else WORDS
-        body = body[: place.start()] + chance.choice(others) + body[place.end() :]
+        matches = list(WORD.finditer(body))
+        match = chance.choice(matches)
+        replacements = OPERATIONS if match[0] in OPERATIONS else WORDS
+        body = body[: match.start()] + chance.choice(replacements) + body[match.end() :]
     return head + body
 
 
@@ -109,50 +112,50 @@ def is_accepted(text: str) -> bool:
 
 
 def late_waits(text: str) -> list[str]:
-    """The effects that were let wait past the end of a loop they were asked for in."""
+    """The effects whose deadline is after the end of an enclosing loop."""
     machine = Machine(emit(parse_program(text, "x.ir")), fuel=10_000)
-    now, found = 0, []
-    begun: int | None = None
+    now, late = 0, []
+    started_ms: int | None = None
     outcome = machine.resume()
     while isinstance(outcome, Effect):
         now += 10
         inside = any(frame.function == "inner" for frame in machine.frames())
         if outcome.kind == "clock":
-            begun = now if inside and begun is None else begun
+            started_ms = now if inside and started_ms is None else started_ms
             answer = {"time": "", "elapsed_ms": now}
         else:
             deadline = outcome.args.get("deadline_ms")
-            most = OUTER_MS if not inside or begun is None else min(OUTER_MS, begun + INNER_MS)
-            if not isinstance(deadline, int | float) or deadline > most:
-                found.append(f"{outcome.args} with {most} at {now}")
-            now = min(now + 1000, max(now, most))
+            limit_ms = OUTER_MS if not inside or started_ms is None else min(OUTER_MS, started_ms + INNER_MS)
+            if not isinstance(deadline, int | float) or deadline > limit_ms:
+                late.append(f"{outcome.args} with {limit_ms} at {now}")
+            now = min(now + 1000, max(now, limit_ms))
             answer = {"elapsed_ms": now}
         outcome = machine.resume(answer)
-    return found
+    return late
 
 
 def test_the_program_is_accepted_and_meets_its_deadlines() -> None:
-    """What the mutants are mutants of."""
+    """The unmutated program."""
     assert is_accepted(PROGRAM)
     assert late_waits(PROGRAM) == []
 
 
 @pytest.mark.parametrize("first", range(0, 2000, 250))
 def test_an_accepted_mutant_meets_its_deadlines(first: int) -> None:
-    """Whatever the verifier lets through keeps to the times of both loops."""
+    """A mutant that the verifier accepts respects the timeouts of both loops."""
     accepted = [text for seed in range(first, first + 250) if is_accepted(text := mutant(seed))]
     assert accepted
     for text in accepted:
         assert late_waits(text) == [], text
 
 
-def test_many_mutants_would_miss_a_deadline() -> None:
-    """The mutants that are refused are worth refusing: many of them can run, and wait too long."""
+def test_many_rejected_mutants_miss_a_deadline() -> None:
+    """The rejections are needed: many of these mutants run and wait too long."""
     late = 0
     for seed in range(200):
         text = mutant(seed)
         try:
             late += not is_accepted(text) and bool(late_waits(text))
-        except Exception:  # a program that is none ends in any way
+        except Exception:  # an invalid program may raise any exception
             continue
     assert late > 10

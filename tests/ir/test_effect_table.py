@@ -12,14 +12,13 @@ def names(words: str) -> list[str]:
 
 
 def test_names_are_unique() -> None:
-    """A kind has one row."""
     assert len(EFFECTS) == len(EFFECT_ROWS)
     assert len(NOTES) == len(NOTE_ROWS)
 
 
 @pytest.mark.parametrize("row", EFFECT_ROWS, ids=lambda row: row.name)
 def test_an_effect_row_is_consistent(row: EffectKind) -> None:
-    """Its fields have types, its subject and inputs are arguments, and what waits can be bounded."""
+    """Fields have types, subject and inputs are arguments, and an effect that waits can be bounded."""
     args, result = names(row.args), names(row.result)
     assert set(args + result) <= FIELD_TYPES.keys()
     assert not row.subject or row.subject in args
@@ -36,14 +35,13 @@ def test_an_effect_row_is_consistent(row: EffectKind) -> None:
 
 @pytest.mark.parametrize("row", NOTE_ROWS, ids=lambda row: row.name)
 def test_a_note_row_is_consistent(row: NoteKind) -> None:
-    """A field is declared once."""
+    """Each field is declared once."""
     fields = names(f"{row.fields} {row.more}")
     assert len(fields) == len(set(fields))
     assert row.doc.endswith(".")
 
 
 def test_every_field_type_is_used() -> None:
-    """No type of a field that no kind has."""
     used = {(row.name, name) for row in EFFECT_ROWS for name in names(f"{row.args} {row.result}")}
     own = {name for name in FIELD_TYPES if "." in name}
     assert own <= {f"{kind}.{name}" for kind, name in used}

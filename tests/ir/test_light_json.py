@@ -24,7 +24,7 @@ BROKEN = ["", " ", "[1,", '{"a" 1}', "nul", "1 2", '"\x01"', "\ufeff[]", "[" * 1
 
 
 @given(DATA)
-def test_data_is_written_as_by_the_package(value: Any) -> None:
+def test_output_equals_json_dumps(value: Any) -> None:
     """Each writer has the settings of `json.dumps`, also for surrogates and NaN."""
     assert light_json.dumps(value) == json.dumps(value, ensure_ascii=False)
     assert light_json.dumps_ascii(value) == json.dumps(value)
@@ -34,15 +34,15 @@ def test_data_is_written_as_by_the_package(value: Any) -> None:
 
 
 @given(DATA, st.sampled_from([None, 1]))
-def test_a_text_is_read_as_by_the_package(value: Any, indent: int | None) -> None:
-    """As a string and as bytes; NaN is compared by its spelling."""
+def test_input_is_read_like_json_loads(value: Any, indent: int | None) -> None:
+    """As a string and as bytes; NaN is compared by its text."""
     text = json.dumps(value, indent=indent)
     assert repr(light_json.loads(text)) == repr(json.loads(text))
     assert repr(light_json.loads(text.encode())) == repr(json.loads(text))
 
 
 def result(read: Callable[[Any], Any], text: str | bytes) -> object:
-    """The data in a text, or the error with its message."""
+    """The data of a text, or the error with its message."""
     try:
         return read(text)
     except (ValueError, RecursionError) as error:
@@ -50,12 +50,12 @@ def result(read: Callable[[Any], Any], text: str | bytes) -> object:
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_errors_are_those_of_the_package(text: str | bytes) -> None:
+def test_errors_equal_those_of_json_loads(text: str | bytes) -> None:
     assert result(light_json.loads, text) == result(json.loads, text)
 
 
-def test_the_first_text_of_a_process_may_be_broken() -> None:
-    """The package, which has the class of the error, is not loaded yet."""
+def test_invalid_first_text_of_a_process() -> None:
+    """The package `json`, which has the class of the error, is imported on demand."""
     code = (
         "import sys\n"
         "from llc.ir import light_json as light\n"
@@ -72,7 +72,7 @@ def test_the_first_text_of_a_process_may_be_broken() -> None:
         assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.startswith(message)
 
 
-def test_a_text_that_ends_with_a_newline_needs_no_package() -> None:
+def test_text_with_final_newline_needs_no_package() -> None:
     code = (
         "import sys\n"
         "from llc.ir import light_json as light\n"
@@ -82,14 +82,14 @@ def test_a_text_that_ends_with_a_newline_needs_no_package() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_is_no_data_is_refused() -> None:
+def test_unsupported_type_is_an_error() -> None:
     for write in (light_json.dumps, light_json.dumps_indented):
         with pytest.raises(TypeError, match="Object of type set is not JSON serializable"):
             write([{1}])
 
 
-def test_without_the_private_parts_the_package_is_taken() -> None:
-    """Another interpreter may not have them."""
+def test_package_is_used_without_the_c_scanner() -> None:
+    """Another interpreter may not have the private functions of CPython."""
     code = (
         "import sys; sys.modules['_json'] = None\n"
         "from llc.ir import light_json as light\n"
@@ -97,5 +97,5 @@ def test_without_the_private_parts_the_package_is_taken() -> None:
         "text = light.dumps_compact_ascii({'a': [1, '\\u20ac']})\n"
         "print(text, light.loads(text) == light.loads(text + ' '))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == '{"a":[1,"\\u20ac"]} True\n'
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == '{"a":[1,"\\u20ac"]} True\n'

@@ -32,8 +32,8 @@ from llc.ir.nodes import (
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
 
-# Two states, `check` and `fix`, that lead to each other and to themselves; errors of `check` go to
-# `fix`. Every limit is declared but a cycle may not start again by itself.
+# Two states, `check` and `fix`, with jumps to each other and to themselves; errors of `check` go to `fix`.
+# All limits are declared; `maintain` is off.
 GOOD = """
 program lint entry main
 meta {"kind": "loop", "maintain": false, "limits":
@@ -116,25 +116,25 @@ def changed(old: str, new: str, text: str = GOOD) -> str:
 
 
 def without(*limits: str, text: str = GOOD) -> str:
-    """The loop with fewer limits declared."""
+    """The loop with fewer limits."""
     program = parse_program(text, "x.ir")
     meta = attrs.evolve(program.meta, limits=attrs.evolve(program.meta.limits, **dict.fromkeys(limits)))
     return print_program(attrs.evolve(program, meta=meta))
 
 
 @pytest.mark.parametrize("text", [GOOD, MAINTAINED, without("max_steps"), without("max_iterations")])
-def test_a_good_loop_passes(text: str) -> None:
+def test_valid_loop_is_accepted(text: str) -> None:
     """The shape that frontends write is accepted; one of the two bounds on cycles is enough."""
     assert problems(text) == set()
 
 
-def test_a_loop_without_bounds_has_no_cycle() -> None:
-    """Where a loop declares no bound on iterations or steps, nothing may go round."""
+def test_cycle_without_a_bound_is_an_error() -> None:
+    """A loop without a bound on iterations or steps must be acyclic."""
     assert problems(without("max_iterations", "max_steps")) == {"unbounded-cycle", "uncounted-way"}
 
 
-def test_limits_are_proved_of_loops_only() -> None:
-    """A flow may have cycles: its value is all it has, and fuel is what bounds it."""
+def test_limits_are_proved_for_loops_only() -> None:
+    """A flow may have cycles, which only fuel bounds."""
     assert problems(changed('"loop"', '"flow"', changed("goto check/enter", "goto check"))) == set()
 
 
@@ -218,13 +218,13 @@ def test_limits_are_proved_of_loops_only() -> None:
          "state fix/route on fault -> fix(fault)\n last = div(1, 0)\n", "unbounded-budget"),
     ],
 )  # fmt: skip
-def test_a_way_round_a_limit_is_refused(old: str, new: str, id: str) -> None:
-    """Each change makes a limit one that could be passed."""
+def test_bypassed_limit_is_an_error(old: str, new: str, id: str) -> None:
+    """Each change lets a run exceed a limit."""
     assert id in problems(changed(old, new))
 
 
-def test_a_caught_usage_counts_as_spent() -> None:
-    """Usage that is no number faults where it is added, and a program may go on from there."""
+def test_caught_fault_of_usage_is_an_error() -> None:
+    """Non-numeric usage faults when it is added; the program must not continue after the fault."""
     text = changed("state fix/route\n", "state fix/route on fault -> fix(fault)\n")
     assert problems(text) == set()
 
@@ -244,13 +244,12 @@ def test_a_caught_usage_counts_as_spent() -> None:
          '"deadline_ms", 1) -> last then /cycle', "unbounded-wait"),
     ],
 )  # fmt: skip
-def test_a_maintained_loop_starts_again_only_whole(old: str, new: str, id: str) -> None:
-    """A new cycle gives new iterations, but neither steps nor money nor time."""
+def test_restart_of_maintained_loop_resets_only_iterations(old: str, new: str, id: str) -> None:
+    """A new cycle gives new iterations, but no new steps, money or time."""
     assert id in problems(changed(old, new, MAINTAINED))
 
 
-def test_a_cycle_is_named() -> None:
-    """The diagnostic lists the states one comes by."""
+def test_diagnostic_lists_the_states_of_the_cycle() -> None:
     text = changed("check/again check/enter", "check/enter check/enter", without("max_steps"))
     program = parse_program(text, "x.ir")
     messages = [d.message for d in verify_limits(program) if d.id == "unbounded-cycle"]
@@ -276,8 +275,8 @@ HELPER = "function g(x) locals(y)\n  state s\n    return x\n"
         "function g(x) state s perform clock {} -> x then t state t return 1",
     ],
 )
-def test_what_a_loop_calls_may_compute(helper: str) -> None:
-    """A call is an action: as long as it waits for nothing and spends nothing, it is its own affair."""
+def test_called_function_may_compute(helper: str) -> None:
+    """A call that neither waits nor spends is accepted."""
     assert problems(CALLING + helper) == set()
 
 
@@ -299,19 +298,19 @@ def test_what_a_loop_calls_may_compute(helper: str) -> None:
         ('function g(x) state s perform task {} -> x then t state t return 1', "unbounded-budget"),
     ],
 )  # fmt: skip
-def test_a_called_function_is_no_way_out(helper: str, id: str) -> None:
-    """What a loop calls must neither run it again, nor wait unbounded, nor spend."""
+def test_called_function_cannot_bypass_limits(helper: str, id: str) -> None:
+    """A called function must not call the loop, wait without a bound, or spend."""
     assert id in problems(CALLING + helper)
 
 
-def test_a_loop_calls_what_is_known() -> None:
-    """A loop's own callee is a closure."""
+def test_callee_of_a_loop_is_a_closure() -> None:
+    """A callee that is computed is an error."""
     text = changed('return "max_iterations"', "call last(1) -> last then /max_steps")
     assert "unbounded-call" in problems(text + HELPER)
 
 
-def test_calls_at_once_are_calls() -> None:
-    """The callee is known, does not lead back, waits under the deadline; the slot is written."""
+def test_parallel_calls_follow_the_rules_of_calls() -> None:
+    """The callee is known, is not recursive, and waits under the deadline; the slot counts as written."""
     text = changed('return "max_iterations"', "parallel closure g() over [1] -> last then /max_steps")
     assert problems(text + HELPER) == set()
     assert "unbounded-recursion" in problems(text + "function g(x) state s tailcall closure main()()")
@@ -325,8 +324,8 @@ def test_calls_at_once_are_calls() -> None:
     assert "counter-set" in problems(counter + HELPER)
 
 
-# A loop that hands its time on, through a function that calls another.
-HANDED = (
+# A loop that passes its deadline on, through a function that calls another.
+FORWARDED = (
     changed('return "max_iterations"', "call closure g(5000)(1) -> last then /max_steps")
     + """
 function g(x) captures(/deadline)
@@ -341,9 +340,9 @@ function h(x) captures(/deadline) locals(y)
 )
 
 
-def test_a_deadline_may_be_handed_on() -> None:
-    """An effect under a deadline that came through every call is bounded."""
-    assert problems(HANDED) == set()
+def test_deadline_may_be_passed_on() -> None:
+    """An effect is bounded by a deadline that was passed through every call."""
+    assert problems(FORWARDED) == set()
 
 
 @pytest.mark.parametrize(
@@ -359,18 +358,18 @@ def test_a_deadline_may_be_handed_on() -> None:
         ("    tailcall", "    /deadline = x\n    tailcall"),
     ],
 )
-def test_a_deadline_that_is_lost_is_refused(old: str, new: str) -> None:
-    """Every link of the chain counts."""
-    assert HANDED.count(old) == 1
-    assert problems(HANDED.replace(old, new)) & {"unbounded-wait", "counter-set"}
+def test_dropped_deadline_is_an_error(old: str, new: str) -> None:
+    """Each call of the chain must pass the deadline on."""
+    assert FORWARDED.count(old) == 1
+    assert problems(FORWARDED.replace(old, new)) & {"unbounded-wait", "counter-set"}
 
 
-def test_a_sooner_deadline_may_be_handed_on() -> None:
-    """The smaller of the deadline and something else is within it."""
-    assert problems(HANDED.replace("closure h(/deadline)", "closure h(min(x, /deadline))")) == set()
+def test_earlier_deadline_may_be_passed_on() -> None:
+    """The minimum of the deadline and another value is a valid deadline."""
+    assert problems(FORWARDED.replace("closure h(/deadline)", "closure h(min(x, /deadline))")) == set()
 
 
-# A flow that runs a loop with a time of its own, in a loop that has one too.
+# A flow with a loop with a timeout inside another loop with a timeout.
 NESTED = """
 program lint entry main
 meta {"kind": "loop", "limits": {"max_iterations": 3, "timeout_ms": 5000},
@@ -402,8 +401,8 @@ function inner(x, y) captures(/outer) locals(steps, now, /deadline)
 """
 
 
-def test_a_loop_within_a_loop_passes() -> None:
-    """Both keep to their limits, the inner one to both."""
+def test_nested_loop_is_accepted() -> None:
+    """Both respect their limits, the inner one also those of the outer one."""
     assert problems(NESTED) == set()
 
 
@@ -424,8 +423,8 @@ def test_a_loop_within_a_loop_passes() -> None:
         ("    return 1", "    tailcall closure g(/deadline)()", "unbounded-recursion"),
     ],
 )  # fmt: skip
-def test_a_way_round_an_inner_loops_limits_is_refused(old: str, new: str, id: str) -> None:
-    """A loop within a program is held to what its own meta says, and to what is around it."""
+def test_bypassed_limit_of_inner_loop_is_an_error(old: str, new: str, id: str) -> None:
+    """An inner loop must respect its own limits and the enclosing ones."""
     assert NESTED.count(old) == 1
     assert id in problems(NESTED.replace(old, new))
 
@@ -438,7 +437,7 @@ class Fault(Exception):
 
 
 def evaluate(expr: Expr, slots: dict[str, Any]) -> Any:
-    """The few primitives of the loop above; anything unexpected faults."""
+    """Evaluate the primitives of the loop above; anything unexpected faults."""
     if isinstance(expr, Const):
         return expr.value
     if isinstance(expr, Slot):
@@ -462,14 +461,16 @@ def evaluate(expr: Expr, slots: dict[str, Any]) -> Any:
     raise Fault
 
 
-def run(program: Program, world: random.Random, most: int) -> tuple[int, float]:
-    """How many states are entered (up to `most`) when the world answers by chance, and what is spent."""
+def run(program: Program, world: random.Random, max_states: int) -> tuple[int, float]:
+    """Run with random answers; returns the number of entered states (up to `max_states`) and the money
+    spent.
+    """
     function = program.functions[0]
     states = {state.name: state for state in function.states}
     slots: dict[str, Any] = {}
     name = function.states[0].name
     spent = 0.0
-    for entered in range(most):
+    for entered in range(max_states):
         state = states[name]
         try:
             for instruction in state.body:
@@ -482,8 +483,8 @@ def run(program: Program, world: random.Random, most: int) -> tuple[int, float]:
                 case Branch(condition, then, otherwise):
                     name = then if evaluate(condition, slots) else otherwise
                 case Switch(subject, cases, default):
-                    found = evaluate(subject, slots)
-                    name = dict(cases).get(found, default) if isinstance(found, str) else default
+                    verdict = evaluate(subject, slots)
+                    name = dict(cases).get(verdict, default) if isinstance(verdict, str) else default
                 case Perform(kind, args, slot, after):
                     evaluate(args, slots)
                     slots[slot] = {"verdict": world.choice(["done", *["again", "other"] * 5]), "usd": 0.25}
@@ -496,11 +497,11 @@ def run(program: Program, world: random.Random, most: int) -> tuple[int, float]:
                 return entered, spent
             slots[state.handler.slot] = {}
             name = state.handler.target
-    return most, spent
+    return max_states, spent
 
 
 def mutants(program: Program, chance: random.Random) -> Iterator[Program]:
-    """The program with one to three small changes, for ever."""
+    """Endless series of programs with one to three small changes."""
     while True:
         changing = program
         for _ in range(chance.choice([1, 1, 2, 3])):
@@ -513,8 +514,8 @@ def mutants(program: Program, chance: random.Random) -> Iterator[Program]:
 
 
 def mutate(state: State, function: Function, chance: random.Random) -> State:
-    """One small change to a state: another target, slot, number, order, handler or instruction."""
-    names = [other.name for other in function.states]
+    """Change a target, slot, number, order, handler or instruction of a state."""
+    names = [state.name for state in function.states]
     target = chance.choice(names)
     body = list(state.body)
     kind = chance.choice(["target", "target", "target", "body", "body", "handler", "swap", "exit"])
@@ -522,12 +523,12 @@ def mutate(state: State, function: Function, chance: random.Random) -> State:
         handler = Handler(target, chance.choice(function.slots)) if chance.random() < 0.7 else None
         return attrs.evolve(state, handler=handler)
     if kind == "body":
-        other: Instruction = Set(chance.choice(function.slots), expression(function, chance))
-        place = chance.randrange(len(body) + 1)
+        instruction: Instruction = Set(chance.choice(function.slots), expression(function, chance))
+        index = chance.randrange(len(body) + 1)
         if body and chance.random() < 0.5:
-            del body[place - 1]
+            del body[index - 1]
         if chance.random() < 0.7:
-            body.insert(min(place, len(body)), other)
+            body.insert(min(index, len(body)), instruction)
         return attrs.evolve(state, body=tuple(body))
     exit_ = state.exit
     if isinstance(exit_, Goto):
@@ -550,11 +551,11 @@ def mutate(state: State, function: Function, chance: random.Random) -> State:
 
 
 def expression(function: Function, chance: random.Random) -> Expr:
-    def part() -> Expr:
+    def operand() -> Expr:
         return chance.choice([Slot(chance.choice(function.slots)), Const(chance.choice([0, 1, 3, 9, None]))])
 
     op = chance.choice(["", "", "eq", "ge", "add", "add"])
-    return Prim(op, (part(), part())) if op else part()
+    return Prim(op, (operand(), operand())) if op else operand()
 
 
 def accepted_mutants(program: Program, chance: random.Random, tried: int) -> Iterator[Program]:
@@ -567,10 +568,11 @@ def accepted_mutants(program: Program, chance: random.Random, tried: int) -> Ite
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_an_accepted_mutant_ends(limits: tuple[str, ...], seed: int) -> None:
-    """Random changes to a good loop are refused, or the loop still ends whatever the world answers."""
+    """A random change of a valid loop is rejected, or the loop ends for any answers of the world."""
     chance = random.Random(seed)
     program = parse_program(without("timeout_ms", "budget_usd", *limits), "x.ir")
-    # In a lap each of two first visits is made once, and between two no state comes twice.
+    # In a lap, each of the two states has one first visit, and no state is entered twice between two such
+    # visits.
     bound = len(program.functions[0].states) * (9 if "max_iterations" in limits else 3 * 3)
     for mutant in accepted_mutants(program, chance, 200):
         entered = max(run(mutant, chance, bound + 1)[0] for _ in range(3))
@@ -580,9 +582,9 @@ def test_an_accepted_mutant_ends(limits: tuple[str, ...], seed: int) -> None:
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_an_accepted_mutant_keeps_its_budget(seed: int) -> None:
-    """No accepted change lets an agent be called once what was spent has reached the budget.
+    """No accepted change allows the call of an agent after the budget is reached.
 
-    Changes to the sum itself are left out: that it adds all of the price cannot be proved.
+    Mutants that change the sum are excluded: its completeness cannot be proved.
     """
     chance = random.Random(seed)
     program = parse_program(

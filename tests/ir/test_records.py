@@ -11,32 +11,32 @@ from llc.ir.records import define, frozen
 
 
 @frozen
-class Ours:
+class Record:
     left: object
     right: object = None
     span: object = attrs.field(default=None, kw_only=True, eq=False, repr=False)
 
 
 @attrs.frozen
-class Theirs:
+class AttrsRecord:
     left: object
     right: object = None
     span: object = attrs.field(default=None, kw_only=True, eq=False, repr=False)
 
 
 @frozen
-class Folded:
+class CaseInsensitive:
     text: str = attrs.field(eq=str.lower)
     number: int = 0
 
 
 @frozen
-class Inner(Ours):
+class SubRecord(Record):
     more: object = ()
 
 
 @define
-class Changing:
+class MutableRecord:
     items: list[object]
 
 
@@ -48,52 +48,54 @@ VALUES = st.recursive(
 
 
 @given(VALUES, VALUES, VALUES, VALUES)
-def test_a_record_is_shown_compared_and_hashed_as_attrs_would(
-    a: object, b: object, c: object, d: object
-) -> None:
-    """Fields that are left out of either are left out."""
-    ours, theirs = (Ours(a, b, span=1), Ours(c, d, span=2)), (Theirs(a, b, span=1), Theirs(c, d, span=2))
-    assert [repr(one) for one in ours] == [repr(one).replace("Theirs", "Ours") for one in theirs]
-    assert (ours[0] == ours[1]) == (theirs[0] == theirs[1])
-    assert (ours[0] != ours[1]) == (theirs[0] != theirs[1])
-    assert ours[0] != ours[1] or hash(ours[0]) == hash(ours[1])
+def test_repr_equality_and_hash_agree_with_attrs(a: object, b: object, c: object, d: object) -> None:
+    """Fields with `eq=False` or `repr=False` are ignored."""
+    records, attrs_records = (
+        (Record(a, b, span=1), Record(c, d, span=2)),
+        (AttrsRecord(a, b, span=1), AttrsRecord(c, d, span=2)),
+    )
+    assert [repr(record) for record in records] == [
+        repr(record).replace("AttrsRecord", "Record") for record in attrs_records
+    ]
+    assert (records[0] == records[1]) == (attrs_records[0] == attrs_records[1])
+    assert (records[0] != records[1]) == (attrs_records[0] != attrs_records[1])
+    assert records[0] != records[1] or hash(records[0]) == hash(records[1])
 
 
-def test_attrs_knows_a_record() -> None:
-    """Its fields, evolving it, taking it apart by position."""
-    one = Ours(1, 2)
-    assert attrs.evolve(one, left=3) == Ours(3, 2)
-    assert [field.name for field in attrs.fields(Ours)] == ["left", "right", "span"]
-    match one:
-        case Ours(left, right):
+def test_record_is_an_attrs_class() -> None:
+    """`attrs.fields`, `attrs.evolve` and positional patterns work."""
+    record = Record(1, 2)
+    assert attrs.evolve(record, left=3) == Record(3, 2)
+    assert [field.name for field in attrs.fields(Record)] == ["left", "right", "span"]
+    match record:
+        case Record(left, right):
             assert (left, right) == (1, 2)
 
 
-def test_what_a_field_is_compared_by_counts() -> None:
-    """A field's own key decides, in equality and hash."""
-    assert Folded("A") == Folded("a") != Folded("b")
-    assert hash(Folded("A")) == hash(Folded("a"))
-    assert Folded("a", 1) != Folded("a", 2)
+def test_eq_key_of_a_field() -> None:
+    """The key of a field applies to equality and hash."""
+    assert CaseInsensitive("A") == CaseInsensitive("a") != CaseInsensitive("b")
+    assert hash(CaseInsensitive("A")) == hash(CaseInsensitive("a"))
+    assert CaseInsensitive("a", 1) != CaseInsensitive("a", 2)
 
 
 def test_records_of_two_classes_are_never_equal() -> None:
-    """Not even where one extends the other."""
-    assert Ours(1) != Inner(1)
-    assert Inner(1, more=2) == Inner(1, more=2) != Inner(1, more=3)
+    """Also if one is a subclass of the other."""
+    assert Record(1) != SubRecord(1)
+    assert SubRecord(1, more=2) == SubRecord(1, more=2) != SubRecord(1, more=3)
 
 
-def test_a_record_that_changes_is_compared_but_not_hashed() -> None:
-    """As attrs has it; and one that contains itself can be shown."""
-    one = Changing([1])
-    assert one == Changing([1])
+def test_mutable_record_is_comparable_but_not_hashable() -> None:
+    """A record that contains itself has a representation."""
+    record = MutableRecord([1])
+    assert record == MutableRecord([1])
     with pytest.raises(TypeError):
-        hash(one)
-    one.items.append(one)
-    assert repr(one) == "Changing(items=[1, ...])"
+        hash(record)
+    record.items.append(record)
+    assert repr(record) == "MutableRecord(items=[1, ...])"
 
 
-def test_what_a_class_says_itself_is_kept() -> None:
-    """A method of its own goes before the shared one."""
+def test_own_method_overrides_the_shared_one() -> None:
 
     @frozen
     class Named:
@@ -105,30 +107,32 @@ def test_what_a_class_says_itself_is_kept() -> None:
     assert repr(Named("x")) == "x"
 
 
-def test_records_may_be_told_apart_by_identity() -> None:
-    """`eq=False` leaves equality alone, `eq=True` leaves it to attrs."""
+def test_eq_argument_of_a_record() -> None:
+    """`eq=False` compares by identity; `eq=True` uses the methods of attrs."""
 
     @frozen(eq=False)
     class Node:
         value: int
 
     @frozen(eq=True)
-    class Place:
+    class Position:
         value: int
 
     assert Node(1) != Node(1)
     assert len({Node(1), Node(1)}) == 2
-    assert Place(1) == Place(1)
-    assert len({Place(1), Place(1)}) == 1
+    assert Position(1) == Position(1)
+    assert len({Position(1), Position(1)}) == 1
 
 
 def test_a_frozen_record_cannot_be_changed() -> None:
-    """The tests run with `records.freeze`: a field is set once, in a subclass too; others can change."""
-    record = Inner(1, more=2)
+    """After `records.freeze`, as in all tests, a field is set once, also in a subclass; mutable records can
+    change.
+    """
+    record = SubRecord(1, more=2)
     for name in ("left", "right", "more"):
-        with pytest.raises(AttributeError, match=f"`Inner` is frozen: `{name}` cannot be set"):
+        with pytest.raises(AttributeError, match=f"`SubRecord` is frozen: `{name}` cannot be set"):
             setattr(record, name, 3)
-    assert attrs.evolve(record, left=3) == Inner(3, more=2)
-    changing = Changing([])
+    assert attrs.evolve(record, left=3) == SubRecord(3, more=2)
+    changing = MutableRecord([])
     changing.items = [1]
     assert changing.items == [1]

@@ -46,42 +46,41 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_value_goes_to_data_and_back(value: Any) -> None:
-    """And its data fit the schema of its class."""
+def test_value_round_trips_through_data(value: Any) -> None:
+    """The data match the schema of the class."""
     data = unstructure(value)
     assert structure(type(value), data) == value
     jsonschema.Draft202012Validator(json_schema(type(value))).validate(data)
 
 
-def test_every_class_is_tried() -> None:
-    """None of them is left out above."""
+def test_every_class_has_a_value_above() -> None:
     assert {type(value) for value in VALUES} == set(CLASSES.values())
 
 
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=lambda cls: cls.__name__)
-def test_a_schema_is_one(cls: type) -> None:
-    """Every class has a JSON Schema in which each field is described."""
+def test_schema_is_a_json_schema(cls: type) -> None:
+    """Each field of each class has a description."""
     schema = json_schema(cls)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert all(field["description"] for field in schema["properties"].values())
 
 
-def test_all_that_memory_is_asked_may_be_given() -> None:
-    """`get_context` takes every field of a ContextGenerationInput, and how it is to be done."""
+def test_get_context_accepts_every_input_field() -> None:
+    """`get_context` takes every field of ContextGenerationInput, and the strategy."""
     taken = {parameter.name for parameter in SYSTEM_TOOLS["get_context"].order}
     fields = set(json_schema(ContextGenerationInput)["properties"])
     assert taken - fields == {"limit", "rerank", "model", "timeout"}
     assert fields <= taken
 
 
-def test_fields_have_the_seeds_names() -> None:
-    """`parsedContent` is written so."""
+def test_field_names_are_those_of_the_seed() -> None:
+    """`parsedContent` is in camel case."""
     assert unstructure(TaskResult("COMPLETE", parsed_content=5))["parsedContent"] == 5
     assert "parsedContent" in json_schema(TaskResult)["properties"]
 
 
 @pytest.mark.parametrize(
-    ("cls", "data", "told"),
+    ("cls", "data", "message"),
     [
         (TaskResult, {}, "needs `status`"),
         (TaskResult, {"status": "DONE"}, "TaskResult"),
@@ -93,9 +92,9 @@ def test_fields_have_the_seeds_names() -> None:
         (StructuredAnalysisResult, {"success": 1, "analysis": "x"}, "expected true or false"),
     ],
 )
-def test_what_does_not_fit_is_told(cls: type, data: Any, told: str) -> None:
-    """In one sentence."""
-    with pytest.raises(ValueError, match=told) as caught:
+def test_invalid_data_is_an_error(cls: type, data: Any, message: str) -> None:
+    """The message is one sentence."""
+    with pytest.raises(ValueError, match=message) as caught:
         structure(cls, data)
     assert len(str(caught.value)) < 400
 
@@ -104,7 +103,6 @@ def test_what_does_not_fit_is_told(cls: type, data: Any, told: str) -> None:
     "data",
     [{"success": False, "analysis": "x"}, {"success": True}, {"success": True, "analysis": "x", "y": 1}],
 )
-def test_the_schema_refuses_what_the_class_refuses(data: Any) -> None:
-    """One truth, told twice."""
+def test_schema_agrees_with_the_class(data: Any) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(json_schema(StructuredAnalysisResult)).validate(data)

@@ -54,24 +54,24 @@ def returned(text: str) -> Any:
 
 @given(programs())
 def test_a_program_reads_back_with_its_spans(program: Program) -> None:
-    """Printing and parsing gives an equal program, with equal spans and sources."""
-    again = parse_program(print_program(program), "x.ir")
-    assert again == program
-    assert spans_of(again) == spans_of(program)
-    assert again.sources == program.sources
+    """A printed program is parsed to an equal program with equal spans and sources."""
+    parsed = parse_program(print_program(program), "x.ir")
+    assert parsed == program
+    assert spans_of(parsed) == spans_of(program)
+    assert parsed.sources == program.sources
 
 
 @given(programs())
 def test_a_program_reads_back_without_its_spans(program: Program) -> None:
-    """Without spans only they are lost."""
-    again = parse_program(print_program(program, spans=False), "x.ir")
-    assert again == program
-    assert set(spans_of(again)) <= {None}
+    """Printed without spans, the program is equal except for the spans."""
+    parsed = parse_program(print_program(program, spans=False), "x.ir")
+    assert parsed == program
+    assert set(spans_of(parsed)) <= {None}
 
 
 @given(programs())
-def test_the_text_survives_a_file(program: Program) -> None:
-    """The text is UTF-8 and has no line ends but its own, whatever the names and constants hold."""
+def test_text_round_trips_through_a_file(program: Program) -> None:
+    """The text is UTF-8, and names and constants add no line ends."""
     text = print_program(program)
     assert text.encode("utf-8").decode("utf-8") == text
     assert "\r" not in text
@@ -80,7 +80,7 @@ def test_the_text_survives_a_file(program: Program) -> None:
 
 @given(CONSTANTS)
 def test_a_constant_keeps_its_type(value: Any) -> None:
-    """1, 1.0 and true stay apart, and so do nan, infinities, -0.0 and lone surrogates."""
+    """1, 1.0 and true are distinct, as are NaN, infinities, -0.0 and lone surrogates."""
     program = Program("p", "f", (Function("f", (), (State("s", (), Return(Const(value))),)),))
     exit_ = parse_program(print_program(program), "x.ir").functions[0].states[0].exit
     assert isinstance(exit_, Return)
@@ -89,37 +89,39 @@ def test_a_constant_keeps_its_type(value: Any) -> None:
 
 
 @given(NAMES | TEXTS, st.sampled_from(sorted(KEYWORDS)) | st.sampled_from(WORDS))
-def test_any_name_reads_back_in_every_place(one: str, other: str) -> None:
-    """No name is mistaken for a word of the grammar, wherever it stands."""
-    state = State(one, (Set(other, Prim(one, (Slot(other), Slot(one)))),), Goto(one))
+def test_any_name_reads_back_in_every_position(first: str, second: str) -> None:
+    """No name is mistaken for a keyword."""
+    state = State(first, (Set(second, Prim(first, (Slot(second), Slot(first)))),), Goto(first))
     program = Program(
-        other, one, (Function(one, (other,), (state, State(other, (), Return(Slot(one)))), (one,)),)
+        second,
+        first,
+        (Function(first, (second,), (state, State(second, (), Return(Slot(first)))), (first,)),),
     )
     assert parse_program(print_program(program), "x.ir") == program
 
 
 @given(programs())
-def test_a_program_that_does_not_verify_reads_back_too(program: Program) -> None:
-    """The text form does not judge: unknown names and an entry that is none are kept."""
+def test_invalid_program_reads_back(program: Program) -> None:
+    """Unknown names and an invalid entry are kept."""
     broken = Program("p", "no such function", program.functions * 2, Meta("?", limits=Limits(max_steps=-1)))
     assert parse_program(print_program(broken), "x.ir") == broken
 
 
-def test_simple_names_are_bare() -> None:
-    """Names as frontends make them print without backticks."""
+def test_simple_names_are_not_quoted() -> None:
+    """Names of the usual form print without backticks."""
     for name in ("check/run", "/start", "seen.check", "fix-types", "_x1", "state", "fault"):
         assert quote_name(name) == name
 
 
-def test_other_names_stand_in_backticks() -> None:
-    """A keyword, an empty name, white space and a trailing dash are quoted."""
+def test_other_names_are_quoted() -> None:
+    """A keyword, an empty name, white space and a trailing dash need backticks."""
     assert [quote_name(name) for name in ("goto", "", "a b", "a-", "1", "`")] == [
         "`goto`", "``", "`a b`", "`a-`", "`1`", "`\\``",
     ]  # fmt: skip
 
 
-def test_long_frames_are_wrapped() -> None:
-    """A function with many slots has a header of many short lines."""
+def test_long_headers_are_wrapped() -> None:
+    """The header of a function with many slots has many short lines."""
     slots = tuple(f"seen.state{number}" for number in range(500))
     program = Program("p", "f", (Function("f", (), (State("s", (), Return(Const(None))),), locals=slots),))
     text = print_program(program)
@@ -134,8 +136,8 @@ def test_a_source_keeps_its_digest_and_path() -> None:
     assert parse_program(print_program(program), "x.ir").sources == (Source("a b.yaml", "00ff"), sources[1])
 
 
-def test_locate_gives_places_in_the_text() -> None:
-    """What has no span of its own is found where it stands in the text."""
+def test_missing_spans_are_positions_in_the_text() -> None:
+    """`places="added"` gives an element without a span its position in the text."""
     text = one_state("x = add(x, 1)\n    return x")
     program = parse_program(text, "x.ir", places="added")
     state = program.functions[0].states[0]
@@ -164,13 +166,13 @@ def test_locate_gives_places_in_the_text() -> None:
         ("['stop, '`set!`, '`a \\`b\\u0041`]", (Symbol("stop"), Symbol("set!"), Symbol("a `bA"))),
     ],
 )
-def test_a_literal_means(text: str, value: Any) -> None:
-    """Literals are JSON's, with hexadecimal integers, infinities and code points added."""
+def test_value_of_a_literal(text: str, value: Any) -> None:
+    """Literals are those of JSON, plus hexadecimal integers, infinities and code points."""
     assert typed_key(returned(text)) == typed_key(value)
 
 
 def test_comments_and_layout_do_not_matter() -> None:
-    """White space only separates, and `#` begins a comment, but not in a string."""
+    """White space only separates tokens; `#` starts a comment, except in a string."""
     text = 'program p entry main # one\nfunction main(\n)state s return # two\n"#"'
     assert parse_program(text, "x.ir").functions[0].states[0].exit == Return(Const("#"))
 
@@ -179,7 +181,7 @@ def test_comments_and_layout_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "message"),
+    ("text", "position", "message"),
     [
         ("", "x.ir:1:1", "ends too early"),
         ("program p entry", "x.ir:1:16", "ends too early"),
@@ -202,44 +204,44 @@ def test_comments_and_layout_do_not_matter() -> None:
         ('program p entry f\nsource 1 "a"', "x.ir:2:8", "numbered in order"),
     ],
 )
-def test_an_error_has_its_place(text: str, place: str, message: str) -> None:
-    """Text that is no program is refused with one clear sentence and where it went wrong."""
-    found = problems(text)
-    assert [str(diagnostic.span) for diagnostic in found] == [place]
-    assert message in found[0].message
-    assert found[0].id == "ir-syntax"
+def test_syntax_error_has_its_position(text: str, position: str, message: str) -> None:
+    """The message is one sentence."""
+    diagnostics = problems(text)
+    assert [str(diagnostic.span) for diagnostic in diagnostics] == [position]
+    assert message in diagnostics[0].message
+    assert diagnostics[0].id == "ir-syntax"
 
 
-def test_several_mistakes_come_at_once() -> None:
-    """A mistake that does not hide the rest is collected with the others."""
+def test_several_errors_are_reported_together() -> None:
     assert len(problems(one_state(r'x = "\q" x = "\p" return {"a": 1, "a": 1}'))) == 3
 
 
-def test_an_unexpected_word_says_what_could_stand_there() -> None:
-    """The help line lists what the grammar allows, in its own spelling."""
+def test_unexpected_token_lists_the_allowed_ones() -> None:
+    """The help lists them as they are written."""
     assert problems("program p entry f function f(")[0].help == "expected `)` or a name"
 
 
 @given(programs(max_states=2).map(print_program), st.data())
 def test_damaged_text_gives_diagnostics(text: str, data: st.DataObject) -> None:
-    """A text cut or changed anywhere is a program or a CompileError with a place, never a crash."""
+    """A damaged text is a program or a CompileError with a position, never a crash."""
     at = data.draw(st.integers(0, len(text)))
-    cut = data.draw(st.integers(0, 10))
+    removed = data.draw(st.integers(0, 10))
     damaged = (
-        text[:at] + data.draw(st.text(max_size=3) | st.sampled_from(list('"`{}()@^:-#'))) + text[at + cut :]
+        text[:at]
+        + data.draw(st.text(max_size=3) | st.sampled_from(list('"`{}()@^:-#')))
+        + text[at + removed :]
     )
-    found: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     try:
         parse_program(damaged, "x.ir")
     except CompileError as error:
         str(error)
-        found = error.diagnostics or (Diagnostic("no-problem", "refused for nothing"),)
-    assert all(diagnostic.span is not None for diagnostic in found)
+        diagnostics = error.diagnostics or (Diagnostic("no-problem", "refused for nothing"),)
+    assert all(diagnostic.span is not None for diagnostic in diagnostics)
 
 
 @given(st.text() | st.text('program entry meta{}function()s\n"`@^:-> 01x'))
 def test_arbitrary_text_gives_diagnostics(text: str) -> None:
-    """No text whatever gives a traceback."""
     assert problems(text)
 
 
@@ -247,7 +249,7 @@ def test_arbitrary_text_gives_diagnostics(text: str) -> None:
 
 
 def test_deep_expressions_are_printed_and_parsed() -> None:
-    """Nesting far beyond Python's recursion limit goes through both ways."""
+    """Nesting beyond Python's recursion limit is printed and parsed."""
     depth = 50_000
     text = one_state("return " + "not(" * depth + "x" + ")" * depth)
     program = parse_program(text, "x.ir")
@@ -255,27 +257,26 @@ def test_deep_expressions_are_printed_and_parsed() -> None:
 
 
 def test_deep_constants_are_printed_and_parsed() -> None:
-    """So do lists and maps in literals."""
+    """Lists and maps in literals may be nested as deep."""
     depth = 50_000
     text = one_state("return " + '[{"k": ' * depth + "1" + "}]" * depth)
     assert '[{"k": ' * depth in print_program(parse_program(text, "x.ir"))
 
 
 def test_many_states_are_printed_and_parsed() -> None:
-    """A function of many states is no matter of recursion either."""
+    """The number of states does not use the Python stack."""
     states = tuple(State(f"s{number}", (), Goto(f"s{number + 1}")) for number in range(5_000))
     program = Program("p", "f", (Function("f", (), states),))
     assert parse_program(print_program(program), "x.ir") == program
 
 
-def test_what_is_no_constant_is_not_printed() -> None:
-    """A constant that is no value of the language is a TypeError, not a wrong text."""
+def test_printing_an_invalid_constant_is_a_type_error() -> None:
     program = Program("p", "f", (Function("f", (), (State("s", (), Return(Const([1]))),)),))
     with pytest.raises(TypeError):
         print_program(program)
 
 
 def test_printing_needs_no_parser() -> None:
-    """The parser generator is loaded only when a text is read."""
+    """The parser generator is imported only when a text is parsed."""
     code = "import sys, llc.ir.text, llc.ir.verify; assert 'lark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

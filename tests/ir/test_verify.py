@@ -27,8 +27,8 @@ from llc.ir.text import parse_program
 from llc.ir.verify import verify
 
 
-def found(text: str) -> list[tuple[str, str]]:
-    """(id, place) of each diagnostic of `main`, whose text begins on line 2."""
+def ids_and_positions(text: str) -> list[tuple[str, str]]:
+    """Id and position of each diagnostic of `main`, whose text starts on line 2."""
     program = parse_program("program p entry main\n" + text, "x.ir", places="added")
     return [(diagnostic.id, str(diagnostic.span)) for diagnostic in verify(program)]
 
@@ -39,13 +39,12 @@ def returning(expr: Expr, *functions: Function) -> list[Diagnostic]:
 
 
 @given(programs())
-def test_a_sound_program_has_no_error(program: Program) -> None:
-    """Whatever resolves and has the right shape passes."""
+def test_valid_program_has_no_error(program: Program) -> None:
     assert [diagnostic for diagnostic in verify(program) if diagnostic.is_error] == []
 
 
 @pytest.mark.parametrize(
-    ("text", "id", "place"),
+    ("text", "id", "position"),
     [
         ("function f() state s return 1", "unknown-function", "None"),
         ("function main() captures(c) state s return c", "bad-entry", "x.ir:2:1"),
@@ -77,19 +76,18 @@ def test_a_sound_program_has_no_error(program: Program) -> None:
         ('meta {"kind": "lop"} function main() state s return 1', "bad-meta", "None"),
     ],
 )
-def test_a_breach_is_found_where_it_stands(text: str, id: str, place: str) -> None:
-    """Each rule has its id and points at what breaks it."""
-    assert found(text) == [(id, place)]
+def test_violation_is_reported_at_its_position(text: str, id: str, position: str) -> None:
+    """Each rule has its id."""
+    assert ids_and_positions(text) == [(id, position)]
 
 
-def test_functions_have_different_names() -> None:
-    """A second function of one name is refused."""
+def test_duplicate_function_is_an_error() -> None:
     function = Function("main", (), (State("s", (), Return(Const(1))),))
     assert [d.id for d in verify(Program("p", "main", (function, function)))] == ["duplicate-function"]
 
 
-def test_a_duplicate_has_a_label_where_the_first_one_is() -> None:
-    """The second definition is marked, and the first one as a related place."""
+def test_duplicate_has_a_label_at_the_first_definition() -> None:
+    """The second definition has the primary label."""
     text = "function main() state s goto s state s return 1\nfunction main() state s return 1"
     program = parse_program("program p entry main\n" + text, "x.ir", places="added")
     labels = {d.id: (d.label, [(str(span), label) for span, label in d.related]) for d in verify(program)}
@@ -99,19 +97,16 @@ def test_a_duplicate_has_a_label_where_the_first_one_is() -> None:
     }
 
 
-def test_the_verifier_goes_on() -> None:
-    """Everything wrong comes in one go."""
-    assert len(found("function main() state s a = b note n c return no(d)")) == 6
+def test_all_violations_are_reported_together() -> None:
+    assert len(ids_and_positions("function main() state s a = b note n c return no(d)")) == 6
 
 
 def test_an_unreachable_state_is_a_warning() -> None:
-    """It refuses nothing."""
     program = parse_program("program p entry f function f() state s return 1 state t return 2", "x.ir")
     assert [diagnostic.severity for diagnostic in verify(program)] == ["warning"]
 
 
 def test_an_unknown_name_has_a_suggestion() -> None:
-    """The nearest known name is proposed."""
     program = parse_program("program p entry f function f() state start goto strat", "x.ir")
     assert [diagnostic.help for diagnostic in verify(program)] == ["did you mean `start`?"]
 
@@ -119,13 +114,13 @@ def test_an_unknown_name_has_a_suggestion() -> None:
 @pytest.mark.parametrize(
     "value", [[1], {1: 2}, b"x", {"a": ({"b": set()},)}, object(), type("I", (int,), {})()]
 )
-def test_a_constant_is_a_value_of_the_language(value: Any) -> None:
-    """Host lists, other keys than strings and foreign types are refused, however deep."""
+def test_constant_of_a_foreign_type_is_an_error(value: Any) -> None:
+    """Host lists, non-string keys and foreign types, at any depth."""
     assert [diagnostic.id for diagnostic in returning(Const(value))] == ["bad-constant"]
 
 
-def test_a_constant_is_bounded_when_written_out() -> None:
-    """Shared parts count each time they stand: 2^60 lists of one node are too large."""
+def test_expanded_size_of_a_constant_is_limited() -> None:
+    """Shared parts count at each use: 2^60 lists that share one node are too large."""
     value: Any = ()
     for _ in range(60):
         value = (value, value)
@@ -134,15 +129,15 @@ def test_a_constant_is_bounded_when_written_out() -> None:
     ]
 
 
-def test_a_constant_does_not_contain_itself() -> None:
-    """A map made to hold itself is refused and not walked for ever."""
+def test_cyclic_constant_is_an_error() -> None:
+    """The verifier does not traverse it endlessly."""
     value: dict[str, Any] = {}
     value["self"] = (value,)
     assert [diagnostic.id for diagnostic in returning(Const(value))] == ["bad-constant"]
 
 
-def test_deep_nesting_is_refused() -> None:
-    """An expression or a constant of 100,000 levels is a diagnostic, not a RecursionError."""
+def test_deep_nesting_is_an_error() -> None:
+    """100,000 levels of an expression or constant give a diagnostic, not a RecursionError."""
     expr: Expr = Const(1)
     value: Any = 1
     for _ in range(100_000):
@@ -152,8 +147,8 @@ def test_deep_nesting_is_refused() -> None:
     assert [diagnostic.id for diagnostic in returning(Const(value))] == ["bad-constant"]
 
 
-def test_captures_and_operands_are_looked_into() -> None:
-    """A breach inside the captures of a closure inside operands is found."""
+def test_captures_and_operands_are_verified() -> None:
+    """A violation inside the captures of a closure inside operands is reported."""
     inner = Function("g", (), (State("s", (), Return(Const(1))),), captures=("c",))
     expr = Prim("list", (Closure("g", (Prim("list", (Slot("nope"),)),)),))
     assert [diagnostic.id for diagnostic in returning(expr, inner)] == ["unknown-slot"]
@@ -170,14 +165,14 @@ def test_captures_and_operands_are_looked_into() -> None:
         Limits(budget_tokens=-1),
     ],
 )
-def test_a_limit_is_a_number_that_limits(limits: Limits) -> None:
-    """Nothing is ever at least NaN, so NaN is no budget."""
+def test_invalid_limit_is_an_error(limits: Limits) -> None:
+    """A limit is a positive finite number; NaN would not limit anything."""
     function = Function("main", (), (State("s", (), Return(Const(1))),))
     assert [d.id for d in verify(Program("p", "main", (function,), Meta(limits=limits)))] == ["bad-meta"]
 
 
 def test_many_unknown_names_are_found_quickly() -> None:
-    """Suggestions are made for the first few only: each costs as much as there are names."""
+    """Only the first few have suggestions, each of which takes time proportional to the number of names."""
     states = tuple(State(f"state number {n}", (), Goto(f"stat number {n}")) for n in range(3_000))
     program = Program("p", "f", (Function("f", (), states),))
     diagnostics = list(verify(program))
@@ -186,7 +181,7 @@ def test_many_unknown_names_are_found_quickly() -> None:
 
 
 def test_many_states_in_one_chain() -> None:
-    """A chain of 40,000 states is walked without recursion."""
+    """A chain of 40,000 states is verified without recursion."""
     states = [State(f"s{n}", (), Goto(f"s{n + 1}")) for n in range(40_000)]
     states.append(State("s40000", (), Goto("s0")))
     program = Program("p", "f", (Function("f", (), tuple(states)),), Meta("loop"))
