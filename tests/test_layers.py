@@ -225,7 +225,7 @@ READS_SOURCES = "frontend/source/files.py"
 def host_bypasses(path: Path) -> Iterator[str]:
     """The places of a module that reach the operating system and not `runtime/host`."""
     where = path.relative_to(ROOT)
-    swapped = {part: set(protocol.members(part)) for part in protocol.PARTS}
+    swapped = {part: set(protocol.PARTS[part]) for part in protocol.PARTS}
     for node in nodes(path):
         match node:
             case ast.Import(names=names):

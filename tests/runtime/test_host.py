@@ -15,7 +15,7 @@ def host_of(**changed: object) -> SimpleNamespace:
     """The real host with other functions, by `part_function`."""
     parts = {
         part: SimpleNamespace(
-            **{name: getattr(module, name) for name in protocol.members(part) if hasattr(module, name)}
+            **{name: getattr(module, name) for name in protocol.PARTS[part] if hasattr(module, name)}
         )
         for part, module in protocol.MODULES.items()
     }
@@ -66,4 +66,5 @@ def test_a_part_names_all_functions_of_its_module(part: str) -> None:
         for name in {*vars(module), *deferred} - {"load"}
         if callable(getattr(module, name, None)) and not name.startswith(("_", "SIG", "POSIX"))
     }
-    assert offered - derived.get(part, set()) <= set(protocol.members(part))
+    assert offered - derived.get(part, set()) <= set(protocol.PARTS[part])
+    assert all(hasattr(module, name) for name in protocol.PARTS[part])

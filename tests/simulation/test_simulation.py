@@ -132,13 +132,13 @@ def test_every_change_can_be_made() -> None:
 
 def test_every_member_of_the_host_is_simulated() -> None:
     """`installed` checks nothing by itself: a member without a simulation would be an AttributeError."""
-    from llc.runtime.host.protocol import PARTS, members
+    from llc.runtime.host.protocol import PARTS
 
     simulated = SimulatedHost()
     assert [
         f"{part}.{name}"
-        for part in PARTS
-        for name in members(part)
+        for part, names in PARTS.items()
+        for name in names
         if not hasattr(getattr(simulated, part), name) and name != "fork"
     ] == []
     assert isinstance(host, SimulatedHost)
