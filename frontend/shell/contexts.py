@@ -19,6 +19,8 @@ import attrs
 from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from . import expansions, heredocs
+from .code_hazards import AS_NUMBER, COMMAND
+from .command_words import selects_command
 from .expansions import HOLE, NAME
 from .grammar import ASSIGNMENT, DECLARERS, OPERATOR, Frame, Nesting
 from .hazards import (
@@ -36,14 +38,11 @@ from .hazards import (
 )
 from .heredocs import Heredoc
 from .interpreters import (
-    AS_NUMBER,
-    COMMAND,
     argument_hazard,
     assignment_hazard,
     condition_hazard,
     input_hazard,
     is_evaluated,
-    selects_command,
 )
 from .taint import tainted_values
 

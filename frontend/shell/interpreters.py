@@ -2,8 +2,8 @@
 
 Quoting protects a value in one shell only. `sh -c '…'`, `eval`, `ssh host …`, `python -c '…'` evaluate
 their argument again, and bash itself evaluates array subscripts and arithmetic in places that look
-like data. This module owns the tables of these programs and the suggested alternatives. The tables
-are incomplete: a program that is not in them may evaluate its arguments too.
+like data. This module owns the tables of these programs. The tables are incomplete: a program that is not in
+them may evaluate its arguments too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,36 @@ from functools import lru_cache
 
 from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
-from . import hazards
+from .code_hazards import (
+    AS_COMMAND,
+    AS_FORMAT,
+    AS_NAME,
+    AS_NUMBER,
+    AS_OPTION,
+    COMMAND,
+    EVALUATED,
+    IN_ARITHMETIC,
+    IN_ARITHMETIC_TEST,
+    IN_GIT,
+    IN_GIT_PULL,
+    IN_MAKE,
+    IN_NAME_TEST,
+    IN_SUBSCRIPT,
+    MAKE_FIX,
+    REMOTE,
+    RUN_BY_PROGRAM,
+    RUN_BY_SHELL,
+    code_hazard,
+)
+from .command_words import (
+    NO_OPTION,
+    OPERANDS_BEFORE_COMMAND,
+    PREFIXES,
+    command_at,
+    operands_of,
+    program_of,
+    word_at,
+)
 from .expansions import HOLE
 from .grammar import ASSIGNMENT, DECLARERS, words_of
 from .hazards import Hazard
@@ -41,7 +70,6 @@ _C = late_pattern(r"-[A-Za-z]*c|--command=?")
 _E = late_pattern(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
 _FIXED_NAME = "write a fixed program name; the use of the value by another program is unknown"
 _FIXED = "write a fixed text here; the program may run the option's value"
-_MAKE_FIX = 'put it in the environment: `value=@ make …`, and write `"$$value"` in the recipe'
 _PSQL_FIX = (
     "pass it as a variable, which only a query on standard input sees: `echo \"select :'v'\" | psql -v v=@`"
 )
@@ -112,7 +140,7 @@ INTERPRETERS = {
                 (("zip",), late_pattern(r"-[A-Za-z]*TT|--unzip-command=?"), _FIXED),
                 (("man",), late_pattern(r"-[A-Za-z]*[PH]|--(?:pager|html)=?"), _FIXED),
                 (("env",), late_pattern(r"-[A-Za-z0]*S|--split-string=?"), _SHELL_FIX),
-                (("make", "gmake"), late_pattern(r"--eval=?|-E"), _MAKE_FIX),
+                (("make", "gmake"), late_pattern(r"--eval=?|-E"), MAKE_FIX),
                 (("vim", "vi", "ex", "nvim", "view"), late_pattern(r"-[cS]|--cmd|\+"), _FIXED),
                 (
                     ("emacs", "gdb", "lldb"),
@@ -160,11 +188,6 @@ CODE_RUNS = {
     ),
     **dict.fromkeys(("python", "pypy", "perl", "ruby", "node", "nodejs", "bun", "php", "lua"), _SCRIPT_RUNS),
 }
-IN_RUNNING_CODE = Hazard(
-    "variable-in-code",
-    "runs texts as code",
-    "let the program print what it found, and run a fixed command with that in double quotes",
-)
 
 _CHECK_FIRST = (
     'check the value first: `v=@; case $v in *[!A-Za-z0-9]*) exit 2;; esac`, then use "$v" in double quotes'
@@ -190,122 +213,8 @@ _SHELL_INPUT = words_of("parallel at batch")
 _COMMAND_INPUT = words_of("vim vi ex ed gdb tclsh expect sqlite3")
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
-# Programs that run the command after their options, with the options that take an argument.
-_NO_OPTION = late_pattern(r"(?!)")
-PREFIXES: dict[str, re.Pattern[str]] = {
-    **dict.fromkeys(("builtin", "nohup", "setsid"), _NO_OPTION),
-    **dict.fromkeys(("sudo", "doas"), late_pattern(r"-[A-Za-z]*[CDghpRrTtUu]|--(?:user|group|chdir|host)")),
-    "command": late_pattern(r"-p?[vV]"),  # these options describe a command and run none
-    "env": late_pattern(r"-[A-Za-z0]*[uC]|--(?:unset|chdir)"),
-    "exec": late_pattern(r"-[cl]*a"),
-    "nice": late_pattern(r"-n|--adjustment"),
-    "time": late_pattern(r"-[A-Za-z]*[of]|--(?:output|format)"),
-    "timeout": late_pattern(r"-[ks]|--(?:kill-after|signal)"),
-    "ionice": late_pattern(r"-[cnpPu]|--(?:class|classdata)"),
-    "stdbuf": late_pattern(r"-[ioe]|--(?:input|output|error)"),
-}
-# Other programs that run a command: options that take an argument, and the number of operands before the
-# command.
-_OPERANDS_BEFORE_COMMAND: dict[str, tuple[re.Pattern[str], int]] = {
-    "xargs": (late_pattern(r"-[0rtpx]*[adEILnPs]"), 0),
-    "parallel": (late_pattern(r"-[kqtuvX0]*[adIjLNnPS]|--(?:jobs|joblog|colsep|delay|results|tmpdir)"), 0),
-    "flock": (late_pattern(r"-[A-Za-z]*[wE]|--(?:timeout|conflict-exit-code)"), 1),
-    "chroot": (_NO_OPTION, 1),
-    "taskset": (_NO_OPTION, 1),
-    "chrt": (late_pattern(r"-[TPD]"), 1),
-    **dict.fromkeys(("strace", "ltrace"), (late_pattern(r"-[A-Za-z]*[aAbeEIoOpPsSuUX]"), 0)),
-    "unshare": (late_pattern(r"-[RwSGl]"), 0),
-    "nsenter": (late_pattern(r"-[tSG]"), 0),
-    **dict.fromkeys(("busybox", "valgrind"), (_NO_OPTION, 0)),
-}
 ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
-
-
-def _code(
-    message: str, help: str, severity: str = "error", plain: str = "", *, is_shell: bool = False
-) -> Hazard:
-    return Hazard("variable-in-code", message, help, severity, plain, is_shell)
-
-
-IN_SUBSCRIPT = _code(
-    "is in an array subscript, which bash evaluates and may run",
-    "use a plain variable: `v=@`",
-)
-AS_NAME = _code(
-    "names a shell variable, and bash may run a subscript in a name",
-    "write a fixed name; a value belongs after a `=`",
-)
-AS_FORMAT = _code(
-    "begins the format of `printf`, which may be `-v NAME[…]`, and bash may run a subscript in a name",
-    "write a fixed format: `printf '%s' @`",
-)
-AS_NUMBER = _code(
-    "becomes a number, a list or a reference, which bash evaluates and may run",
-    "write a plain assignment: `v=@`, or `v=(@)` for a list",
-)
-IN_ARITHMETIC_TEST = _code(
-    "is compared as a number inside `[[ … ]]`, where bash evaluates and may run it",
-    "write `[ … ]`, which takes numbers only",
-)
-IN_ARITHMETIC = _code(
-    "is evaluated as arithmetic, where bash may run it as code",
-    hazards.IN_ARITHMETIC.help,
-)
-IN_NAME_TEST = _code(
-    "names a variable to be tested, and bash may run a subscript in a name",
-    "write a fixed name",
-)
-EVALUATED = _code(
-    "is evaluated again by a shell here",
-    'write fixed code: `export v=@` before it, and `"$v"` in the code, inside single quotes',
-    is_shell=True,
-)
-AS_COMMAND = _code(
-    "is a command to a program, which may run it as code",
-    "write a fixed text here",
-)
-REMOTE = _code(
-    "is evaluated again by the remote shell",
-    "send it on standard input instead: `printf '%s\\n' @ | ssh host 'read -r v; …'`",
-)
-IN_MAKE = _code(
-    "becomes a variable of make, which expands a `$` in it and may run it",
-    _MAKE_FIX,
-    is_shell=True,
-)
-RUN_BY_PROGRAM = _code(
-    "is a setting that programs run, or load code from",
-    "write a fixed text; a value belongs in another variable",
-    is_shell=True,
-)
-IN_GIT = _code(
-    "is part of a setting or a command that git runs",
-    "write a fixed text; put the value in the environment or a file",
-    is_shell=True,
-)
-IN_GIT_PULL = _code(
-    "may be an option of `git pull`, which ignores a `--`",
-    "write `git fetch -- @` and `git merge FETCH_HEAD`",
-)
-COMMAND = _code(
-    "becomes the name of a command, or a whole command",
-    "write the command's name, and the value after it as an argument",
-    is_shell=True,
-)
-AS_OPTION = _code(
-    "may be an option that runs a command, such as `--to-command=…`",
-    "write `--` before it, so that it is not read as an option",
-)
-AS_OPTIONS = _code(
-    "is split into words without double quotes, and these may be options that run a command",
-    'write it in double quotes: `"$v"`',
-)
-RUN_BY_SHELL = _code(
-    "is run by every shell that starts",
-    "write a fixed file; a value belongs in another variable",
-    is_shell=True,
-)
 
 
 # Stands for a program whose name is not fixed.
@@ -333,74 +242,19 @@ _COMMAND_OPTIONS = {
 _RUNS_SEVERAL_WORDS = frozenset(_COMMAND_OPTIONS) | {"find"}
 # Programs that run the command in their arguments.
 RUNNERS = (
-    frozenset(PREFIXES) | frozenset(_OPERANDS_BEFORE_COMMAND) | words_of("find docker podman kubectl script")
+    frozenset(PREFIXES) | frozenset(OPERANDS_BEFORE_COMMAND) | words_of("find docker podman kubectl script")
 )
 EVALUATORS |= RUNNERS | _RUNS_SEVERAL_WORDS
 
 
 def interpreter_hazard(program: str, reader: Interpreter) -> Hazard:
     name = "a command whose name is not fixed" if HOLE in program else f"`{program}`"
-    return _code(
+    return code_hazard(
         f"is part of code that {name} reads",
         reader.fix,
         plain=" " if program in _SAFE_WITH_SPACES else "",
-        is_shell=reader.fix in (_SHELL_FIX, _FIXED, _FIXED_NAME, _MAKE_FIX),
+        is_shell=reader.fix in (_SHELL_FIX, _FIXED, _FIXED_NAME, MAKE_FIX),
     )
-
-
-@lru_cache(4096)
-def program_of(word: str) -> str:
-    """The program that a command word names, without folders and version number."""
-    return re.sub(r"(?<=[^0-9.])[0-9.]+\Z", "", word.rsplit("/", 1)[-1])
-
-
-def command_at(words: Sequence[str]) -> int:
-    """The index of the word that names the command, after assignments and prefixes such as `sudo`.
-
-    If there is no such word yet, the result is the number of words if the next word is the name, and more if
-    the
-    next word is the argument of an option.
-    """
-    prefix = ""
-    is_argument = is_duration = False
-    for index, word in enumerate(words):
-        if is_argument:
-            is_argument = False
-        elif word in PREFIXES:
-            prefix = word
-            is_duration = word == "timeout"
-        elif word.startswith("-") and (prefix or not index):
-            is_argument = prefix != "" and PREFIXES[prefix].fullmatch(word) is not None
-        elif is_duration:
-            is_duration = False
-        elif not ASSIGNMENT.match(word) and not (prefix == "env" and "=" in word):
-            return index
-    return len(words) + (is_argument or is_duration)
-
-
-def _word_at(words: Sequence[str], at: int) -> str:
-    return words[at] if at < len(words) else ""
-
-
-def selects_command(words: Sequence[str], prefix: str, rest: str, *, is_first: bool) -> bool:
-    """Whether a variable is all or part of the name of a command, and could select any command.
-
-    prefix: text of the word before the variable. rest: text after it. A name with a fixed `/` is the path of
-    a
-    file, as in `sh FILE`, and cannot be a builtin.
-    """
-    if "/" in prefix or rest.startswith("/") or ASSIGNMENT.match(prefix):
-        return False
-    at = command_at(words)
-    if is_first or at >= len(words):
-        return is_first or (at == len(words) > 0)
-    program = program_of(words[at])
-    if program == "find":
-        return words[-1] in ("-exec", "-execdir", "-ok", "-okdir")
-    if program not in _OPERANDS_BEFORE_COMMAND or prefix.startswith("-"):
-        return False
-    with_argument, count = _OPERANDS_BEFORE_COMMAND[program]
-    return not with_argument.fullmatch(words[-1]) and len(_operands(words[at + 1 :], with_argument)) == count
 
 
 def argument_hazard(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
@@ -420,9 +274,9 @@ def argument_hazard(words: Sequence[str], prefix: str, *, is_first: bool, is_arr
         return AS_NUMBER if name == "PS4" else assignment_hazard("", name)
     if "env" in map(program_of, words) and _is_code(INTERPRETERS["env"], words[1:], prefix):
         return interpreter_hazard("env", INTERPRETERS["env"])
-    if _word_at(words, at) == "sqlite3" and _operands(words[at + 1 :], _SCRIPT_OPTIONS):
+    if word_at(words, at) == "sqlite3" and operands_of(words[at + 1 :], _SCRIPT_OPTIONS):
         return interpreter_hazard("sqlite3", INTERPRETERS["sqlite3"])
-    hazard = _builtin(_word_at(words, at), words[at + 1 :], prefix)
+    hazard = _builtin(word_at(words, at), words[at + 1 :], prefix)
     if hazard is not None:
         return hazard
     for index, word in enumerate(words):
@@ -432,7 +286,7 @@ def argument_hazard(words: Sequence[str], prefix: str, *, is_first: bool, is_arr
         is_run = index == at or any(program_of(other) in RUNNERS for other in words[:index])
         if reader is not None and (reader.has_script or is_run) and _is_code(reader, rest, prefix):
             return interpreter_hazard(program, reader)
-        if program == "ssh" and is_run and _operands(rest, _SSH_OPTIONS):
+        if program == "ssh" and is_run and operands_of(rest, _SSH_OPTIONS):
             return REMOTE
         if program == "git" and is_run and _is_git_code(rest, prefix):
             return IN_GIT_PULL if _git_command(rest) == "pull" and not prefix else IN_GIT
@@ -444,7 +298,7 @@ def argument_hazard(words: Sequence[str], prefix: str, *, is_first: bool, is_arr
             help = _FILTER_FIX.get(program, _CHECK_FIRST)
             severity = "warning" if program == "jq" else "error"  # jq cannot start a program
             plain = " " if program in _SAFE_WITH_SPACES else ""
-            return _code(f"is part of the program that `{program}` runs", help, severity, plain)
+            return code_hazard(f"is part of the program that `{program}` runs", help, severity, plain)
     return None
 
 
@@ -495,24 +349,10 @@ def _may_be_command_option(program: str, words: Sequence[str]) -> bool:
         return False
     if program == "git":
         command = _git_command(words)
-        return command in _GIT_CODE and not _GIT_ARGUMENTS.get(command, _NO_OPTION).fullmatch(words[-1])
+        return command in _GIT_CODE and not _GIT_ARGUMENTS.get(command, NO_OPTION).fullmatch(words[-1])
     if program not in _COMMAND_OPTIONS:
         return False
     return not (words and _COMMAND_OPTIONS[program].fullmatch(words[-1]))
-
-
-def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]:
-    """The words that are neither options nor arguments of options that match `with_argument`."""
-    found = []
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word.startswith("-") and len(word) > 1:
-            skip = with_argument.fullmatch(word) is not None
-        else:
-            found.append(word)
-    return found
 
 
 def _is_code(reader: Interpreter, words: Sequence[str], prefix: str) -> bool:
@@ -524,18 +364,18 @@ def _is_code(reader: Interpreter, words: Sequence[str], prefix: str) -> bool:
     else:
         return False
     # In `python x.py -c …` and `python -m pytest -c …` the option belongs to the script or module.
-    return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
+    return not reader.has_script or ("-m" not in before and not operands_of(before, _SCRIPT_OPTIONS))
 
 
 def _git_command(words: Sequence[str]) -> str:
     """The subcommand of `git` in the words after it; empty if there is none."""
-    return next(iter(_operands(words, _GIT_OPTIONS)), "")
+    return next(iter(operands_of(words, _GIT_OPTIONS)), "")
 
 
 def _is_git_code(words: Sequence[str], prefix: str) -> bool:
     """Whether a word after `words` of git is a setting, or a command that git runs."""
     before = words[-1] if words else ""
-    operands = _operands(words, _GIT_OPTIONS)
+    operands = operands_of(words, _GIT_OPTIONS)
     command = _git_command(words)
     if command == "config":
         return not operands[1:] or not _GIT_DATA.match(f"{operands[1]}=")
@@ -619,7 +459,7 @@ def input_hazard(words: Sequence[str]) -> Hazard | None:
     """The hazard of a variable in a here-document or here-string of a command; None if there is none."""
     at = command_at(words)
     for index in range(at, len(words)) if words and program_of(words[0]) in RUNNERS else (at,):
-        hazard = _input_hazard(_word_at(words, index), words[index + 1 :])
+        hazard = _input_hazard(word_at(words, index), words[index + 1 :])
         if hazard is not None:
             return hazard
     return None
@@ -634,15 +474,15 @@ def _input_hazard(name: str, words: Sequence[str]) -> Hazard | None:
     if program in ("make", "gmake"):
         return IN_MAKE if _MAKE_INPUT.search(" ".join(words)) else None
     if program in _SHELL_INPUT:
-        return EVALUATED if program != "parallel" or not _operands(rest, _SCRIPT_OPTIONS) else None
+        return EVALUATED if program != "parallel" or not operands_of(rest, _SCRIPT_OPTIONS) else None
     if program in _COMMAND_INPUT:
         return AS_COMMAND
     if reader is not None and reader.reads_input:
-        operands = _operands(rest, _SCRIPT_OPTIONS)
+        operands = operands_of(rest, _SCRIPT_OPTIONS)
         is_code = not reader.has_script or "-s" in rest or not operands or operands[0] in _STANDARD_INPUT
         # With `-c` or a similar option, the code is in the option, and the input is data.
         if is_code and not any(map(reader.option.fullmatch, rest)):
             return interpreter_hazard(program, reader)
-    if program == "ssh" and not _operands(rest, _SSH_OPTIONS)[1:]:
+    if program == "ssh" and not operands_of(rest, _SSH_OPTIONS)[1:]:
         return REMOTE
     return None

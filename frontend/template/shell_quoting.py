@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from ..shell.code_hazards import COMMAND
 from ..shell.contexts import QuotingContext, quoting_contexts
 from ..shell.expansions import HOLE
 from ..shell.hazards import AFTER_BACKSLASH, AFTER_DOLLAR
-from ..shell.interpreters import COMMAND
 from .nodes import Literal, Part, Problem, Variable
 
 
